@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.cli import printing
 from blueque.cli.printing import count
-from blueque.cli.why_blocked import members_of, state_of_group, why_it_ended
 from blueque.model.conditions import DROPPED, is_marked
 from blueque.model.group import group_of
 from blueque.queries.listing import STATUSES, entered
+from blueque.sentences.why_blocked import members_of, state_of_group, why_it_ended
 
 if TYPE_CHECKING:
     from blueque.model.task import Task

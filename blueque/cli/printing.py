@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,15 +18,28 @@ import click
 
 from blueque.text.format import clean as clean
 from blueque.text.format import count as count
+from blueque.text.format import due as due
 from blueque.text.format import size as size
 from blueque.text.format import span as span
+from blueque.text.format import stamp as stamp
+from blueque.text.format import times as times
+from blueque.text.terminal import cut as cut
+from blueque.text.terminal import is_terminal as is_terminal
+from blueque.text.terminal import lines as lines
+from blueque.text.terminal import pieces as pieces
+from blueque.text.terminal import short_id as short_id
+from blueque.text.terminal import short_ids as short_ids
+from blueque.text.terminal import short_node as short_node
+from blueque.text.terminal import terminal_width as terminal_width
+from blueque.text.terminal import width as width
+from blueque.text.terminal import within as within
+from blueque.text.terminal import wrapped as wrapped
 
 # Escaped in JSON besides what JSON requires: C1 controls, marks that change the direction of text,
 # lone surrogates.
 _UNSEEN = re.compile(
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
 )
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLOURS = {
     "started": "blue",
     "reserved": "yellow",
@@ -47,12 +57,8 @@ _COLOURS = {
     "dead": "red",
     "gone": "red",
 }
-# A command at the end of a sentence or in it: `To see why: blueque why ID`.
-_COMMAND = re.compile(r"(?<=: )blueque[ -](?:(?![.,;)] ).)*")
-_GLUE = "\0"  # for the spaces of a command; `clean` leaves none in a text
 _NARROWEST, _BRIEF = 8, 12
 _COMFORTABLE = 16  # as far as a column shrinks before the spaces between the others do
-_LONGEST_PATH = 1024  # characters
 
 
 class Column(NamedTuple):
@@ -115,122 +121,6 @@ def json_line(content: Mapping[str, Any]) -> str:
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def times(**moments: float | None) -> dict[str, str | float | None]:
-    """Return each time twice for JSON: `<name>` as ISO 8601 in UTC, `<name>_seconds` as Unix time."""
-    pairs: dict[str, str | float | None] = {}
-    for name, seconds in moments.items():
-        moment = _moment(seconds)
-        pairs[name] = (
-            None
-            if moment is None
-            else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        )
-        pairs[f"{name}_seconds"] = seconds if moment else None
-    return pairs
-
-
-def due(eta: float, now: float) -> str:
-    """Return when something is due: due in 5 m, due 3 s ago."""
-    return f"due in {span(eta - now)}" if eta > now else f"due {span(now - eta)} ago"
-
-
-def stamp(seconds: float | None, is_utc: bool) -> str:
-    """Return a time with its zone: 2026-11-21 05:26:11 UTC."""
-    moment = _moment(seconds)
-    if moment is None:
-        return "-"
-    try:
-        shown = moment if is_utc else moment.astimezone()
-    except (ValueError, OverflowError, OSError):  # outside the calendar
-        shown = moment
-    return shown.strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
-def short_id(task_id: str) -> str:
-    """Return the first eight characters of a UUID on a terminal; else the whole id."""
-    return task_id[:8] if is_terminal() and _UUID.fullmatch(task_id) else task_id
-
-
-def short_ids(text: str) -> str:
-    """Shorten the UUIDs in a text as `short_id` does."""
-    return _UUID.sub(lambda match: short_id(match[0]), text)
-
-
-def short_node(node: str) -> str:
-    """Return the node id without the domain of its host on a terminal, whole in a pipe."""
-    host, separator, pid = node.rpartition("_")
-    return f"{host.partition('.')[0]}{separator}{pid}" if is_terminal() and host else node
-
-
-def within(text: str, columns: int | None = None) -> str:
-    """Cut the text to the width of the terminal, if there is one.
-
-    columns: how many to use; None: all.
-    """
-    if not is_terminal():
-        return text
-    return cut(text, terminal_width() if columns is None else columns)
-
-
-def lines(text: str, columns: int) -> list[str]:
-    """Wrap the text between words; a path stays whole, however long it is."""
-    found = [""]
-    for place, word in enumerate(text.split(" ")):
-        if place:
-            word = f" {word}"
-        if width(found[-1]) + width(word) <= columns:
-            found[-1] += word
-            continue
-        word = word.lstrip() if found[-1] else word
-        parts = [word] if _is_path(word) or _GLUE in word else pieces(word, columns)
-        found[-1:] = [found[-1], *parts] if found[-1] else parts
-    return found
-
-
-def wrapped(text: str, columns: int | None = None) -> list[str]:
-    """Wrap a sentence; a command in it stays whole, to be copied.
-
-    columns: None: those of the terminal.
-    """
-    glued = _COMMAND.sub(lambda match: match[0].replace(" ", _GLUE), text)
-    return [
-        line.replace(_GLUE, " ")
-        for line in lines(glued, terminal_width() if columns is None else columns)
-    ]
-
-
-def pieces(text: str, columns: int) -> list[str]:
-    """Cut the text into pieces of at most `columns`; an empty text is one empty piece."""
-    found, used = [""], 0
-    for character in text:
-        used += _columns(character)
-        if used > columns:
-            found.append("")
-            used = _columns(character)
-        found[-1] += character
-    return found
-
-
-def width(text: str) -> int:
-    """Return the columns of a text: two for a wide character, none for a combining one."""
-    if text.isascii():
-        return len(text)
-    return sum(_columns(character) for character in text)
-
-
-def is_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-def terminal_width() -> int:
-    """Return the columns of the terminal on standard output, or else on standard error."""
-    try:
-        otherwise = os.get_terminal_size(sys.stderr.fileno())
-    except (OSError, ValueError, AttributeError):
-        otherwise = os.terminal_size((80, 24))
-    return max(shutil.get_terminal_size(otherwise).columns, 20)
-
-
 def paint(text: str, word: str, **style: Any) -> str:
     """Return the text in the colour of a state, unless NO_COLOR is set; click.echo removes it in a
     pipe.
@@ -278,44 +168,3 @@ def _shrink(columns: Sequence[Column], widths: list[int], room: int, narrowest: 
         if widths[widest] <= narrowest:
             break
         widths[widest] -= 1
-
-
-def _is_path(word: str) -> bool:
-    """Tell whether a word is a path, also on another host, or an address."""
-    name = word.strip(" \"'(),.:;")
-    return "/" in name and len(name) <= _LONGEST_PATH and not {'"', "'"} & set(name)
-
-
-def cut(text: str, columns: int) -> str:
-    """Cut the text to so many columns, with a mark at the end."""
-    if width(text) <= columns:
-        return text
-    mark, used, kept = _ellipsis(), 1, ""
-    for character in text:
-        used += _columns(character)
-        if used > columns:
-            break
-        kept += character
-    return kept + mark
-
-
-def _ellipsis() -> str:
-    try:
-        "…".encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return "~"
-    return "…"
-
-
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        # malformed; written by another program
-        return None

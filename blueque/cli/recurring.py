@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.printing import Column, count
-from blueque.cli.reason import Reason
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.model.cron import find_zone
 from blueque.model.encoding import decode
 from blueque.model.schedule import FIELDS, OPEN, Definition, Occurrence, read_options
 from blueque.model.states import FINISHED
 from blueque.queries.listing import MIN_PREFIX
+from blueque.sentences.reason import Reason
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.cli.why_text import able_listeners, reasons, time_to_end
+from blueque.sentences.why import able_listeners, reasons, time_to_end
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
-    from blueque.cli.reason import Reason
     from blueque.cli.task_columns import TaskColumn
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
     from blueque.queries.why_facts import Inquiry
+    from blueque.sentences.reason import Reason
 
 MOST = 100  # tasks of a list
 _HOLDS = ("limit", "lock", "no_room")  # reasons that go when another task ends

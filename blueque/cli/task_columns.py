@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.cli import printing
-from blueque.cli.pace import left_of, progress_cell, progress_words
 from blueque.cli.printing import Column
 from blueque.model.group import workflow_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listing import STATUSES, entered
+from blueque.sentences.pace import left_of, progress_cell, progress_words
 from blueque.text import hints, redaction
 from blueque.text.eta import read_progress
 from blueque.text.what import what

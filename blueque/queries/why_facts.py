@@ -1,4 +1,4 @@
-"""Everything that bears on why one task does not run, in six round trips. cli/why_text.py
+"""Everything that bears on why one task does not run, in six round trips. sentences/why.py
 turns them into sentences.
 """
 

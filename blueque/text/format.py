@@ -1,9 +1,10 @@
-"""Write durations, counts and sizes, and make text safe for terminals."""
+"""Write durations, points in time, counts and sizes, and make text safe for terminals."""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 
 MAX_LINE = 200  # characters of the progress of a task
 # ECMA-48: with parameters, with a text that ends with a bell or a sequence, and short ones.
@@ -62,3 +63,42 @@ def size(count: float) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def times(**moments: float | None) -> dict[str, str | float | None]:
+    """Return each time twice for JSON: `<name>` as ISO 8601 in UTC, `<name>_seconds` as Unix time."""
+    pairs: dict[str, str | float | None] = {}
+    for name, seconds in moments.items():
+        moment = _moment(seconds)
+        pairs[name] = (
+            None
+            if moment is None
+            else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        )
+        pairs[f"{name}_seconds"] = seconds if moment else None
+    return pairs
+
+
+def due(eta: float, now: float) -> str:
+    """Return when something is due: due in 5 m, due 3 s ago."""
+    return f"due in {span(eta - now)}" if eta > now else f"due {span(now - eta)} ago"
+
+
+def stamp(seconds: float | None, is_utc: bool) -> str:
+    """Return a time with its zone: 2026-11-21 05:26:11 UTC."""
+    moment = _moment(seconds)
+    if moment is None:
+        return "-"
+    try:
+        shown = moment if is_utc else moment.astimezone()
+    except (ValueError, OverflowError, OSError):  # outside the calendar
+        shown = moment
+    return shown.strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        # malformed; written by another program
+        return None

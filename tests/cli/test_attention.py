@@ -1,4 +1,4 @@
-"""blueque.cli.attention: which facts are worth somebody's attention, and what is said of them."""
+"""blueque.sentences.attention: which facts are worth somebody's attention, and what is said of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import forked
 import pytest
 
 from blueque import Client, protocol
-from blueque.cli.attention import Concern, concerns
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import HOUR, Line, Overview
 from blueque.queries.schedules import Watched
+from blueque.sentences.attention import Concern, concerns
 
 NOW = 1_000_000.0
 GOOD = {

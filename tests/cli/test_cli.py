@@ -1728,6 +1728,7 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
         "blueque.system.hosts",
         "blueque.text",
         "blueque.text.format",
+        "blueque.text.terminal",
         "blueque.version",
     }
 

@@ -16,8 +16,8 @@ from test_cli import columns_of
 
 from blueque import Client, protocol
 from blueque.cli import graph_text
-from blueque.cli.why_blocked import RIPE
 from blueque.model import keys
+from blueque.sentences.why_blocked import RIPE
 
 IN_PROCESS = True  # see the fixture `run`
 IDS = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(500)]

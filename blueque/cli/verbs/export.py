@@ -14,7 +14,6 @@ from typing import IO, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.facts import contents
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, pass_invocation, reveal_option, shared_options
@@ -22,6 +21,7 @@ from blueque.cli.selection import Selection, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.verbs.show import as_item
 from blueque.model.states import FINISHED, STATUSES
+from blueque.sentences.facts import contents
 
 PATIENCE = 30.0  # seconds
 KEEP = 6 * 3600.0  # seconds that an export may take, if its reader is slow

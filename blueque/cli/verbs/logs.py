@@ -15,13 +15,13 @@ from blueque.cli import printing
 from blueque.cli.log_files import from_files
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.pace import progress_words, with_share
 from blueque.cli.progress_line import Line
 from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
+from blueque.sentences.pace import progress_words, with_share
 from blueque.spool import log_tail
 from blueque.system.outage import Outage
 

@@ -21,13 +21,13 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import Column, count
-from blueque.cli.reason import MOST_NAMES
 from blueque.cli.selection import Selection, require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import NotFailed
 from blueque.model.conditions import DROPPED
 from blueque.model.states import LOST
 from blueque.queries import groups
+from blueque.sentences.reason import MOST_NAMES
 
 if TYPE_CHECKING:
     from blueque.client import Client

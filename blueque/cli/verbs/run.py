@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.facts import contents
 from blueque.cli.failure import NOT_COMPLETE
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import (
@@ -28,6 +27,7 @@ from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.states import FINISHED
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
+from blueque.sentences.facts import contents
 from blueque.system.outage import Outage
 
 if TYPE_CHECKING:

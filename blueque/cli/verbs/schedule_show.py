@@ -37,10 +37,10 @@ from blueque.text.hints import words_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blueque.cli.reason import Reason
     from blueque.model.schedule import Occurrence
     from blueque.producer.schedules import Schedule
     from blueque.queries.schedules import ScheduleSeen
+    from blueque.sentences.reason import Reason
     from blueque.text.redaction import Hide
 
 _COLUMNS = [

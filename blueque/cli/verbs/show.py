@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.facts import checkpoint_item, contents, dependencies_item, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import queue_named
 from blueque.cli.options import (
@@ -20,9 +19,10 @@ from blueque.cli.options import (
     reveal_option,
     shared_options,
 )
-from blueque.cli.pace import left_of
 from blueque.model.group import condition_on, group_of, is_gate
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES, entered
+from blueque.sentences.facts import checkpoint_item, contents, dependencies_item, facts
+from blueque.sentences.pace import left_of
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import attention, printing
-from blueque.cli.attention import Concern, pause_words
+from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.pace import left_of, progress_cell, unheard, usual_of
 from blueque.cli.printing import Column
 from blueque.cli.verbs import feeds
 from blueque.cli.verbs.node_list import node_item, youngest_beat
 from blueque.cli.verbs.show import as_item, finite
 from blueque.connection.address import hide_password
 from blueque.queries.listing import entered
+from blueque.sentences import attention
+from blueque.sentences.attention import Concern, pause_words
+from blueque.sentences.pace import left_of, progress_cell, unheard, usual_of
 from blueque.text.eta import read_progress
 from blueque.text.what import what
 from blueque.version import __version__

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import attention, printing
+from blueque.cli import printing
 from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_options
-from blueque.cli.pace import progress_cell, unheard
 from blueque.cli.printing import Column
 from blueque.cli.screen import height, watch
 from blueque.connection.address import hide_password
 from blueque.queries.listing import entered
+from blueque.sentences import attention
+from blueque.sentences.pace import progress_cell, unheard
 from blueque.text.eta import LATE, Pace, read_progress, time_left
 from blueque.text.what import what
 from blueque.version import __version__

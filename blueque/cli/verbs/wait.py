@@ -10,7 +10,6 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.actions import choose
-from blueque.cli.facts import value_of
 from blueque.cli.failure import MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
@@ -18,12 +17,13 @@ from blueque.cli.selection import Selection, require_one_way, selected, selectio
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
 from blueque.cli.verbs.show import as_item
-from blueque.cli.why_blocked import how_it_ended
 from blueque.errors import WaitTimedOut
 from blueque.model.group import group_of
 from blueque.model.states import STATUSES
 from blueque.queries.queue_ends import QueueWatcher
 from blueque.queries.task_ends import Watcher, ends
+from blueque.sentences.facts import value_of
+from blueque.sentences.why_blocked import how_it_ended
 
 if TYPE_CHECKING:
     from blueque.client import Client

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from blueque.cli import printing
-from blueque.cli import why_text as words
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.start import seconds_to_start
 from blueque.cli.verbs.show import as_item, find_one
+from blueque.sentences import why as words
 from blueque.text.eta import roughly
 from blueque.text.what import what
 

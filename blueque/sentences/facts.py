@@ -7,18 +7,18 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from blueque.cli import printing
-from blueque.cli.pace import left_of, progress_words, usual_of
-from blueque.cli.why_blocked import state_of_group
 from blueque.model.group import group_of
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
 from blueque.model.task import FIELDS, Task
 from blueque.model.units import LEASE
 from blueque.queries.dependencies import NONE
+from blueque.sentences.pace import left_of, progress_words, usual_of
+from blueque.sentences.why_blocked import state_of_group
 from blueque.system import process
 from blueque.text.eta import LATE
-from blueque.text.format import ago
+from blueque.text.format import ago, clean, count, due, size, span, stamp, times
+from blueque.text.terminal import short_id, terminal_width, within
 
 if TYPE_CHECKING:
     from blueque.model.retry import Retry
@@ -146,11 +146,11 @@ def facts(
 
 def _next(task: Task, cause: Task | None) -> str:
     if cause is None or cause.status in (None, "complete"):
-        return f"To run it again: blueque requeue {printing.short_id(task.id)}"
+        return f"To run it again: blueque requeue {short_id(task.id)}"
     if cause.status in ("failed", "cancelled") and group_of(cause.id) is None:
-        name = printing.short_id(cause.id)
+        name = short_id(cause.id)
         return f"It runs when {name} completes: blueque requeue {name}"
-    return f"It may still run: blueque why {printing.short_id(task.id)}"
+    return f"It may still run: blueque why {short_id(task.id)}"
 
 
 def contents(task: Task, hide: Hide) -> dict[str, Any]:
@@ -163,15 +163,13 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
     if "retry" in task.fields:
         found["retry"] = json.loads(task.fields["retry"]) if task.retry else task.fields["retry"]
-    found |= printing.times(
-        progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen
-    )
+    found |= times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
     if "start_before" in task.fields:
-        found |= printing.times(start_before=task.start_before)
+        found |= times(start_before=task.start_before)
     if "interrupted_at" in task.fields:
-        found |= printing.times(interrupted_at=task.interrupted_at)
+        found |= times(interrupted_at=task.interrupted_at)
     if "planned" in task.fields:
-        found |= printing.times(planned=_seconds(task.fields["planned"]))
+        found |= times(planned=_seconds(task.fields["planned"]))
     others = {name: text for name, text in task.fields.items() if name not in FIELDS}
     return found | ({"other": others} if others else {})
 
@@ -225,10 +223,10 @@ def _after(task: Task, others: Dependencies) -> str | None:
         return None
     met = sum(each.is_met for each in others.conditions)
     then = "; cancelled if one cannot be" if task.fields.get("broken") == "cancel" else ""
-    lines = [f"{met} of {printing.count(len(others.conditions), 'condition')} met{then}"]
+    lines = [f"{met} of {count(len(others.conditions), 'condition')} met{then}"]
     for each in sorted(others.conditions, key=lambda each: each.is_met):
         other = f" in {each.task.queue}" if each.task.queue else ""
-        lines.append(f"{printing.short_id(each.task.id)}{other}: {_condition(each)}")
+        lines.append(f"{short_id(each.task.id)}{other}: {_condition(each)}")
     return "\n".join(lines)
 
 
@@ -249,26 +247,23 @@ def _condition(each: Condition) -> str:
 def _dependents(others: Dependencies) -> str | None:
     if not others.dependents:
         return None
-    names = ", ".join(printing.short_id(task.id) for task in others.first)
+    names = ", ".join(short_id(task.id) for task in others.first)
     more = others.dependents - len(others.first)
-    return (
-        f"{printing.count(others.dependents, 'task')}: {names}{f' and {more} more' if more else ''}"
-    )
+    return f"{count(others.dependents, 'task')}: {names}{f' and {more} more' if more else ''}"
 
 
 def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
     seconds: float | None = getattr(task, name)
     if seconds is None:
         return None
+    when = f"{span(now - seconds)} ago"
     if name == "eta":
-        when = printing.due(seconds, now) if task.status == "scheduled" else "was due"
-    else:
-        when = f"{printing.span(now - seconds)} ago"
+        when = due(seconds, now) if task.status == "scheduled" else "was due"
     if name == "finished" and task.started is not None:
-        when += f", ran {printing.span(seconds - task.started)}"
+        when += f", ran {span(seconds - task.started)}"
     if name == "started" and (waited := _waited(task)) is not None:
-        when += f", waited {printing.span(waited)}"
-    return f"{printing.stamp(seconds, is_utc)}  ({when})"
+        when += f", waited {span(waited)}"
+    return f"{stamp(seconds, is_utc)}  ({when})"
 
 
 def _start_before(task: Task, now: float, is_utc: bool) -> str | None:
@@ -277,8 +272,8 @@ def _start_before(task: Task, now: float, is_utc: bool) -> str | None:
     if before is None or task.attempt is not None:
         return None
     then = f"; moves to {task.expired_to} then" if task.expired_to else ""
-    when = f"in {printing.span(before - now)}" if before > now else ago(now - before)
-    return f"{printing.stamp(before, is_utc)}  ({when}){then}"
+    when = f"in {span(before - now)}" if before > now else ago(now - before)
+    return f"{stamp(before, is_utc)}  ({when}){then}"
 
 
 def _planned(task: Task, now: float, is_utc: bool) -> str | None:
@@ -290,7 +285,7 @@ def _planned(task: Task, now: float, is_utc: bool) -> str | None:
         there = f", {task.planned:%H:%M} in {zone}" if zone and task.planned else ""
     except (ValueError, OverflowError, OSError):  # outside the calendar
         there = ""
-    return f"{printing.stamp(seconds, is_utc)}  ({ago(now - seconds)}{there})"
+    return f"{stamp(seconds, is_utc)}  ({ago(now - seconds)}{there})"
 
 
 def _waited(task: Task) -> float | None:
@@ -329,8 +324,7 @@ def _needs(task: Task) -> str | None:
     if text is None or needs is None:
         return text and f"{text}  (malformed: no listener takes it)"
     words = [
-        f"{name} {printing.size(amount) if amount >= _LARGE else amount}"
-        for name, amount in needs.resources
+        f"{name} {size(amount) if amount >= _LARGE else amount}" for name, amount in needs.resources
     ]
     if needs.lock is not None:
         words.append(
@@ -352,7 +346,7 @@ def _progress(task: Task, signs: Signs) -> str | None:
     is_heard = signs.beat is not None and now - signs.beat <= LEASE
     left = left_of(task, now)[1] if is_heard else None
     words = "" if left is None else f"  {left}" if left == LATE else f"  {left} left"
-    return f"{text}  ({printing.span(now - task.progress_at)} ago){words}"
+    return f"{text}  ({span(now - task.progress_at)} ago){words}"
 
 
 def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
@@ -365,7 +359,7 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
         "attempt": int(attempt) if attempt.isdecimal() else None,
         "value": _json(its.get("value")),
         "files_left": its.get("files_left"),
-        **printing.times(at=at),
+        **times(at=at),
     }
 
 
@@ -380,8 +374,8 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
         if isinstance(known, str) and known == its.get("value")
         else json.dumps(known, ensure_ascii=False)
     )
-    value = printing.clean(text if "value" in its else "files only")
-    value = printing.within(value, max(printing.terminal_width() - _BESIDE, _BESIDE))
+    value = clean(text if "value" in its else "files only")
+    value = within(value, max(terminal_width() - _BESIDE, _BESIDE))
     number = its.get("attempt")
     whose = f", of attempt {number}" if number != str(task.attempt) else ""
     where = f"\nits directory is kept at {its['files_left']}" if "files_left" in its else ""
@@ -418,7 +412,7 @@ def _usual(signs: Signs) -> str | None:
 def _cancel(task: Task, now: float) -> str | None:
     if not {"cancel", "cancelled_by", "cancel_reason"} & set(task.fields):
         return None
-    asked = "" if task.cancel is None else f"asked for {printing.span(now - task.cancel)} ago, "
+    asked = "" if task.cancel is None else f"asked for {span(now - task.cancel)} ago, "
     reason = f": {task.cancel_reason}" if task.cancel_reason else ""
     too_late = " (it ended by itself first)" if task.status in ("complete", "failed") else ""
     return f"{asked}by {task.cancelled_by or 'unknown'}{too_late}{reason}"
@@ -427,7 +421,7 @@ def _cancel(task: Task, now: float) -> str | None:
 def _interrupted(task: Task, now: float) -> str | None:
     if task.interrupted_at is None:
         return None
-    since = printing.span(now - task.interrupted_at)
+    since = span(now - task.interrupted_at)
     asked = f"asked for {since} ago" if task.is_interrupted else f"{since} ago"
     reason = f": {task.interrupt_reason}" if task.interrupt_reason else ""
     return f"{asked}, by {task.interrupted_by or 'unknown'}{reason}"
@@ -438,7 +432,7 @@ def _lost(task: Task, now: float, is_utc: bool) -> str | None:
         return None
     if task.last_seen is None:
         return f"with {task.lost_node}"
-    seen = f"{printing.stamp(task.last_seen, is_utc)}  ({printing.span(now - task.last_seen)} ago)"
+    seen = f"{stamp(task.last_seen, is_utc)}  ({span(now - task.last_seen)} ago)"
     return f"with {task.lost_node}\nlast seen {seen}"
 
 
@@ -454,14 +448,14 @@ def _retry(task: Task) -> str | None:
             else f"{text}  (malformed: never)"
         )
     if task.failures or task.interruptions:
-        used = f"{printing.count(task.failures or 0, 'failure')}, {printing.count(task.interruptions or 0, 'interruption')}"
+        used = f"{count(task.failures or 0, 'failure')}, {count(task.interruptions or 0, 'interruption')}"
         return f"{used} so far; no policy of its own"
     return None
 
 
 def _waits(policy: Retry) -> str:
     longer = "" if policy.factor == 1 else f", each time {policy.factor:g} times as long"
-    return f"waits {printing.span(policy.backoff)}{longer}" if policy.backoff else "without a pause"
+    return f"waits {span(policy.backoff)}{longer}" if policy.backoff else "without a pause"
 
 
 def _only(policy: Retry) -> str:
@@ -491,16 +485,14 @@ def _amount(task: Task, name: str) -> str:
     number = _number(task, name)
     if isinstance(number, str):
         return number
-    return printing.size(number) if name == "memory_limit" else printing.span(number)
+    return size(number) if name == "memory_limit" else span(number)
 
 
 def _used(task: Task) -> str | None:
     used: Iterator[str | None] = iter(
         (
-            None
-            if task.memory_peak is None
-            else f"memory {printing.size(task.memory_peak)} at most",
-            None if task.cpu_seconds is None else f"CPU {printing.span(task.cpu_seconds)}",
+            None if task.memory_peak is None else f"memory {size(task.memory_peak)} at most",
+            None if task.cpu_seconds is None else f"CPU {span(task.cpu_seconds)}",
             None if task.leaked is None else f"left-over processes that were ended: {task.leaked}",
         )
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.cli import printing
-from blueque.cli.printing import count
 from blueque.model.schedule import BLUEQUE
 from blueque.model.units import LEASE
+from blueque.text.format import count, span
+from blueque.text.terminal import short_id
 
 if TYPE_CHECKING:
     from blueque.queries.schedules import Watched
@@ -53,14 +53,14 @@ def _overdue(schedule: Watched, now: float, served: Collection[str]) -> str | No
     why = "no program makes its task"
     if schedule.queue not in served:
         why = f"no listener serves queue {schedule.queue}, and no scheduler makes its task"
-    return f"overdue by {printing.span(late)}: {why}"
+    return f"overdue by {span(late)}: {why}"
 
 
 def _doomed(schedule: Watched, now: float, served: Collection[str]) -> str | None:
     if schedule.doomed is None or schedule.updated is None or now - schedule.updated <= LEASE:
         return None
-    since = printing.span(now - schedule.updated)
-    task = printing.short_id(schedule.doomed)
+    since = span(now - schedule.updated)
+    task = short_id(schedule.doomed)
     return f"{task} should have been cancelled {since} ago; no task comes before it is"
 
 
@@ -68,7 +68,7 @@ def _paused(schedule: Watched, now: float, served: Collection[str]) -> str | Non
     if schedule.paused is None or schedule.paused_by != BLUEQUE:
         return None
     why = f": {schedule.paused_reason}" if schedule.paused_reason else ""
-    return f"paused for {printing.span(max(now - schedule.paused, 0.0))}{why}"
+    return f"paused for {span(max(now - schedule.paused, 0.0))}{why}"
 
 
 def _failing(schedule: Watched, now: float, served: Collection[str]) -> str | None:

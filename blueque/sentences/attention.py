@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.audit import server_check
-from blueque.cli import printing
-from blueque.cli.printing import count
-from blueque.cli.schedule_concerns import judged
 from blueque.model.group import MAKING, condition_on, group_of
 from blueque.queries.feeds import state_of
 from blueque.queries.listing import MAX_BLOCKED
+from blueque.sentences.schedule_concerns import judged
 from blueque.text import hints
 from blueque.text.eta import roughly
+from blueque.text.format import count, span
+from blueque.text.terminal import short_id, short_node
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -93,11 +93,7 @@ def pause_words(line: Line, now: float) -> str:
     """Return since when, by whom and why: for 3 h 12 m by ada: deploy."""
     if line.pause is None:
         return "-"
-    since = (
-        ""
-        if line.pause.since is None
-        else f"for {printing.span(max(now - line.pause.since, 0.0))} "
-    )
+    since = "" if line.pause.since is None else f"for {span(max(now - line.pause.since, 0.0))} "
     return f"{since}by {line.pause.by or 'unknown'}{f': {line.pause.reason}' if line.pause.reason else ''}"
 
 
@@ -114,15 +110,13 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
     """Yield the hosts whose clocks are ahead of the clock of Redis."""
     hosts: dict[str, float] = {}
     for node, seconds in ahead.items():
-        host = printing.short_node(node).rpartition("_")[0]
+        host = short_node(node).rpartition("_")[0]
         hosts[host] = max(seconds, hosts.get(host, 0.0))
     wrong = {
         host: seconds for host, seconds in sorted(hosts.items()) if seconds > server_check.SKEW
     }
     for host, seconds in list(wrong.items())[:MOST]:
-        sentence = (
-            f"the clock of {host} is at least {printing.span(seconds)} ahead of the clock of Redis"
-        )
+        sentence = f"the clock of {host} is at least {span(seconds)} ahead of the clock of Redis"
         yield Concern("listeners", "clock", sentence, f"blueque node show {shlex.quote(host)}")
     if len(wrong) > MOST:
         yield Concern(
@@ -152,9 +146,9 @@ def _of_queue(
     yield from _of_holders(line)
     if line.overdue:
         late = (
-            f"is overdue by {printing.span(line.overdue_for)}"
+            f"is overdue by {span(line.overdue_for)}"
             if line.overdue == 1
-            else (f"are overdue by up to {printing.span(line.overdue_for)}")
+            else (f"are overdue by up to {span(line.overdue_for)}")
         )
         what = "it" if line.overdue == 1 else "them"
         why = f"no scheduler has put {what} in line"
@@ -173,8 +167,8 @@ def _of_waiting(
             for state in ("silent", "draining", "paused")
             if state in states
         ]
-        waits = f"{line.pending} pending, oldest waits {printing.span(line.oldest)}"
-        why = f"blueque why {printing.short_id(line.first)}" if line.first else serve(line.queue)
+        waits = f"{line.pending} pending, oldest waits {span(line.oldest)}"
+        why = f"blueque why {short_id(line.first)}" if line.first else serve(line.queue)
         yield Concern(
             line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why
         )
@@ -194,9 +188,7 @@ def _of_waiting(
     for misfit in line.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"
-        yield Concern(
-            line.queue, "never_fits", what, f"blueque why {printing.short_id(misfit.first)}"
-        )
+        yield Concern(line.queue, "never_fits", what, f"blueque why {short_id(misfit.first)}")
 
 
 def _of_failures(line: Line) -> Iterator[Concern]:
@@ -206,9 +198,7 @@ def _of_failures(line: Line) -> Iterator[Concern]:
         yield Concern(line.queue, "lost", how_many, f"blueque requeue -q {queue} --error-type lost")
     failed = f"blueque ls --queue {queue} --state failed"
     if line.poison:
-        command = (
-            f"blueque show {printing.short_id(line.poison[0])}" if len(line.poison) == 1 else failed
-        )
+        command = f"blueque show {short_id(line.poison[0])}" if len(line.poison) == 1 else failed
         sentence = (
             f"{_count_of(line.poison, line)} poison in the last day: lost too often to run again"
         )
@@ -231,7 +221,7 @@ def _of_holders(line: Line) -> Iterator[Concern]:
         sentence = (
             f"{count(len(line.orphans), 'task')}{more} {verb} for what is gone, and cannot run"
         )
-        command = f"blueque why {printing.short_id(line.orphans[0])}"
+        command = f"blueque why {short_id(line.orphans[0])}"
         yield Concern(line.queue, "held", sentence, command)
     if not line.holders:
         return
@@ -239,7 +229,7 @@ def _of_holders(line: Line) -> Iterator[Concern]:
     waits = f"{count(held, 'task')} {'waits' if held == 1 else 'wait'} for"
     if len(line.holders) == 1:
         holder = line.holders[0]
-        name = printing.short_id(holder.task)
+        name = short_id(holder.task)
         ended = "has failed" if holder.status == "failed" else "was cancelled"
         verb = "requeue" if holder.broken_by is None else "why"
         yield Concern(
@@ -268,11 +258,11 @@ def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
     limits = {MAKING: LONG_MAKING, "open": LONG_OPEN}
     left = [each for each in groups if now - each.since > limits[each.state]]
     for group, state, since in left[:MOST]:
-        name, span = shlex.quote(group), printing.span(now - since)
-        sentence = f"it is open for {span}, and none of its tasks is left: no program has closed it"
+        name, age = shlex.quote(group), span(now - since)
+        sentence = f"it is open for {age}, and none of its tasks is left: no program has closed it"
         command = f"blueque workflow close {name}"
         if state == MAKING:
-            sentence = f"it is making, and no task has come for {span}: its producer may have died"
+            sentence = f"it is making, and no task has come for {age}: its producer may have died"
             command = f"blueque workflow show {name}"
         yield Concern(condition_on(group), "unclosed", sentence, command)
     if len(left) > MOST:
@@ -295,10 +285,8 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
     """Yield the running tasks without progress."""
     for task in tasks[:MOST]:
         since = now - (task.progress_at or now)
-        sentence = (
-            f"{printing.short_id(task.id)} has reported no progress for {printing.span(since)}"
-        )
-        yield Concern(queue, "no_progress", sentence, f"blueque logs {printing.short_id(task.id)}")
+        sentence = f"{short_id(task.id)} has reported no progress for {span(since)}"
+        yield Concern(queue, "no_progress", sentence, f"blueque logs {short_id(task.id)}")
     if len(tasks) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
         yield Concern(
@@ -317,7 +305,7 @@ def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iter
         if task.started is not None and now - task.started > TIMES * tail + LATER
     ]
     for task in long[:MOST]:
-        name, ran = printing.short_id(task.id), printing.span(now - (task.started or now))
+        name, ran = short_id(task.id), span(now - (task.started or now))
         sentence = (
             f"{name} has run for {ran}; 19 of 20 tasks of this queue took at most {roughly(tail)}"
         )
@@ -336,10 +324,10 @@ def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Conc
     """Yield the feeds of a queue that have stopped and may be forgotten."""
     for record in records:
         state, since = state_of(record, now)
-        stands = f"feed {record['feed']} has not moved for {printing.span(None if since is None else now - since)}"
+        stands = f"feed {record['feed']} has not moved for {span(None if since is None else now - since)}"
         command = hints.of_queue("feeds", record["queue"])
         if state == "silent":
-            sentence = f"{stands}: {printing.short_node(record.get('node', '?'))} is silent"
+            sentence = f"{stands}: {short_node(record.get('node', '?'))} is silent"
             yield Concern(record["queue"], "feed_silent", sentence, command)
         has_begun = record.get("rows", "0") != "0"  # else it is mostly a mistyped path
         if state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
@@ -352,7 +340,7 @@ def _of_silence(nodes: Sequence[Node]) -> str:
     held = sum(len(node.held) for node in nodes)
     tasks = f", with {count(held, 'task')}" if held else ""
     if len(nodes) == 1:
-        return f"listener {printing.short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
+        return f"listener {short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
     return f"{len(nodes)} listeners are {nodes[0].state}{tasks}"
 
 
@@ -360,7 +348,7 @@ def _about_silent(line: Line, nodes: Sequence[Node], serve: Callable[[str], str]
     if any(node.held for node in nodes):
         return f"{serve(line.queue)}, on that host with its spool"
     return (
-        f"blueque node show {shlex.quote(printing.short_node(nodes[0].id))}"
+        f"blueque node show {shlex.quote(short_node(nodes[0].id))}"
         if len(nodes) == 1
         else "blueque node ls"
     )

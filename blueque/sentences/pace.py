@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from blueque.cli import printing
 from blueque.text.eta import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
 from blueque.text.format import one_line
+from blueque.text.terminal import is_terminal, terminal_width
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -22,9 +22,9 @@ def progress_cell(progress: Progress) -> str:
     if progress.share is None:
         return progress.text or "-"
     words = f"  {progress.text}" if progress.text else ""
-    if not printing.is_terminal():
+    if not is_terminal():
         return f"{percent(progress.share)}{words}"
-    shown = f" {bar(progress.share, _BAR)}" if printing.terminal_width() >= _WIDE else ""
+    shown = f" {bar(progress.share, _BAR)}" if terminal_width() >= _WIDE else ""
     return f"{percent(progress.share):>4}{shown}{words}"
 
 

@@ -8,14 +8,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from blueque.cli import printing
-from blueque.cli.printing import count
-from blueque.cli.reason import MOST_NAMES, Reason
 from blueque.model.group import MAKING, group_of, shown_state
 from blueque.model.states import FINISHED, HELD, STATUSES
 from blueque.queries.listeners import is_process_gone
 from blueque.queries.listing import entered, in_order
+from blueque.sentences.reason import MOST_NAMES, Reason
 from blueque.text import hints
+from blueque.text.format import clean, count, due, span
+from blueque.text.terminal import short_id, short_node
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -138,7 +138,7 @@ def why_it_ended(task: Task) -> str | None:
 def _of_workflow(inquiry: Inquiry) -> Iterator[Reason]:
     """Yield that it waits for the producer of its workflow."""
     group = inquiry.task.fields.get("group", "")
-    name, show = printing.clean(group), f"blueque workflow show {shlex.quote(group)}"
+    name, show = clean(group), f"blueque workflow show {shlex.quote(group)}"
     if inquiry.workflow == MAKING:
         sentence = f"Its workflow {name} is making: until all of its tasks are there, none runs."
         more = "If its producer has died, commit the same workflow again, or cancel this one."
@@ -186,7 +186,7 @@ def _broken_above(inquiry: Inquiry) -> Iterator[Reason]:
     """Yield what holds up the tasks for which it waits."""
     found = {task.id: (parent, task) for parent, tasks in inquiry.broken.items() for task in tasks}
     for parent, task in [*found.values()][:MOST_NAMES]:
-        whose = f"for which {printing.short_id(parent)} waits"
+        whose = f"for which {short_id(parent)} waits"
         cause = inquiry.causes.get(task.id, task)
         command = f"blueque graph {parent}" if cause.status is None else how_to_mend(cause)
         sentence = f"{_name(task)}, {whose}, {how_it_ended(task, inquiry.causes)}."
@@ -224,10 +224,10 @@ def _waits(inquiry: Inquiry, waited: Sequence[Condition]) -> Reason:
 def _state(inquiry: Inquiry, task: Task, kind: str) -> str:
     """Return `7c1f on gpu-3, running for 2 h`."""
     since, other = entered(task), task.queue != inquiry.task.queue
-    lasts = "" if since is None else f" for {printing.span(max(inquiry.now - since, 0.0))}"
+    lasts = "" if since is None else f" for {span(max(inquiry.now - since, 0.0))}"
     words = {
-        "started": f" on {printing.short_node(task.node or '?')}, running{lasts}",
-        "scheduled": f", {'scheduled' if since is None else printing.due(since, inquiry.now)}",
+        "started": f" on {short_node(task.node or '?')}, running{lasts}",
+        "scheduled": f", {'scheduled' if since is None else due(since, inquiry.now)}",
     }
     wish = ", which would have to fail" if kind == "not_ok" else ""
     where = f" of queue {task.queue}" if other else ""
@@ -248,7 +248,7 @@ def _silence_of(inquiry: Inquiry, task: Task) -> str:
         state = "gone from this host"
     elif node.is_late or node.state == "silent":
         state = "silent"
-    where = printing.short_node(task.node or "?")
+    where = short_node(task.node or "?")
     return f", {task.status} on {where}, but that listener is {state}" if state else ""
 
 
@@ -262,9 +262,9 @@ def _ripe(inquiry: Inquiry) -> Reason:
     what = "All tasks for which it waits have ended as they had to"
     if since <= RIPE:
         return Reason("blocked", f"{what}: a listener or a scheduler puts it in line now.")
-    sentence = f"{what}, {printing.span(since)} ago, but it was not put in line: no scheduler runs."
+    sentence = f"{what}, {span(since)} ago, but it was not put in line: no scheduler runs."
     return Reason("ripe", sentence, "blueque-scheduler")
 
 
 def _name(task: Task) -> str:
-    return printing.short_id(task.id)
+    return short_id(task.id)

@@ -8,11 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from blueque.cli import printing
-from blueque.cli.pace import left_of, usual_of
-from blueque.cli.printing import count
-from blueque.cli.reason import MOST_NAMES, Reason
-from blueque.cli.why_blocked import blocked, broken_by
 from blueque.model import limits
 from blueque.model.limits import Limits
 from blueque.model.lines import Needs, parse_needs
@@ -30,10 +25,15 @@ from blueque.queries.listeners import (
 )
 from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import FARTHEST, Inquiry
+from blueque.sentences.pace import left_of, usual_of
+from blueque.sentences.reason import MOST_NAMES, Reason
+from blueque.sentences.why_blocked import blocked, broken_by
 from blueque.system import process
 from blueque.text import hints
 from blueque.text.eta import roughly
+from blueque.text.format import count, span, stamp
 from blueque.text.redaction import reveal
+from blueque.text.terminal import short_id, short_node
 from blueque.text.what import is_named, what
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def headline(inquiry: Inquiry, name: str | None = None) -> str:
     name: what the task is.
     """
     task = inquiry.task
-    which = f"{printing.short_id(task.id)}{f' ({name})' if name else ''} in {task.queue}"
+    which = f"{short_id(task.id)}{f' ({name})' if name else ''} in {task.queue}"
     since = entered(task)
     lasts = (
         ""
         if since is None or task.status == "scheduled"
-        else f" for {printing.span(max(inquiry.now - since, 0.0))}"
+        else f" for {span(max(inquiry.now - since, 0.0))}"
     )
     if lasts and task.status in _ENDED:
         return f"{which} {_ENDED[task.status]}{lasts.replace(' for', '')} ago."
@@ -85,10 +85,10 @@ def _start_before(inquiry: Inquiry, is_utc: bool) -> Iterator[Reason]:
     ):
         return
     left = task.start_before - inquiry.now
-    when = printing.stamp(task.start_before, is_utc)
+    when = stamp(task.start_before, is_utc)
     then = f"moves to {task.expired_to}" if task.expired_to else "is cancelled"
     if left > 0:
-        sentence = f"It {then} if it has not started before {when}, in {printing.span(left)}."
+        sentence = f"It {then} if it has not started before {when}, in {span(left)}."
     else:
         sentence = f"It has not started before {when}: it {then} within a minute, by a scheduler or a listener."
     yield Reason("start_before", sentence)
@@ -156,7 +156,7 @@ def _held(inquiry: Inquiry) -> Iterator[Reason]:
     elif node is None or node.state not in (*_TAKES, "paused"):
         state = "no longer known" if node is None else node.state
         seen = (
-            f", last seen {printing.span(node.seen)} ago"
+            f", last seen {span(node.seen)} ago"
             if node is not None and node.seen is not None
             else ""
         )
@@ -169,7 +169,7 @@ def _held(inquiry: Inquiry) -> Iterator[Reason]:
 
 def _running_reasons(inquiry: Inquiry) -> Iterator[Reason]:
     task = inquiry.task
-    who = printing.short_node(task.node or "an unknown listener")
+    who = short_node(task.node or "an unknown listener")
     if task.status != "started":
         yield Reason("reserved", f"{who} has reserved it and is about to start it.")
         return
@@ -183,7 +183,7 @@ def _running_reasons(inquiry: Inquiry) -> Iterator[Reason]:
         sentence = f"It reports no progress. {usual.capitalize()}: the range of half of the recent tasks of its queue."
         yield Reason("usual", sentence)
     if task.cancel is not None:
-        asked = printing.span(inquiry.now - task.cancel)
+        asked = span(inquiry.now - task.cancel)
         sentence = f"It is being cancelled: asked for {asked} ago{_by(task.cancelled_by)}."
         yield Reason("cancelling", sentence)
     elif task.is_interrupted:
@@ -193,7 +193,7 @@ def _running_reasons(inquiry: Inquiry) -> Iterator[Reason]:
 def _asked(inquiry: Inquiry) -> str:
     """Return when, by whom and why the task was interrupted."""
     task = inquiry.task
-    since = printing.span(inquiry.now - (task.interrupted_at or inquiry.now))
+    since = span(inquiry.now - (task.interrupted_at or inquiry.now))
     reason = f": {task.interrupt_reason}" if task.interrupt_reason else ""
     return f"{since} ago{_by(task.interrupted_by)}{reason}"
 
@@ -215,13 +215,13 @@ def _process_gone(inquiry: Inquiry, node: Node | None) -> Reason:
     if node is None or node.state in ("dead", "gone") or is_process_gone(node):
         sentence = f"{what}: start a listener of {task.queue} here, with its spool, to record it."
         return Reason("process_gone", sentence, _serve(inquiry))
-    sentence = f"{what}: its listener {printing.short_node(node.id)} records it at its next beat. If it does not, restart"
+    sentence = f"{what}: its listener {short_node(node.id)} records it at its next beat. If it does not, restart"
     return Reason("process_gone", f"{sentence} that listener.", f"blueque show {task.id}")
 
 
 def _silent(inquiry: Inquiry, node: Node) -> Reason:
     """Say why a listener with a task may be dead, though no other process has found it dead yet."""
-    seen = f", last seen {printing.span(node.seen)} ago" if node.seen is not None else ""
+    seen = f", last seen {span(node.seen)} ago" if node.seen is not None else ""
     if is_process_gone(node):
         sentence = f"The process of that listener is gone from this host{seen}. The next listener of {node.queue} here, with"
         more = "its spool, adopts the task; other hosts handle it when its lease is over."
@@ -274,25 +274,25 @@ def _scheduled(inquiry: Inquiry, is_utc: bool) -> Iterator[Reason]:
     elif eta > inquiry.now:
         yield Reason(
             "scheduled",
-            f"It is scheduled for {printing.stamp(eta, is_utc)}, in {printing.span(eta - inquiry.now)}:"
+            f"It is scheduled for {stamp(eta, is_utc)}, in {span(eta - inquiry.now)}:"
             " a scheduler or a listener of its queue puts it in line then.",
         )
     elif inquiry.now - eta > (OVERDUE if puts_in_line(inquiry.nodes) else LATE):
         yield Reason(
             "overdue",
-            f"It is overdue by {printing.span(inquiry.now - eta)}: no scheduler has put it in line, and no"
+            f"It is overdue by {span(inquiry.now - eta)}: no scheduler has put it in line, and no"
             " listener of its queue.",
             "blueque-scheduler",
         )
     else:
         yield Reason(
             "due",
-            f"It has been due for {printing.span(inquiry.now - eta)}: a scheduler or a listener puts it in line now.",
+            f"It has been due for {span(inquiry.now - eta)}: a scheduler or a listener puts it in line now.",
         )
 
 
 def _popped(node: Node) -> Reason:
-    who = printing.short_node(node.id)
+    who = short_node(node.id)
     return Reason(
         "popped",
         f"{who} has taken it from its line and has not started it yet; that listener is {node.state}. If it"
@@ -306,7 +306,7 @@ def _pause(inquiry: Inquiry) -> Iterator[Reason]:
     since = (
         ""
         if inquiry.pause.since is None
-        else f" for {printing.span(max(inquiry.now - inquiry.pause.since, 0.0))}"
+        else f" for {span(max(inquiry.now - inquiry.pause.since, 0.0))}"
     )
     why = f": {inquiry.pause.reason}" if inquiry.pause.reason else ""
     sentence = f"Queue {inquiry.task.queue} {'has been' if since else 'is'} paused{since}{_by(inquiry.pause.by)}{why}."
@@ -378,12 +378,12 @@ def _list_of(inquiry: Inquiry, ids: Sequence[str]) -> str:
 def _of_one(inquiry: Inquiry, task_id: str) -> str:
     task = inquiry.tasks.get(task_id)
     if task is None or task.status not in HELD:
-        return f"{printing.short_id(task_id)}, which no longer runs"
+        return f"{short_id(task_id)}, which no longer runs"
     since = entered(task)
-    lasts = "" if since is None else f" for {printing.span(max(inquiry.now - since, 0.0))}"
+    lasts = "" if since is None else f" for {span(max(inquiry.now - since, 0.0))}"
     other = f" of queue {task.queue}" if task.queue != inquiry.task.queue else ""
     name = f" ({what(task, reveal)})" if is_named(task) else ""
-    return f"{printing.short_id(task_id)}{name}{other} on {printing.short_node(task.node or '?')}{lasts}"
+    return f"{short_id(task_id)}{name}{other} on {short_node(task.node or '?')}{lasts}"
 
 
 def _listeners(inquiry: Inquiry) -> Iterator[Reason]:
@@ -428,7 +428,7 @@ def _last_seen(inquiry: Inquiry) -> str:
     others = (
         f" {count(len(inquiry.nodes), 'listener')} take nothing:" if len(inquiry.nodes) > 1 else ""
     )
-    return f"{others} {printing.short_node(node.id)} is {node.state} and was last seen {printing.span(age)} ago."
+    return f"{others} {short_node(node.id)} is {node.state} and was last seen {span(age)} ago."
 
 
 def _resources(inquiry: Inquiry) -> Iterator[Reason]:
@@ -528,7 +528,9 @@ def _time(inquiry: Inquiry) -> Iterator[Reason]:
     left = max((end_of(node.ends_at) or 0.0) - inquiry.now for node in able)
     who = {1: "the only listener", 2: "both listeners"}.get(len(able), f"all {len(able)} listeners")
     verb = "stops its tasks" if len(able) == 1 else "stop their tasks"
-    sentence = f"It may run for {printing.span(limit)}, and {who} of {inquiry.task.queue} {verb} in {printing.span(left)}"
+    sentence = (
+        f"It may run for {span(limit)}, and {who} of {inquiry.task.queue} {verb} in {span(left)}"
+    )
     sentence += " (--max-runtime)." if len(able) == 1 else " at most (--max-runtime)."
     yield Reason("no_time", f"{sentence} A listener with more time takes it.", _serve(inquiry))
 
