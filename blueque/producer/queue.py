@@ -388,22 +388,28 @@ class Queue(ManyTasks):
         log.info("pause queue=%s by=%s", self.name, who)
         return is_new
 
-    def resume(self) -> bool:
-        """End a pause. False: it was not paused. Source: docs/protocol/operator.md, "resume"."""
-        was_paused = protocol.resume(self._redis, self.name)
-        log.info("resume queue=%s", self.name)
+    def resume(self, by: str | None = None) -> bool:
+        """End a pause. False: it was not paused.
+
+        by: as for `pause`. Source: docs/protocol/operator.md, "resume".
+        """
+        who = by if by is not None else process.user_at_host()
+        was_paused = protocol.resume(self._redis, self.name, time.time(), who)
+        log.info("resume queue=%s by=%s", self.name, who)
         return was_paused
 
-    def set_max_concurrency(self, most: int | None) -> None:
+    def set_max_concurrency(self, most: int | None, by: str | None = None) -> None:
         """Set how many tasks of this queue may run at a time, on all nodes together. None: as many
         as there are listeners.
 
+        by: who sets it (this user and host if left out).
         Listeners of 1.0.0 do not know this limit. What runs already runs on.
         Source: docs/protocol/operator.md, "set_max_concurrency".
         """
         number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
-        protocol.set_max_concurrency(self._redis, self.name, number)
-        log.info("set_max_concurrency queue=%s most=%s", self.name, number)
+        who = by if by is not None else process.user_at_host()
+        protocol.set_max_concurrency(self._redis, self.name, number, time.time(), who)
+        log.info("set_max_concurrency queue=%s most=%s by=%s", self.name, number, who)
 
     def ask_stack(self, task_id: str, mark: str) -> str | None:
         """Order the listener of a running task to show in its log where the task is; return the

@@ -65,7 +65,7 @@ class HasPast(Protocol):
 
 
 class Event(NamedTuple):
-    """An event of a task.
+    """An event of a task or of a queue.
 
     what: as in docs/protocol.md, "Events". by: the node, or the person.
     facts: further facts; `took`: how many seconds the wait or the run took that ended with it.
@@ -87,7 +87,7 @@ def record_event(redis: Redis, queue: str, task: str, past: HasPast, event: Even
 
 def note_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event) -> list[Command]:
     """Return the same without the number of events: the transition writes `after` itself."""
-    text = _text(past, event)
+    text = _text(event, past)
     return [
         *_record_in_history(task, past, text),
         _put_in_stream(queue, task, text),
@@ -114,7 +114,7 @@ def note_two_events(
     """Return the commands that record and count two events of one instant, both among the first
     that are kept. The transition writes `after` itself. The second event has only a number.
     """
-    texts = [_text(past, event) for event in (first, second)]
+    texts = [_text(event, past) for event in (first, second)]
     return [
         ("RPUSH", keys.history(task), *texts),
         *[_put_in_stream(queue, task, text) for text in texts],
@@ -128,8 +128,14 @@ def has_room_for_two_events(past: HasPast) -> bool:
     return count_of(past.events) + 2 <= FIRST
 
 
-def _put_in_stream(queue: str, task: str, text: str) -> Command:
-    return ("XADD", keys.events(queue), "MAXLEN", "~", IN_STREAM, "*", "task", task, "told", text)
+def record_in_queue(queue: str, event: Event) -> Command:
+    """Return the command that records an event of a queue itself, which no statistics count."""
+    return _put_in_stream(queue, None, _text(event))
+
+
+def _put_in_stream(queue: str, task: str | None, text: str) -> Command:
+    of = () if task is None else ("task", task)
+    return ("XADD", keys.events(queue), "MAXLEN", "~", IN_STREAM, "*", *of, "told", text)
 
 
 def record_in_task(task: str, past: HasPast, event: Event) -> list[Command]:
@@ -138,7 +144,7 @@ def record_in_task(task: str, past: HasPast, event: Event) -> list[Command]:
     The transition writes `after` itself. This is for events of very many tasks at once: they would
     push all others out of the stream of the queue.
     """
-    return _record_in_history(task, past, _text(past, event))
+    return _record_in_history(task, past, _text(event, past))
 
 
 def _record_in_history(task: str, past: HasPast, text: str) -> list[Command]:
@@ -148,11 +154,11 @@ def _record_in_history(task: str, past: HasPast, text: str) -> list[Command]:
     return [("RPUSH", recent, text), ("LTRIM", recent, -RECENT, -1)]
 
 
-def _text(past: HasPast, event: Event) -> str:
+def _text(event: Event, past: HasPast | None = None) -> str:
     values: EventFacts = {
         "event": event.what,
         "at": event.at,
-        "attempt": count_of(past.attempt),
+        "attempt": None if past is None else count_of(past.attempt),
         "by": event.by or None,
         **(event.facts or {}),
     }

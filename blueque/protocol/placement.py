@@ -14,7 +14,7 @@ from blueque.model.lines import DEFAULT, line_of, needs_of
 from blueque.model.start_time import EXPIRED, is_past
 from blueque.model.states import HELD
 from blueque.protocol.children import BLUEQUE
-from blueque.protocol.events import Event, count, record_event
+from blueque.protocol.events import Event, count, record_event, record_in_queue
 from blueque.protocol.fields import flat, put_in_line, record_cancelled
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of
@@ -249,6 +249,7 @@ def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> 
             [
                 ("HSET", settings, "paused", now, "paused_by", by, *flat(why)),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
+                record_in_queue(queue, Event("paused", by, now, {"reason": reason or None})),
             ],
             True,
         )
@@ -256,7 +257,7 @@ def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> 
     return transact(redis, "pause", _setting(queue, "paused"), decide)
 
 
-def resume(redis: Redis, queue: str) -> bool:
+def resume(redis: Redis, queue: str, now: float, by: str = "") -> bool:
     """End a pause. False: the queue was not paused."""
 
     def decide(paused: str | None) -> Verdict[bool]:
@@ -266,6 +267,7 @@ def resume(redis: Redis, queue: str) -> bool:
             [
                 ("HDEL", keys.settings(queue), "paused", "paused_by", "paused_reason"),
                 ("ZADD", keys.wake(queue), 0, 0),
+                record_in_queue(queue, Event("resumed", by, now)),
             ],
             True,
         )
@@ -273,7 +275,9 @@ def resume(redis: Redis, queue: str) -> bool:
     return transact(redis, "resume", _setting(queue, "paused"), decide)
 
 
-def set_max_concurrency(redis: Redis, queue: str, most: int | None) -> None:
+def set_max_concurrency(
+    redis: Redis, queue: str, most: int | None, now: float, by: str = ""
+) -> None:
     """Set how many tasks of a queue all our listeners together run at a time; None: no limit."""
     settings = keys.settings(queue)
 
@@ -286,7 +290,8 @@ def set_max_concurrency(redis: Redis, queue: str, most: int | None) -> None:
                 ("HSET", settings, "max_concurrency", most),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
             ]
-        return Change([*written, ("ZADD", keys.wake(queue), 0, 0)], None)
+        event = record_in_queue(queue, Event("limited", by, now, {"max_concurrency": most}))
+        return Change([*written, ("ZADD", keys.wake(queue), 0, 0), event], None)
 
     transact(redis, "set_max_concurrency", _setting(queue, "max_concurrency"), decide)
 

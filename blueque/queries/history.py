@@ -16,8 +16,10 @@ _WAITING = ("prioritized", "moved")  # the events of a task that waits
 
 
 class Event(NamedTuple):
-    """Something that has happened to a task. docs/protocol.md, "Events", lists the events.
+    """Something that has happened to a task, or to a queue. docs/protocol.md, "Events", lists the
+    events.
 
+    task: empty if it is an event of the queue, as `paused`.
     event: its name, as `reserved`. at: when, in Unix seconds. attempt: 0 before the first.
     by: the listener or the person that did it; None: unknown.
     facts: more facts by name, as `took` in seconds or `error`.

@@ -169,7 +169,7 @@ class House:
         a priority.
         """
         redis, needs = self.redis, write_needs({}, LOCK, 1)
-        protocol.set_max_concurrency(redis, G, 3)
+        protocol.set_max_concurrency(redis, G, 3, 1.0)
         protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
         protocol.enqueue(redis, G, "locked", "p", 1.0, {"priority": -7, "needs": needs})
         protocol.pop(redis, G, GPU, "i", line_of("-7", needs))

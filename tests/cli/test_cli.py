@@ -546,7 +546,7 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
     protocol.enqueue(
         redis, "video", "t-heavy", "1", time.time(), {"parameters_encoding": "json", "needs": HEAVY}
     )
-    protocol.set_max_concurrency(redis, "video", 0)
+    protocol.set_max_concurrency(redis, "video", 0, 1.0)
     protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
 
     lines, as_json = run("status").stdout.splitlines(), json.loads(run("status", "--json").stdout)

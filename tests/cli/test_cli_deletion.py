@@ -259,7 +259,7 @@ def everything(redis, cli):
     )
     protocol.cancel(redis, "video", "b", "ada", None, time.time())
     protocol.pause(redis, "video", "ada", "why", time.time())
-    protocol.set_max_concurrency(redis, "video", 3)
+    protocol.set_max_concurrency(redis, "video", 3, 1.0)
     return before - {key for key in before if "video" in key}
 
 

@@ -400,7 +400,7 @@ def test_a_task_that_waits_for_the_one_before_of_its_schedule_says_so(why, redis
 
 
 def test_a_full_queue_is_said_with_who_runs(why, redis):
-    protocol.set_max_concurrency(redis, "video", 1)
+    protocol.set_max_concurrency(redis, "video", 1, 1.0)
     enqueue(redis, "first-1")
     take(redis, "first-1", "0")
     enqueue(redis, "pending-1")

@@ -1397,11 +1397,16 @@ def pause(reason: str | None = None) -> Given:
 
 
 def resume(redis: Redis) -> None:
-    protocol.resume(redis, Q)
+    protocol.resume(redis, Q, 9.25, "bob")
+
+
+def notice(event: str, **facts: str | int) -> Values:
+    """Return the value of the event of a queue."""
+    return {"NOTICE": json.dumps({"event": event, "at": 9.25, **facts}, separators=(",", ":"))}
 
 
 def limit(most: int | None) -> Given:
-    return lambda redis: protocol.set_max_concurrency(redis, Q, most)
+    return lambda redis: protocol.set_max_concurrency(redis, Q, most, 9.25, "bob")
 
 
 def free(lock: str | None = None) -> Given:
@@ -5454,26 +5459,43 @@ SAMPLES = [
             ("elsewhere", in_time("t1"), "audio"),
         )
     ],
-    Sample("pause", "as usual", nothing, pause(), {**TASK, "WHO": ["paused_by", "ann"]}),
+    Sample(
+        "pause",
+        "as usual",
+        nothing,
+        pause(),
+        {**TASK, "WHO": ["paused_by", "ann"], **notice("paused", by="ann")},
+    ),
     Sample(
         "pause",
         "with a reason",
         nothing,
         pause("full"),
-        {**TASK, "WHO": ["paused_by", "ann", "paused_reason", "full"]},
+        {
+            **TASK,
+            "WHO": ["paused_by", "ann", "paused_reason", "full"],
+            **notice("paused", by="ann", reason="full"),
+        },
     ),
     Sample("pause", "again", given(pause()), pause(), TASK, until="MULTI"),
-    Sample("resume", "as usual", given(pause()), resume, TASK),
+    Sample("resume", "as usual", given(pause()), resume, {**TASK, **notice("resumed", by="bob")}),
     Sample("resume", "again", nothing, resume, TASK, until="MULTI"),
     Sample(
         "set_max_concurrency",
         "a limit",
         nothing,
         limit(3),
-        {**TASK, "MOST": 3},
+        {**TASK, "MOST": 3, **notice("limited", by="bob", max_concurrency=3)},
         ["there is to be a limit"],
     ),
-    Sample("set_max_concurrency", "none", limited, limit(None), TASK, ["there is to be no limit"]),
+    Sample(
+        "set_max_concurrency",
+        "none",
+        limited,
+        limit(None),
+        {**TASK, **notice("limited", by="bob")},
+        ["there is to be no limit"],
+    ),
     Sample("set_max_concurrency", "again", limited, limit(3), TASK, until="MULTI"),
     Sample(
         "free", "of a lock", raw("SADD", keys.lock("a b"), "t1"), free("a b"), {**TASK, **SHARED}

@@ -802,7 +802,7 @@ def drain_archived(world: World) -> None:
 
 def drain_all(world: World) -> None:
     """Be whoever comes next, when the queue is not paused any more and all that was moved is back."""
-    protocol.resume(world.redis, QUEUE)
+    protocol.resume(world.redis, QUEUE, time.time())
     moved = world.redis.read(("ZRANGE", keys.tasks(ANOTHER), 0, -1))[0]
     for task in moved:
         protocol.move(world.redis, ANOTHER, task, QUEUE, time.time())

@@ -124,7 +124,7 @@ class Producers(Machine):
                 self.enqueue(queue, ("in.mov", None), retry, TAGGED, delay, None, wishes[place])
             for node in nodes:
                 self.register(queue, node, None)
-        protocol.set_max_concurrency(self.person, "video", most)
+        protocol.set_max_concurrency(self.person, "video", most, 1.0)
         self.model.set_max_concurrency("video", most)
         for actor, stage, is_dead in zip(self.actors, stages, deaths, strict=True):
             self.take_as_far_as(actor, stage)

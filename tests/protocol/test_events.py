@@ -283,6 +283,28 @@ def test_nothing_is_missed_of_a_queue_that_was_silent(client, redis, at_work):
     assert next(client.events(Q, "audio", after=places)).event == "reserved"
 
 
+def test_a_queue_tells_who_has_paused_resumed_and_limited_it(client, cli):
+    queue = client.get_queue(Q)
+    queue.pause("ann", "the disk is full")
+    queue.pause("bob")  # it is paused
+    queue.resume("bob")
+    queue.resume("bob")  # it is not
+    queue.set_max_concurrency(3, "eve")
+    queue.set_max_concurrency(3, "ann")  # it is
+    queue.set_max_concurrency(None, "eve")
+
+    events = client.events(Q, after={Q: "0-0"})
+    seen = [next(events) for _ in range(cli.xlen(keys.events(Q)))]
+
+    assert [(event.task, event.event, event.by, event.facts) for event in seen] == [
+        ("", "paused", "ann", {"reason": "the disk is full"}),
+        ("", "resumed", "bob", {}),
+        ("", "limited", "eve", {"max_concurrency": 3}),
+        ("", "limited", "eve", {}),
+    ]
+    assert client.get_statistics(Q, days=2).total.complete == 0
+
+
 def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)

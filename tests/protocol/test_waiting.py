@@ -64,7 +64,7 @@ def start(redis, task="t1"):
 
 
 def limit(redis, most):
-    protocol.set_max_concurrency(redis, "video", most)
+    protocol.set_max_concurrency(redis, "video", most, 1.0)
 
 
 def hold(redis, is_started=True):
@@ -340,8 +340,8 @@ def test_reserve_looks_again_at_what_has_changed_while_it_looked(
     if change == "no limit":
         limit(redis, 3)
     act = {
-        "a limit": lambda: protocol.set_max_concurrency(other, "video", 3),
-        "no limit": lambda: protocol.set_max_concurrency(other, "video", None),
+        "a limit": lambda: protocol.set_max_concurrency(other, "video", 3, 1.0),
+        "no limit": lambda: protocol.set_max_concurrency(other, "video", None, 1.0),
         "another lock": lambda: cli.hset("blueque_task_t1", "needs", "lock:other=1"),
     }[change]
     overtaken(act)
@@ -911,8 +911,8 @@ def test_a_pause_ends_and_wakes_a_listener(redis, state):
     limit(redis, 3)
     protocol.pause(redis, "video", "ann", "the disk is full", 6.5)
 
-    assert protocol.resume(redis, "video")
-    assert not protocol.resume(redis, "video")
+    assert protocol.resume(redis, "video", 1.0)
+    assert not protocol.resume(redis, "video", 1.0)
 
     assert state() == before | {
         "blueque_queue_video": {"max_concurrency": "3"},

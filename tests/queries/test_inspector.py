@@ -164,7 +164,7 @@ def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_n
         1000.0,
         {"parameters_encoding": "json", "priority": 5, "needs": "gpu=2,lock:a=1"},
     )
-    protocol.set_max_concurrency(redis, "video", 7)
+    protocol.set_max_concurrency(redis, "video", 7, 1.0)
     protocol.pause(redis, "video", "ada", "deploy", 3000.0)
 
     overview = inspector.overview()
@@ -203,11 +203,11 @@ def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
     assert runnable() == 2 + 3
     redis.read(("SADD", keys.lock("licence"), "a", "b"))
     assert runnable() == 2 + 1
-    protocol.set_max_concurrency(redis, "video", 4)
+    protocol.set_max_concurrency(redis, "video", 4, 1.0)
     assert runnable() == 2
-    protocol.set_max_concurrency(redis, "video", 1)  # two run
+    protocol.set_max_concurrency(redis, "video", 1, 1.0)  # two run
     assert runnable() == 0
-    protocol.set_max_concurrency(redis, "video", None)
+    protocol.set_max_concurrency(redis, "video", None, 1.0)
     assert runnable() == 3
     redis.read(("SADD", keys.lock("licence"), "c", "d"))  # more than the places of these tasks
     assert runnable() == 2

@@ -150,6 +150,8 @@ def _facts(event: Event) -> str:
         words.append(
             str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}"
         )
+    if event.event == "limited" and "max_concurrency" not in told:
+        words.append("no limit")
     reason = told.pop("reason", None) if event.event in ("released", "postponed") else None
     if reason is not None:
         words.append(_REASONS.get(str(reason), str(reason)))
@@ -177,7 +179,7 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
                 if as_json:
                     printing.print_json_line("event", queue=queue, **_as_json(event))
                 else:
-                    what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task)}  {_word(event)}"
+                    what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task) or '-'}  {_word(event)}"
                     click.echo(
                         printing.clean(
                             "  ".join(filter(None, [what, queue, _who(event), _facts(event)]))
@@ -190,7 +192,7 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
 
 def _as_json(event: Event) -> dict[str, Any]:
     return {
-        "task": event.task,
+        "task": event.task or None,
         "event": event.event,
         "attempt": event.attempt,
         "by": event.by,

@@ -38,10 +38,13 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 )
 @click.argument("pattern", metavar="QUEUE")
 @click.argument("most", metavar="N|none", type=_Limit())
+@click.option("--by", metavar="NAME", help="Who sets it; default USER@HOST.")
 @json_option
 @shared_options
 @pass_invocation
-def limit(invocation: Invocation, pattern: str, most: int | None, as_json: bool) -> None:
+def limit(
+    invocation: Invocation, pattern: str, most: int | None, by: str | None, as_json: bool
+) -> None:
     """Set how many tasks of a queue may run at a time, on all hosts together.
 
     \b
@@ -58,7 +61,7 @@ def limit(invocation: Invocation, pattern: str, most: int | None, as_json: bool)
     names = find(inspector, [pattern])
     how_many = "no limit" if most is None else f"{count(most, 'task')} at a time"
     for name in names:
-        client.get_queue(name).set_max_concurrency(most)
+        client.get_queue(name).set_max_concurrency(most, by)
         taken = inspector.room(name).taken
         if not as_json:
             click.echo(

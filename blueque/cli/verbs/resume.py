@@ -13,10 +13,11 @@ from blueque.cli.queue_control import print_control, queues_argument, queues_the
 
 @click.command(short_help="Make listeners take tasks from a queue again.")
 @queues_argument
+@click.option("--by", metavar="NAME", help="Who resumes it; default USER@HOST.")
 @json_option
 @shared_options
 @pass_invocation
-def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> None:
+def resume(invocation: Invocation, patterns: Sequence[str], by: str | None, as_json: bool) -> None:
     """Make listeners take tasks from a queue again.
 
     \b
@@ -27,7 +28,7 @@ def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> No
     inspector = client.get_inspector()
     names = queues_there(inspector, patterns)
     for name in names:
-        was_paused = client.get_queue(name).resume()
+        was_paused = client.get_queue(name).resume(by)
         if not as_json:
             click.echo(f"{printing.clean(name)}  {'resumed' if was_paused else 'was not paused'}")
     if as_json:
