@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from blueque.producer.fanout import Fanout
     from blueque.producer.groups import TaskGroup
     from blueque.producer.queue import Queue
+    from blueque.producer.run import Run
     from blueque.producer.schedules import Schedule, ScheduleOptions
     from blueque.producer.workflow import Workflow
     from blueque.queries.history import Event, History
@@ -284,6 +285,14 @@ class Client:
         staged, unpublished: the numbers of chunks that are not committed, and not published.
         """
         return runs.load(self._redis, self._queue_name(queue_name), require_run_name(name))
+
+    def run(self, queue_name: str, name: str) -> Run:
+        """Return an object that waits for all tasks of a run, counts them, and requeues the failed
+        ones.
+        """
+        from blueque.producer.run import Run
+
+        return Run(self._redis, self._queue_name(queue_name), require_run_name(name))
 
     def get_runs(self, queue_name: str) -> list[dict[str, Any]]:
         """Return the records of all runs of a queue, the oldest first."""

@@ -88,8 +88,8 @@ class Selection(NamedTuple):
         return any(words in task.fields.get(name, "").casefold() for name in _TEXTS)
 
     def choice(self, queues: Sequence[str], inspector: Inspector) -> Choice:
-        """Return what to search for in these queues. The tasks of keys and of tags are found by
-        their ids.
+        """Return what to search for in these queues. The tasks of keys, of tags and of runs with a
+        group are found by their ids.
         """
         if self.tags:
             ids, has_more = inspector.tagged(self.tags)
@@ -97,9 +97,13 @@ class Selection(NamedTuple):
                 printing.talk("Of each tag, only the first 10,000 tasks were searched.")
             inside = None if self.text is None else self.inside
             return Choice(self.wants, inside=inside, ids=ids, is_indexed=True)
+        runs = [(queue, run) for queue in queues for run in self.run]
+        members = inspector.run_members(runs) if runs and not self.key else None
+        if members is not None:
+            inside = None if self.text is None else self.inside
+            return Choice(self.wants, inside=inside, ids=members, is_indexed=True)
         ids = [id_of_key(queue, key) for queue in queues for key in self.key]
         keys = [key.encode() for key in self.key]
-        runs = [(queue, run) for queue in queues for run in self.run]
         ids += [one.decode() for pair in runs for one in ids_of_run_keys(*pair, keys)]
         return Choice(self.wants, inside=None if self.text is None else self.inside, ids=ids)
 

@@ -165,15 +165,20 @@ def pick(redis: Redis, group: str, count: int) -> list[str]:
 
 def load(redis: Redis, name: str) -> GroupSeen | None:
     """Return how far a group is; None: there is no such group."""
-    found = _load(redis, [name])
+    found = load_named(redis, [name])
     return found[0] if found else None
+
+
+def load_named(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
+    """Return how far these groups are, without those that do not exist."""
+    return _load(redis, names) if names else []
 
 
 def load_all(redis: Redis) -> list[GroupSeen]:
     """Return how far all groups are, the newest first."""
     (listed,) = redis.read(("ZRANGE", keys.GROUPS, 0, -1))
     names = [name for name in listed if not is_gate(name)]
-    found = _load(redis, names) if names else []
+    found = load_named(redis, names)
     return sorted(found, key=lambda each: each.record.get("created", 0.0), reverse=True)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import RedisRefused
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.listing import Listing
     from blueque.queries.overview import Overview
+    from blueque.queries.run_progress import RunSeen
     from blueque.queries.search import Choice
     from blueque.queries.task_graph import Graph
     from blueque.queries.why_facts import Inquiry
@@ -454,6 +455,21 @@ class Inspector:
         be more: of each tag, 10,000 are read. Raises InvalidInput, InvalidType.
         """
         return tagged(self._redis, tags)
+
+    def run_members(self, runs: Sequence[tuple[str, str]]) -> list[str] | None:
+        """Return the ids of all tasks of these runs, each given as its queue and name, by their
+        groups. None: their groups do not list them, or there are more than 100,000.
+        """
+        # here: what a listener imports, each of its forks copies
+        from blueque.queries import run_progress
+
+        return run_progress.members(self._redis, runs)
+
+    def run_progress(self, records: Sequence[dict[str, Any]], now: float) -> list[RunSeen]:
+        """Return how far these runs are, given their records."""
+        from blueque.queries import run_progress
+
+        return run_progress.of_records(self._redis, records, now)
 
     def inquire(self, task_id: str) -> Inquiry:
         """Return everything that bears on why a task does not run: at most six round trips, each

@@ -8,9 +8,12 @@ import time
 import pytest
 
 from blueque import protocol
+from blueque.cli import selection
 from blueque.model import keys
 from blueque.model.conditions import HOLD
 from blueque.protocol.dependencies import NewTask
+from blueque.queries import search
+from blueque.recovery.settling import settle_groups_step
 
 Q = "video"
 
@@ -40,10 +43,11 @@ def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):
     assert [line[0] for line in lines] == ["RUN", "other", "2026-11-21", "done", "s", "t"]
     assert [line[1:4] + line[-3:] for line in lines[2:]] == [
         ["video", "keyed", "open", "-", "-", "0"],
-        ["video", "keyed", "committed", "3", "2", "0"],
-        ["video", "staged", "committing", "-", "0", "3"],
-        ["video", "stream", "open", "1", "1", "0"],
+        ["video", "keyed", "committed", "-", "-", "0"],
+        ["video", "staged", "committing", "-", "-", "3"],
+        ["video", "stream", "open", "-", "-", "0"],
     ]
+    assert [line[6] for line in lines[2:]] == ["-", "2", "0", "1"]
     assert len(some.stdout.splitlines()) == 2
     item = json.loads(as_json.stdout)["items"][2]
     assert item["run"] == "s"
@@ -228,3 +232,24 @@ def test_a_run_that_broke_off_is_ended_by_the_same_lines(run, client, cli):
 def test_a_run_is_for_many_tasks_with_keys(run, words, state):
     assert run("enqueue", Q, *words).returncode == 2
     assert state() == {}
+
+
+def test_the_tasks_of_a_run_are_found_by_its_group_and_counted(run, client, queue, monkeypatch):
+    names = [f"k{number}" for number in range(4)]
+    queue.enqueue_many(names, keys=names, run="n1", group="n1")
+    queue.enqueue_many(range(50))
+    cancelled = queue.cancel(client.get_inspector().run_members([(Q, "n1")])[0])
+    settle_groups_step(client.connections, time.time())
+    monkeypatch.setattr(search, "MOST_SEARCHED", 4)  # the others are before them in the line
+
+    header, line = (text.split() for text in run("runs", Q).stdout.splitlines())
+    listed = json.loads(run("ls", "--run", "n1", "--json").stdout)["items"]
+    monkeypatch.setattr(selection, "MOST", 2)
+    waited = run("wait", "-q", Q, "--run", "n1", "--timeout", "0")
+
+    shown = dict(zip(header, line[:4] + [" ".join(line[4:6])] + line[6:], strict=True))
+    assert cancelled == "cancelled"
+    wanted = {"KIND": "keyed", "TASKS": "4", "DONE": "0", "FAILED": "1", "WAITING": "3"}
+    assert shown.items() >= wanted.items()
+    assert sorted(item["key"] for item in listed) == names
+    assert (waited.returncode, "3 tasks left" in waited.stderr) == (124, True)

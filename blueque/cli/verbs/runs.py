@@ -23,9 +23,11 @@ from blueque.cli.options import (
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs import feeds
 from blueque.errors import WrongRun
+from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
     from blueque.client import Client
+    from blueque.queries.run_progress import RunSeen
 
 _COLUMNS = [
     Column("RUN", can_shrink=True),
@@ -33,8 +35,12 @@ _COLUMNS = [
     Column("KIND"),
     Column("STATE"),
     Column("AGE", True),
-    Column("ROWS", True),
     Column("TASKS", True),
+    Column("DONE", True),
+    Column("FAILED", True),
+    Column("RUNNING", True),
+    Column("WAITING", True),
+    Column("ETA", True),
     Column("STAGED", True),
 ]
 _TIMES = ("created", "decided", "finished", "moved")
@@ -69,8 +75,10 @@ def runs(
 
     An open run is not complete; the program that began it can begin it again without duplicates. A committing or publishing run is
     decided: its program puts the tasks in line, or has died meanwhile; then `blueque gc` does it. AGE is the time since
-    the run was opened. ROWS and TASKS are of the whole run, of a stream those of its last batch. STAGED are chunks of up
-    to 1000 tasks that are not in line. Below are the feeds, see blueque feeds.
+    the run was opened. TASKS are those of the whole run, of a stream those of its last batch. If the run has a group of
+    its own, as those of blueque.spark have, DONE are complete; FAILED have failed or were cancelled; RUNNING and WAITING
+    have not ended; ETA is when all will have ended if the tasks go on as they did so far. STAGED are chunks of up to 1000
+    tasks that are not in line. Below are the feeds, see blueque feeds.
 
     --forget forgets a run, and asks first. Its tasks stay where they are; its staged tasks are deleted. If you begin a run
     of this name again, an open keyed run makes those of its tasks again that have been deleted, a committed one makes all
@@ -94,14 +102,14 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
     records = [record for queue in queues for record in client.get_runs(queue)]
     fed = [record for queue in queues for record in client.get_feeds(queue)]
+    seen = client.get_inspector().run_progress(records, now)
     if as_json:
-        items = [_item(record) for record in records]
+        items = [_item(record, far) for record, far in zip(records, seen, strict=True)]
         fed_items = [feeds.item(record, now) for record in fed]
         printing.print_json("runs", **printing.times(now=now), items=items, feeds=fed_items)
         return
-    tables = (
-        [printing.table(_COLUMNS, [_row(record, now) for record in records])] if records else []
-    )
+    rows = [_row(record, far, now) for record, far in zip(records, seen, strict=True)]
+    tables = [printing.table(_COLUMNS, rows)] if rows else []
     if fed:
         tables.append(printing.table(feeds.COLUMNS, [feeds.row(record, now) for record in fed]))
     click.echo("\n\n".join("\n".join(lines) for lines in tables), nl=bool(tables))
@@ -133,20 +141,24 @@ def _forget(client: Client, queue: str, run: str, is_sure: bool) -> None:
         raise Failure(REFUSED, str(error), advice) from error
 
 
-def _row(record: dict[str, Any], now: float) -> list[str]:
+def _row(record: dict[str, Any], seen: RunSeen, now: float) -> list[str]:
     created = record.get("created")
     age = "-" if created is None else printing.span(now - created)
+    counts = (seen.tasks, seen.complete, seen.failed, seen.running, seen.waiting)
     return [
         record["run"],
         record["queue"],
-        record.get("kind", "?"),
+        record.get("kind", "?").removesuffix("_linked"),
         record.get("state", "?"),
         age,
-        *[str(record.get(name, "-")) for name in ("rows", "tasks")],
+        *["-" if number is None else str(number) for number in counts],
+        f"~{roughly(seen.seconds_left)}" if seen.seconds_left else "-",
         str(record["staged"] + record["unpublished"]),
     ]
 
 
-def _item(record: dict[str, Any]) -> dict[str, Any]:
+def _item(record: dict[str, Any], seen: RunSeen) -> dict[str, Any]:
     others = {name: value for name, value in record.items() if name not in _TIMES}
-    return others | printing.times(**{name: record.get(name) for name in _TIMES})
+    far = {name: getattr(seen, name) for name in ("complete", "failed", "running", "waiting")}
+    far["seconds_left"] = seen.seconds_left
+    return others | far | printing.times(**{name: record.get(name) for name in _TIMES})

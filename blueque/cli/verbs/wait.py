@@ -10,14 +10,14 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.actions import choose
-from blueque.cli.failure import MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
+from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.selection import Selection, require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
 from blueque.cli.verbs.show import as_item
-from blueque.errors import WaitTimedOut
+from blueque.errors import InvalidInput, WaitTimedOut
 from blueque.model.group import group_of
 from blueque.model.states import STATUSES
 from blueque.queries.queue_ends import QueueWatcher
@@ -77,7 +77,8 @@ def wait(
     waits has failed, standard error says so once. A task that was cancelled because of another one has ended, but
     comes back if that one completes after all; standard error says so. ID may be the beginning of an id; - reads ids
     from standard input. Options select tasks in all states, also those that have ended, up to 10,000; tasks that come
-    later are not waited for. --results prints the results of many tasks in the order in which they end. How each task
+    later are not waited for. `--queue QUEUE --run NAME` alone waits for more, if the run has a group of its own, and prints how
+    many have ended how. --results prints the results of many tasks in the order in which they end. How each task
     ended is printed on standard error.
 
     With -q alone it waits until in none of these queues a task is in line, runs, is blocked, or is scheduled for a time
@@ -98,6 +99,12 @@ def wait(
     inspector = client.get_inspector()
     if selects:
         tasks, code = _selected(inspector, patterns, states, selection)
+        if code == ATTENTION:
+            large = _run_of(inspector, patterns, selection)
+            if large is None or states or is_any or has_results or as_json:
+                why = f"{len(tasks)} tasks or more are too many to wait for at a time"
+                raise Failure(USAGE, why)
+            return _wait_for_run(client, *large, timeout)
     else:
         tasks, code = choose(inspector, prefixes)
     if code:
@@ -159,14 +166,41 @@ def wait_for_queues(
 def _selected(
     inspector: Inspector, patterns: Sequence[str], states: Sequence[str], selection: Selection
 ) -> tuple[list[Task], int]:
-    """Return the tasks that options select, those that have ended, too; MISSING: there are none."""
+    """Return the tasks that options select, those that have ended, too; MISSING: there are none;
+    ATTENTION: there are more.
+    """
     tasks, code = selected(inspector, patterns, states or STATUSES, selection)
-    if code:
-        raise Failure(USAGE, f"{len(tasks)} tasks or more are too many to wait for at a time")
-    if not tasks:
+    if not tasks and not code:
         printing.talk("no tasks")
         code = MISSING
     return tasks, code
+
+
+def _run_of(
+    inspector: Inspector, patterns: Sequence[str], selection: Selection
+) -> tuple[str, str] | None:
+    """Return the queue and the name of the run that options name, if they name nothing else."""
+    queues = queues_matching(inspector.queues(), patterns)
+    if len(queues) != 1 or len(selection.run) != 1:
+        return None
+    is_alone = selection == Selection(run=selection.run)
+    return (queues[0], selection.run[0]) if is_alone else None
+
+
+def _wait_for_run(client: Client, queue: str, name: str, timeout: float | None) -> int:
+    """Wait for all tasks of a run at once; return the exit code."""
+    try:
+        seen = client.run(queue, name).wait(timeout)
+    except InvalidInput as error:
+        raise Failure(USAGE, str(error)) from error
+    except WaitTimedOut as error:
+        printing.talk(str(error))
+        return TIMED_OUT
+    except KeyboardInterrupt:
+        printing.talk(f"No longer waiting; the run goes on: blueque runs {queue}")
+        raise
+    printing.talk(f"run {name} has ended: {seen.complete} complete, {seen.failed} failed")
+    return NOT_COMPLETE if seen.failed else 0
 
 
 class _Held:

@@ -1,0 +1,61 @@
+"""Run: what pipelines and people do with all tasks of one run."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import Contended, InvalidInput
+from blueque.producer.groups import TaskGroup
+from blueque.protocol.groups import MEMBERS_AT_ONCE
+from blueque.queries import run_progress
+from blueque.queries.run_progress import RunSeen, RunWatcher
+from blueque.queries.task_ends import ends
+
+
+class Run:
+    """A run by its name: how far it is, the wait for its end, its failed tasks.
+
+    It needs a group of its own: `group=` of the call that made it. `blueque.spark` gives one to
+    each named run.
+    """
+
+    def __init__(self, redis: Redis, queue: str, name: str) -> None:
+        self._redis, self.queue, self.name = redis, queue, name
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r} of {self.queue!r}>"
+
+    def progress(self) -> RunSeen:
+        """Return how many of its tasks have ended, and how. Raises RunDropped: there is no such run."""
+        return run_progress.load(self._redis, self.queue, self.name, time.time())
+
+    def wait(self, timeout: float | None = None) -> RunSeen:
+        """Block until the run is committed and all its tasks have ended; return its progress.
+
+        timeout: in seconds; None: no limit. A failed task has ended, also if others wait for it.
+        Redis reports the changes; where it cannot, the run is looked at each second.
+        Raises WaitTimedOut; RunDropped; InvalidInput for a run without a group of its own.
+        """
+        if timeout is not None and not timeout >= 0:  # or NaN
+            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        watcher = RunWatcher(self._redis.connect, self._redis, self.queue, self.name)
+        for _ in ends(watcher, self._redis.patience, timeout):
+            pass  # it yields no tasks
+        return self.progress()
+
+    def requeue_failed(self, by: str | None = None) -> list[str]:
+        """Put its tasks in line again that have failed or were cancelled; return their ids.
+
+        by: who requeues them (this user and host if left out). `wait` then waits for them.
+        Raises RunDropped; InvalidInput for a run without a group of its own.
+        """
+        group = run_progress.require_own_group(self._redis, self.queue, self.name)
+        requeued = TaskGroup(self._redis, group).requeue(by)
+        for first in range(0, len(requeued), MEMBERS_AT_ONCE):
+            some = requeued[first : first + MEMBERS_AT_ONCE]
+            with suppress(Contended):  # listeners and schedulers do it, too
+                protocol.settle_members(self._redis, group, some, time.time())
+        return requeued
