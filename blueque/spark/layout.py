@@ -4,6 +4,7 @@ rows come.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,12 +15,15 @@ from blueque.model.encoding import LAST_SECOND
 from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
 from blueque.producer.row_batch import Rows
-from blueque.spark import json_texts
 from blueque.spark.sink import Sink
+from blueque.tables import json_texts
 from blueque.text.format import count
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
+
+# as a whole: what follows an escaped backslash is not an escape
+_ESCAPE = re.compile(r"\\(?:u00..|.)")
 
 SHOWN = 60  # characters of a value that an error quotes
 
@@ -202,13 +206,22 @@ def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) ->
         keys = columns[0].cast("string").to_pylist()
     else:
         parts = [json_texts.texts(column.cast("string")) for column in columns]
-        keys = [json_texts.as_in_java(f"[{','.join(row)}]") for row in zip(*parts, strict=True)]
+        keys = [_as_in_java(f"[{','.join(row)}]") for row in zip(*parts, strict=True)]
     for key in keys:
         if not 0 < len(key) <= MAX_KEY_BYTES // 4 and not 0 < len(key.encode()) <= MAX_KEY_BYTES:
             raise InvalidInput(
                 f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(key.encode())}: {shown(key)}"
             )
     return keys
+
+
+def _as_in_java(text: str) -> str:
+    """Return JSON that is made here as Spark makes it, byte by byte: it escapes with capitals, as \\u001F."""
+    return (
+        _ESCAPE.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), text)
+        if "\\u00" in text
+        else text
+    )
 
 
 def _etas(column: pa.Array) -> list[float | None]:

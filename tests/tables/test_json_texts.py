@@ -11,7 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from blueque.spark.json_texts import objects, texts
+from blueque.tables.json_texts import objects, texts
 
 MOMENT = dt.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
 COLUMNS = {
