@@ -29,7 +29,12 @@ FIELDS: record.Types = {
     "group": str,
     "after": str,
     "broken": str,
+    "hold": record.number,
+    "collected": record.number,
 }
+LATE = (
+    7 * 86400
+)  # seconds for which the keys of a committed run are remembered, so that it can grow
 # The kinds of runs with keys, and of those whose tasks come all at once. A linked run is of a kind
 # of its own, and has a state of its own while it is published: programs that know nothing of links
 # then refuse it, and leave it alone.
@@ -43,6 +48,11 @@ Record = dict[str, Any]
 def kinds_like(kind: str) -> tuple[str, ...]:
     """Return this kind of run with and without links."""
     return next((kinds for kinds in (KEYED, STAGED) if kind in kinds), (kind,))
+
+
+def is_held(hold: str | None, collected: str | None, now: float) -> bool:
+    """Tell whether retention leaves the tasks of a run alone, by these fields of its record."""
+    return hold is not None and collected is None and float(hold) > now
 
 
 class Links(NamedTuple):

@@ -30,6 +30,7 @@ from blueque.text.format import count
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024
 RUN_KEEP = "90d"
+UNTIL_COLLECTED = "until_collected"  # of `hold`, which has a bound all the same
 
 Options = dict[str, str | int | float]
 
@@ -165,6 +166,8 @@ class ManyTasks:
         after: After | Ids | None = None,
         broken: Broken = "hold",
         group: Group | str | None = None,
+        hold: float | str | None = None,
+        append: bool = False,
         **options: Unpack[Common],
     ) -> KeyedRun:
         """Open a run in which each key makes one task, or open it again, and return it.
@@ -176,18 +179,21 @@ class ManyTasks:
         after, broken: as for `enqueue`; 100 others at most. group: the group that all its tasks
             join. If it is not there, the run opens it, and closes it when the run is closed. All of
             these are fixed by the first call; if left out, they are what the first call has said.
-        Raises WrongRun when another run has that name, or was opened with other ones; NoSuchTask,
-        NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup. Source: docs/protocol/bulk.md, "open_run".
+        hold: "until_collected": retention leaves its tasks alone until `Run.collected` is called,
+            but for 30 days at most; or another such time, up to `keep`. They may be archived.
+        append: add keys to the run, even if it was closed, until a week after that.
+        Raises WrongRun when another run has that name, or was opened with other ones, or its keys
+        are forgotten; NoSuchTask, NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup.
+        Source: docs/protocol/bulk.md, "open_run", "reopen_run".
         """
         count, fields = require_whole(shards, "shards", 1, MAX_SHARDS), self.fields_of(**options)
-        record = protocol.open_run(
-            self._redis,
-            self.name,
-            require_run_name(name),
-            RunTerms("keyed", require_keep(keep), count, links_of(after, broken, group)),
-            time.time(),
-        )
-        return KeyedRun(self._redis, record, self._max_bytes, fields)
+        links, held = links_of(after, broken, group), _held(hold, keep)
+        terms = RunTerms("keyed", require_keep(keep), count, links, held)
+        now, run = time.time(), require_run_name(name)
+        record = protocol.open_run(self._redis, self.name, run, terms, now)
+        if append:
+            record = protocol.reopen_run(self._redis, record, now, held)
+        return KeyedRun(self._redis, record, self._max_bytes, fields, append)
 
     def open_staging(
         self,
@@ -198,6 +204,7 @@ class ManyTasks:
         after: After | Ids | None = None,
         broken: Broken = "hold",
         group: Group | str | None = None,
+        hold: float | str | None = None,
         **options: Unpack[Common],
     ) -> Staging:
         """Open a run whose tasks come all at once or not at all, or open it again, and return it.
@@ -206,33 +213,35 @@ class ManyTasks:
             committed.
         stream: the run has batches. All tasks of a batch come at once, and only once. A stream
             needs a name, and is kept for ever.
-        after, broken, group: as for `open_run`; not for a stream, which has no end.
+        after, broken, group, hold: as for `open_run`; not for a stream, which has no end.
         Raises as `open_run`. Source: docs/protocol/bulk.md, "open_run".
         """
         if stream and name is None:
             raise InvalidInput("a stream needs a name, the same for all of its batches")
         links = links_of(after, broken, group)
-        if stream and links:
+        if stream and (links or hold is not None):
             raise InvalidInput(
-                "a stream has no end: its tasks join no group, and wait for no others"
+                "a stream has no end: its tasks join no group, wait for no others, and are not held"
             )
         run = str(uuid.uuid4()) if name is None else require_run_name(name)
         fields = self._of_staged(options)
-        terms = RunTerms("stream" if stream else "staged", require_keep(keep), None, links)
+        kind = "stream" if stream else "staged"
+        terms = RunTerms(kind, require_keep(keep), None, links, _held(hold, keep))
         record = protocol.open_run(self._redis, self.name, run, terms, time.time())
         return Staging(self._redis, record, self._max_bytes, fields)
 
-    def join_run(self, record: Mapping[str, Any], **options: Unpack[Common]) -> KeyedRun:
+    def join_run(
+        self, record: Mapping[str, Any], append: bool = False, **options: Unpack[Common]
+    ) -> KeyedRun:
         """Return a run that another process has opened, to put some of its rows.
 
-        record: the `KeyedRun.record` of that process. options: as for `open_run`.
+        record: the `KeyedRun.record` of that process. append, options: as for `open_run`.
         Raises RunDropped when that run is gone, even if a new run has its name; WrongRun if it has
         no keys, or belongs to another queue.
         Source: docs/protocol/bulk.md, "open_run".
         """
-        return KeyedRun(
-            self._redis, self._join(record, *KEYED), self._max_bytes, self.fields_of(**options)
-        )
+        joined, fields = self._join(record, *KEYED), self.fields_of(**options)
+        return KeyedRun(self._redis, joined, self._max_bytes, fields, append)
 
     def join_staging(
         self, record: Mapping[str, Any], owner: str = "", **options: Unpack[Common]
@@ -330,6 +339,16 @@ class ManyTasks:
             after_each,
         )
         return Batches(self._redis, plan, iterable)
+
+
+def _held(hold: float | str | None, keep: float | str) -> int | None:
+    """Return for how many seconds tasks are held at most. Raises InvalidInput."""
+    if hold is None:
+        return None
+    seconds, most = require_keep("30d" if hold == UNTIL_COLLECTED else hold), require_keep(keep)
+    if seconds > most:
+        raise InvalidInput(f"hold is {hold!r}: the run itself is kept for {keep!r} after its end")
+    return seconds
 
 
 def links_of(after: After | Ids | None, broken: Broken, group: Group | str | None) -> Links:

@@ -57,10 +57,16 @@ class KeyedRun:
     close the run.
 
     record: as it was when the run was opened, for `Queue.join_run` in other processes.
+    grows: keys are added to the run, even if it was closed: it is opened again.
     """
 
     def __init__(
-        self, redis: Redis, record: Record, max_bytes: int, options: Mapping[str, str | int | float]
+        self,
+        redis: Redis,
+        record: Record,
+        max_bytes: int,
+        options: Mapping[str, str | int | float],
+        grows: bool = False,
     ) -> None:
         self.record: Record = record
         self.name: str = record["run"]
@@ -68,7 +74,7 @@ class KeyedRun:
         self.shards: int = record["shards"]
         self.state: str = record["state"]
         self.links = Links.of(record)
-        self._redis, self._options = redis, options
+        self._redis, self._options, self._grows = redis, options, grows
         self._max_bytes = room_beside(options, max_bytes)
 
     def __repr__(self) -> str:
@@ -95,7 +101,7 @@ class KeyedRun:
         """
         batch = self._pack(Rows(parameters, keys, are_json, etas, priorities, ids))
         require_room(batch.tasks.ids, self.links)
-        return self._send(self._redis, batch, None, None) if self.state == "open" else 0
+        return self._send(self._redis, batch, None, None) if self._takes else 0
 
     def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
         """Do the same with each of the chunks, and yield its count once it is in Redis; the fastest
@@ -106,9 +112,7 @@ class KeyedRun:
         own = self._redis.another()  # the iterable may use this thread's connection
         try:
             packed = map(self._pack, in_parts(chunks, self.links))
-            yield from relay(
-                packed, lambda *given: self._send(own, *given) if self.state == "open" else 0
-            )
+            yield from relay(packed, lambda *given: self._send(own, *given) if self._takes else 0)
         finally:
             own.close()
 
@@ -120,9 +124,13 @@ class KeyedRun:
         """Return the shard of a task. Chunks of different shards never contend."""
         return shard_of(task_id, self.shards)
 
+    @property
+    def _takes(self) -> bool:
+        return self._grows or self.state == "open"
+
     def count(self) -> int:
-        """Return how many tasks the run has made so far; 0 once it is closed: then its record has
-        the number.
+        """Return how many tasks the run has made so far; 0 a week after it was closed: its record
+        has the number.
         """
         return count_ledgers(self._redis, self.queue, self.name, self.shards)
 
@@ -130,13 +138,17 @@ class KeyedRun:
         """Declare the run complete: whatever is put from now on changes nothing.
 
         rows: how many rows there were, for the record. A second call returns what the first has
-            recorded. The group that the run has opened is closed with it.
+            recorded. The group that the run has opened is closed with it. Those of a run that
+            grows come to those that it had.
         Raises RunDropped.
         Source: docs/protocol/bulk.md, "close_run".
         """
-        mark = os.urandom(8).hex()
+        mark, now = os.urandom(8).hex(), time.time()
         counted = require_whole(rows, "rows", 0, MAX_ROWS)
-        record = protocol.close_run(self._redis, self.record, counted, mark, time.time())
+        record = protocol.close_run(self._redis, self.record, counted, mark, now, self._grows)
+        while self._grows and record["decided_by"] != mark:  # others have closed it meanwhile
+            protocol.reopen_run(self._redis, self.record, now)
+            record = protocol.close_run(self._redis, self.record, counted, mark, now, True)
         protocol.prune_runs(self._redis, self.queue)
         self.state = record["state"]
         if self.links.group is not None:
@@ -172,7 +184,11 @@ class KeyedRun:
         follower: RunBatch | None,
         meanwhile: Callable[[], Any] | None,
     ) -> int:
-        new = sum(protocol.enqueue_run(redis, batch, follower, meanwhile))
+        are_new = protocol.enqueue_run(redis, batch, follower, meanwhile)
+        while self._grows and not are_new:  # another program has closed the run meanwhile
+            protocol.reopen_run(self._redis, self.record, time.time())
+            are_new = protocol.enqueue_run(redis, batch)
+        new = sum(are_new)
         log.info(
             "enqueue_run run=%s queue=%s tasks=%d new=%d",
             self.name,

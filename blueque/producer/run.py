@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import suppress
 
@@ -13,6 +14,8 @@ from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.queries import run_progress
 from blueque.queries.run_progress import RunSeen, RunWatcher
 from blueque.queries.task_ends import ends
+
+log = logging.getLogger("blueque")
 
 
 class Run:
@@ -59,3 +62,14 @@ class Run:
             with suppress(Contended):  # listeners and schedulers do it, too
                 protocol.settle_members(self._redis, group, some, time.time())
         return requeued
+
+    def collected(self) -> bool:
+        """Note that its results are where they are needed: retention may delete its tasks.
+
+        False: that was noted before, or its tasks are not held. Raises RunDropped.
+        Source: docs/protocol/bulk.md, "collect_run".
+        """
+        is_noted = protocol.collect_run(self._redis, self.queue, self.name, time.time())
+        if is_noted:
+            log.info("collect_run run=%s queue=%s", self.name, self.queue)
+        return is_noted

@@ -94,7 +94,15 @@ from blueque.protocol.repair import (
     recount,
 )
 from blueque.protocol.reserving import pop, reserve, reserve_and_start, wait, wake
-from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
+from blueque.protocol.runs import (
+    close_run,
+    collect_run,
+    drop_run,
+    enqueue_run,
+    open_run,
+    prune_runs,
+    reopen_run,
+)
 from blueque.protocol.schedules import (
     backfill,
     delete_schedule,
@@ -131,6 +139,7 @@ __all__ = [
     "close_graph",
     "close_group",
     "close_run",
+    "collect_run",
     "commit_run",
     "complete",
     "complete_and_pop",
@@ -205,6 +214,7 @@ __all__ = [
     "recover",
     "register",
     "release",
+    "reopen_run",
     "requeue",
     "reserve",
     "reserve_and_start",

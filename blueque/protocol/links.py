@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from blueque.connection.redis import Command
-from blueque.errors import GroupCancelled, GroupClosed, WrongGroup
+from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.group import RUN, condition_on
 from blueque.model.run import Links
@@ -14,6 +14,7 @@ from blueque.protocol.dependencies import FIRST_LOOK, LINKS_AT_ONCE
 from blueque.protocol.fields import flat
 from blueque.protocol.groups import closing, new_record, opening
 from blueque.protocol.parents import (
+    LOOK_EVERY,
     Parents,
     enter_dependents,
     groups_among,
@@ -50,11 +51,11 @@ def made_by(queue: str, run: str) -> str:
 class NewLinks:
     """The links of a run that is opened: the look at them, and what they change.
 
-    maker: see made_by.
+    maker: see made_by. hold: for how many seconds the tasks of the run are held.
     """
 
-    def __init__(self, links: Links, maker: str) -> None:
-        self._links, self._maker = links, maker
+    def __init__(self, links: Links, maker: str, hold: int = 0) -> None:
+        self._links, self._maker, self._keep = links, maker, max(GROUP_KEEP, hold)
         self._parents = Parents(links.conditions)
         self.watch, self.reads = self._parents.watch, self._parents.reads
         if links.group is not None:
@@ -89,7 +90,7 @@ class NewLinks:
             self._require_no_circle(group, replies, waiting if state is not None else 0)
         if state is not None:
             return []
-        return opening(new_record(group, GROUP_KEEP, now) | {"made_by": self._maker}, now)
+        return opening(new_record(group, self._keep, now) | {"made_by": self._maker}, now)
 
     def _require_no_circle(self, group: str, replies: Sequence[Any], waiting: int) -> None:
         """Refuse what might let tasks wait for each other: later, the run joins and waits without
@@ -171,6 +172,34 @@ def closing_of(
     if links.group is None or tuple(replies[0]) != ("open", made_by(queue, run)):
         return []
     return closing(links.group, now)
+
+
+def reopening_of(
+    links: Links, queue: str, run: str, replies: Sequence[Any], now: float
+) -> list[Command]:
+    """Return the commands that open the group of a run again, if the run has made it.
+
+    replies: to the look at its `state`, `made_by` and `cancel`; empty: the run has no group.
+    Raises NoSuchGroup, GroupClosed, GroupCancelled.
+    """
+    if links.group is None:
+        return []
+    state, maker, cancel = replies[0]
+    if state is None:
+        raise NoSuchGroup(links.group)
+    if cancel is not None:
+        raise GroupCancelled(links.group)
+    if maker != made_by(queue, run):
+        if state != "open":
+            raise GroupClosed(links.group, state)
+        return []
+    key = keys.group(links.group)
+    return [
+        ("HSET", key, "state", "open"),
+        ("HDEL", key, "closed", "ended", "expires"),
+        ("PERSIST", key),
+        ("ZADD", keys.GROUPS, now + LOOK_EVERY, links.group),
+    ]
 
 
 def look_at_group(links: Links, *names: str) -> tuple[list[str], list[Command]]:

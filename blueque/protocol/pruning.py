@@ -20,12 +20,13 @@ class Ended(NamedTuple):
     """A finished task as it was seen.
 
     at: its `finished` or its `updated`, whichever is later, in Unix seconds.
-    has_dependents: others wait for it, or have waited.
+    has_dependents: others wait for it, or have waited. run: that has made it.
     """
 
     task: str
     at: float
     has_dependents: bool = False
+    run: str | None = None
 
 
 class _EndedFields(NamedTuple):

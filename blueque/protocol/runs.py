@@ -1,6 +1,6 @@
 """Keyed runs: each task is created once, however often the run is tried again.
 
-open_run, enqueue_run, close_run, drop_run, prune_runs.
+open_run, reopen_run, enqueue_run, close_run, collect_run, drop_run, prune_runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from blueque.model import keys
 from blueque.model.ids import octets_of, shards_of
 from blueque.model.run import (
     KEYED,
+    LATE,
     PUBLISHED,
     STAGED,
     Links,
@@ -34,6 +35,7 @@ from blueque.protocol.links import (
     look_at_group,
     made_by,
     parents_of,
+    reopening_of,
 )
 from blueque.protocol.packing import pack_with
 from blueque.protocol.submit import Options
@@ -60,12 +62,14 @@ class RunTerms(NamedTuple):
 
     kind: keyed, staged or stream. keep: see close_run, finish_run. shards: of a keyed run.
     links: of all its tasks; none: those that it was opened with first.
+    hold: for how many seconds at most its tasks are not pruned; None: as usual.
     """
 
     kind: str
     keep: int
     shards: int | None = None
     links: Links = Links()  # it does not change
+    hold: int | None = None
 
 
 class RunBatch(Batch):
@@ -220,8 +224,8 @@ def open_run(
     new |= {"keep": terms.keep, "created": now}
     if terms.shards is not None:
         new["shards"] = terms.shards
-    new |= links.record()
-    linked = NewLinks(links, made_by(queue, run))
+    new |= links.record() | ({} if terms.hold is None else {"hold": now + terms.hold})
+    linked = NewLinks(links, made_by(queue, run), terms.hold or 0)
 
     def decide(reply: Sequence[str], *replies: Any) -> Verdict[Record]:
         if reply:
@@ -264,13 +268,50 @@ def _require_links(record: Record, wanted: Links) -> None:
         raise WrongRun(record["run"], record["queue"], why)
 
 
+def reopen_run(redis: Redis, opened: Record, now: float, hold: int | None = None) -> Record:
+    """Open a committed keyed run again, so that it takes new keys, with the group that it has
+    opened; return its record.
+
+    opened: the record as it was when it was opened. hold: see RunTerms; from now on.
+    Raises RunDropped; WrongRun when its keys are forgotten; NoSuchGroup, GroupClosed,
+    GroupCancelled when its group takes no tasks.
+    """
+    queue, run, shards = opened["queue"], opened["run"], opened["shards"]
+    key, links = keys.run(queue, run), Links.of(opened)
+    watched, reads = look_at_group(links, "state", "made_by", "cancel")
+    ledgers = [keys.ledger(queue, run, shard) for shard in range(shards)]
+
+    def decide(reply: Sequence[str], *replies: Any) -> Verdict[Record]:
+        texts, counts, of_group = as_hash(reply), replies[:shards], replies[shards:]
+        record = parse(texts)
+        if is_open(RunFields.of(texts), queue, run, KEYED, opened["created"]):
+            return Answer(record)
+        if sum(counts) != record.get("tasks"):
+            raise WrongRun(run, queue, "it was committed long ago, and its keys are forgotten")
+        again: Record = {"state": "open"} | ({} if hold is None else {"hold": now + hold})
+        return Change(
+            [
+                ("HSET", key, *flat(again)),
+                *([] if hold is None else [("HDEL", key, "collected")]),
+                *[("PERSIST", each) for each in (key, *ledgers)],
+                ("ZADD", keys.runs(queue), now, run),
+                *reopening_of(links, queue, run, of_group, now),
+            ],
+            record | again,
+        )
+
+    scards: list[Command] = [("SCARD", ledger) for ledger in ledgers]
+    look: AnyLook = Look((key, *ledgers, *watched), [("HGETALL", key), *scards, *reads])
+    return transact(redis, "reopen_run", look, decide)
+
+
 def enqueue_run(
     redis: Redis,
     batch: RunBatch,
     follower: Batch | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
-    """Create the tasks of a keyed run that are not in its ledger, and tell which; none if the run
+    """Create the tasks of a keyed run that are not in its ledger, and tell which; empty if the run
     is committed.
 
     follower: the next batch on this connection; its look is sent with our EXEC. meanwhile: see
@@ -303,7 +344,7 @@ def _enqueue_run(
     def decide(reply: list[str | None], *replies: Any) -> Verdict[list[bool] | None]:
         fields = RunFields._make(reply)
         if not is_open(fields, batch.queue, batch.run, KEYED, batch.created):
-            return Answer([False] * count)
+            return Answer([])
         listed, exist = batch.are_listed(replies), batch.exist(replies)
         unlisted = [number for number, is_in in enumerate(listed) if not is_in]
         if not unlisted:
@@ -333,12 +374,15 @@ def _enqueue_run(
     )
 
 
-def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) -> Record:
-    """Commit a keyed run: delete its ledgers, and return its record; `decided_by` says which call
-    committed it.
+def close_run(
+    redis: Redis, opened: Record, rows: int, mark: str, now: float, is_more: bool = False
+) -> Record:
+    """Commit a keyed run, and return its record; `decided_by` says which call committed it. Its
+    ledgers expire.
 
     opened: the record as it was when it was opened. rows: how many there were. mark: random, the
-        same for every try. Raises RunDropped. The group of the run is closed with it.
+        same for every try. is_more: these rows come to those of the record.
+    Raises RunDropped. The group of the run is closed with it.
     """
     queue, run, shards = opened["queue"], opened["run"], opened["shards"]
     key, links = keys.run(queue, run), Links.of(opened)
@@ -352,15 +396,16 @@ def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) ->
             return Answer(record)
         decided: Record = {
             "state": "committed",
-            "rows": rows,
+            "rows": rows + (record.get("rows", 0) if is_more else 0),
             "tasks": sum(counts),
             "decided_by": mark,
             "finished": now,
         }
+        late = min(record["keep"], LATE)
         return Change(
             [
                 ("HSET", key, *flat(decided)),
-                ("UNLINK", *ledgers),
+                *[("EXPIRE", ledger, late) for ledger in ledgers],
                 ("EXPIRE", key, record["keep"]),
                 *closing_of(links, queue, run, of_group, now),
             ],
@@ -370,6 +415,26 @@ def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) ->
     scards: list[Command] = [("SCARD", ledger) for ledger in ledgers]
     look: AnyLook = Look((key, *ledgers, *watched), [("HGETALL", key), *scards, *reads])
     return transact(redis, "close_run", look, decide)
+
+
+def collect_run(redis: Redis, queue: str, run: str, now: float) -> bool:
+    """Note that the results of a run were collected: its tasks are pruned as usual from now on.
+
+    False: that was noted before, or they are not held. Raises RunDropped, WrongRun.
+    """
+    key = keys.run(queue, run)
+
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        *fields, hold, collected = reply
+        is_open(RunFields._make(fields), queue, run, (*KEYED, *STAGED), None)
+        if hold is None or collected is not None:
+            return Answer(False)
+        return Change([("HSET", key, "collected", now)], True)
+
+    look: Look[list[str | None]] = Look(
+        [key], [("HMGET", key, *RunFields._fields, "hold", "collected")]
+    )
+    return transact(redis, "collect_run", look, decide)
 
 
 def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> bool:

@@ -71,7 +71,7 @@ def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]
 
 def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | None]:
     asked = [
-        ("HMGET", keys.task(task), "status", "queue", "finished", "updated", "dependents")
+        ("HMGET", keys.task(task), "status", "queue", "finished", "updated", "dependents", "run")
         for _, task in wanted
     ]
     snapshots = redis.read(*asked) if asked else []
@@ -79,6 +79,6 @@ def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | Non
 
 
 def _ended(task: str, snapshot: Sequence[str | None], place: Place) -> Ended | None:
-    status, queue, finished, updated, dependents = snapshot
+    status, queue, finished, updated, dependents, run = snapshot
     at = ended_at(finished, updated) if (status, queue) == (place.kind, place.queue) else None
-    return None if at is None else Ended(task, at, dependents is not None)
+    return None if at is None else Ended(task, at, dependents is not None, run)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
-from blueque.model.run import Record, parse
+from blueque.model.run import Record, is_held, parse
 
 
 def load(redis: Redis, queue: str, run: str) -> Record | None:
@@ -26,6 +28,16 @@ def load_all(redis: Redis, queue: str) -> list[Record]:
 def count_ledgers(redis: Redis, queue: str, run: str, shards: int) -> int:
     """Return how many tasks the ledgers of a keyed run contain."""
     return sum(redis.read(*[("SCARD", keys.ledger(queue, run, shard)) for shard in range(shards)]))
+
+
+def held(redis: Redis, queue: str, names: Iterable[str], now: float) -> set[str]:
+    """Return those of these runs whose tasks stay until they were collected."""
+    wanted = [*names]
+    if not wanted:
+        return set()
+    records = redis.read(*[("HMGET", keys.run(queue, run), "hold", "collected") for run in wanted])
+    found = zip(wanted, records, strict=True)
+    return {run for run, (hold, collected) in found if is_held(hold, collected, now)}
 
 
 def staged_chunks(redis: Redis, queue: str, run: str) -> dict[str, float]:

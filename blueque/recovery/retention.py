@@ -15,6 +15,7 @@ from blueque.model.units import Keep
 from blueque.producer.dependents import is_awaited
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
+from blueque.queries import runs
 
 log = logging.getLogger("blueque")
 
@@ -30,7 +31,8 @@ ASK_AGAIN = 3600.0  # seconds after which tasks for which others waited are look
 
 
 class Retention:
-    """Deletes the finished tasks of some queues, but those for which others wait.
+    """Deletes the finished tasks of some queues, but those for which others wait, and those of a run
+    that are held until they were collected.
 
     rules: how long tasks stay, by queue and by status.
     rest: seconds to wait before the next step if there is more to delete.
@@ -88,7 +90,7 @@ class Retention:
 
     def count(self) -> Counter[Place]:
         """Return how many tasks `delete_all` would delete, by list, without those for which others
-        wait or have waited. Nothing is changed.
+        wait or have waited, and those that are held. Nothing is changed.
         """
         numbers: Counter[Place] = Counter()
         for place, keep in self._rules.items():
@@ -98,7 +100,10 @@ class Retention:
                 (tasks,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
                 length = stock.lengths[place] - passed
                 going = [task for task, _ in _going(keep, stock.now, length, tasks)]
-                numbers[place] += sum(not task.has_dependents for task in going)
+                held = self._held(place.queue, going, stock.now)
+                numbers[place] += sum(
+                    not task.has_dependents and task.run not in held for task in going
+                )
                 passed += len(tasks)
                 is_all_going = len(going) + tasks.count(None) == len(tasks)
                 if len(tasks) < COUNTED_AT_ONCE or not is_all_going:
@@ -164,7 +169,12 @@ class Retention:
         keep, passed = self._rules[place], self._passed_now(place, stock)
         oldest = self._few_awaited(oldest)
         due = dict(_going(keep, stock.now, stock.lengths[place] - passed, oldest))
-        floors = {task: due[task] for task in due if not self._is_awaited(task, stock.now)}
+        held = self._held(place.queue, due, stock.now)
+        floors = {
+            task: floor
+            for task, floor in due.items()
+            if task.run not in held and not self._is_awaited(task, stock.now)
+        }
         deleted = self._prune(place, floors)
         self.deleted[place] += deleted
         following = next((task for task in oldest if task is not None and task not in due), None)
@@ -183,6 +193,10 @@ class Retention:
         # Another program is deleting, too: leave it to that one, and start anew next time.
         self._passed.pop(place, None)
         return False
+
+    def _held(self, queue: str, tasks: Iterable[Ended], now: float) -> set[str | None]:
+        """Return the runs of these tasks that hold them until they were collected."""
+        return {*runs.held(self._redis, queue, {task.run for task in tasks if task.run}, now)}
 
     def _few_awaited(self, oldest: Sequence[Ended | None]) -> Sequence[Ended | None]:
         """Return the first of these tasks: to ask for dependents takes a transaction for each."""

@@ -785,9 +785,20 @@ ONLY_THREE = {
     "ENTRIES": [9.25, THREE],
     **in_default_line(THREE),
 }
-OPEN = {**TASK, **UNLINKED, "RUN": RUN, "KIND": "staged", "KEEP": 60, "SHARDS": [], "LOOK": 69.25}
+OPEN = {
+    **TASK,
+    **UNLINKED,
+    "RUN": RUN,
+    "KIND": "staged",
+    "KEEP": 60,
+    "SHARDS": [],
+    "HOLD": [],
+    "REMEMBERED": 604800,
+    "LOOK": 69.25,
+}
 MAKER = f"run {RUN} of {Q}"
-CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m"}
+CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m", "LATE": 60}
+REOPEN = {**CLOSE, "GROWING": []}
 STAGE = {
     **NEW,
     "RUN": RUN,
@@ -1219,9 +1230,23 @@ def opened_linked(kind: str, group: str | None = None, run: str = RUN, **conditi
     return lambda redis: protocol.open_run(redis, Q, run, terms, 9.25)
 
 
-def close_run(mark: str = "m", **links: str) -> Given:
+def close_run(mark: str = "m", is_more: bool = False, **links: str) -> Given:
     opened = {**RECORD, "shards": 3, **links}
-    return lambda redis: protocol.close_run(redis, opened, 7, mark, 9.25)
+    return lambda redis: protocol.close_run(redis, opened, 7, mark, 9.25, is_more)
+
+
+def reopen_run(hold: int | None = None, **links: str) -> Given:
+    opened = {**RECORD, "shards": 3, **links}
+    return lambda redis: protocol.reopen_run(redis, opened, 9.25, hold)
+
+
+def collect_run(redis: Redis) -> object:
+    return protocol.collect_run(redis, Q, RUN, 9.25)
+
+
+def opened_held(redis: Redis) -> object:
+    terms = RunTerms("keyed", 60, 3, Links(GROUP), 900_000)
+    return protocol.open_run(redis, Q, RUN, terms, 9.25)
 
 
 def staged(
@@ -2868,6 +2893,113 @@ SAMPLES = [
         close_run(group=GROUP),
         {**CLOSE, "COUNT": 0, "ENTERED": [GROUP]},
     ),
+    Sample(
+        "open_run",
+        "held",
+        nothing,
+        opened_held,
+        {
+            **OPEN,
+            "KIND": "keyed_linked",
+            "SHARDS": ["shards", 3],
+            "LINKS": ["group", GROUP],
+            "HOLD": ["hold", 900_009.25],
+            "ENTERED": [GROUP],
+            "OPENED": [GROUP],
+            "REMEMBERED": 900_000,
+            "MAKER": MAKER,
+        },
+        [NO_RECORD],
+    ),
+    Sample(
+        "reopen_run",
+        "linked, ended, and held again",
+        given(opened_held, close_run(group=GROUP), finish_group),
+        reopen_run(5, group=GROUP),
+        {**REOPEN, "HOLD": ["hold", 14.25], "ENTERED": [GROUP], "GROWING": [GROUP], "LOOK": 69.25},
+        ["the new tasks are to be held"],
+    ),
+    Sample(
+        "reopen_run",
+        "as usual",
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN), close_run()),
+        reopen_run(),
+        REOPEN,
+    ),
+    Sample(
+        "reopen_run",
+        "with the group of another",
+        given(opened_group, opened_linked("keyed", GROUP), close_run(group=GROUP)),
+        reopen_run(group=GROUP),
+        {**REOPEN, "ENTERED": [GROUP]},
+    ),
+    *[
+        Sample("reopen_run", case, before, reopen_run(**links), values, until="MULTI", refuses=why)
+        for case, before, links, values, why in [
+            ("open", opened("keyed", 3), {}, REOPEN, None),
+            ("dropped", nothing, {}, REOPEN, RunDropped),
+            ("made anew", reopened("keyed", 3), {}, REOPEN, RunDropped),
+            (
+                "its ledgers have expired",
+                given(
+                    opened("keyed", 3),
+                    enqueue_run(KEYED_RUN),
+                    close_run(),
+                    raw("DEL", keys.ledger(Q, RUN, 0)),
+                ),
+                {},
+                REOPEN,
+                WrongRun,
+            ),
+            (
+                "its group is gone",
+                given(
+                    opened_linked("keyed", GROUP),
+                    close_run(group=GROUP),
+                    raw("DEL", keys.group(GROUP)),
+                ),
+                {"group": GROUP},
+                {**REOPEN, "ENTERED": [GROUP]},
+                NoSuchGroup,
+            ),
+            (
+                "its group was cancelled",
+                given(
+                    opened_linked("keyed", GROUP),
+                    close_run(group=GROUP),
+                    raw("HSET", keys.group(GROUP), "cancel", 9.0),
+                ),
+                {"group": GROUP},
+                {**REOPEN, "ENTERED": [GROUP]},
+                GroupCancelled,
+            ),
+            (
+                "the group of another is closed",
+                given(
+                    opened_group,
+                    opened_linked("keyed", GROUP),
+                    close_run(group=GROUP),
+                    closed_group,
+                ),
+                {"group": GROUP},
+                {**REOPEN, "ENTERED": [GROUP]},
+                GroupClosed,
+            ),
+        ]
+    ],
+    Sample(
+        "close_run",
+        "with more rows",
+        given(opened("keyed", 3), close_run(), reopen_run(), enqueue_run(KEYED_RUN)),
+        close_run("n", is_more=True),
+        {**CLOSE, "MARK": "n", "ROWS": 14},
+    ),
+    Sample("collect_run", "held", opened_held, collect_run, OPEN),
+    Sample(
+        "collect_run", "again", given(opened_held, collect_run), collect_run, OPEN, until="MULTI"
+    ),
+    Sample("collect_run", "not held", opened("staged"), collect_run, OPEN, until="MULTI"),
+    Sample("collect_run", "dropped", nothing, collect_run, OPEN, until="MULTI", refuses=RunDropped),
     Sample(
         "open_run",
         "committed",

@@ -229,6 +229,14 @@ def close(world: World, redis: Redis) -> None:
     world.ledger.notes.append(insist(lambda: run.close(9)).tasks)
 
 
+def append(world: World, redis: Redis, *names: str) -> None:
+    """Add tasks to the run r, which was closed, and close it again."""
+    run = insist(lambda: world.queue(redis).open_run("r", shards=2, append=True))
+    for name in names:
+        insist(lambda name=name: run.put([name], [b"ok"], are_json=False))  # type: ignore[misc]
+    insist(lambda: run.close(9))
+
+
 def put_and_close(world: World, redis: Redis, *names: str) -> None:
     put(world, redis, *names)
     close(world, redis)

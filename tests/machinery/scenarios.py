@@ -22,6 +22,7 @@ from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_on
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model import keys
+from blueque.model.ids import id_of_run_key
 from blueque.model.new import spawned_id
 from blueque.model.units import Keep
 from blueque.protocol.fields import IDENTITY
@@ -204,6 +205,13 @@ def _due_in_two_lines(world: World) -> None:
 def _run_opened(world: World) -> None:
     join(world, "a_1")
     world.queue().open_run("r", shards=2)
+
+
+def _run_committed(world: World) -> None:
+    """A run whose one task has run and was deleted."""
+    _run_opened(world)
+    actors.put_and_close(world, world.redis, "k1")
+    actors.work_and_delete(world, world.redis, "a_1")
 
 
 def _staged(world: World) -> None:
@@ -557,6 +565,19 @@ def is_put_once(world: World, state: State) -> str | None:
         if len(ran) != 2 or any(len(tokens) != 1 for tokens in world.ledger.starts.values()):
             return f"of two keys {len(ran)} tasks have come, which ran {world.ledger.starts}"
     return is_counted(world, state)
+
+
+def is_appended_once(world: World, state: State) -> str | None:
+    """Those who added keys to a committed run have made each of these once, and no old one again."""
+    record = load(world.redis, QUEUE, "r") or {}
+    there, old = {*state.tasks}, id_of_run_key(QUEUE, "r", "k1")
+    if old in there or any(len(tokens) != 1 for tokens in world.ledger.starts.values()):
+        return f"the task of k1 has run before, and there are {there}: {world.ledger.starts}"
+    if "other" not in world.alive:
+        return None
+    is_closed = (record.get("state"), record.get("tasks")) == ("committed", 3)
+    is_right = len(there) == 2 and (is_closed or "one" not in world.alive)
+    return None if is_right else f"k2 and k3 were added, and there are {there}; {record}"
 
 
 def is_counted(world: World, state: State) -> str | None:
@@ -1020,6 +1041,17 @@ OURS = [
         drain=actors.drain_runs,
         longer=[(2, 1)],
         patient=["producer", "other", "third"],
+    ),
+    ours(
+        "two who append",
+        _run_committed,
+        {"one": by(actors.append, "k1", "k2"), "other": by(actors.append, "k3", "k2")},
+        [(1, 0), (0, 1)],
+        faulty=["one"],
+        afterwards=is_appended_once,
+        drain=actors.drain,
+        longer=[(2, 1)],
+        patient=["one", "other"],
     ),
     ours(
         "two who commit",

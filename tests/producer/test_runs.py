@@ -217,25 +217,69 @@ def test_a_committed_run_makes_nothing_whatever_comes(queue, client, cli):
     assert (zombie.state, queue.open_run("r").state) == ("open", "committed")
 
 
-def test_the_ledgers_go_and_the_record_stays_for_a_while(queue, cli):
-    run = queue.open_run("r", shards=3, keep="10s")
+@pytest.mark.parametrize(("keep", "late"), [("10s", 10), ("90d", 7 * 86400)])
+def test_the_ledgers_stay_for_a_week_and_the_record_as_long_as_it_is_to_be_kept(
+    queue, cli, keep, late
+):
+    run = queue.open_run("r", shards=3, keep=keep)
     put(run, names(20))
-    assert len(cli.keys(keys.ledger(Q, "r", "*"))) == 3
-    assert cli.ttl(keys.run(Q, "r")) == -1
+    ledgers = cli.keys(keys.ledger(Q, "r", "*"))
+    assert {cli.ttl(key) for key in [keys.run(Q, "r"), *ledgers]} == {-1}
 
     run.close(25)
-    assert cli.keys(keys.ledger(Q, "r", "*")) == []
-    assert 0 < cli.ttl(keys.run(Q, "r")) <= 10
+    assert len(ledgers) == 3
+    assert all(late - 60 < cli.ttl(key) <= late for key in ledgers)
+    assert cli.ttl(keys.run(Q, "r")) > late - 60
 
 
-def test_a_run_tells_how_many_tasks_it_has_made_until_it_is_closed(queue):
+def test_late_rows_are_added_to_a_closed_run_and_no_old_task_comes_again(queue, client, cli):
+    queue.enqueue_many(names(4), keys=names(4), run="r", group="r")
+    finish_and_delete(client)
+
+    late = queue.open_run("r", append=True)
+    zombie = queue.join_run(late.record)
+    assert [put(late, names(6)), put(zombie, names(6))] == [2, 0]
+    outcome = late.close(6)
+
+    assert outcome == ("r", 10, 6, False, "r")
+    assert len(line(cli)) == 2 and cli.ttl(keys.run(Q, "r")) > 0
+    assert client.group("r").progress().state == "closed"
+    assert queue.open_run("r").state == "committed"
+    assert queue.open_run("r", append=True).close(0) == ("r", 10, 6, False, "r")
+
+
+def test_a_run_that_another_closes_takes_the_late_rows_all_the_same(queue, cli):
+    run, other = queue.open_run("r", append=True), queue.open_run("r", append=True)
+    put(run, names(2))
+    other.close(0)
+
+    counts = [*run.put_each(Rows(texts(some), some) for some in (names(4), names(2, 4)))]
+    other.close(0)
+
+    assert counts == [2, 2]
+    assert run.close(6)[1:4] == (6, 6, False)
+    assert len(line(cli)) == 6
+
+
+def test_late_rows_are_refused_when_the_keys_of_the_run_are_forgotten(queue, cli):
+    run = queue.open_run("r", shards=2)
+    put(run, names(9))
+    run.close(9)
+    cli.delete(keys.ledger(Q, "r", 1))
+
+    with pytest.raises(WrongRun, match="it was committed long ago, and its keys are forgotten"):
+        queue.open_run("r", append=True)
+    assert queue.open_run("r").state == "committed"
+
+
+def test_a_run_tells_how_many_tasks_it_has_made(queue):
     run = queue.open_run("r", shards=3)
     run.put(["a", "b", "a"], [b"1", b"2", b"3"])
     queue.open_run("another", shards=3).put(["c"], [b"1"])
 
     assert run.count() == 2
     run.close(3)
-    assert run.count() == 0
+    assert run.count() == 2
 
 
 def test_closing_again_tells_what_was_recorded_first(queue):

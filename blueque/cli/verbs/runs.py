@@ -43,7 +43,7 @@ _COLUMNS = [
     Column("ETA", True),
     Column("STAGED", True),
 ]
-_TIMES = ("created", "decided", "finished", "moved")
+_TIMES = ("created", "decided", "finished", "moved", "hold", "collected")
 
 
 @click.command()
