@@ -15,7 +15,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column
 from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
-from blueque.model.group import workflow_of
+from blueque.sentences.events import facts, who, word
 from blueque.system.outage import Outage
 from blueque.text.format import span
 
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.queries.history import Event
 
-# words for people; JSON has the name of the event
-_WORDS = {"released": "handed back", "put_first": "put first"}
-_REASONS = {
-    "drain": "its listener drains",
-    "stopped": "its listener was stopped",
-    "interrupted": "interrupted by a person",
-    "needs_taken": "its resources were taken",
-    **{f"{limit}_limit": f"near its {limit} limit" for limit in ("time", "stall", "memory")},
-    "not_begun": "nothing of it has run",
-    "former_life": "reserved before its listener restarted",
-}
 _COLUMNS = [
     Column("WHEN"),
     Column("AFTER", True),
@@ -98,10 +87,10 @@ def _print(rows: Sequence[Sequence[str]]) -> None:
     cells = [(*row[:-1], "" if long else row[-1]) for row, long in zip(rows, below, strict=True)]
     title, *lines = printing.table(_COLUMNS, cells)
     click.echo(title)
-    for line, facts in zip(lines, below, strict=True):
+    for line, more in zip(lines, below, strict=True):
         click.echo(line)
-        if facts:
-            printing.print_wrapped(facts, INDENT)
+        if more:
+            printing.print_wrapped(more, INDENT)
 
 
 def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
@@ -113,58 +102,10 @@ def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
             printing.stamp(event.at, is_utc),
             after,
             str(event.attempt or ""),
-            _word(event),
-            _who(event),
-            _facts(event),
+            word(event),
+            who(event),
+            facts(event),
         )
-
-
-def _word(event: Event) -> str:
-    return _WORDS.get(event.event, event.event)
-
-
-def _who(event: Event) -> str:
-    workflow = workflow_of(event.by or "")
-    return event.by or "" if workflow is None else f"workflow {workflow}, all tasks made"
-
-
-def _facts(event: Event) -> str:
-    """Return the facts of an event in words."""
-    told = dict(event.facts)
-    words = []
-    took = told.pop("took", None)
-    if isinstance(took, (int, float)):
-        words.append(f"{'waited' if event.event == 'reserved' else 'ran'} {span(took)}")
-    eta = told.pop("eta", None)
-    if isinstance(eta, (int, float)):
-        words.append(
-            f"due after {span(eta - event.at)}"
-            if eta > event.at
-            else f"was due {span(event.at - eta)} before"
-        )
-    began = told.pop("began", None)
-    if began is not None:
-        words.append(f"began {_ago(event, began)}")
-    kind, error = told.pop("error_type", None), told.pop("error", None)
-    if error is not None:
-        words.append(
-            str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}"
-        )
-    if event.event == "limited" and "max_concurrency" not in told:
-        words.append("no limit")
-    reason = told.pop("reason", None) if event.event in ("released", "postponed") else None
-    if reason is not None:
-        words.append(_REASONS.get(str(reason), str(reason)))
-    words += [f"{name} {value}" for name, value in told.items()]
-    return ", ".join(words)
-
-
-def _ago(event: Event, began: Any) -> str:
-    """Return how long before the event the attempt had begun."""
-    try:
-        return f"{span(max(event.at - float(began), 0.0))} before"
-    except (TypeError, ValueError):  # malformed; written by another program
-        return str(began)
 
 
 def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) -> None:
@@ -179,10 +120,10 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
                 if as_json:
                     printing.print_json_line("event", queue=queue, **_as_json(event))
                 else:
-                    what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task) or '-'}  {_word(event)}"
+                    what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task) or '-'}  {word(event)}"
                     click.echo(
                         printing.clean(
-                            "  ".join(filter(None, [what, queue, _who(event), _facts(event)]))
+                            "  ".join(filter(None, [what, queue, who(event), facts(event)]))
                         )
                     )
         except RedisAway as error:
