@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +14,8 @@ from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching
 from blueque.cli.options import PAST_TIME, RenamedOption
 from blueque.errors import InvalidInput
-from blueque.model.ids import id_of_key, ids_of_run_keys
-from blueque.model.states import FINISHED
 from blueque.model.units import parse_duration
-from blueque.queries.listing import entered
-from blueque.queries.search import Choice
+from blueque.queries.selection import Selection
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
@@ -45,91 +42,6 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
         except InvalidInput:
             return False, PAST_TIME.convert(value, param, ctx)
         return age < DECADE, age
-
-
-class Selection(NamedTuple):
-    """What the options name. Several values of an option select the tasks that have one of them."""
-
-    key: Sequence[str] = ()
-    run: Sequence[str] = ()
-    error_type: Sequence[str] = ()
-    text: str | None = None
-    since: tuple[bool, float] | None = None
-    until: tuple[bool, float] | None = None
-    schedule: Sequence[str] = ()
-    tags: Sequence[str] = ()
-
-    @property
-    def is_named(self) -> bool:
-        """Whether it says what the tasks are, not only when they entered their state."""
-        return any(self[:4]) or bool(self.tags)
-
-    @property
-    def is_any(self) -> bool:
-        """Whether any option was given."""
-        times = (self.since, self.until)
-        return self.is_named or bool(self.schedule) or times != (None, None)
-
-    def wants(self, task: Task, now: float) -> bool:
-        """Tell whether a task is selected, as far as the fields in `listing.SHOWN` say so."""
-        fields = task.fields
-        return (
-            (not self.key or fields.get("key") in self.key)
-            and (not self.run or fields.get("run") in self.run)
-            and {*self.tags} <= {*(task.tags or ())}
-            and (not self.schedule or fields.get("schedule") in self.schedule)
-            and (not self.error_type or _error_type(task) in self.error_type)
-            and self._is_in_time(task, now)
-        )
-
-    def inside(self, task: Task) -> bool:
-        """Tell whether a text of the task has the words that are looked for."""
-        words = (self.text or "").casefold()
-        return any(words in task.fields.get(name, "").casefold() for name in _TEXTS)
-
-    def choice(self, queues: Sequence[str], inspector: Inspector) -> Choice:
-        """Return what to search for in these queues. The tasks of keys, of tags and of runs with a
-        group are found by their ids.
-        """
-        if self.tags:
-            ids, has_more = inspector.tagged(self.tags)
-            if has_more:
-                printing.talk("Of each tag, only the first 10,000 tasks were searched.")
-            inside = None if self.text is None else self.inside
-            return Choice(self.wants, inside=inside, ids=ids, is_indexed=True)
-        runs = [(queue, run) for queue in queues for run in self.run]
-        members = inspector.run_members(runs) if runs and not self.key else None
-        if members is not None:
-            inside = None if self.text is None else self.inside
-            return Choice(self.wants, inside=inside, ids=members, is_indexed=True)
-        ids = [id_of_key(queue, key) for queue in queues for key in self.key]
-        keys = [key.encode() for key in self.key]
-        ids += [one.decode() for pair in runs for one in ids_of_run_keys(*pair, keys)]
-        return Choice(self.wants, inside=None if self.text is None else self.inside, ids=ids)
-
-    def _is_in_time(self, task: Task, now: float) -> bool:
-        if self.since is None and self.until is None:
-            return True
-        moment = (task.created if task.status == "scheduled" else entered(task)) or 0.0
-        first, last = _moment(self.since, now), _moment(self.until, now)
-        return (first is None or moment >= first) and (last is None or moment <= last)
-
-
-_TEXTS = ("title", "key", "parameters", "error", "last_error", "progress")
-
-
-def _error_type(task: Task) -> str | None:
-    """Return the type of its error; of a task that will run again, of its last error."""
-    if task.error_type is not None or task.status in FINISHED:
-        return task.error_type
-    return task.last_error_type
-
-
-def _moment(given: tuple[bool, float] | None, now: float) -> float | None:
-    if given is None:
-        return None
-    is_age, seconds = given
-    return now - seconds if is_age else seconds
 
 
 _OPTIONS = (
@@ -195,7 +107,11 @@ def selected(
     limit: None: at most MOST.
     """
     queues = queues_matching(inspector.queues(), patterns)
-    choice = selection.choice(queues, inspector) if selection.is_any or is_oldest_first else None
+    choice = (
+        selection.choice(queues, inspector, printing.talk)
+        if selection.is_any or is_oldest_first
+        else None
+    )
     if choice is not None and is_oldest_first:
         choice = choice._replace(is_oldest_first=True)
     listing = inspector.listing(queues, states, limit or MOST, choice)

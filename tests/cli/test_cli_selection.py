@@ -10,11 +10,11 @@ import time
 import pytest
 
 from blueque import protocol
-from blueque.cli.selection import Selection
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries import search
 from blueque.queries.listing import STATUSES
+from blueque.queries.selection import Selection
 
 IN_PROCESS = True  # see the fixture `run`
 
@@ -206,7 +206,7 @@ def test_json_of_ls_says_how_far_it_was_searched(run, redis, monkeypatch):
 @pytest.mark.usefixtures("now")
 def test_the_texts_of_many_tasks_are_read_once(client, proxy):
     inspector = type(client)(proxy.url).get_inspector()
-    choice = Selection(text="scene").choice(["video"], inspector)
+    choice = Selection(text="scene").choice(["video"], inspector, print)
     inspector.now()
     before = proxy.writes
 

@@ -22,7 +22,7 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import Column, count
-from blueque.cli.selection import Selection, require_one_way, selected, selection_options
+from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import NotCancellable
 from blueque.model.states import FINISHED
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
+    from blueque.queries.selection import Selection
 
 UNFINISHED = ("blocked", "pending", "scheduled", "reserved", "started")
 IN_A_ROW = 7  # ids in 80 columns

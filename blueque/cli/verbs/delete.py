@@ -21,7 +21,7 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import count
-from blueque.cli.selection import Selection, require_one_way, selected, selection_options
+from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import HasDependents, InvalidInput, NotFinished
 from blueque.model.states import FINISHED
@@ -29,6 +29,7 @@ from blueque.model.states import FINISHED
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
+    from blueque.queries.selection import Selection
 
 
 @click.command()

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -17,11 +17,14 @@ from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, pass_invocation, reveal_option, shared_options
-from blueque.cli.selection import Selection, selection_options
+from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
 from blueque.cli.verbs.show import as_item
 from blueque.model.states import FINISHED, STATUSES
 from blueque.sentences.facts import contents
+
+if TYPE_CHECKING:
+    from blueque.queries.selection import Selection
 
 PATIENCE = 30.0  # seconds
 KEEP = 6 * 3600.0  # seconds that an export may take, if its reader is slow

@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.selection import Selection, say_what_was_searched, selection_options
+from blueque.cli.selection import say_what_was_searched, selection_options
 from blueque.cli.start import Start, explained, starts
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import (
@@ -32,6 +32,7 @@ from blueque.text.what import what
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
+    from blueque.queries.selection import Selection
 
 UNFINISHED = ("started", "reserved", "pending")
 HELD_UP = "held"  # a choice of --state: blocked tasks that cannot go on unless a person acts
@@ -252,7 +253,7 @@ def _choice(
             return False
         return selection.wants(task, now)
 
-    return selection.choice(queues, inspector)._replace(
+    return selection.choice(queues, inspector, printing.talk)._replace(
         wants=wants,
         rank=COLUMNS[name].rank if sort is not None else None,
         is_reversed=sort is not None and sort.startswith("-"),

@@ -21,7 +21,7 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import Column, count
-from blueque.cli.selection import Selection, require_one_way, selected, selection_options
+from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import NotFailed
 from blueque.model.conditions import DROPPED
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
+    from blueque.queries.selection import Selection
 
 _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 

@@ -118,9 +118,11 @@ def find_one(inspector: Inspector, prefix: str) -> str:
 
 def find_key(inspector: Inspector, queue: str, key: str, run: str | None) -> str:
     """Return the only id with this key; end the program if no task or several have it."""
-    from blueque.cli.selection import Selection  # here: the other verbs do without
+    from blueque.queries.selection import Selection  # here: the other verbs do without
 
-    choice = Selection(key=(key,), run=() if run is None else (run,)).choice([queue], inspector)
+    choice = Selection(key=(key,), run=() if run is None else (run,)).choice(
+        [queue], inspector, printing.talk
+    )
     found = inspector.listing([queue], STATUSES, MAX_FOUND, choice)
     if len(found.tasks) == 1:
         return found.tasks[0].id

@@ -13,7 +13,7 @@ from blueque.cli.actions import choose
 from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.selection import Selection, require_one_way, selected, selection_options
+from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
 from blueque.cli.verbs.show import as_item
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
+    from blueque.queries.selection import Selection
 
 MOST = 1000  # blocked tasks whose conditions are read at a time
 MOST_NAMED = 3  # that get a line each
