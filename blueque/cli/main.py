@@ -35,6 +35,7 @@ _VERBS = {
     "timeline": ("blueque.cli.verbs.timeline", "timeline"),
     "stats": ("blueque.cli.verbs.stats", "stats"),
     "failures": ("blueque.cli.verbs.failures", "failures"),
+    "web": ("blueque.cli.verbs.web", "web"),
     "metrics": ("blueque.cli.verbs.metrics", "metrics"),
     "doctor": ("blueque.cli.verbs.doctor", "doctor"),
     "enqueue": ("blueque.cli.verbs.enqueue", "enqueue"),
@@ -74,6 +75,7 @@ _GROUPS = {
     "Watch": {
         "status": "Show queues, running tasks, hosts, and what needs attention.",
         "top": "Show running tasks live, on the whole terminal.",
+        "web": "Show all of this in a browser.",
         "ls": "List tasks; by default those that run or are in line.",
         "show": "Show everything about a task.",
         "why": "Say why a task does not run, and what helps.",
@@ -136,6 +138,7 @@ _SYNONYMS = {
     **dict.fromkeys(("kill", "abort", "stop", "revoke", "term"), "cancel"),
     **dict.fromkeys(("preempt", "evict"), "interrupt"),
     **dict.fromkeys(("list", "tasks", "ps", "jobs"), "ls"),
+    **dict.fromkeys(("dashboard", "ui", "serve"), "web"),
     **dict.fromkeys(("submit", "add", "push", "put", "send"), "enqueue"),
     **dict.fromkeys(("log", "tail", "output", "follow"), "logs"),
     **dict.fromkeys(("info", "describe", "inspect", "get", "task"), "show"),

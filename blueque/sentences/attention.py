@@ -33,6 +33,21 @@ PART = 10  # and a tenth of the time that it had run until its last report
 TIMES, LATER = 2, 300.0  # a long run: twice the time of 19 of 20 tasks, and five minutes
 MOST = 3  # concerns of one kind that get a line each
 _SERVING = {"up", "unattended", "1.0.0"}
+# The codes of concerns for which work stands still or is lost; the others can wait.
+URGENT = {
+    "no_listener",
+    "silent",
+    "dead",
+    "gone",
+    "lost",
+    "poison",
+    "never_fits",
+    "limit",
+    "overdue",
+    "failing",
+    "persistence",
+    "memory",
+}
 
 
 class Concern(NamedTuple):

@@ -1,0 +1,52 @@
+"""The ASGI application: the table of its routes."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from blueque.client import Client
+from blueque.connection.address import hide_password
+from blueque.version import __version__
+from blueque.web.access import Tokens
+from blueque.web.guard import Guard
+from blueque.web.live import Live
+from blueque.web.login import Login
+from blueque.web.preferences import keep_preferences
+from blueque.web.shared import GUEST, Shared
+from blueque.web.site import Authorize, Site
+
+
+def create_app(
+    client: Client, *, authorize: Authorize | None = None, site: Site | None = None
+) -> Starlette:
+    """Return the page as an ASGI application, also to be mounted in another one.
+
+    authorize: gets the ASGI scope of a request and returns the `Viewer`, or None if there is none.
+        Without it everybody who reaches the application may look, and nobody may act.
+    site: how the page looks and what it serves.
+    """
+    site = site or Site(address=hide_password(client.url or "Redis"))
+    shared = Shared(client, site)
+    live = Live(shared)
+    logins = Login(shared, authorize) if isinstance(authorize, Tokens) else None
+    routes = [
+        Mount(f"/static/{__version__}", StaticFiles(packages=[("blueque.web", "static")])),
+        Route("/healthz", _is_alive),
+        Route("/live", live.answer),
+        Route("/settings", keep_preferences, methods=["POST"]),
+        *(logins.routes() if logins else []),
+        Route("/{path:path}", shared.answer),
+    ]
+    guard = Middleware(Guard, site=site, authorize=authorize or (lambda scope: GUEST))
+    starlette = Starlette(routes=routes, middleware=[guard])
+    starlette.state.live = live
+    return starlette
+
+
+async def _is_alive(request: Request) -> Response:
+    return PlainTextResponse("ok")

@@ -1,0 +1,82 @@
+"""The form that selects tasks: from the query of an address, and to the command that does the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from blueque.errors import InvalidInput
+from blueque.model.units import parse_duration
+from blueque.queries.listing import STATUSES
+from blueque.queries.selection import Selection
+from blueque.web.visit import Visit
+
+UNFINISHED = ("started", "reserved", "pending")
+LIMITS = (50, 200, 1000)
+_MANY = {"key": "key", "run": "run", "error": "error_type", "tag": "tags", "schedule": "schedule"}
+_ONE = {"text": "text", "since": "since", "until": "until"}
+
+
+class Filter(NamedTuple):
+    """What a viewer has asked for. mistake: what is wrong with it, in a sentence."""
+
+    queue: str
+    states: Sequence[str]
+    node: str
+    selection: Selection
+    limit: int
+    mistake: str = ""
+
+    @property
+    def shown(self) -> Sequence[str]:
+        """The states to list."""
+        if self.states:
+            return self.states
+        return STATUSES if self.selection.is_named else UNFINISHED
+
+
+def filter_of(visit: Visit) -> Filter:
+    """Return what the query of a visit asks for."""
+    queue, node = visit.one("queue").strip(), visit.one("node").strip()
+    states = tuple(state for state in visit.query.get("state", ()) if state in STATUSES)
+    limit = int(text) if (text := visit.one("limit")).isdecimal() else LIMITS[0]
+    many = {
+        field: tuple(value for value in visit.query.get(name, ()) if value)
+        for name, field in _MANY.items()
+    }
+    mistakes: list[str] = []
+    times = {name: _age(visit.one(name).strip(), name, mistakes) for name in ("since", "until")}
+    selection = Selection(
+        **many, text=visit.one("text").strip() or None, since=times["since"], until=times["until"]
+    )
+    return Filter(queue, states, node, selection, min(limit, LIMITS[-1]), " ".join(mistakes))
+
+
+def command_of(visit: Visit, verb: str = "ls") -> str:
+    """Return the command that selects the same tasks."""
+    words = ["blueque", verb]
+    if queue := visit.one("queue").strip():
+        words += ["-q", queue]
+    if states := [state for state in visit.query.get("state", ()) if state]:
+        words += ["--state", ",".join(states)]
+    if node := visit.one("node").strip():
+        words += ["--node", node]
+    for name, field in _MANY.items():
+        option = "--tag" if field == "tags" else f"--{field.replace('_', '-')}"
+        for value in visit.query.get(name, ()):
+            words += [option, value] if value else []
+    for name in _ONE:
+        if value := visit.one(name).strip():
+            words += [f"--{name}", value]
+    return shlex.join(words)
+
+
+def _age(text: str, name: str, mistakes: list[str]) -> tuple[bool, float] | None:
+    if not text:
+        return None
+    try:
+        return True, parse_duration(text)
+    except InvalidInput as error:
+        mistakes.append(f"{name}: {error}.")
+        return None

@@ -1,0 +1,212 @@
+"""The stream of changes: a page that several viewers look at is made once for all of them.
+
+A viewer opens `/live?page=...`. While a page has a viewer, its parts are made anew about once a
+second, and those that say something else are sent. A page without viewers costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from blueque.errors import BluequeError, RedisAway
+from blueque.queries import task_log
+from blueque.queries.task_log import Place
+from blueque.web.log import lines_html
+from blueque.web.pages import fingerprint
+from blueque.web.shared import Shared
+from blueque.web.visit import Page, Visit
+
+log = logging.getLogger("blueque")
+
+PACE = 1.0  # seconds between two looks
+SHARE = 10  # and so many times as long as a look takes
+QUIET = 15.0  # seconds after which something is sent, so that proxies keep the stream
+REFRESH = 60.0  # seconds after which parts are sent of which only durations have changed
+MOST_STREAMS = 200
+MOST_WAITING = 64  # messages of a viewer that does not read
+
+
+class Live:
+    """The streams of all viewers."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._channels: dict[object, _Channel] = {}
+        self._streams = 0
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """End all streams, so that the server can stop."""
+        self._ending.set()
+
+    async def answer(self, request: Request) -> Response:
+        """Answer with the stream of a page, whose address is in `page`."""
+        if self._streams >= MOST_STREAMS:
+            return PlainTextResponse("Too many pages are open.", 503)
+        page = urlsplit(request.query_params.get("page", "/"))
+        visit = replace(self._shared.visit(request, page.path, page.query), is_live=True)
+        entry = request.headers.get("last-event-id") or request.query_params.get("entry", "")
+        return StreamingResponse(
+            self._messages(visit, entry),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+
+    async def _messages(self, visit: Visit, entry: str) -> AsyncIterator[str]:
+        channel, queue = self._channel(visit), asyncio.Queue[str](MOST_WAITING)
+        self._streams += 1
+        ending = asyncio.ensure_future(self._ending.wait())
+        waiting = asyncio.ensure_future(queue.get())
+        try:
+            yield "retry: 2000\n\n"
+            channel.join(queue, entry)
+            while not ending.done() and queue in channel.queues:
+                await asyncio.wait({waiting, ending}, timeout=QUIET, return_when="FIRST_COMPLETED")
+                if waiting.done():
+                    yield waiting.result()
+                    waiting = asyncio.ensure_future(queue.get())
+                else:
+                    yield ":\n\n"
+        finally:
+            ending.cancel()
+            waiting.cancel()
+            self._streams -= 1
+            channel.queues.discard(queue)
+            if not channel.queues:
+                channel.stop()
+                if self._channels.get(channel.name) is channel:
+                    del self._channels[channel.name]
+
+    def _channel(self, visit: Visit) -> _Channel:
+        query = tuple(sorted((name, tuple(values)) for name, values in visit.query.items()))
+        name = (visit.prefix, visit.path, query, visit.zone, visit.viewer)
+        if name not in self._channels:
+            self._channels[name] = _Channel(self._shared, visit, name)
+        return self._channels[name]
+
+
+class _Channel:
+    """One page, and the queues of those who look at it. A viewer that reads too slowly is dropped:
+    the browser comes again.
+    """
+
+    def __init__(self, shared: Shared, visit: Visit, name: object) -> None:
+        self.name = name
+        self.queues: set[asyncio.Queue[str]] = set()
+        self._shared = shared
+        self._visit = visit
+        self._place: Place | None = None  # of the log that the page shows
+        self._parts: dict[str, str] = {}  # as they were sent last
+        self._refreshed = 0.0
+        self._trouble = ""
+        self._loop: asyncio.Task[None] | None = None
+        self._greetings: set[asyncio.Task[None]] = set()
+
+    def join(self, queue: asyncio.Queue[str], entry: str) -> None:
+        """Add a viewer, whose page shows a log up to `entry`."""
+        self.queues.add(queue)
+        if self._loop is None:
+            self._place = self._place_at(entry)
+            self._loop = asyncio.ensure_future(self._run())
+            return
+        greeting = asyncio.ensure_future(self._greet(queue, self._place_at(entry)))
+        self._greetings.add(greeting)
+        greeting.add_done_callback(self._greetings.discard)
+
+    def stop(self) -> None:
+        for running in (self._loop, *self._greetings):
+            if running is not None:
+                running.cancel()
+
+    def _place_at(self, entry: str) -> Place | None:
+        task = self._visit.path.removeprefix("/tasks/").partition("/")[0]
+        return Place(task, entry) if entry else None
+
+    async def _greet(self, queue: asyncio.Queue[str], place: Place | None) -> None:
+        """Send a viewer who has come later what has changed since its page was made."""
+        self._put(queue, _event("parts", {"set": self._parts, "now": time.time()}))
+        if self._trouble:
+            self._put(queue, _event("trouble", {"text": self._trouble}))
+        if place is not None:
+            html, behind = await self._shared.in_thread(self._lines, place)
+            self._put(queue, _event("lines", {"html": html}, behind.entry))
+
+    async def _run(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                await self._look()
+            except (BluequeError, HTTPException) as error:
+                self._say_trouble(error)
+            except Exception:
+                log.exception("web live page=%s", self._visit.path)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(PACE, SHARE * took))
+
+    async def _look(self) -> None:
+        """Make the parts anew and send those that have changed."""
+        now = time.time()
+        visit = replace(self._visit, now=now)
+        parts = await self._shared.in_thread(self._render, visit)
+        is_refreshed = now - self._refreshed > REFRESH
+        changed = {
+            name: html
+            for name, html in parts.items()
+            if (is_refreshed and html != self._parts.get(name))
+            or fingerprint(html) != fingerprint(self._parts.get(name, ""))
+        }
+        if is_refreshed:
+            self._refreshed = now
+        self._parts |= changed
+        if changed or self._trouble:
+            self._trouble = ""
+            self._send(_event("parts", {"set": changed, "now": now}))
+        if self._place is not None:
+            html, behind = await self._shared.in_thread(self._lines, self._place)
+            if behind != self._place:
+                self._place = behind
+                self._send(_event("lines", {"html": html}, behind.entry))
+
+    def _render(self, visit: Visit) -> dict[str, str]:
+        page = self._shared.look(visit)
+        return self._shared.pages.parts(page, visit) if isinstance(page, Page) else {}
+
+    def _lines(self, place: Place) -> tuple[str, Place]:
+        """Return the lines of the log behind a place, and the place behind them."""
+        news = task_log.follow(self._shared.reader.client.connections, [place])
+        return lines_html(news.lines, self._visit), news.places[0]
+
+    def _say_trouble(self, error: Exception) -> None:
+        text = getattr(error, "detail", None) or str(error)
+        if isinstance(error, RedisAway):
+            text = f"Redis does not answer: {text}"
+        if text != self._trouble:
+            self._trouble = text
+            self._send(_event("trouble", {"text": text}))
+
+    def _send(self, message: str) -> None:
+        for queue in [*self.queues]:
+            self._put(queue, message)
+
+    def _put(self, queue: asyncio.Queue[str], message: str) -> None:
+        try:
+            queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self.queues.discard(queue)
+
+
+def _event(name: str, data: dict[str, Any], entry: str = "") -> str:
+    """Return a message of the stream. entry: from which the browser goes on after an interruption."""
+    number = f"id: {entry}\n" if entry else ""
+    return f"{number}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

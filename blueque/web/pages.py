@@ -1,0 +1,77 @@
+"""Render templates: whole pages, and the parts of a page that the live stream replaces.
+
+A part is a block whose name begins with `part_`; the element that contains it has the rest of the
+name as its id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from blueque.report import svg
+from blueque.text.eta import percent
+from blueque.text.format import clean, count, size, span
+from blueque.version import __version__
+from blueque.web.visit import Page, Visit
+
+_PART = "part_"
+# What changes by itself while nothing happens: ages, which the browser counts, and durations.
+_AGES = re.compile(r"<time[^>]*data-at[^>]*>[^<]*</time>|\d[\d.,]* (?:s|m|h|d)\b|\d+(?:\.\d+)?%")
+
+
+def _finalized(value: Any) -> Any:
+    """Escape the control characters of every text in a page but the ends of its lines."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return "" if value is None else value
+    return value if value.isprintable() else "\n".join(map(clean, value.split("\n")))
+
+
+class Pages:
+    """The templates of the page."""
+
+    def __init__(self) -> None:
+        self._environment = Environment(
+            loader=PackageLoader("blueque.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=_finalized,
+        )
+        self._environment.globals |= {
+            "version": __version__,
+            "span": span,
+            "size": size,
+            "percent": percent,
+            "count": count,
+            "tag": svg.tag,
+        }
+
+    def page(self, page: Page, visit: Visit) -> str:
+        """Return the whole page."""
+        return self._environment.get_template(page.template).render(self._context(page, visit))
+
+    def parts(self, page: Page, visit: Visit) -> dict[str, str]:
+        """Return the content of each part by its id."""
+        template = self._environment.get_template(page.template)
+        context = template.new_context(self._context(page, visit))
+        return {
+            name.removeprefix(_PART): "".join(block(context))
+            for name, block in template.blocks.items()
+            if name.startswith(_PART)
+        }
+
+    def _context(self, page: Page, visit: Visit) -> dict[str, Any]:
+        shared: Mapping[str, Any] = {"visit": visit, "url": visit.url}
+        macros = self._environment.get_template("ui.html").make_module({**shared})
+        return {**shared, "ui": macros, "is_live": True, **page.context}
+
+
+def fingerprint(html: str) -> str:
+    """Return what a part says apart from ages and durations."""
+    return _AGES.sub("", html)

@@ -1,0 +1,122 @@
+"""What the page knows of Redis: each look is made once for all viewers that ask at the same time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from blueque.client import Client
+from blueque.errors import NoSuchTask
+from blueque.model.task import Task
+from blueque.queries import timeline
+from blueque.queries.inspector import Inspector
+from blueque.queries.overview import Overview
+from blueque.queries.statistics import Statistics
+from blueque.queries.timeline import Timeline
+from blueque.web.site import Site
+
+T = TypeVar("T")
+
+FRESH = 1.0  # seconds for which a look is used again
+SHARE = 10  # and so many times as long as it took
+FORGOTTEN = 600.0  # seconds after which an unused look is dropped
+MOST_QUEUES = 40  # whose events are read for one timeline
+MOST_STATISTICS = 250  # queues whose numbers are added up
+
+
+@dataclass
+class _Kept:
+    """A look, until when it is used, and when it was last asked for."""
+
+    value: Any = None
+    until: float = 0.0
+    asked: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Reader:
+    """Reads one Redis for all pages, in any thread, and changes nothing.
+
+    All methods raise RedisAway or RedisRefused.
+    """
+
+    def __init__(self, client: Client, site: Site, clock: Callable[[], float] = time.monotonic):
+        self.client = client
+        self.site = site
+        self._clock = clock
+        self._looks: dict[object, _Kept] = {}
+        self._guard = threading.Lock()
+
+    @property
+    def inspector(self) -> Inspector:
+        return self.client.get_inspector()
+
+    def shared(self, name: object, look: Callable[[], T], fresh: float = FRESH) -> T:
+        """Return the result of a look; one that is younger than `fresh` seconds is used again.
+
+        A look that takes long is used for longer: Redis is busy with one for at most a tenth of the
+        time.
+        """
+        with self._guard:
+            now = self._clock()
+            for old in [key for key, one in self._looks.items() if now - one.asked > FORGOTTEN]:
+                del self._looks[old]
+            kept = self._looks.setdefault(name, _Kept(asked=now))
+            kept.asked = now
+        with kept.lock:
+            began = self._clock()
+            if began >= kept.until:
+                kept.value = look()
+                ended = self._clock()
+                kept.until = ended + max(fresh, SHARE * (ended - began))
+            value: T = kept.value
+            return value
+
+    def overview(self) -> Overview:
+        """Return queues, running tasks, listeners and feeds, with the contents of the first tasks."""
+        return self.shared("overview", self._overview)
+
+    def _overview(self) -> Overview:
+        inspector, has = self.inspector, self.site.has
+        found = inspector.overview()
+        running = [task for task in found.running if has(task.queue)]
+        named = inspector.with_contents(running[:100])
+        return found._replace(
+            running=[*named, *running[100:]],
+            lines=[line for line in found.lines if has(line.queue)],
+            nodes=[node for node in found.nodes if has(node.queue)],
+            feeds=[record for record in found.feeds if has(record["queue"])],
+        )
+
+    def queues(self) -> list[str]:
+        """Return the names of the queues of this page, sorted."""
+        return self.shared("queues", lambda: [*filter(self.site.has, self.inspector.queues())])
+
+    def task(self, task_id: str) -> Task:
+        """Return a task. Raises NoSuchTask."""
+        task = self.inspector.task(task_id)
+        if task.status is None or not self.site.has(task.queue):
+            raise NoSuchTask(task_id)
+        return task
+
+    def statistics(self, queues: Sequence[str], days: int) -> dict[str, Statistics]:
+        """Return the numbers of these queues by name, at most ten seconds old."""
+        names = tuple(queues)
+
+        def look() -> dict[str, Statistics]:
+            found = self.inspector.statistics(names, days)
+            return dict(zip(names, found, strict=True))
+
+        return self.shared(("statistics", names, days), look, fresh=10.0) if names else {}
+
+    def timeline(self, queues: Sequence[str], seconds: float) -> Timeline:
+        """Return what ran in these queues, at most ten seconds old."""
+        names = tuple(queues[:MOST_QUEUES])
+
+        def look() -> Timeline:
+            return timeline.load(self.client.connections, names, seconds)
+
+        return self.shared(("timeline", names, seconds), look, fresh=10.0)

@@ -1,0 +1,151 @@
+"""Run the page as a program: the address, the token, and an end without delay."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvicorn
+
+from blueque.errors import InvalidInput
+from blueque.metrics.server import is_loopback, parse_address
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+PORT, NEXT = 8264, 10  # the first port that is tried, and how many
+UNIX = "unix:"
+
+
+class Address(NamedTuple):
+    """Where the page listens: a host and a port, or the path of a Unix socket."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None  # None: the first free one from PORT on
+    path: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine, or the user of the socket, can reach it."""
+        return bool(self.path) or is_loopback(self.host)
+
+
+def address_of(text: str) -> Address:
+    """Read HOST:PORT or unix:PATH. Raises InvalidInput."""
+    if text.startswith(UNIX):
+        path = text.removeprefix(UNIX)
+        if not path:
+            raise InvalidInput("unix: needs the path of a socket")
+        return Address(path=path)
+    host, port = parse_address(text)
+    return Address(host, port)
+
+
+def bind(address: Address) -> socket.socket:
+    """Return a socket that listens there. Raises OSError."""
+    if address.path:
+        return _bind_path(address.path)
+    if address.port is not None:
+        return _bind(address.host, address.port)
+    for port in range(PORT, PORT + NEXT):
+        with contextlib.suppress(OSError):
+            return _bind(address.host, port)
+    return _bind(address.host, 0)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(128)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _bind_path(path: str) -> socket.socket:
+    """Bind a socket that only this user may open; replace one that nobody serves any more."""
+    made = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            _remove_unserved(path)
+        made.bind(path)
+        made.listen(128)
+    except OSError:
+        made.close()
+        raise
+    finally:
+        os.umask(mask)
+    return made
+
+
+def _remove_unserved(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the open streams when it is told to stop: it would wait for them else."""
+
+    def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end = end
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._end()
+        super().handle_exit(sig, frame)
+
+
+def serve(app: Starlette, listening: socket.socket, proxies: str = "") -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    proxies: addresses of proxies, whose X-Forwarded-Proto and -For are believed.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        lifespan="off",
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies or None,
+        timeout_graceful_shutdown=5,
+    )
+    server = _Server(config, app.state.live.end)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(server.serve(sockets=[listening]))
+
+
+def token_of(environ: Mapping[str, str] = os.environ) -> tuple[str, bool]:
+    """Return the token of operators, and whether it was just drawn: BLUEQUE_WEB_TOKEN, or the content
+    of the file BLUEQUE_WEB_TOKEN_FILE, or a random one.
+
+    Raises InvalidInput.
+    """
+    token = environ.get("BLUEQUE_WEB_TOKEN", "")
+    file = environ.get("BLUEQUE_WEB_TOKEN_FILE", "")
+    if file:
+        try:
+            with open(file, encoding="utf-8") as opened:
+                token = opened.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"BLUEQUE_WEB_TOKEN_FILE: cannot read {file}: {error}") from error
+    if not token:
+        return secrets.token_urlsafe(24), True
+    if len(token) < 16:
+        raise InvalidInput("the token of the page has to have 16 characters or more")
+    return token, False

@@ -1,0 +1,104 @@
+"""What all requests share: the settings, the reader of Redis, the templates and the threads."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+import anyio
+import anyio.to_thread
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from blueque.client import Client
+from blueque.errors import BluequeError, NoSuchTask, RedisAway, RedisRefused
+from blueque.web import access
+from blueque.web.access import Viewer
+from blueque.web.pages import Pages
+from blueque.web.preferences import chosen
+from blueque.web.reader import Reader
+from blueque.web.site import Site
+from blueque.web.views import view_of
+from blueque.web.visit import Page, Visit
+
+log = logging.getLogger("blueque")
+
+THREADS = 4  # that read Redis, each with a connection of its own
+GUEST = Viewer("guest")  # may look, where nothing else is said
+
+
+class Shared:
+    """What all requests share."""
+
+    def __init__(self, client: Client, site: Site) -> None:
+        self.site = site
+        self.reader = Reader(client, site)
+        self.pages = Pages()
+        self.threads = anyio.CapacityLimiter(THREADS)
+
+    async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that reads Redis in one of the few threads that may."""
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self.threads)
+
+    def visit(self, request: Request, path: str | None = None, query: str | None = None) -> Visit:
+        """Return the visit of a request. path, query: of another page than the requested one."""
+        zone, theme = chosen(request.cookies)
+        return Visit(
+            self.site,
+            self.reader,
+            access.path_of(request.scope) if path is None else path,
+            request.scope["viewer"] or GUEST,
+            time.time(),
+            parse_qs(request.url.query if query is None else query, keep_blank_values=True),
+            request.scope.get("root_path", "").rstrip("/"),
+            zone,
+            theme,
+        )
+
+    def look(self, visit: Visit) -> Page | Response:
+        """Return what the view of a visit answers. Raises HTTPException, and the errors of Redis."""
+        view, visit = view_of(visit)
+        return view(visit)
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request for a page."""
+        visit = self.visit(request)
+        try:
+            page = await self.in_thread(self.look, visit)
+            if isinstance(page, Response):
+                return page
+            return HTMLResponse(await self.in_thread(self.pages.page, page, visit), page.status)
+        except Exception as error:
+            return self._failed(visit, error)
+
+    def _failed(self, visit: Visit, error: Exception) -> Response:
+        title, text, status, advice = explained(error)
+        if status == 500:
+            number = uuid.uuid4().hex[:8]
+            log.error("web request=%s path=%s", number, visit.path, exc_info=error)
+            text = f"This is a mistake in Blueque. The log of the server has it under {number}."
+        context = {"title": title, "text": text, "advice": advice, "is_live": False}
+        html = self.pages.page(Page("error.html", context), visit)
+        return HTMLResponse(html, status, {"Retry-After": "5"} if status == 503 else None)
+
+
+def explained(error: Exception) -> tuple[str, str, int, str]:
+    """Return a title, a sentence, the status and what may help."""
+    if isinstance(error, NoSuchTask):
+        advice = "Finished tasks are deleted after a time: see the retention of its queue."
+        return "No such task", f"There is no task {error.task_id}.", 404, advice
+    if isinstance(error, RedisAway):
+        return "Redis does not answer", str(error), 503, "This page tries again by itself."
+    if isinstance(error, RedisRefused):
+        return "Redis refuses", str(error), 503, ""
+    if isinstance(error, HTTPException):
+        title = {403: "Not allowed", 404: "No such page"}.get(error.status_code, "Not possible")
+        return title, str(error.detail), error.status_code, ""
+    if isinstance(error, BluequeError):
+        return "Not possible", str(error), 400, ""
+    return "Something went wrong", "", 500, ""

@@ -1,0 +1,40 @@
+"""The settings of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from blueque.text import hints
+from blueque.text.redaction import Hide, hider
+from blueque.web.access import Viewer
+
+Authorize = Callable[[Mapping[str, Any]], Viewer | None]
+
+
+@dataclass(frozen=True)
+class Site:
+    """How the page looks and what it serves.
+
+    address: of Redis, without a password. env: the name of the environment, such as prod.
+    prefix: the path below which a proxy serves the page, if the proxy does not strip it.
+    queues: patterns; what belongs to other queues does not exist on this page.
+    hosts: names by which browsers may call it; empty: any, for a server that checks them itself.
+    hide: removes secrets from what tasks were given and have returned.
+    serve: returns the command that starts a listener of a queue.
+    """
+
+    address: str
+    env: str = ""
+    prefix: str = ""
+    queues: tuple[str, ...] = ()
+    hosts: frozenset[str] = frozenset()
+    is_read_only: bool = False
+    hide: Hide = field(default_factory=hider)
+    serve: Callable[[str], str] = hints.serve
+
+    def has(self, queue: str | None) -> bool:
+        """Tell whether a queue belongs to this page."""
+        return not self.queues or any(fnmatchcase(queue or "", one) for one in self.queues)

@@ -1,0 +1,155 @@
+// What a page does beyond HTML: ages that count, parts that are replaced, a log that grows.
+// Without this script every page works; it is then as old as its last load.
+"use strict";
+(() => {
+  const body = document.body;
+  const suffix = document.title.slice(document.title.lastIndexOf(" - "));
+  let skew = Number(body.dataset.now) - Date.now() / 1000;
+  const now = () => Date.now() / 1000 + skew;
+
+  // Durations as the server writes them: 0.8 s, 41 s, 4 m 12 s, 3 h 12 m, 2 d 4 h.
+  function span(seconds) {
+    if (seconds < 9.95) return `${Math.max(seconds, 0).toFixed(1)} s`;
+    const whole = Math.floor(seconds);
+    for (const [size, unit, smaller, name] of [[86400, "d", 3600, "h"], [3600, "h", 60, "m"], [60, "m", 1, "s"]]) {
+      if (whole >= size) {
+        const rest = Math.floor((whole % size) / smaller);
+        return rest ? `${Math.floor(whole / size)} ${unit} ${rest} ${name}` : `${Math.floor(whole / size)} ${unit}`;
+      }
+    }
+    return `${whole} s`;
+  }
+
+  function tick() {
+    for (const time of document.querySelectorAll("time[data-at]")) {
+      const text = span(now() - Number(time.dataset.at)) + (time.dataset.suffix || "");
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+  setInterval(tick, 1000);
+
+  for (const one of document.querySelectorAll(".needs-js")) one.hidden = false;
+
+  // A click on a command or an id copies it.
+  document.addEventListener("click", (event) => {
+    const command = event.target.closest("[data-copy]");
+    if (!command || !navigator.clipboard || String(getSelection())) return;
+    navigator.clipboard.writeText(command.dataset.copy).then(() => {
+      command.classList.add("copied");
+      setTimeout(() => command.classList.remove("copied"), 1000);
+    });
+  });
+
+  // The token of a login comes behind the # of the address, which no server logs.
+  const login = document.getElementById("login");
+  if (login && location.hash.length > 1) {
+    document.getElementById("token").value = decodeURIComponent(location.hash.slice(1));
+    history.replaceState(null, "", location.pathname + location.search);
+    login.submit();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    if (event.key === "/") {
+      event.preventDefault();
+      document.getElementById("q").focus();
+    } else if (event.key === ".") {
+      toggle();
+    }
+  });
+
+  // The log.
+  const log = document.getElementById("log"), lines = document.getElementById("lines");
+  const MOST = 5000;
+  const follow = document.getElementById("follow");
+  const isAtEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+  if (log) {
+    log.scrollTop = log.scrollHeight;
+    log.addEventListener("scroll", () => { follow.checked = isAtEnd(); });
+    follow.addEventListener("change", () => { if (follow.checked) log.scrollTop = log.scrollHeight; });
+  }
+  function append(html) {
+    if (!lines) return;
+    const made = document.createElement("template");
+    made.innerHTML = html;
+    const stream = log.dataset.stream, word = new URLSearchParams(location.search).get("grep");
+    for (const line of made.content.children) {
+      if (document.getElementById(line.id)) continue;
+      if (new URLSearchParams(location.search).get("attempt") && line.dataset.attempt !== log.dataset.attempt) continue;
+      if (stream && line.dataset.stream !== stream && line.dataset.stream !== "blueque") continue;
+      if (word && !line.textContent.toLowerCase().includes(word.toLowerCase())) continue;
+      lines.append(document.importNode(line, true));
+    }
+    log.querySelector(".none")?.remove();
+    while (lines.children.length > MOST) lines.firstElementChild.remove();
+    if (follow.checked) log.scrollTop = log.scrollHeight;
+  }
+
+  // The stream of changes.
+  const sign = document.getElementById("live");
+  let stream = null, failures = 0, isPaused = false, entry = log?.dataset.entry || "";
+  function say(word, title) {
+    if (!sign) return;
+    sign.hidden = false;
+    sign.textContent = word;
+    sign.title = title || "";
+    sign.className = `live ${word === "live" ? "" : "off"}`;
+  }
+  function replace(id, html) {
+    const old = document.getElementById(id);
+    if (!old) return;
+    const made = document.createElement(old.tagName);
+    for (const attribute of old.attributes) made.setAttribute(attribute.name, attribute.value);
+    made.innerHTML = html;
+    Idiomorph.morph(old, made, { ignoreActiveValue: true });
+  }
+  function open() {
+    if (!body.dataset.live || isPaused || document.hidden || stream) return;
+    stream = new EventSource(`${body.dataset.live}${entry ? `&entry=${encodeURIComponent(entry)}` : ""}`);
+    stream.addEventListener("parts", (event) => {
+      const data = JSON.parse(event.data);
+      skew = data.now - Date.now() / 1000;
+      for (const [id, html] of Object.entries(data.set)) replace(id, html);
+      const title = document.querySelector("[data-title]");
+      if (title) document.title = title.dataset.title + suffix;
+      failures = 0;
+      body.classList.remove("stale");
+      tick();
+      say("live");
+    });
+    stream.addEventListener("lines", (event) => {
+      entry = event.lastEventId || entry;
+      append(JSON.parse(event.data).html);
+    });
+    stream.addEventListener("trouble", (event) => {
+      body.classList.add("stale");
+      say("waiting", JSON.parse(event.data).text);
+    });
+    stream.onerror = () => {
+      failures += 1;
+      body.classList.add("stale");
+      say("reconnecting", `The data are of ${new Date((now()) * 1000).toLocaleTimeString()}`);
+      if (stream.readyState === EventSource.CLOSED) {
+        stream = null;
+        setTimeout(open, Math.min(1000 * 2 ** failures, 30000));
+      }
+    };
+  }
+  function close() {
+    stream?.close();
+    stream = null;
+  }
+  function toggle() {
+    isPaused = !isPaused;
+    if (isPaused) {
+      close();
+      say("paused");
+    } else {
+      open();
+    }
+  }
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  sign?.addEventListener("click", toggle);
+  open();
+})();

@@ -1,0 +1,66 @@
+"""The pages: one module for each, with a function that gets a visit and returns what to show.
+
+`VIEWS` is the table of all paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import unquote
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from blueque.web.views import (
+    activity,
+    doctor,
+    failures,
+    groups,
+    nodes,
+    overview,
+    queues,
+    schedule,
+    settings,
+    statistics,
+    task,
+    tasks,
+)
+from blueque.web.visit import Page, Visit
+
+View = Callable[[Visit], Page | Response]
+
+VIEWS: tuple[tuple[str, View], ...] = (
+    (r"/", overview.overview),
+    (r"/queues", queues.queues),
+    (r"/queues/(?P<name>.+)", queues.queue),
+    (r"/tasks", tasks.tasks),
+    (r"/tasks\.csv", tasks.tasks_csv),
+    (r"/find", tasks.find),
+    (r"/nodes", nodes.nodes),
+    (r"/nodes/(?P<name>.+)", nodes.node),
+    (r"/failures", failures.failures),
+    (r"/schedule", schedule.schedule),
+    (r"/schedule/(?P<name>.+)", schedule.recurring),
+    (r"/workflows", groups.workflows),
+    (r"/workflows/(?P<name>.+)", groups.workflow),
+    (r"/runs", groups.runs),
+    (r"/statistics", statistics.statistics),
+    (r"/doctor", doctor.doctor),
+    (r"/activity", activity.activity),
+    (r"/settings", settings.settings),
+    (r"/tasks/(?P<id>[^/]+)", task.task),
+    (r"/tasks/(?P<id>[^/]+)/log", task.log_page),
+    (r"/tasks/(?P<id>[^/]+)/log\.txt", task.log_text),
+)
+
+
+def view_of(visit: Visit) -> tuple[View, Visit]:
+    """Return the view of a visit, and the visit with the parts of its path. Raises HTTPException."""
+    for pattern, view in VIEWS:
+        found = re.fullmatch(pattern, visit.path)
+        if found is not None:
+            params = {name: unquote(text) for name, text in found.groupdict().items()}
+            return view, replace(visit, params=params)
+    raise HTTPException(404, f"There is no page {visit.path} here.")

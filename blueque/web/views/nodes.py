@@ -1,0 +1,82 @@
+"""The pages of hosts: who works, what is idle, what ran when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.exceptions import HTTPException
+
+from blueque.queries.listeners import names_of
+from blueque.queries.timeline import Run, Timeline
+from blueque.web import hosts, lanes
+from blueque.web.reader import MOST_QUEUES
+from blueque.web.visit import Page, Visit
+
+SPANS = {"1h": 3600.0, "6h": 21600.0, "24h": 86400.0, "3d": 259200.0, "7d": 604800.0}
+AT_ONCE = 40  # hosts on one page
+MOST_ROWS = 50  # of the table of runs
+_RANK = {None: 0, "lost": 1, "failed": 2}
+
+
+def nodes(visit: Visit) -> Page:
+    """Return the timeline of all hosts."""
+    seen, found, span = visit.reader.overview(), *_timeline(visit)
+    first = int(text) if (text := visit.one("first")).isdecimal() else 0
+    is_by_queue = visit.one("by") == "queue"
+    strip = hosts.strip(seen.nodes, found, visit, AT_ONCE, first, height=16)
+    listeners = {node.id: node for node in seen.nodes}
+    states = [node.state for node in listeners.values()]
+    context = {
+        "strip": strip,
+        "queues": hosts.by_queue(found, visit, height=16) if is_by_queue else None,
+        "listeners": len(listeners),
+        "states": [(state, states.count(state)) for state in hosts.STATES if state in states],
+        "next": first + AT_ONCE if strip.more else None,
+        "length": span,
+        "spans": [*SPANS],
+        "timeline": found,
+        "rows": rows(found.runs),
+        "is_cut": len(visit.reader.queues()) > MOST_QUEUES,
+        "is_by_queue": is_by_queue,
+    }
+    return Page("nodes.html", context)
+
+
+def node(visit: Visit) -> Page:
+    """Return the page of one host, or of one listener."""
+    name = visit.params["name"]
+    own = [one for one in visit.reader.overview().nodes if name in names_of(one.id)]
+    if not own:
+        raise HTTPException(404, f"No listener of a host {name} is known.")
+    found, span = _timeline(visit)
+    ids = {one.id for one in own}
+    found = found._replace(runs=[run for run in found.runs if run.node in ids])
+    held = visit.reader.inspector.tasks([task for one in own for task in one.held])
+    context = {
+        "name": name,
+        "nodes": own,
+        "held": {task.id: task for task in held},
+        "strip": hosts.strip(own, found, visit, AT_ONCE, height=16),
+        "length": span,
+        "spans": [*SPANS],
+        "rows": rows(found.runs),
+        "host": own[0].host,
+    }
+    return Page("node.html", context)
+
+
+def rows(runs: Sequence[Run]) -> list[tuple[Run, str]]:
+    """Return the runs of a table with the words of their outcomes: those that run or ended badly
+    first, then the newest.
+    """
+    ordered = sorted(runs, key=lambda run: (_RANK.get(run.outcome, 3), -run.began))
+    return [(run, lanes.WORDS.get(run.outcome, "running")) for run in ordered[:MOST_ROWS]]
+
+
+def _timeline(visit: Visit) -> tuple[Timeline, str]:
+    """Return what ran in the span of the query, and the name of the span."""
+    span = visit.one("span") if visit.one("span") in SPANS else "24h"
+    seen = visit.reader.overview()
+    busy = [line.queue for line in seen.lines if line.queue not in seen.quiet]
+    quiet = sorted(seen.quiet)
+    return visit.reader.timeline([*busy, *quiet], SPANS[span]), span

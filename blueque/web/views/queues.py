@@ -1,0 +1,94 @@
+"""The pages of queues: does each keep up?"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+
+from blueque.sentences import attention
+from blueque.sentences.attention import URGENT, pause_words
+from blueque.web.views.overview import DAYS, row, running, spark
+from blueque.web.views.tasks import row as task_row
+from blueque.web.visit import Page, Visit
+
+if TYPE_CHECKING:
+    from blueque.queries.overview import Line
+
+AT_ONCE = 200  # queues on one page
+NEXT = 5  # tasks that come next
+SORTS = ("queue", "pending", "started", "failed", "oldest")
+
+
+def queues(visit: Visit) -> Page:
+    """Return the list of all queues."""
+    seen = visit.reader.overview()
+    pattern, order = visit.one("match").strip(), visit.one("sort", "queue")
+    words = pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*"
+    lines = [line for line in seen.lines if not pattern or fnmatchcase(line.queue, words)]
+    if order in SORTS[1:]:
+        lines.sort(key=lambda line: -(getattr(line, order) or 0))
+    first = int(text) if (text := visit.one("first")).isdecimal() else 0
+    shown = lines[first : first + AT_ONCE]
+    statistics = visit.reader.statistics(sorted(line.queue for line in shown[:50]), DAYS)
+    context = {
+        "queues": [(line, spark(statistics.get(line.queue))) for line in shown],
+        "bad": {
+            one.about for one in attention.concerns(seen, visit.site.serve) if one.code in URGENT
+        },
+        "all": len(seen.lines),
+        "matching": len(lines),
+        "first": first,
+        "next": first + AT_ONCE if len(lines) > first + AT_ONCE else None,
+        "sort": order,
+        "sorts": SORTS,
+    }
+    return Page("queues.html", context)
+
+
+def queue(visit: Visit) -> Page:
+    """Return the page of one queue."""
+    name, reader = visit.params["name"], visit.reader
+    seen = reader.overview()
+    line = next((line for line in seen.lines if line.queue == name), None)
+    if line is None:
+        raise HTTPException(404, f"There is no queue {name}.")
+    inspector = reader.inspector
+    statistics = reader.statistics([name], DAYS)[name]
+    waiting = inspector.listing([name], ("pending",), NEXT)
+    waiting = waiting._replace(tasks=inspector.with_contents(waiting.tasks))
+    concerns = [one for one in attention.concerns(seen, visit.site.serve) if one.about == name]
+    context = {
+        "line": line,
+        "concerns": [row(concern, visit) for concern in concerns],
+        "pause": pause_words(line, seen.now),
+        "running": [running(task, seen, visit) for task in seen.running if task.queue == name][:20],
+        "waiting": [task_row(task, visit) for task in waiting.tasks],
+        "nodes": [node for node in seen.nodes if node.queue == name],
+        "statistics": statistics,
+        "spark": spark(statistics),
+        "ran": statistics.total.running,
+        "waited": statistics.total.waiting,
+        "kinds": reader.shared(("kinds", name), lambda: inspector.failures([name], 7), 10.0).kinds[
+            :5
+        ],
+        "feeds": [record for record in seen.feeds if record["queue"] == name],
+        "serve": visit.site.serve(name),
+        "states": _states(line),
+    }
+    return Page("queue.html", context)
+
+
+def _states(line: Line) -> list[tuple[str, int]]:
+    names = (
+        "started",
+        "reserved",
+        "pending",
+        "scheduled",
+        "blocked",
+        "failed",
+        "cancelled",
+        "complete",
+    )
+    return [(name, getattr(line, name)) for name in names]

@@ -1,0 +1,265 @@
+"""The page of a task: is it fine, how long will it take, what does it say?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from markupsafe import Markup
+from starlette.responses import PlainTextResponse, Response
+
+from blueque.model.states import FINISHED
+from blueque.model.units import LEASE
+from blueque.queries import timeline
+from blueque.queries.history import Event
+from blueque.report import svg
+from blueque.report.scales import step_of
+from blueque.sentences import events, why
+from blueque.sentences.facts import facts, value_of
+from blueque.sentences.pace import left_of, progress_words
+from blueque.text.eta import read_progress, roughly
+from blueque.text.format import span
+from blueque.text.what import what
+from blueque.web import lanes, log
+from blueque.web.visit import Page, Visit
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
+    from blueque.queries.history import History
+    from blueque.queries.inspector import Signs
+    from blueque.queries.statistics import Durations
+
+WAITS = ("pending", "scheduled", "blocked")
+RUNS = ("started", "reserved")
+LEAST_RUNS = 5  # of which the usual run time is told
+TALKS = 900.0  # seconds without output after which a task counts as silent
+MOST_EVENTS = 40  # on the page
+USUAL_DAYS = 7
+# What the page shows in another place.
+_ELSEWHERE = {"task", "title", "state", "progress", "signs", "usual", "parameters", "result"}
+_ELSEWHERE |= {"traceback", "error", "error_type", "updated", "queue", "next", "context"}
+
+
+class Sign(NamedTuple):
+    """Something that says whether a task is fine. at: when it was last seen, in Unix seconds."""
+
+    word: str
+    text: str
+    at: float | None
+    is_late: bool
+
+
+def task(visit: Visit) -> Page:
+    """Return the page of a task."""
+    inspector = visit.reader.inspector
+    found = visit.reader.task(visit.params["id"])
+    signs, others = inspector.signs(found, visit.now), inspector.dependencies(found)
+    history = visit.reader.client.get_history(found.id)
+    told = read_progress(found.fields.get("progress", ""))
+    share = told.share if found.status == "started" else None
+    context: dict[str, Any] = {
+        "task": found,
+        "signs": signs,
+        "name": what(found, visit.site.hide) or found.id[:8],
+        "short": found.id[:8],
+        "share": share,
+        "told": progress_words(found),
+        "left": left_of(found, signs.now) if found.status == "started" else (None, None),
+        "seen": [*_signs(found, signs)] if found.status in RUNS else [],
+        "ruler": ruler(found, signs, visit) if found.status == "started" else None,
+        "reasons": reasons(found, visit) if found.status in WAITS else None,
+        "history": history,
+        "events": _newest(history),
+        "life": life(found, history, visit),
+        "facts": [
+            (label.replace("_", " "), text)
+            for label, text in facts(
+                found, signs, True, visit.site.hide, others, inspector.cause(found)
+            )
+            if label not in _ELSEWHERE
+        ],
+        "others": others,
+        "parameters": pretty(visit.site.hide(value_of(found, "parameters"))),
+        "result": pretty(visit.site.hide(value_of(found, "result"))),
+        "context": pretty(visit.site.hide(found.context)) if found.context else None,
+        "is_over": found.status in FINISHED,
+    }
+    if visit.is_live:  # the lines of its log come by themselves
+        return Page("task.html", context | {"log": None, "entry": ""})
+    lines, place = visit.reader.client.get_log(found.id)
+    shown = log.choose(lines, visit, found.attempt)
+    return Page("task.html", context | {"log": shown, "entry": place.entry})
+
+
+def log_page(visit: Visit) -> Page:
+    """Return the log of a task in the whole window."""
+    found = visit.reader.task(visit.params["id"])
+    lines, place = visit.reader.client.get_log(found.id)
+    context = {
+        "task": found,
+        "name": what(found, visit.site.hide) or found.id[:8],
+        "log": log.choose(lines, visit, found.attempt),
+        "entry": place.entry,
+    }
+    return Page("log.html", context)
+
+
+def log_text(visit: Visit) -> Response:
+    """Return the log of a task as a file of text."""
+    found = visit.reader.task(visit.params["id"])
+    lines, _ = visit.reader.client.get_log(found.id)
+    attempt = visit.one("attempt")
+    chosen = [line for line in lines if not attempt or str(line.attempt) == attempt]
+    headers = {
+        "Content-Disposition": f'attachment; filename="{found.id[:8]}.log.txt"',
+        "Content-Security-Policy": "sandbox",
+    }
+    return PlainTextResponse("".join(log.plain_text(chosen)), headers=headers)
+
+
+def pretty(value: Any) -> str | None:
+    """Return a value as people read it: text as it is, all else as JSON on several lines."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def _signs(task: Task, signs: Signs) -> Iterator[Sign]:
+    """Yield when its listener, its progress and its output were last seen."""
+    now = signs.now
+    if signs.beat is not None:
+        is_late = now - signs.beat > LEASE
+        yield Sign("silent" if is_late else "alive", "listener seen", signs.beat, is_late)
+    if task.progress_at is not None:
+        yield Sign("progressing", "reported", task.progress_at, now - task.progress_at > 3600.0)
+    if signs.printed is not None:
+        yield Sign("talking", "printed", signs.printed, now - signs.printed > TALKS)
+
+
+def reasons(task: Task, visit: Visit) -> dict[str, Any]:
+    """Return why a task waits, in the words of `blueque why`."""
+    inquiry = visit.reader.inspector.inquire(task.id)
+    return {
+        "headline": why.headline(inquiry).partition(" in ")[2],
+        "reasons": why.reasons(inquiry, is_utc=True),
+    }
+
+
+def ruler(task: Task, signs: Signs, visit: Visit) -> Markup | None:
+    """Return a picture of how long it has run, how long it may take, and how long others took."""
+    if task.started is None or task.queue is None:
+        return None
+    elapsed = max(signs.now - task.started, 0.0)
+    ran = visit.reader.statistics([task.queue], USUAL_DAYS)[task.queue].total.running
+    left, limit = left_of(task, signs.now)[0], task.time_limit
+    estimate = None if left is None else elapsed + left
+    usual = _quantiles(ran)
+    if usual is None and estimate is None and limit is None:
+        return None
+    low, high, most = usual or (None, None, None)
+    known = [value for value in (elapsed, estimate, high, most, limit) if value is not None]
+    end = max(known) * 1.1 or 1.0
+    return _draw_ruler(end, elapsed, estimate, (low, high, most), limit)
+
+
+def _quantiles(ran: Durations) -> tuple[float, float, float] | None:
+    if ran.counted < LEAST_RUNS:
+        return None
+    low, high, most = (ran.quantile(share) for share in (0.25, 0.75, 0.95))
+    return None if low is None or high is None or most is None else (low, high, most)
+
+
+def _draw_ruler(
+    end: float,
+    elapsed: float,
+    estimate: float | None,
+    usual: Sequence[float | None],
+    limit: float | None,
+) -> Markup:
+    def at(seconds: float) -> str:
+        return svg.percent(seconds / end)
+
+    def mark(class_: str, seconds: float, word: str, anchor: str = "mid") -> list[str]:
+        line = svg.tag("line", class_=class_, x1=at(seconds), x2=at(seconds), y1=14, y2=34)
+        label = svg.tag("text", svg.text(word), class_=f"tick {anchor}", x=at(seconds), y=10)
+        return [line, label]
+
+    low, high, most = usual
+    says = [f"elapsed {span(elapsed)}"]
+    drawn = []
+    if low is not None and high is not None:
+        width = svg.percent((high - low) / end)
+        drawn.append(svg.tag("rect", class_="usual", x=at(low), y=16, width=width, height=16))
+        says.append(f"usual {roughly(low)} to {roughly(high)}")
+    drawn.append(svg.tag("rect", class_="track", x=0, y=23, width="100%", height=2))
+    drawn.append(svg.tag("rect", class_="went", x=0, y=22, width=at(elapsed), height=4))
+    drawn.append(svg.tag("circle", class_="nowdot", cx=at(elapsed), cy=24, r=4))
+    if most is not None:
+        drawn += mark("p95", most, "19 of 20", "mid odd")
+        says.append(f"19 of 20 took {roughly(most)} at most")
+    if estimate is not None:
+        drawn += mark("eta", estimate, "estimate", "rt")
+        says.append(f"about {roughly(estimate)} in all")
+    if limit is not None:
+        drawn += mark("lim", limit, "limit")
+        says.append(f"time limit {span(limit)}")
+    step = step_of(end, 6)
+    for number in range(1, int(end / step) + 1):
+        label = span(number * step)
+        drawn.append(
+            svg.tag("text", svg.text(label), class_="tick mid odd", x=at(number * step), y=46)
+        )
+    drawn.append(svg.tag("text", "since its start", class_="tick", x=0, y=46))
+    return Markup(svg.tag("svg", *drawn, height=50, role="img", aria_label="; ".join(says)))
+
+
+def life(task: Task, history: History | None, visit: Visit) -> Markup | None:
+    """Return a picture of the attempts of a task, to scale, since it was made."""
+    if history is None or not history.events:
+        return None
+    since = history.events[0].at
+    until = task.finished or visit.now
+    runs = timeline.over(history.events, since)
+    if task.status == "started" and task.started is not None:
+        node = task.node or ""
+        runs.append(
+            timeline.Run(
+                task.id, task.attempt or 0, task.queue or "", node, task.started, None, None
+            )
+        )
+    if not runs or until - since <= 0:
+        return None
+    across = lanes.Span(since, until)
+    waited = svg.tag("rect", class_="waited", x=0, y=8, width="100%", height=4)
+    bars = []
+    for run in runs:
+        left = across.place(run.began)
+        width = max(across.place(run.ended or until) - left, 0.003)
+        word = lanes.WORDS.get(run.outcome, "running")
+        took = span((run.ended or until) - run.began)
+        says = f"attempt {run.attempt} on {run.node}: {word}, {took}"
+        bars.append(
+            svg.rect(min(left, 1 - width), 2, width, 16, f"r {word.replace(' ', '-')}", says)
+        )
+    ticks = [
+        svg.tag("text", svg.text(label), class_="tick mid odd", x=svg.percent(at), y=33)
+        for at, label in across.ticks(visit)
+        if 0.03 < at < 0.97
+    ]
+    says = f"{len(runs)} attempts in {span(until - since)}"
+    return Markup(
+        svg.tag(
+            "svg", waited, *bars, *ticks, class_="lifeline", height=36, role="img", aria_label=says
+        )
+    )
+
+
+def _newest(history: History | None) -> list[tuple[Event, str, str, str]]:
+    """Return the newest events, the last first: what, who, and their facts in words."""
+    if history is None:
+        return []
+    return [
+        (event, events.word(event), events.who(event), events.facts(event))
+        for event in reversed(history.events[-MOST_EVENTS:])
+    ]

@@ -1,0 +1,149 @@
+"""The list of tasks: which are there, found by what they are."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.responses import RedirectResponse, Response
+
+from blueque.queries.listeners import names_of
+from blueque.queries.listing import MIN_PREFIX, STATUSES, entered
+from blueque.text.eta import read_progress
+from blueque.text.what import what
+from blueque.web.filters import LIMITS, Filter, command_of, filter_of
+from blueque.web.visit import Page, Visit, iso
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
+    from blueque.queries.listing import Listing
+
+MOST_CSV = 10_000
+FIELDS = ("queue", "text", "error", "key", "run", "tag", "schedule", "node", "since", "until")
+
+
+class Row(NamedTuple):
+    """A task of the list. since: when it entered its state. note: its progress or its error."""
+
+    task: Task
+    what: str | None
+    since: float | None
+    share: float | None
+    note: str
+
+
+def tasks(visit: Visit) -> Page:
+    """Return the page with the list of tasks."""
+    wanted = filter_of(visit)
+    listing = look(wanted, wanted.limit, visit)
+    context = {
+        "filter": wanted,
+        "rows": [row(task, visit) for task in listing.tasks],
+        "listing": listing,
+        "counts": _counts(wanted, visit),
+        "queues": visit.reader.queues()[:1000],
+        "command": command_of(visit),
+        "limits": LIMITS,
+        "is_filtered": any(visit.one(name) for name in FIELDS),
+    }
+    return Page("tasks.html", context)
+
+
+def tasks_csv(visit: Visit) -> Response:
+    """Return the tasks as a file for spreadsheets."""
+    listing = look(filter_of(visit), MOST_CSV, visit)
+    file = io.StringIO()
+    writer = csv.writer(file)
+    names = ("id", "what", "state", "queue", "node", "attempt", "created", "started", "finished")
+    writer.writerow([*names, "error_type", "progress"])
+    for task in listing.tasks:
+        cells: list[object] = [
+            task.id,
+            what(task, visit.site.hide),
+            task.status,
+            task.queue,
+            task.node,
+        ]
+        times = [iso(at) for at in (task.created, task.started, task.finished)]
+        progress = task.fields.get("progress")
+        cells += [task.attempt, *times, task.error_type, progress]
+        writer.writerow([_harmless(cell) for cell in cells])
+    headers = {"Content-Disposition": 'attachment; filename="tasks.csv"'}
+    return Response(file.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def find(visit: Visit) -> Response:
+    """Go to what a viewer has typed: a task, a queue, a host, or the tasks with these words."""
+    word = visit.one("q").strip()
+    if not word:
+        return RedirectResponse(visit.url("/"), 303)
+    if word in visit.reader.queues():
+        return RedirectResponse(visit.queue_url(word), 303)
+    found = visit.reader.inspector.find(word) if len(word) >= MIN_PREFIX else []
+    if len(found) == 1 and visit.site.has(visit.reader.inspector.task(found[0]).queue):
+        return RedirectResponse(visit.task_url(found[0]), 303)
+    if any(word in names_of(node.id) for node in visit.reader.overview().nodes):
+        return RedirectResponse(visit.url(f"/nodes/{word}"), 303)
+    states = [*STATUSES]
+    return RedirectResponse(visit.url("/tasks", text=word, state=states), 303)
+
+
+def look(wanted: Filter, limit: int, visit: Visit) -> Listing:
+    """Return the tasks that a filter selects."""
+    inspector = visit.reader.inspector
+    queues = matching(wanted.queue, visit)
+    choice = None
+    if wanted.selection.is_any or wanted.node:
+        choice = wanted.selection.choice(queues, inspector, lambda sentence: None)
+
+        def wants(task: Task, now: float) -> bool:
+            if not visit.site.has(task.queue):
+                return False
+            if wanted.node and (task.node is None or wanted.node not in names_of(task.node)):
+                return False
+            return wanted.selection.wants(task, now)
+
+        choice = choice._replace(wants=wants)
+    found = inspector.listing(queues, wanted.shown, limit, choice)
+    return found._replace(tasks=inspector.with_contents(found.tasks, ("what", "error_text")))
+
+
+def matching(pattern: str, visit: Visit) -> list[str]:
+    """Return the queues that a name or a pattern selects; all if there is none."""
+    return [name for name in visit.reader.queues() if not pattern or fnmatchcase(name, pattern)]
+
+
+def row(task: Task, visit: Visit) -> Row:
+    """Return a task as a row."""
+    told = read_progress(task.fields.get("progress", ""))
+    note = told.text if task.status == "started" else _error(task)
+    share = told.share if task.status == "started" else None
+    return Row(task, what(task, visit.site.hide), entered(task), share, note)
+
+
+def _error(task: Task) -> str:
+    text = task.fields.get("error") or task.fields.get("last_error") or ""
+    kind = task.error_type or task.last_error_type or ""
+    first = text.strip().partition("\n")[0]
+    return first if not kind or first.startswith(kind) else f"{kind}: {first}" if first else kind
+
+
+def _counts(wanted: Filter, visit: Visit) -> list[tuple[str, int]]:
+    """Return how many tasks the queues of a filter have in each state."""
+    lines = visit.reader.overview().lines
+    names = {*matching(wanted.queue, visit)}
+    return [
+        (state, sum(getattr(line, state) for line in lines if line.queue in names))
+        for state in STATUSES
+    ]
+
+
+def _harmless(cell: object) -> object:
+    """Keep a spreadsheet from taking text for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t") else cell
+
+
+__all__: Sequence[str] = ("find", "look", "matching", "row", "tasks", "tasks_csv")

@@ -1,0 +1,191 @@
+"""One request for a page: who asks for what, in which time zone; and how times and links are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from markupsafe import Markup
+
+from blueque.report import svg
+from blueque.text.format import span
+
+if TYPE_CHECKING:
+    from blueque.queries.task_log import Place
+    from blueque.web.access import Viewer
+    from blueque.web.reader import Reader
+    from blueque.web.site import Site
+
+Query = Mapping[str, Sequence[str]]
+
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+PAGES = (
+    ("/", "Overview"),
+    ("/queues", "Queues"),
+    ("/tasks", "Tasks"),
+    ("/nodes", "Hosts"),
+    ("/failures", "Failures"),
+    ("/schedule", "Schedule"),
+    ("/workflows", "Workflows"),
+    ("/runs", "Runs"),
+    ("/statistics", "Statistics"),
+)
+
+
+class Page(NamedTuple):
+    """The answer of a view: a template and what it shows.
+
+    follow: the place of a log from which the live page goes on.
+    """
+
+    template: str
+    context: Mapping[str, Any]
+    status: int = 200
+    follow: Place | None = None
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request for a page.
+
+    path: without the prefix. params: the parts of the path that have a name. prefix: where the
+    application is mounted. zone, theme: as the viewer has chosen.
+    """
+
+    site: Site
+    reader: Reader
+    path: str
+    viewer: Viewer
+    now: float
+    query: Query = field(default_factory=dict)
+    prefix: str = ""
+    zone: str = "UTC"
+    theme: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+    is_live: bool = False
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the viewer may change something."""
+        return self.viewer.may_act and not self.site.is_read_only
+
+    @property
+    def pages(self) -> Sequence[tuple[str, str]]:
+        """The pages of the navigation: path and word."""
+        return PAGES
+
+    def is_in(self, path: str) -> bool:
+        """Tell whether this page belongs to one of the navigation."""
+        return self.path == path or (path != "/" and self.path.startswith(f"{path}/"))
+
+    @property
+    def path_and_query(self) -> str:
+        """The address of this page below the prefix."""
+        return self.here().removeprefix(self.prefix)
+
+    def one(self, name: str, default: str = "") -> str:
+        """Return the last value of a name in the query."""
+        values = self.query.get(name)
+        return values[-1] if values else default
+
+    def url(self, path: str, **query: Any) -> str:
+        """Return the address of a page. query: values that are None or empty are left out."""
+        pairs = [(name.rstrip("_"), each) for name, value in query.items() for each in _each(value)]
+        return f"{self.prefix}{quote(path)}{f'?{urlencode(pairs)}' if pairs else ''}"
+
+    def here(self, **changed: Any) -> str:
+        """Return the address of this page with other values in its query."""
+        return self.url(self.path, **({**self.query} | changed))
+
+    def task_url(self, task_id: str | None) -> str:
+        return self.url(f"/tasks/{task_id}")
+
+    def queue_url(self, queue: str | None) -> str:
+        return self.url(f"/queues/{queue}")
+
+    def at(self, seconds: float | None) -> datetime | None:
+        """Return a time in the zone of the viewer; None if it is outside the calendar."""
+        try:
+            return None if seconds is None else datetime.fromtimestamp(seconds, zone_of(self.zone))
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def moment(self, seconds: float | None) -> Markup:
+        """Return a time: 13:28:03 today, 21 Nov 14:29 of other days, with the year if not this one."""
+        there, today = self.at(seconds), self.at(self.now)
+        if there is None or today is None or seconds is None:
+            return Markup("–")
+        if there.date() == today.date():
+            shown = f"{there:%H:%M:%S}"
+        elif there.year == today.year:
+            shown = f"{there.day} {there:%b %H:%M}"
+        else:
+            shown = f"{there.day} {there:%b %Y %H:%M}"
+        return Markup(svg.tag("time", svg.text(shown), title=iso(seconds), datetime=iso(seconds)))
+
+    def age(self, seconds: float | None, suffix: str = " ago") -> Markup:
+        """Return how long ago something was; the browser goes on counting."""
+        if seconds is None:
+            return Markup("–")
+        shown = f"{span(max(self.now - seconds, 0.0))}{suffix}"
+        return Markup(
+            svg.tag(
+                "time",
+                svg.text(shown),
+                title=iso(seconds),
+                datetime=iso(seconds),
+                data_at=f"{seconds:.3f}",
+                data_suffix=suffix or None,
+            )
+        )
+
+    def linked(self, text: str) -> Markup:
+        """Return a text with a link for each task that it names by its id."""
+
+        def link(found: re.Match[str]) -> str:
+            return svg.tag("a", found[0][:8], href=self.task_url(found[0]))
+
+        return Markup(ID.sub(link, svg.text(text)))
+
+    def shortened(self, text: str) -> str:
+        """Return a text with the first eight characters of each id."""
+        return ID.sub(lambda found: found[0][:8], text)
+
+    def lasts(self, seconds: float | None) -> Markup:
+        """Return for how long something has been going on."""
+        return self.age(seconds, "")
+
+
+def iso(seconds: float | None) -> str | None:
+    """Return a time in UTC: 2026-11-22T13:28:03Z."""
+    try:
+        when = None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return None if when is None else f"{when:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@lru_cache(64)
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone; UTC if there is none of this name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def is_zone(name: str) -> bool:
+    """Tell whether there is a time zone of this name."""
+    return name == "UTC" or zone_of(name) is not UTC
+
+
+def _each(value: Any) -> Sequence[Any]:
+    if value is None or value == "":
+        return ()
+    return [value] if isinstance(value, str | int | float) else value

@@ -1,0 +1,64 @@
+"""The page without a server: requests go straight to the application."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+from asking import NODE, ask_app
+from starlette.applications import Starlette
+
+from blueque import Client, protocol
+from blueque.model.attempt_ref import AttemptRef
+from blueque.producer.queue import Queue
+from blueque.web import create_app
+from blueque.web.access import Viewer
+from blueque.web.site import Site
+
+OPERATOR = Viewer("ada", "operator")
+Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture
+def app(client: Client) -> Starlette:
+    site = Site(address="redis://localhost", hosts=frozenset({"localhost"}))
+    return create_app(client, authorize=lambda scope: OPERATOR, site=site)
+
+
+@pytest.fixture
+def ask(app: Starlette) -> Ask:
+    return lambda path, method="GET", **options: ask_app(app, path, method, **options)
+
+
+@pytest.fixture
+def start(client: Client, queue: Queue) -> Callable[..., str]:
+    """Have a listener start a new task of the queue, and return its id."""
+
+    def start(parameters: object = None, **options: object) -> str:
+        redis, now = client.connections, time.time()
+        task_id = str(queue.enqueue(parameters or {"scene": 17}, **options))
+        protocol.register(redis, queue.name, NODE, "i1", {"beat_every": 10}, now)
+        protocol.beat(redis, queue.name, NODE, "i1", 10, now)
+        protocol.pop(redis, queue.name, NODE, "i1")
+        attempt = AttemptRef(queue.name, task_id, "token", NODE)
+        protocol.reserve(redis, attempt, "i1", now)
+        protocol.start(redis, attempt, 77, now)
+        return task_id
+
+    return start
+
+
+@pytest.fixture
+def end(client: Client, queue: Queue) -> Callable[..., None]:
+    """Have the listener report the end of a started task."""
+
+    def end(task_id: str, error: str | None = None) -> None:
+        attempt = AttemptRef(queue.name, task_id, "token", NODE)
+        if error is None:
+            protocol.complete(client.connections, attempt, "out", time.time())
+        else:
+            protocol.fail(client.connections, attempt, error, time.time())
+
+    return end

@@ -1,0 +1,70 @@
+"""The login by a token, and what is refused without it."""
+
+from __future__ import annotations
+
+import pytest
+from asking import ask_app
+
+from blueque.web import create_app
+from blueque.web.access import COOKIE, Tokens
+from blueque.web.site import Site
+
+OWN = {"sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture
+def ask(client):
+    site = Site(address="", hosts=frozenset({"localhost"}))
+    app = create_app(client, authorize=Tokens({"a token": "operator"}), site=site)
+    return lambda path, method="GET", **options: ask_app(app, path, method, **options)
+
+
+def test_without_a_login_a_page_leads_to_the_form(ask):
+    answer = ask("/tasks?state=failed")
+
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/login?next=%2Ftasks%3Fstate%3Dfailed"
+    assert ask("/live?page=/").status_code == 401
+    assert ask("/tasks", headers={"authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_the_token_opens_the_page_that_was_asked_for(ask):
+    form = {"token": "a token", "next": "/tasks?state=failed"}
+    answer = ask("/login", "POST", data=form, headers=OWN)
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/tasks?state=failed")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=lax" in cookie
+    value = cookie.partition("=")[2].partition(";")[0]
+    assert ask("/", headers={"cookie": f"{COOKIE}={value}"}).status_code == 200
+
+
+@pytest.mark.parametrize("elsewhere", ["//evil", "https://evil", "/\\evil", "/\nevil"])
+def test_a_login_leads_nowhere_else(ask, elsewhere):
+    form = {"token": "a token", "next": elsewhere}
+    assert ask("/login", "POST", data=form, headers=OWN).headers["location"] == "/"
+
+
+def test_a_wrong_token_is_told_and_too_many_are_stopped(ask):
+    answers = [ask("/login", "POST", data={"token": "no"}, headers=OWN) for _ in range(6)]
+
+    assert [answer.status_code for answer in answers] == [403] * 5 + [429]
+    assert "This is not the token." in answers[0].text
+
+
+def test_a_form_of_another_site_and_another_name_of_the_host_are_refused(ask):
+    form = {"token": "a token"}
+    assert ask("/login", "POST", data=form, headers={"origin": "http://evil"}).status_code == 403
+    assert ask("/login", "POST", data=form).status_code == 403
+    assert ask("/", headers={"host": "evil.example"}).status_code == 421
+
+
+def test_a_viewer_chooses_a_zone_and_colours(ask):
+    form = {"zone": "Europe/Berlin", "theme": "dark", "next": "/tasks"}
+    answer = ask("/settings", "POST", data=form, headers=OWN | {"authorization": "Bearer a token"})
+    cookies = [value.partition(";")[0] for value in answer.headers.get_list("set-cookie")]
+
+    assert sorted(cookies) == ["blueque-theme=dark", 'blueque-zone="Europe/Berlin"']
+    headers = {"authorization": "Bearer a token", "cookie": "; ".join(cookies)}
+    assert 'data-theme="dark"' in ask("/", headers=headers).text
+    assert "Europe/Berlin" in ask("/", headers=headers).text

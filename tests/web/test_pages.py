@@ -1,0 +1,174 @@
+"""Every page: its HTML, its headers, what it hides, and that it changes nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+
+import pytest
+from asking import NODE, ask_app
+
+from blueque import Client, protocol
+from blueque.model.attempt_ref import AttemptRef
+from blueque.web import create_app
+from blueque.web.access import Viewer
+from blueque.web.site import Site
+
+PAGES = [
+    *("/", "/queues", "/queues/video", "/tasks", "/nodes", "/nodes?by=queue&span=1h"),
+    *("/nodes/host_1", "/failures", "/schedule", "/schedule/nightly", "/workflows", "/workflows/w"),
+    *("/runs", "/statistics", "/doctor", "/activity", "/activity?by=people", "/settings"),
+]
+VOID = {"meta", "link", "input", "br", "option", "path", "rect", "circle", "line", "text"}
+EVIL = '"><script>alert(1)</script>\x1b[2J\u202e'
+
+
+class Checker(HTMLParser):
+    """Collects ids and links, and what a strict policy forbids."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: set[str] = set()
+        self.forbidden: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        names = dict(attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.forbidden += [name for name in names if name == "style" or name.startswith("on")]
+        if tag == "script" and "src" not in names:
+            self.forbidden.append("inline script")
+        if "id" in names:
+            self.ids.append(names["id"])
+        if names.get("href", "").startswith("/"):
+            self.links.add(names["href"])
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture
+def tasks(client, queue, start, end):
+    """A task in each state, with hostile texts."""
+    failed, complete, running = (start({"token": "hunter2", "name": EVIL}) for _ in range(3))
+    end(failed, f"ValueError: {EVIL}")
+    end(complete)
+    redis, attempt = client.connections, AttemptRef("video", running, "token", NODE)
+    protocol.progress(redis, attempt, f"30 % {EVIL}", time.time())
+    pending = str(queue.enqueue({"password": "hunter2"}, title='"><script>alert(1)</script>'))
+    scheduled = str(queue.schedule({"scene": 1}, time.time() + 3600))
+    client.set_schedule("nightly", queue="video", parameters={"token": "hunter2"}, cron="0 3 * * *")
+    with client.workflow("w") as workflow:
+        first = workflow.add("video", {"scene": 2})
+        workflow.add("video", {"scene": 3}, after=first)
+    queue.enqueue_many([{"scene": 4}], keys=["k"], run="2026-11-22")
+    return {
+        "failed": failed,
+        "complete": complete,
+        "started": running,
+        "pending": pending,
+        "scheduled": scheduled,
+    }
+
+
+def paths_of(tasks):
+    of_tasks = [f"/tasks/{task}{more}" for task in tasks.values() for more in ("", "/log")]
+    states = ["failed", "started,pending", "complete"]
+    return PAGES + of_tasks + [f"/tasks?state={state}" for state in states] + ["/tasks?text=scene"]
+
+
+def test_every_page_is_strict_html_and_all_its_links_answer(ask, tasks):
+    links: set[str] = set()
+    for path in paths_of(tasks):
+        answer = ask(path)
+        assert answer.status_code == 200, (path, answer.text)
+        page = Checker(answer.text)
+        assert (page.forbidden, page.open) == ([], []), path
+        assert sorted(page.ids) == sorted(set(page.ids)), path
+        links |= page.links
+    wrong = [link for link in links if ask(link).status_code not in (200, 303)]
+    assert wrong == []
+
+
+def test_what_tasks_say_is_only_text_and_secrets_are_hidden(ask, tasks):
+    for path in paths_of(tasks):
+        text = ask(path).text
+        assert "<script>alert" not in text, path
+        assert "hunter2" not in text, path
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", text), path
+    assert "[hidden]" in ask(f"/tasks/{tasks['failed']}").text
+
+
+def test_no_page_changes_anything(ask, tasks, everything):
+    before = everything()
+    for path in [
+        *paths_of(tasks),
+        "/tasks.csv",
+        "/find?q=video",
+        f"/tasks/{tasks['failed']}/log.txt",
+    ]:
+        ask(path)
+    assert everything() == before
+
+
+def test_pages_of_an_empty_redis_say_what_to_do(ask):
+    assert "Nothing was ever enqueued here" in ask("/").text
+    assert [ask(path).status_code for path in ("/queues", "/tasks", "/nodes")] == [200] * 3
+    assert ask("/queues/none").status_code == 404
+    assert "There is no task nothing" in ask("/tasks/nothing").text
+
+
+def test_every_answer_has_the_headers_of_a_strict_policy(ask, tasks):
+    for path in ("/", "/tasks/none", "/static/x", "/healthz"):
+        headers = ask(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["x-content-type-options"] == "nosniff"
+    assert ask("/").headers["cache-control"] == "no-store"
+
+
+def test_the_same_concerns_as_those_of_the_command(ask, tasks, client):
+    from blueque.sentences import attention
+
+    text = ask("/").text
+    for concern in attention.concerns(client.get_inspector().overview()):
+        assert concern.sentence.partition(",")[0] in text
+
+
+def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):
+    site = Site(address="", queues=("other.*",))
+    app = create_app(client, site=site)
+
+    assert "video" not in ask_app(app, "/").text
+    assert ask_app(app, "/queues/video").status_code == 404
+    assert ask_app(app, f"/tasks/{tasks['failed']}").status_code == 404
+    assert tasks["failed"] not in ask_app(app, "/tasks?state=failed").text
+    assert tasks["failed"] not in ask_app(app, "/tasks.csv?state=failed").text
+
+
+def test_without_redis_a_page_says_so_and_comes_back(own_server):
+    client = Client(own_server.url, patience=0.0)
+    app = create_app(client, authorize=lambda scope: Viewer("ada"))
+    own_server.stop()
+    answer = ask_app(app, "/")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "Redis does not answer" in answer.text
+    own_server.start()
+    assert ask_app(app, "/").status_code == 200
+    client.close()
+
+
+def test_below_a_prefix_links_and_redirects_stay_below_it(client, tasks):
+    site = Site(address="", prefix="/ops/blueque")
+    app = create_app(client, authorize=lambda scope: Viewer("ada"), site=site)
+
+    for path in ("/ops/blueque/", "/"):  # a proxy that keeps the prefix, and one that removes it
+        page = Checker(ask_app(app, path).text)
+        assert page.links and all(link.startswith("/ops/blueque/") for link in page.links)
+    moved = ask_app(app, "/ops/blueque/find?q=video")
+    assert moved.headers["location"] == "/ops/blueque/queues/video"
