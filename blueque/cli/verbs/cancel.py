@@ -27,6 +27,7 @@ from blueque.cli.states import state_option
 from blueque.errors import NotCancellable
 from blueque.model.states import FINISHED
 from blueque.queries.listing import entered
+from blueque.sentences import consent
 from blueque.text.format import one_line
 
 if TYPE_CHECKING:
@@ -153,23 +154,15 @@ def _ask(
     inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bool, has_ids: bool
 ) -> None:
     """Ask before running tasks are ended. are_all: all tasks of queues: ask for waiting ones, too."""
-    running = [task for task in tasks if task.status == "started" and task.cancel is None]
+    running = consent.running_of(tasks)
     if is_sure or not (running or (are_all and tasks)):
         return
+    now = inspector.now() if running else 0.0
+    facts = consent.of_cancel(tasks, now)
     if not running:
-        facts = f"{count(len(tasks), 'task')} would be cancelled, none of which has started"
         require_consent(False, facts, "Cancel?", _some(tasks), len(tasks))
         return
-    now = inspector.now()
-    work = printing.span(
-        sum(max(now - task.started, 0.0) for task in running if task.started is not None)
-    )
-    if len(tasks) == 1:
-        which, question = f"task {printing.short_id(tasks[0].id)} is", "Cancel it?"
-    else:
-        which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
-        question = f"Cancel all {len(tasks)}?"
-    facts = f"{which} running, and {work} of work would be lost"
+    question = "Cancel it?" if len(tasks) == 1 else f"Cancel all {len(tasks)}?"
     number = len(tasks) if are_all else None
     require_consent(False, facts, question, table_of_running(running, now), number, has_ids)
 

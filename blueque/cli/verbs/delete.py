@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +24,7 @@ from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import HasDependents, InvalidInput, NotFinished
 from blueque.model.states import FINISHED
+from blueque.sentences import consent
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -87,7 +87,7 @@ def delete(
         outcomes = [_foresee(task, is_forced) for task in tasks]
     else:
         if able:
-            facts = f"{count(len(able), 'task')} would be deleted for good, with results, errors and logs: {_by_status(able)}"
+            facts = consent.of_delete(able)
             require_consent(is_sure, facts, "Delete?", number=len(able), has_ids="-" in ids)
         outcomes = act_on(tasks, lambda task: _delete(client, task, is_forced), as_json)
     if as_json:
@@ -121,9 +121,3 @@ def _delete(client: Client, task: Task, is_forced: bool) -> str:
 def _refusal(error: HasDependents) -> str:
     task = error.task_id
     return f"{error}. See: blueque graph {task}; nevertheless: blueque delete --force {task}"
-
-
-def _by_status(tasks: Iterable[Task]) -> str:
-    """Return the number of tasks of each status: 2 complete, 1 failed."""
-    found = Counter(task.status or "" for task in tasks)
-    return ", ".join(f"{found[status]} {status}" for status in FINISHED if found[status])

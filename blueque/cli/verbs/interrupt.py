@@ -15,6 +15,7 @@ from blueque.cli.failure import TIMED_OUT
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.verbs.cancel import table_of_running
 from blueque.errors import NotInterruptible
+from blueque.sentences import consent
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -96,16 +97,11 @@ def interrupt(
 
 def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
     """Ask before tasks are started a second time that have no retry policy."""
-    running = [task for task in tasks if task.status == "started" and not task.is_interrupted]
-    single = [task for task in running if task.retry is None]
-    if is_sure or not single:
+    facts = consent.of_interrupt(tasks)
+    if is_sure or facts is None:
         return
-    if len(tasks) == 1:
-        which, question = f"task {printing.short_id(tasks[0].id)} has", "Interrupt it?"
-    else:
-        which = f"{len(single)} of {len(tasks)} tasks {'has' if len(single) == 1 else 'have'}"
-        question = f"Interrupt all {len(tasks)}?"
-    facts = f"{which} no retry policy, and would start a second time"
+    question = "Interrupt it?" if len(tasks) == 1 else f"Interrupt all {len(tasks)}?"
+    single = consent.unpolicied(tasks)
     require_consent(
         False, facts, question, table_of_running(single, inspector.now()), has_ids=has_ids
     )

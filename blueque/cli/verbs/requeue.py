@@ -27,6 +27,7 @@ from blueque.errors import NotFailed
 from blueque.model.conditions import DROPPED
 from blueque.model.states import LOST
 from blueque.queries import groups
+from blueque.sentences import consent
 from blueque.sentences.reason import MOST_NAMES
 
 if TYPE_CHECKING:
@@ -153,8 +154,7 @@ def _refusals(client: Client, tasks: Sequence[Task]) -> dict[str, str]:
 def _ask(able: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
     lost = [task for task in able if task.error_type in LOST and task.status == "failed"]
     if len(able) > 1:
-        also = f"; {len(lost)} of them were lost, so old processes may still run" if lost else ""
-        facts = f"{len(able)} tasks would start a second time{also}"
+        facts = consent.of_requeue(able)
         queues = Counter(task.queue or "-" for task in able)
         rows = [[queue, str(number)] for queue, number in queues.items()]
         details = printing.table(_QUEUES, rows) if len(queues) > 1 else []

@@ -1,0 +1,67 @@
+"""What an order would cost, in words: a person reads them before saying yes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from blueque.model.states import FINISHED, LOST
+from blueque.text.format import count, span
+from blueque.text.terminal import short_id
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
+
+
+def running_of(tasks: Iterable[Task]) -> list[Task]:
+    """Return the tasks that run and were not told to end."""
+    return [task for task in tasks if task.status == "started" and task.cancel is None]
+
+
+def of_cancel(tasks: Sequence[Task], now: float) -> str:
+    """Return what is lost if these tasks are cancelled: a sentence without capital and full stop."""
+    running = running_of(tasks)
+    if not running:
+        return f"{count(len(tasks), 'task')} would be cancelled, none of which has started"
+    work = sum(max(now - task.started, 0.0) for task in running if task.started is not None)
+    which = f"task {short_id(tasks[0].id)} is"
+    if len(tasks) > 1:
+        which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
+    return f"{which} running, and {span(work)} of work would be lost"
+
+
+def of_requeue(tasks: Sequence[Task]) -> str:
+    """Return what happens if these tasks are put in line again."""
+    lost = [task for task in tasks if task.error_type in LOST and task.status == "failed"]
+    also = f"; {len(lost)} of them were lost, so old processes may still run" if lost else ""
+    return f"{count(len(tasks), 'task')} would start a second time{also}"
+
+
+def of_interrupt(tasks: Sequence[Task]) -> str | None:
+    """Return what happens if these tasks are interrupted; None: nothing that needs a yes.
+
+    tasks: with all fields.
+    """
+    single = unpolicied(tasks)
+    if not single:
+        return None
+    which = f"task {short_id(tasks[0].id)} has"
+    if len(tasks) > 1:
+        which = f"{len(single)} of {len(tasks)} tasks {'has' if len(single) == 1 else 'have'}"
+    return f"{which} no retry policy, and would start a second time"
+
+
+def unpolicied(tasks: Iterable[Task]) -> list[Task]:
+    """Return the running tasks without a retry policy that were not told to hand back."""
+    running = [task for task in tasks if task.status == "started" and not task.is_interrupted]
+    return [task for task in running if task.retry is None]
+
+
+def of_delete(tasks: Sequence[Task]) -> str:
+    """Return what is gone if these finished tasks are deleted."""
+    what = f"{count(len(tasks), 'task')} would be deleted for good, with results, errors and logs"
+    found = Counter(task.status or "" for task in tasks)
+    return (
+        f"{what}: {', '.join(f'{found[status]} {status}' for status in FINISHED if found[status])}"
+    )
