@@ -13,6 +13,8 @@ from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.version import __version__
 from blueque.web.access import Tokens
+from blueque.web.acting import Orders
+from blueque.web.controls import Controls
 from blueque.web.guard import Guard
 from blueque.web.live import Live
 from blueque.web.login import Login
@@ -32,7 +34,7 @@ def create_app(
     """
     site = site or Site(address=hide_password(client.url or "Redis"))
     shared = Shared(client, site)
-    live = Live(shared)
+    live, orders = Live(shared), Orders(shared)
     logins = Login(shared, authorize) if isinstance(authorize, Tokens) else None
     routes = [
         Mount(f"/static/{__version__}", StaticFiles(packages=[("blueque.web", "static")])),
@@ -40,6 +42,9 @@ def create_app(
         Route("/live", live.answer),
         Route("/settings", keep_preferences, methods=["POST"]),
         *(logins.routes() if logins else []),
+        Route("/acts/{verb}", orders.answer, methods=["POST", "GET"]),
+        Route("/done/{number}", orders.outcome),
+        Route("/controls/{kind}/{verb}", Controls(shared).answer, methods=["POST"]),
         Route("/{path:path}", shared.answer),
     ]
     guard = Middleware(Guard, site=site, authorize=authorize or (lambda scope: GUEST))

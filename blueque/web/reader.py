@@ -75,6 +75,11 @@ class Reader:
             value: T = kept.value
             return value
 
+    def forget(self) -> None:
+        """Look again at the next call: something was changed from here."""
+        with self._guard:
+            self._looks.clear()
+
     def overview(self) -> Overview:
         """Return queues, running tasks, listeners and feeds, with the contents of the first tasks."""
         return self.shared("overview", self._overview)

@@ -67,9 +67,14 @@ class Shared:
 
     async def answer(self, request: Request) -> Response:
         """Answer a request for a page."""
-        visit = self.visit(request)
+        return await self.guarded(self.visit(request), self.look)
+
+    async def guarded(
+        self, visit: Visit, view: Callable[..., Page | Response], *arguments: Any
+    ) -> Response:
+        """Return what a view answers to a visit, as HTML, or what went wrong, in words."""
         try:
-            page = await self.in_thread(self.look, visit)
+            page = await self.in_thread(view, visit, *arguments)
             if isinstance(page, Response):
                 return page
             return HTMLResponse(await self.in_thread(self.pages.page, page, visit), page.status)

@@ -61,6 +61,8 @@ def node(visit: Visit) -> Page:
         "spans": [*SPANS],
         "rows": rows(found.runs),
         "host": own[0].host,
+        "slots": len(ids),
+        "busy": len({one.id for one in own if one.held}),
     }
     return Page("node.html", context)
 

@@ -22,6 +22,7 @@ from blueque.text.eta import read_progress, roughly
 from blueque.text.format import span
 from blueque.text.what import what
 from blueque.web import lanes, log
+from blueque.web.acts import allowed
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def task(visit: Visit) -> Page:
         "result": pretty(visit.site.hide(value_of(found, "result"))),
         "context": pretty(visit.site.hide(found.context)) if found.context else None,
         "is_over": found.status in FINISHED,
+        "acts": allowed(found.status),
     }
     if visit.is_live:  # the lines of its log come by themselves
         return Page("task.html", context | {"log": None, "entry": ""})

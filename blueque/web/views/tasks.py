@@ -14,6 +14,7 @@ from blueque.queries.listeners import names_of
 from blueque.queries.listing import MIN_PREFIX, STATUSES, entered
 from blueque.text.eta import read_progress
 from blueque.text.what import what
+from blueque.web.acts import ACTS, Act
 from blueque.web.filters import LIMITS, Filter, command_of, filter_of
 from blueque.web.visit import Page, Visit, iso
 
@@ -48,6 +49,7 @@ def tasks(visit: Visit) -> Page:
         "command": command_of(visit),
         "limits": LIMITS,
         "is_filtered": any(visit.one(name) for name in FIELDS),
+        "acts": _acts(wanted),
     }
     return Page("tasks.html", context)
 
@@ -122,6 +124,15 @@ def row(task: Task, visit: Visit) -> Row:
     note = told.text if task.status == "started" else _error(task)
     share = told.share if task.status == "started" else None
     return Row(task, what(task, visit.site.hide), entered(task), share, note)
+
+
+def _acts(wanted: Filter) -> list[tuple[str, Act]]:
+    """Return what can be ordered for tasks in the states of a list, if these are chosen."""
+    return [
+        (verb, act)
+        for verb, act in ACTS.items()
+        if wanted.states and {*wanted.states} <= {*act.states}
+    ]
 
 
 def _error(task: Task) -> str:

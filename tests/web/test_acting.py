@@ -1,0 +1,178 @@
+"""Orders from the page: the question before, who may give them, and what became of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from asking import ask_app
+
+from blueque.model.states import FINISHED
+from blueque.web import create_app
+from blueque.web.access import Viewer
+from blueque.web.acts import ACTS, FEW
+from blueque.web.site import Site
+
+OWN = {"sec-fetch-site": "same-origin"}
+
+
+def form_of(page):
+    """Return the hidden fields of the question, as a browser would send them."""
+    hidden = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.text)
+    return dict(hidden)
+
+
+@pytest.fixture
+def order(ask):
+    """Ask the question of an order, say yes, and return the page of the outcome."""
+
+    def order(path, **fields):
+        form = form_of(ask(path)) | fields
+        moved = ask(path, "POST", data=form, headers=OWN)
+        return ask(moved.headers["location"]) if moved.status_code == 303 else moved
+
+    return order
+
+
+def test_a_running_task_is_cancelled_after_the_words_of_the_command(ask, order, client, start):
+    task = start()
+    question = ask(f"/acts/cancel?id={task}").text
+    assert "1 task would" not in question and "is running, and" in question
+
+    outcome = order(f"/acts/cancel?id={task}", reason="wrong input")
+
+    assert "1 done" in outcome.text
+    found = client.get_task(task)
+    assert (found.cancelled_by, found.cancel_reason) == ("ada@web", "wrong input")
+
+
+def test_nothing_is_done_if_there_are_more_tasks_than_were_shown(ask, queue, everything):
+    first = [queue.enqueue({"scene": number}) for number in range(3)]
+    path = "/acts/cancel?queue=video&state=pending"
+    form = form_of(ask(path))
+    first.append(queue.enqueue({"scene": 4}))
+    before = everything()
+
+    answer = ask(path, "POST", data=form, headers=OWN)
+
+    assert "1 more by now" in answer.text
+    assert everything() == before
+
+
+def test_a_form_that_is_sent_twice_is_done_once(ask, client, queue, start, end):
+    task = start()
+    end(task, "ValueError: x")
+    path = f"/acts/requeue?id={task}"
+    form = form_of(ask(path))
+
+    answers = [ask(path, "POST", data=form, headers=OWN) for _ in range(2)]
+
+    assert len({answer.headers["location"] for answer in answers}) == 1
+    events = [event.event for event in client.get_history(task).events]
+    assert events.count("requeued") == 1
+
+
+def test_a_task_that_started_after_the_question_runs_on(ask, client, queue, start):
+    path = "/acts/cancel?queue=video"
+    queue.enqueue({"scene": 1})
+    form = form_of(ask(path))
+    client.get_queue("video").cancel(
+        client.get_inspector().listing(["video"], ["pending"], 1).tasks[0].id
+    )
+    task = start()
+
+    outcome = ask(ask(path, "POST", data=form, headers=OWN).headers["location"])
+
+    assert "it has started meanwhile" in outcome.text
+    assert client.get_task(task).cancel is None
+
+
+def test_the_number_of_many_tasks_has_to_be_typed(ask, client, queue):
+    queue.enqueue_many([{"scene": number} for number in range(FEW + 1)])
+    path = "/acts/cancel?queue=video&state=pending"
+    form = form_of(ask(path))
+
+    refused = ask(path, "POST", data=form, headers=OWN)
+    assert f"Type the number of tasks, {FEW + 1}." in refused.text
+    assert client.get_inspector().pending("video") == FEW + 1
+    moved = ask(path, "POST", data=form | {"typed": str(FEW + 1)}, headers=OWN)
+    assert f"{FEW + 1} done" in ask(moved.headers["location"]).text
+    assert client.get_inspector().pending("video") == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [("first", {}), ("priority", {"value": "7"}), ("move", {"value": "other"}), ("cancel", {})],
+)
+def test_a_waiting_task_can_be_ordered(order, client, queue, verb, fields):
+    task = str(queue.enqueue({"scene": 1}))
+
+    assert "1 done" in order(f"/acts/{verb}?id={task}", **fields).text
+
+    found = client.get_task(task)
+    seen = {"priority": found.priority, "move": found.queue, "cancel": found.status}
+    assert seen.get(verb) == {"priority": 7, "move": "other", "cancel": "cancelled"}.get(verb)
+
+
+def test_finished_tasks_are_deleted(order, client, start, end):
+    task = start()
+    end(task)
+
+    assert "1 done" in order(f"/acts/delete?id={task}").text
+    assert client.get_task(task).status is None
+
+
+def test_who_may_only_look_and_a_read_only_page_change_nothing(client, queue, everything):
+    task = str(queue.enqueue({"scene": 1}))
+    before = everything()
+    viewer = create_app(client, authorize=lambda scope: Viewer("eve", "viewer"))
+    site = Site(address="", is_read_only=True)
+    frozen = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=site)
+
+    form = {"number": "1", "expected": "1", "name": "video"}
+    for app in (viewer, frozen):
+        assert "/acts/" not in ask_app(app, f"/tasks/{task}").text
+        for path in [f"/acts/{verb}?id={task}" for verb in ACTS] + ["/controls/queue/pause"]:
+            assert ask_app(app, path, "POST", data=form, headers=OWN).status_code == 403
+    assert everything() == before
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"origin": "http://evil"}, {"sec-fetch-site": "cross-site"}]
+)
+def test_an_order_of_another_site_is_refused(ask, queue, everything, headers):
+    task = str(queue.enqueue({"scene": 1}))
+    before = everything()
+
+    form = {"number": "1", "expected": "1", "name": "video"}
+    for path in (f"/acts/cancel?id={task}", "/controls/queue/pause"):
+        assert ask(path, "POST", data=form, headers=headers).status_code == 403
+    assert everything() == before
+
+
+def test_a_queue_is_paused_limited_and_resumed(ask, client, queue):
+    queue.enqueue({"scene": 1})
+    form = {"name": "video", "reason": "new disks"}
+    assert ask("/controls/queue/pause", "POST", data=form, headers=OWN).status_code == 303
+    pause = client.get_inspector().paused("video")
+    assert (pause.by, pause.reason) == ("ada@web", "new disks")
+    assert "new disks" in ask("/queues/video").text
+
+    ask("/controls/queue/limit", "POST", data={"name": "video", "most": "3"}, headers=OWN)
+    ask("/controls/queue/resume", "POST", data={"name": "video"}, headers=OWN)
+    assert client.get_inspector().paused("video") is None
+    assert client.get_inspector().room("video").limit == 3
+
+
+def test_a_recurring_task_is_triggered_and_paused(ask, client):
+    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
+    for verb in ("trigger", "pause"):
+        answer = ask(f"/controls/schedule/{verb}", "POST", data={"name": "nightly"}, headers=OWN)
+        assert answer.status_code == 303
+    assert client.get_inspector().pending("video") == 1
+    assert client.get_schedule("nightly").is_paused
+
+
+def test_every_state_in_which_a_task_can_be_has_its_orders():
+    ordered = {state for act in ACTS.values() for state in act.states}
+    assert ordered == {"pending", "scheduled", "blocked", "reserved", "started", *FINISHED}
