@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from itertools import chain, islice
 
@@ -19,8 +20,13 @@ from blueque.archives.layout import Directory
 from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused
 from blueque.model import keys
-from blueque.protocol.archiving import MOST
+from blueque.model.states import Place
+from blueque.protocol.archiving import MOST, Written
+from blueque.queries import finished
 from blueque.text.format import count
+
+IDS = 10_000  # ids of a list in one look: two milliseconds of Redis
+PASSED = 100_000  # entries of a list, besides those of the batch, among which tasks are looked for
 
 Tell = Callable[[int], object]  # is called with the number of tasks so far
 
@@ -63,7 +69,7 @@ def publish(directory: Directory, claim: Claim) -> None:
 def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None:
     """Delete from Redis the tasks in the published files that have not changed."""
     _require_all(directory, claim)
-    rows = chain.from_iterable(parquet.written(directory.published(claim.queue, claim.batch)))
+    rows = iter(_as_listed(redis, directory, claim))
     done, some = 0, list(islice(rows, MOST))
     while some:
         claim.require()
@@ -73,6 +79,26 @@ def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None
         tell(done)
         some = following
     claim.mark("deleted")
+
+
+def _as_listed(redis: Redis, directory: Directory, claim: Claim) -> list[Written]:
+    """Return the tasks in the published files, status by status, in the order of their lists.
+
+    To remove a task from its list, Redis searches from the tail. The files are by day, and the days
+    may alternate in the list: by files, each search would pass what other days have.
+    """
+    files = parquet.written(directory.published(claim.queue, claim.batch))
+    rows = {row.task: row for row in chain.from_iterable(files)}
+    statuses = Counter(row.status for row in rows.values())
+    listed: list[Written] = []
+    for status, rows_of in statuses.items():
+        place, passed = Place(status, claim.queue), 0
+        most, end = rows_of + PASSED, len(listed) + rows_of
+        while len(listed) < end and passed < most:
+            ids = finished.from_tail(redis, place, passed, IDS)
+            listed += [rows.pop(task) for task in ids if task in rows]
+            passed += len(ids) if len(ids) == IDS else most
+    return listed + list(rows.values())
 
 
 def finish(directory: Directory, claim: Claim) -> None:

@@ -64,6 +64,12 @@ def oldest(
     return {place: [next(found) for _ in ids] for place, ids in zip(places, lists, strict=True)}
 
 
+def from_tail(redis: Redis, place: Place, passed: int, count: int) -> list[str]:
+    """Return `count` ids of a list, oldest first, behind those that are passed: one command."""
+    (ids,) = redis.read(("LRANGE", place.key, -passed - count, -passed - 1))
+    return list(reversed(ids))
+
+
 def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]:
     """Return when each of these tasks of one list ended. None: it has not ended in that status."""
     return _seen(redis, [(place, task) for task in tasks])
