@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 from blueque import protocol
-from blueque.archives.layout import Directory
 from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 from blueque.model import keys
@@ -97,7 +97,14 @@ class Claim:
             self._redis.close()  # this thread's connection
 
 
-def take(redis: Redis, directory: Directory, queue: str, wait: Callable[[Record], object]) -> Claim:
+class Place(Protocol):
+    """Where the files are: an archive."""
+
+    root: str
+    identity: str
+
+
+def take(redis: Redis, directory: Place, queue: str, wait: Callable[[Record], object]) -> Claim:
     """Return the open batch of the queue, or a new one. While another archiver works on it, wait.
 
     wait: is called twice a second with the record of the other archiver; it may raise to give up.
@@ -123,7 +130,7 @@ def take(redis: Redis, directory: Directory, queue: str, wait: Callable[[Record]
         time.sleep(POLL)
 
 
-def _require_place(record: Record, directory: Directory, queue: str) -> None:
+def _require_place(record: Record, directory: Place, queue: str) -> None:
     if record.get("archive") != directory.identity:
         there = f"{record.get('directory')} ({record.get('by')})"
         raise ArchiveRefused(

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.archives import durable, layout, parquet
-from blueque.archives.layout import Directory, File
-from blueque.archives.picking import FILE_FIELDS
+from blueque.archives.disk import Disk, names
+from blueque.archives.partitions import SUFFIX, Directory, File
 from blueque.errors import ArchiveRefused
 from blueque.model.encoding import require_whole
 from blueque.tables import arrow
@@ -32,7 +32,7 @@ TARGET = 128 * 2**20  # bytes of a merged file
 _RECORD, _LOCK = ".json", "lock"
 
 
-Merge = Callable[[Directory, Sequence[Sequence[File]]], Iterable[str]]
+Merge = Callable[[Disk, Sequence[Sequence[File]]], Iterable[str]]
 
 
 class Compacted(NamedTuple):
@@ -72,7 +72,7 @@ def compact(
     tell: is called with the number of files that are merged, and of all files to merge.
     Raises ArchiveRefused, NotInstalled.
     """
-    place = layout.open_(directory)
+    place = open_(directory)
     require_whole(min_files, "min_files", 2, 2**31)
     require_whole(target, "target", 1, 2**50)
     durable.make_folder(place.compactions)
@@ -85,37 +85,50 @@ def compact(
         total = sum(map(len, groups))
         for group, made in zip(groups, (engine or _merge_all)(place, groups), strict=True):
             one = commit(place, group, made)
-            rows += parquet.count_rows([one.add._replace(path=one.made)])
+            rows += parquet.count_rows(place, [one.add._replace(path=one.made)])
             _apply(place, one)
             done += len(group)
             tell(done, total)
     return Compacted(total, len(groups), rows)
 
 
-def pending(directory: Directory) -> list[Pending]:
+def open_(directory: str | os.PathLike[str]) -> Disk:
+    """Return the archive in this directory, if it can be compacted. Raises ArchiveRefused."""
+    place = layout.open_(directory)
+    if not isinstance(place, Disk):
+        raise ArchiveRefused(
+            place.root,
+            "cannot be compacted: it is in a store without rename; archive larger batches, less often",
+        )
+    return place
+
+
+def pending(directory: Disk) -> list[Pending]:
     """Return the compactions that are decided and may not be applied to the end."""
     found = []
-    for name in layout.names(directory.compactions):
+    for name in names(directory.compactions):
         path = os.path.join(directory.compactions, name)
         record = durable.read_json(path) if name.endswith(_RECORD) else None
         if record is not None:
             root = directory.root
-            add = File(os.path.join(root, record["add"]), record["queue"], record["day"])
+            add = File(
+                os.path.join(root, record["add"]), record["queue"], record["day"], record.get("run")
+            )
             remove = tuple(os.path.join(root, old) for old in record["remove"])
             found.append(Pending(path, os.path.join(root, record["made"]), add, remove))
     return found
 
 
-def plan(directory: Directory, min_files: int, target: int) -> list[list[File]]:
+def plan(directory: Disk, min_files: int, target: int) -> list[list[File]]:
     """Return the groups of files to merge."""
-    days: dict[tuple[str, str | None], list[File]] = {}
+    folders: dict[tuple[str | None, ...], list[File]] = {}
     for file in directory.files():
-        days.setdefault((file.queue, file.day), []).append(file)
+        folders.setdefault(file[1:], []).append(file)
     # After the files: a batch that begins only now has no files among them, and those of a finished
     # batch may be merged.
     groups = []
-    for (queue, _), files in days.items():
-        open_batches = tuple(directory.open_batches(queue))
+    for files in folders.values():
+        open_batches = tuple(directory.open_batches(files[0].queue))
         free = [file for file in files if not os.path.basename(file.path).startswith(open_batches)]
         small = [(file, size) for file in free if (size := os.path.getsize(file.path)) < target / 2]
         groups += [
@@ -124,12 +137,12 @@ def plan(directory: Directory, min_files: int, target: int) -> list[list[File]]:
     return groups
 
 
-def merge(directory: Directory, group: Sequence[File]) -> str:
+def merge(directory: Disk, group: Sequence[File]) -> str:
     """Write the rows of these files into one file that readers do not see, and return its path."""
     from pyarrow import parquet as pq  # here: pyarrow is imported only when needed, see arrow.py
 
-    path = os.path.join(directory.compactions, f"{uuid.uuid4().hex}{layout.SUFFIX}")
-    schema = arrow.schema(FILE_FIELDS)
+    path = os.path.join(directory.compactions, f"{uuid.uuid4().hex}{SUFFIX}")
+    schema = arrow.schema(directory.fields)
     with pq.ParquetWriter(path, schema, compression=parquet.CODEC) as writer:
         for file in group:
             with pq.ParquetFile(file.path) as source:
@@ -140,7 +153,7 @@ def merge(directory: Directory, group: Sequence[File]) -> str:
     return path
 
 
-def _merge_all(directory: Directory, groups: Sequence[Sequence[File]]) -> Iterator[str]:
+def _merge_all(directory: Disk, groups: Sequence[Sequence[File]]) -> Iterator[str]:
     return (merge(directory, group) for group in groups)
 
 
@@ -163,15 +176,15 @@ def as_written(table: pa.Table, schema: pa.Schema, file: File) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
+def commit(directory: Disk, group: Sequence[File], made: str) -> Pending:
     """Decide that a file replaces those of a group from now on."""
     name = os.path.splitext(os.path.basename(made))[0]
     first = group[0]
     add = first._replace(
-        path=os.path.join(os.path.dirname(first.path), f"compacted-{name}{layout.SUFFIX}")
+        path=os.path.join(os.path.dirname(first.path), f"compacted-{name}{SUFFIX}")
     )
-    rows = parquet.count_rows(group)
-    if parquet.count_rows([add._replace(path=made)]) != rows:
+    rows = parquet.count_rows(directory, group)
+    if parquet.count_rows(directory, [add._replace(path=made)]) != rows:
         raise ArchiveRefused(
             directory.root,
             f"the files of {first.queue!r}, {first.day}, changed while they were compacted",
@@ -180,6 +193,7 @@ def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
     said = {
         "queue": first.queue,
         "day": first.day,
+        "run": first.run,
         "made": os.path.relpath(made, directory.root),
         "add": os.path.relpath(add.path, directory.root),
         "remove": [os.path.relpath(file.path, directory.root) for file in group],
@@ -188,7 +202,7 @@ def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
     return Pending(record, made, add, tuple(file.path for file in group))
 
 
-def _apply(directory: Directory, one: Pending) -> None:
+def _apply(directory: Disk, one: Pending) -> None:
     """Move the new file in, then remove the old files. Some of it may have been done before."""
     _count(directory)
     if not os.path.exists(one.add.path):
@@ -202,22 +216,24 @@ def _apply(directory: Directory, one: Pending) -> None:
 
 def generation(directory: Directory) -> int:
     """Return what is a larger number once old files may have been removed since."""
+    if not isinstance(directory, Disk):
+        return 0
     try:
         return os.path.getsize(os.path.join(directory.compactions, _LOCK))
     except FileNotFoundError:
         return 0
 
 
-def _count(directory: Directory) -> None:
+def _count(directory: Disk) -> None:
     with open(os.path.join(directory.compactions, _LOCK), "a", encoding="ascii") as file:
         file.write(".")
 
 
-def _clear(directory: Directory) -> None:
+def _clear(directory: Disk) -> None:
     """Remove the files of compactions that were never decided."""
     durable.remove(
         os.path.join(directory.compactions, name)
-        for name in layout.names(directory.compactions)
+        for name in names(directory.compactions)
         if name != _LOCK
     )
 
@@ -236,7 +252,7 @@ def _bins(files: Sequence[tuple[File, int]], target: int) -> Iterator[list[File]
 
 
 @contextmanager
-def _alone(directory: Directory) -> Iterator[Any]:
+def _alone(directory: Disk) -> Iterator[Any]:
     """Hold a lock of the kernel, which ends with the process."""
     with open(os.path.join(directory.compactions, _LOCK), "a", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from blueque.archives import durable, layout, picking
-from blueque.archives.layout import File
+from blueque.archives import picking
+from blueque.archives.partitions import Directory, File, Output
+from blueque.archives.picking import Partition
 from blueque.protocol.archiving import Written
 from blueque.tables import arrow
 
@@ -17,86 +17,73 @@ if TYPE_CHECKING:
 CODEC = "zstd"
 ROWS = 65_536  # the most rows of a row group
 GROUP_BYTES = 16 * 2**20  # bytes of a row group before compression, about
-OPEN_DAYS = 8  # the most files that are open at a time
+OPEN = 64  # the most files at a time
+HELD_BYTES = 128 * 2**20  # bytes of rows in memory that are in no file yet, about
 
 
 class Files:
-    """The files of one writer in a folder: one for each day, or several if its rows are not in
-    order.
-    """
+    """The files of one writer: one for each day, and run, or several if its rows are not in order."""
 
-    def __init__(self, folder: str, prefix: str = "") -> None:
-        self._folder, self._prefix = folder, prefix
-        self._open: dict[str | None, _Open] = {}  # the last written at the end
-        self._count = 0
+    def __init__(self, output: Output) -> None:
+        self._output, self._schema = output, arrow.schema(output.fields)
+        self._open: dict[Partition, _Open] = {}  # the last written at the end
+        self.paths: list[str] = []
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; see `picking.pick`."""
-        for day, rows in picking.by_day(batch):
-            file = self._open.pop(day, None) or self._new(day)
-            self._open[day] = file
-            file.add(rows)
+        for partition, rows in picking.by_partition(batch, self._output.directory.is_by_run):
+            file = self._open.pop(partition, None) or self._new(partition)
+            self._open[partition] = file
+            file.add(rows.select(self._schema.names))
             self.rows += rows.num_rows
-            if len(self._open) > OPEN_DAYS:
+            while len(self._open) > OPEN or self._held() > HELD_BYTES:
                 self._open.pop(next(iter(self._open))).close()
 
-    def close(self) -> None:
-        """Write everything to the files."""
+    def close(self) -> list[str]:
+        """Write everything to the files, and return their paths."""
         while self._open:
             self._open.popitem()[1].close()
+        return self.paths
 
-    def _new(self, day: str | None) -> _Open:
-        folder = os.path.join(self._folder, layout.partition("day", day))
-        os.makedirs(folder, exist_ok=True)
-        self._count += 1
-        return _Open(os.path.join(folder, f"{self._prefix}{self._count:05}{layout.SUFFIX}"))
+    def _new(self, partition: Partition) -> _Open:
+        self.paths.append(self._output.path(*partition, len(self.paths) + 1))
+        return _Open(self._output.create(self.paths[-1]), self._schema)
+
+    def _held(self) -> int:
+        return sum([file.bytes for file in self._open.values()])
 
 
 class _Open:
-    def __init__(self, path: str) -> None:
+    def __init__(self, file: pa.NativeFile, schema: pa.Schema) -> None:
         from pyarrow import parquet  # here: pyarrow is imported only when needed, see arrow.py
 
-        self._writer = parquet.ParquetWriter(
-            path, arrow.schema(picking.FILE_FIELDS), compression=CODEC
-        )
+        self._file = file
+        self._writer = parquet.ParquetWriter(file, schema, compression=CODEC)
         self._held: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
+        self._rows = self.bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= ROWS or self._bytes >= GROUP_BYTES:
+        self.bytes += batch.nbytes
+        if self._rows >= ROWS or self.bytes >= GROUP_BYTES:
             self._flush()
 
     def close(self) -> None:
         self._flush()
         self._writer.close()
+        self._file.close()
 
     def _flush(self) -> None:
         if self._held:
             self._writer.write_table(
                 arrow.pyarrow().Table.from_batches(self._held), row_group_size=ROWS
             )
-        self._held, self._rows, self._bytes = [], 0, 0
+        self._held, self._rows, self.bytes = [], 0, 0
 
 
-def sync_staged(staging: str) -> int:
-    """Write all staged files to the disk, and return how many rows they have."""
-    from pyarrow import parquet
-
-    rows, folders = 0, {staging}
-    for path, _ in layout.staged(staging):
-        rows += parquet.read_metadata(path).num_rows
-        durable.sync(path)
-        folders.add(os.path.dirname(path))
-    for folder in sorted(folders):
-        durable.sync(folder)
-    return rows
-
-
-def written(files: Iterable[File]) -> Iterator[list[Written]]:
+def written(directory: Directory, files: Iterable[File]) -> Iterator[list[Written]]:
     """Yield, in pieces and in order, the fields of tasks in the files that tell whether a task has
     changed since.
     """
@@ -104,7 +91,7 @@ def written(files: Iterable[File]) -> Iterator[list[Written]]:
 
     pa = arrow.pyarrow()
     for file in files:
-        with parquet.ParquetFile(file.path) as source:
+        with parquet.ParquetFile(directory.open(file.path)) as source:
             for batch in source.iter_batches(
                 10_000, columns=["task_id", "status", "updated", "attempts"]
             ):
@@ -113,8 +100,8 @@ def written(files: Iterable[File]) -> Iterator[list[Written]]:
                 yield list(map(Written, *[column.to_pylist() for column in columns]))
 
 
-def count_rows(files: Iterable[File]) -> int:
+def count_rows(directory: Directory, files: Iterable[File]) -> int:
     """Return how many rows the files have, as their footers say."""
     from pyarrow import parquet
 
-    return sum(parquet.read_metadata(file.path).num_rows for file in files)
+    return sum(parquet.read_metadata(directory.open(file.path)).num_rows for file in files)

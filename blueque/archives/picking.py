@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blueque.model.columns import ARCHIVE_FIELDS, LISTED_AS, OTHER
 from blueque.tables import arrow
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # The columns of a file. The queue is in the name of its folder; listed_as is equal to the status, or
 # the task is not archived.
 FILE_FIELDS = tuple(name for name in ARCHIVE_FIELDS if name not in ("queue", LISTED_AS))
+Partition = tuple[str | None, str | None]  # day and run of the rows of a file
+
 # In the JSON of the other fields. Inside a value, its quotes would be escaped.
 _DEPENDENTS = '"dependents":'
 
@@ -49,17 +51,30 @@ def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]
     return chosen.filter(arrow.pyarrow().array(is_first))
 
 
-def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yield each day, in UTC, and its rows: the day when the task ended, else when it last changed,
-    or was made.
+def by_partition(
+    batch: pa.RecordBatch, is_by_run: bool
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Yield each day, in UTC, and run, and its rows: the day when the task ended, else when it last
+    changed, or was made. Not by run: the run is None.
     """
     pa = arrow.pyarrow()
+    days = pa.compute.coalesce(batch["finished"], batch["updated"], batch["created"])
+    for day, rows in _by_value(batch, days.cast(pa.date32())):
+        name = None if day is None else day.isoformat()
+        if is_by_run:
+            for run, some in _by_value(rows, rows["run"]):
+                yield (name, run), some
+        else:
+            yield (name, None), rows
+
+
+def _by_value(batch: pa.RecordBatch, column: pa.Array) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    pa = arrow.pyarrow()
     compute = pa.compute
-    days = compute.coalesce(batch["finished"], batch["updated"], batch["created"]).cast(pa.date32())
-    for day in compute.unique(days).to_pylist():
-        is_then = (
-            compute.is_null(days)
-            if day is None
-            else compute.fill_null(compute.equal(days, pa.scalar(day)), False)
+    for value in compute.unique(column).to_pylist():
+        is_it = (
+            compute.is_null(column)
+            if value is None
+            else compute.fill_null(compute.equal(column, pa.scalar(value)), False)
         )
-        yield None if day is None else day.isoformat(), batch.filter(is_then)
+        yield value, batch.filter(is_it)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from blueque.archives import compaction, layout
-from blueque.archives.layout import Directory, File
-from blueque.archives.picking import FILE_FIELDS
+from blueque.archives.disk import Disk
+from blueque.archives.partitions import Directory, File
+from blueque.archives.stores import AT_ONCE
 from blueque.errors import Contended, InvalidInput
 from blueque.model import columns
 from blueque.model.columns import DEFAULT_FIELDS, LISTED_AS, OTHER
@@ -30,30 +34,49 @@ def read(
     days: tuple[date | str, date | str] | None = None,
     fields: tuple[str, ...] | list[str] | None = None,
     latest: bool = True,
+    run: str | None = None,
+    unverified: bool = False,
 ) -> pa.Table:
     """Return the tasks in an archive as one Arrow table in memory.
 
-    queue, days: only the tasks of that queue, and of the days from the first to the last of the
-        two.
-    fields: names of columns in `FIELDS`; all if left out.
+    queue, days, run: only the tasks of that queue, of the days from the first to the last of the
+        two, and of that run.
+    unverified: read a store where Blueque was not tested, too. fields: names of columns in `FIELDS`; all if left out.
     latest: only the newest state of each task that was archived more than once, because it was put
         in line again.
     Raises ArchiveRefused, InvalidInput, NotInstalled.
     """
     wanted = _require_fields(fields)
-    place = layout.open_(directory)
+    place = layout.open_(directory, unverified)
     for _ in range(_TRIES):
-        files = [file for file in view(place, queue) if days is None or is_within(file.day, *days)]
+        files = select(place, queue, days, run)
         try:
-            table = _table(files, wanted, latest)
+            table = _table(place, files, wanted, latest, run)
         except FileNotFoundError:  # compacted meanwhile
             continue
         return _latest(table).select(wanted) if latest else table.select(wanted)
     raise Contended("read", _TRIES)
 
 
+def select(
+    directory: Directory,
+    queue: str | None,
+    days: tuple[date | str, date | str] | None,
+    run: str | None,
+) -> list[File]:
+    """Return the files that may have rows of this queue, these days and this run."""
+    return [
+        file
+        for file in view(directory, queue)
+        if (days is None or is_within(file.day, *days))
+        and (run is None or not directory.is_by_run or file.run == run)
+    ]
+
+
 def view(directory: Directory, queue: str | None = None) -> list[File]:
     """Return files that together have every published row once, now."""
+    if not isinstance(directory, Disk):
+        return [*directory.files(queue)]
     for _ in range(_TRIES):
         before = compaction.generation(directory)
         decided = compaction.pending(directory)
@@ -87,35 +110,51 @@ def is_within(day: str | None, first: date | str, last: date | str) -> bool:
     return day is not None and str(first) <= day <= str(last)
 
 
-def _table(files: list[File], wanted: list[str], latest: bool) -> pa.Table:
+def _table(
+    directory: Directory, files: list[File], wanted: list[str], latest: bool, run: str | None
+) -> pa.Table:
+    more = [*(("task_id", "updated") if latest else ()), *(("run",) if run is not None else ())]
+    needed = [*wanted, *(name for name in more if name not in wanted)]
+    # A file of a store takes several requests, and a file of a disk none.
+    with ThreadPoolExecutor(1 if isinstance(directory, Disk) else AT_ONCE) as threads:
+        loaded = threads.map(lambda file: [*load(directory, file, needed)], files)
+        found = [schema_of(needed).empty_table(), *chain.from_iterable(loaded)]
+    pa = arrow.pyarrow()
+    table = pa.concat_tables(found)
+    return table if run is None else table.filter(pa.compute.equal(table["run"], run))
+
+
+def schema_of(fields: Sequence[str]) -> pa.Schema:
+    """Return the schema of a table with these columns, of which `day` may be one."""
+    pa = arrow.pyarrow()
+    return pa.schema(
+        [
+            pa.field(DAY, pa.date32()) if name == DAY else arrow.schema([name]).field(0)
+            for name in fields
+        ]
+    )
+
+
+def load(directory: Directory, file: File, fields: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield these columns of a file, in pieces. Raises FileNotFoundError."""
     from pyarrow import parquet  # here: pyarrow is imported only when needed, see arrow.py
 
     pa = arrow.pyarrow()
-    needed = [*wanted, *(name for name in ("task_id", "updated") if latest and name not in wanted)]
-    inside = [name for name in needed if name in FILE_FIELDS]
-    schema = pa.schema(
-        [
-            pa.field(DAY, pa.date32()) if name == DAY else arrow.schema([name]).field(0)
-            for name in needed
-        ]
-    )
-    found = [schema.empty_table()]
-    for file in files:
-        with parquet.ParquetFile(file.path) as source:
-            rows = source.read([name for name in inside if name in source.schema_arrow.names])
-        rows = compaction.as_written(rows, arrow.schema(inside), file)
-        told = {
-            "queue": file.queue,
-            DAY: None if file.day is None else date.fromisoformat(file.day),
-        }
-        arrays = [
-            rows[field.name]
-            if field.name in inside
-            else pa.repeat(pa.scalar(told[field.name], field.type), rows.num_rows)
-            for field in schema
-        ]
-        found.append(pa.Table.from_arrays(arrays, schema=schema))
-    return pa.concat_tables(found)
+    schema, inside = schema_of(fields), [name for name in fields if name in directory.fields]
+    day = None if file.day is None else date.fromisoformat(file.day)
+    of_folders = {"queue": file.queue, DAY: day, "run": file.run}
+    with parquet.ParquetFile(directory.open(file.path)) as source:
+        names = [name for name in inside if name in source.schema_arrow.names]
+        for number in range(source.num_row_groups):
+            rows = source.read_row_group(number, names)
+            rows = compaction.as_written(rows, arrow.schema(inside), file)
+            arrays = [
+                rows[field.name]
+                if field.name in inside
+                else pa.repeat(pa.scalar(of_folders[field.name], field.type), rows.num_rows)
+                for field in schema
+            ]
+            yield pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _latest(table: pa.Table) -> pa.Table:

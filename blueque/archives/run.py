@@ -7,13 +7,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from blueque.archives import claims, layout, parquet, picking, steps
 from blueque.archives.claims import Claim, Record
-from blueque.archives.layout import Directory
+from blueque.archives.partitions import Directory, Output
 from blueque.archives.window import ended_before, window
 from blueque.client import Client
 from blueque.connection.redis import Redis
@@ -54,10 +54,8 @@ class Progress(NamedTuple):
 
 class Work(NamedTuple):
     """What an engine has to write: the tasks of these slices that `picking.pick` picks, into files
-    below `staging`.
+    of `output`.
 
-    A file is in the folder of its day and has picking.FILE_FIELDS:
-    `[staging]/day=2026-11-21/[name].parquet`.
     before: only tasks that ended before that time, in Unix seconds; None: all. total: how many ids
         the slices have.
     tell: takes how many are written so far, and raises BatchTaken when another archiver has taken
@@ -68,7 +66,7 @@ class Work(NamedTuple):
     batch: str
     pieces: list[Slice]
     before: float | None
-    staging: str
+    output: Output
     total: int
     tell: Callable[[int], None]
 
@@ -95,7 +93,7 @@ class Archived(NamedTuple):
         return self.written - self.deleted
 
 
-Engine = Callable[[Redis, Work], None]
+Engine = Callable[[Redis, Work], Sequence[str]]  # the paths of the files
 Tell = Callable[[Progress], object]
 
 
@@ -111,11 +109,15 @@ def archive(
     batch: int = BATCH,
     engine: Engine | None = None,
     tell: Tell = lambda progress: None,
+    by_run: bool | None = None,
+    unverified: bool = False,
 ) -> Archived:
     """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
     Redis.
 
-    directory: an archive, made if needed; several queues may share it. older_than: seconds since
+    directory: an archive, made if needed; several queues may share it. Or its URL, as
+        s3://bucket/archive; on other stores with `unverified` only. by_run: a new archive has a
+        folder for each run, too. older_than: seconds since
         their end, or as "7d".
     limit: the most tasks; batch: how many at a time. engine: what writes the files; pyarrow if left
         out.
@@ -132,7 +134,7 @@ def archive(
     size = require_whole(batch, "batch", 1, 10_000_000)
     reader.schema()  # raises before anything has begun if pyarrow is missing
     own = Client(url) if client is None else client
-    name, place = require_queue_name(queue), layout.create(directory)
+    name, place = require_queue_name(queue), layout.create(directory, by_run, unverified)
     try:
         # The clock of Redis: a wrong clock here would take tasks that have just finished.
         before = None if seconds is None else own.get_inspector().now() - seconds
@@ -148,14 +150,14 @@ def archive(
             own.close()
 
 
-def write(redis: Redis, work: Work) -> None:
-    """Write the files with pyarrow in this process."""
-    files, seen = parquet.Files(work.staging), set[str]()
+def write(redis: Redis, work: Work) -> Sequence[str]:
+    """Write the files with pyarrow in this process, and return their paths."""
+    files, seen = parquet.Files(work.output), set[str]()
     for piece in work.pieces:
         for batch in reader.read(redis, piece, ARCHIVE_FIELDS):
             files.write(picking.pick(batch, work.queue, work.before, seen))
             work.tell(files.rows)
-    files.close()
+    return files.close()
 
 
 class _Run:
@@ -241,7 +243,7 @@ class _Run:
             self._deleted += claim.deleted
 
     def _write(self, claim: Claim, size: int) -> None:
-        staging = steps.prepare(self._directory, claim)
+        output = self._directory.prepare(claim)
         pieces = window(self._frozen(), self._position, size)
         total = sum(piece.last - piece.first for piece in pieces)
 
@@ -250,11 +252,11 @@ class _Run:
             self._say("write", claim, done, total)
 
         try:
-            self._engine(
+            paths = self._engine(
                 self._redis,
-                Work(self._queue, claim.batch, pieces, self._before, staging, total, tell),
+                Work(self._queue, claim.batch, pieces, self._before, output, total, tell),
             )
-            steps.write_down(self._directory, claim)
+            steps.write_down(self._directory, claim, paths)
         except Exception:
             with suppress(RedisAway, RedisRefused):  # the first error says more
                 claim.make_sure()  # another archiver may have removed what we have written

@@ -7,16 +7,15 @@ published file says.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 
 from blueque import protocol
-from blueque.archives import durable, layout, parquet
+from blueque.archives import parquet
 from blueque.archives.claims import Claim
-from blueque.archives.layout import Directory
+from blueque.archives.partitions import Directory
 from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused
 from blueque.model import keys
@@ -31,37 +30,16 @@ PASSED = 100_000  # entries of a list, besides those of the batch, among which t
 Tell = Callable[[int], object]  # is called with the number of tasks so far
 
 
-def prepare(directory: Directory, claim: Claim) -> str:
-    """Return the folder for the files of a new batch, and remove what others have begun."""
-    folder = directory.stagings(claim.queue)
-    ours = directory.staging(claim.queue, claim.batch, claim.writer)
-    durable.make_folder(folder)
-    for name in os.listdir(folder):
-        durable.remove_tree(os.path.join(folder, name))
-    durable.make_folder(ours)
-    return ours
-
-
-def write_down(directory: Directory, claim: Claim) -> None:
-    """Record that all files of the batch are in our staging folder."""
-    claim.rows = parquet.sync_staged(directory.staging(claim.queue, claim.batch, claim.writer))
-    durable.sync(directory.stagings(claim.queue))
+def write_down(directory: Directory, claim: Claim, paths: Sequence[str]) -> None:
+    """Record that these files, which we have written, are those of the batch."""
+    claim.rows = directory.keep(claim, paths)
     claim.mark("written" if claim.rows else "deleted", staging=claim.writer, rows=claim.rows)
     claim.staging = claim.writer
 
 
 def publish(directory: Directory, claim: Claim) -> None:
-    """Move the files to where readers see them."""
-    staging = directory.staging(claim.queue, claim.batch, claim.staging)
-    folders = set()
-    for path, day in layout.staged(staging):
-        folder = directory.folder(claim.queue, day)
-        durable.make_folder(folder)
-        durable.move(path, os.path.join(folder, f"{claim.batch}-{os.path.basename(path)}"))
-    for file in directory.published(claim.queue, claim.batch):
-        folders.add(os.path.dirname(file.path))
-    for folder in sorted(folders):
-        durable.sync(folder)
+    """Have readers see the files."""
+    directory.publish(claim)
     _require_all(directory, claim)
     claim.mark("published")
 
@@ -87,7 +65,7 @@ def _as_listed(redis: Redis, directory: Directory, claim: Claim) -> list[Written
     To remove a task from its list, Redis searches from the tail. The files are by day, and the days
     may alternate in the list: by files, each search would pass what other days have.
     """
-    files = parquet.written(directory.published(claim.queue, claim.batch))
+    files = parquet.written(directory, directory.published(claim.queue, claim.batch))
     rows = {row.task: row for row in chain.from_iterable(files)}
     statuses = Counter(row.status for row in rows.values())
     listed: list[Written] = []
@@ -102,14 +80,14 @@ def _as_listed(redis: Redis, directory: Directory, claim: Claim) -> list[Written
 
 
 def finish(directory: Directory, claim: Claim) -> None:
-    """Close the batch. Its staging folder goes first: until then no compaction touches the files."""
-    durable.remove_tree(directory.staging(claim.queue, claim.batch, claim.staging))
+    """Close the batch."""
+    directory.tidy(claim)
     claim.finish()
 
 
 def _require_all(directory: Directory, claim: Claim) -> None:
     """Raise ArchiveRefused if files are missing because they were removed."""
-    rows = parquet.count_rows(directory.published(claim.queue, claim.batch))
+    rows = parquet.count_rows(directory, directory.published(claim.queue, claim.batch))
     if rows != claim.rows:
         claim.make_sure()  # another archiver may have gone on, and compacted them
         raise ArchiveRefused(

@@ -8,7 +8,7 @@ archive.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,10 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DateType, StructField, StructType
 
-from blueque.archives import compaction, durable, layout, parquet, picking, reading
+from blueque.archives import compaction, layout, parquet, picking, reading
 from blueque.archives.compaction import MIN_FILES, TARGET, Compacted, merge
 from blueque.archives.compaction import compact as compact_with
-from blueque.archives.layout import Directory, File
+from blueque.archives.disk import Disk
+from blueque.archives.partitions import Directory, File, Output
 from blueque.archives.run import Archived, Work
 from blueque.archives.run import archive as archive_with
 from blueque.archives.run import write as write_here
@@ -37,10 +38,13 @@ from blueque.system.hosts import host_name
 from blueque.tables import arrow
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 PIECE = SLICE  # tasks that one worker writes at a time
 TRIES = 10  # reads again while another process compacts
+MOST_ROWS = 10_000  # of a batch of Arrow
+MOST_PARTITIONS = 200
 MOST_TWICE = 10_000  # tasks archived more than once that a query lists by id
 
 
@@ -52,6 +56,8 @@ def archive(
     limit: int | None = None,
     statuses: str | Iterable[str] = FINISHED,
     url: str | None = None,
+    by_run: bool | None = None,
+    unverified: bool = False,
 ) -> Archived:
     """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
     Redis.
@@ -59,7 +65,8 @@ def archive(
     As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. They need
     the same directory as the driver, by the same path, and the same address of Redis. The next run,
     of either kind, goes on where one was killed.
-    older_than: seconds since their end, or as "7d". limit: the most tasks.
+    older_than: seconds since their end, or as "7d". limit: the most tasks. by_run, unverified: see
+        `blueque.archive`.
     Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another
     reason.
     """
@@ -71,6 +78,8 @@ def archive(
         limit=limit,
         statuses=statuses,
         url=address,
+        by_run=by_run,
+        unverified=unverified,
         engine=lambda redis, work: _write(spark, address, redis, work),
     )
 
@@ -102,6 +111,8 @@ def read_archive(
     latest: bool = True,
     queue: str | None = None,
     days: tuple[date | str, date | str] | None = None,
+    run: str | None = None,
+    unverified: bool = False,
 ) -> DataFrame:
     """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as,
     and `other` and `day`.
@@ -111,20 +122,18 @@ def read_archive(
     latest: only the newest state of a task that was archived more than once, because it was put in
         line again. That needs one look at all ids at once; without it nothing is read before a
         query.
-    queue, days: only the tasks of that queue, and of the days from the first to the last of the
-        two.
+    queue, days, run: only the tasks of that queue, of the days from the first to the last of the
+        two, and of that run. unverified: see `blueque.archive`.
     Raises ArchiveRefused, InvalidInput, Contended.
     """
-    place = layout.open_(directory)
+    place = layout.open_(directory, unverified)
     for _ in range(TRIES):
         before = compaction.generation(place)
         try:
-            files = [
-                file
-                for file in reading.view(place, queue)
-                if days is None or reading.is_within(file.day, *days)
-            ]
+            files = reading.select(place, queue, days, run)
             frame = _table(spark, place, files)
+            if run is not None:
+                frame = frame.where(functions.col("run") == run)
             return _latest(frame) if latest else frame
         except (PySparkException, Py4JJavaError):
             if compaction.generation(place) == before:
@@ -133,88 +142,101 @@ def read_archive(
 
 
 class Part(NamedTuple):
-    """What one worker writes, into its own folder below `staging`."""
+    """What one worker writes, into a place of its own."""
 
     url: str
     queue: str
     piece: Slice
     before: float | None
-    staging: str
+    output: Output
 
 
-def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> None:
+def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> Sequence[str]:
     """Write the files of a batch in the workers: an engine, see blueque/archives/run.py."""
     pieces = Snapshot("", 0.0, 0, tuple(work.pieces)).slices(PIECE)
-    parts = [Part(url, work.queue, piece, work.before, work.staging) for piece in pieces]
+    parts = [Part(url, work.queue, piece, work.before, work.output) for piece in pieces]
     with jobs.failing(
         work.queue,
         None,
         "nothing of this batch was deleted from Redis: run it again",
         (BluequeError,),
     ):
-        folders = executors.run(spark, write_part, parts)
-    staged = [[*layout.staged(folder)] for folder in folders]
-    rows = _count_unique([path for files in staged for path, _ in files])
+        written = executors.run(spark, write_part, parts)
+    place = work.output.directory
+    rows = _count_unique(place, [path for paths in written for path in paths])
     if rows is None:
         # a list may have a task twice, as 1.0.0 can leave it: one process has to see all
-        write_here(redis, work)
-        return
-    for number, files in enumerate(staged):
-        for path, day in files:
-            folder = os.path.join(work.staging, layout.partition("day", day))
-            os.makedirs(folder, exist_ok=True)
-            durable.move(path, os.path.join(folder, f"{number:05}-{os.path.basename(path)}"))
+        return write_here(redis, work)
     work.tell(rows)
+    return place.gather(work.output, written)
 
 
-def write_part(part: Part) -> str:
-    """Write the tasks of a slice in a worker, and return the folder with their files."""
-    if not os.path.isdir(part.staging):
+def write_part(part: Part) -> list[str]:
+    """Write the tasks of a slice in a worker, and return the paths of the files."""
+    place = part.output.directory
+    if isinstance(place, Disk) and not os.path.isdir(part.output.folder):
         raise ArchiveRefused(
-            part.staging,
+            part.output.folder,
             f"is not there on {host_name()}: driver and workers of Spark need the archive by the same path",
         )
-    # Its own name: Spark may run the same in another worker, and only one of them counts.
-    folder = os.path.join(part.staging, f"_part-{os.urandom(8).hex()}")
-    files, seen = parquet.Files(folder), set[str]()
+    # Its own: Spark may run the same in another worker, and only one of them counts.
+    files, seen = parquet.Files(place.part(part.output)), set[str]()
     client = Client(part.url, patience=PATIENCE)
     try:
         for rows in client.read(part.piece, ARCHIVE_FIELDS):
             files.write(picking.pick(rows, part.queue, part.before, seen))
     finally:
         client.close()
-    files.close()
-    return folder
+    return files.close()
 
 
-def _merge_all(
-    spark: SparkSession, place: Directory, groups: Sequence[Sequence[File]]
-) -> list[str]:
+def _merge_all(spark: SparkSession, place: Disk, groups: Sequence[Sequence[File]]) -> list[str]:
     with jobs.failing(None, None, "the archive reads as before: run it again", (BluequeError,)):
         return executors.run(spark, _merge, [(place, group) for group in groups])
 
 
-def _merge(work: tuple[Directory, Sequence[File]]) -> str:
+def _merge(work: tuple[Disk, Sequence[File]]) -> str:
     return merge(*work)
 
 
-def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> DataFrame:
-    """Return the rows of these files."""
-    schema = StructType(
+def _schema() -> StructType:
+    return StructType(
         [
             StructField(name, DateType() if name == reading.DAY else TYPES[COLUMNS[name].kind])
             for name in reading.FIELDS
         ]
     )
+
+
+def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> DataFrame:
+    """Return the rows of these files."""
+    if isinstance(place, Disk):
+        return _table_of_disk(spark, place, files)
+    return _table_of_objects(spark, place, files)
+
+
+def _table_of_objects(spark: SparkSession, place: Directory, files: Sequence[File]) -> DataFrame:
+    """Return the rows of these files: workers read them as they were written, without Hadoop."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for table in reading.load(place, files[number], reading.FIELDS):
+                    yield from table.to_batches(MOST_ROWS)
+
+    partitions = min(len(files), MOST_PARTITIONS) or 1
+    return spark.range(0, len(files), 1, partitions).mapInArrow(read, _schema())
+
+
+def _table_of_disk(spark: SparkSession, place: Disk, files: Sequence[File]) -> DataFrame:
+    schema = _schema()
     # A missing file must be an error, whatever the session's option for missing files is.
     reader = (
         spark.read.schema(schema)
         .option("ignoreMissingFiles", "false")
         .option("ignoreCorruptFiles", "false")
     )
-    is_inside = {
-        file: os.path.dirname(file.path) == place.folder(file.queue, file.day) for file in files
-    }
+    is_inside = {file: os.path.dirname(file.path) == place.folder(*file[1:]) for file in files}
     inside = [file.path for file in files if is_inside[file]]
     frame = (
         reader.option("basePath", place.root).parquet(*inside)
@@ -227,6 +249,7 @@ def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> Data
         told = {
             "queue": functions.lit(file.queue),
             reading.DAY: functions.lit(file.day).cast("date"),
+            **({"run": functions.lit(file.run)} if place.is_by_run else {}),
         }
         frame = frame.unionByName(reader.parquet(file.path).withColumns(told))
     return frame
@@ -248,17 +271,14 @@ def _latest(frame: DataFrame) -> DataFrame:
     return frame.where(~is_twice).unionByName(several.where("_place = 1").drop("_place"))
 
 
-def _count_unique(paths: Sequence[str]) -> int | None:
+def _count_unique(place: Directory, paths: Sequence[str]) -> int | None:
     """Return how many tasks these files have. None: they have a task twice."""
     from pyarrow import parquet as pq  # here: pyarrow is imported only when needed, see arrow.py
 
     pa = arrow.pyarrow()
-    ids = pa.chunked_array(
-        [
-            chunk
-            for path in paths
-            for chunk in pq.read_table(path, columns=["task_id"])["task_id"].chunks
-        ],
-        pa.string(),
-    )
+    chunks = []
+    for path in paths:
+        with pq.ParquetFile(place.open(path)) as source:
+            chunks += source.read(["task_id"])["task_id"].chunks
+    ids = pa.chunked_array(chunks, pa.string())
     return len(ids) if pa.compute.count_distinct(ids).as_py() == len(ids) else None

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from blueque.archives import compaction, layout
-from blueque.archives.layout import Directory
+from blueque.archives.partitions import Directory
 from blueque.errors import Contended, InvalidInput
 from blueque.report.page import page
 from blueque.report.summary import Summary

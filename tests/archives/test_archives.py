@@ -36,6 +36,7 @@ from shelves import (
 
 from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput, archives, protocol
 from blueque.archives import claims, durable, layout, parquet, picking, steps
+from blueque.archives.partitions import Output
 from blueque.model import keys
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
 from blueque.protocol.archiving import BatchRef
@@ -271,7 +272,8 @@ def test_any_reader_of_hive_partitions_reads_it(url, cli, shelf):
     }
 
 
-def test_days_in_any_order_are_written_to_few_files_at_a_time(url, cli, shelf):
+def test_days_in_any_order_are_written_to_few_files_at_a_time(url, cli, shelf, monkeypatch):
+    monkeypatch.setattr(parquet, "OPEN", 8)
     ids = fill(cli, 400)
     for number, task in enumerate(ids):
         ended = NOON + DAY * (number * 7 % 30)
@@ -348,7 +350,7 @@ def naive(url: str, directory: Path, between: Callable[[], object] = lambda: Non
     client = Client(url)
     pieces = client.freeze(QUEUE, [*LISTS]).slices()
     place = layout.create(directory)
-    files = parquet.Files(str(directory / ESCAPED), f"{os.urandom(4).hex()}-")
+    files = parquet.Files(Output(place, str(directory / ESCAPED), f"{os.urandom(4).hex()}-"))
     for piece in pieces:
         for batch in client.read(piece, ARCHIVE_FIELDS):
             files.write(picking.pick(batch, QUEUE, None, set()))
@@ -457,10 +459,10 @@ def test_a_second_one_waits_for_one_that_lives(url, cli, shelf, monkeypatch):
     waits: list[archives.Progress] = []
     is_there, may_go_on = threading.Event(), threading.Event()
 
-    def write(redis, work) -> None:
+    def write(redis, work):
         is_there.set()
         may_go_on.wait(30)
-        archives.run.write(redis, work)
+        return archives.run.write(redis, work)
 
     def see(progress: archives.Progress) -> None:
         if progress.stage == "wait":
@@ -482,7 +484,7 @@ def test_one_that_failed_leaves_its_batch_to_the_next_at_once(url, cli, shelf):
     ids = fill(cli, 30)
 
     def write(redis, work) -> None:
-        raise OSError(28, "No space left on device", work.staging)
+        raise OSError(28, "No space left on device", work.output.folder)
 
     with pytest.raises(ArchiveRefused, match="No space left"):
         run(url, shelf, engine=write)
@@ -498,15 +500,14 @@ def test_one_that_failed_leaves_its_batch_to_the_next_at_once(url, cli, shelf):
 def test_one_that_was_taken_for_dead_and_fails_blames_nobody_else(url, cli, redis, shelf, caplog):
     ids = fill(cli, 30)
 
-    def write(redis, work) -> None:
+    def write(redis, work):
         if caplog.records:  # of the second batch
-            archives.run.write(redis, work)
-            return
+            return archives.run.write(redis, work)
         (writer,) = cli.hmget(keys.archive(QUEUE), "writer")
         protocol.claim_batch(redis, BatchRef(QUEUE, "b", "another"), {}, {}, 9.0, over=writer)
         protocol.leave_batch(redis, BatchRef(QUEUE, work.batch, "another"))
         raise ArchiveRefused(
-            work.staging,
+            work.output.folder,
             "is not there on node-7: driver and workers need the archive by the same path",
         )
 
@@ -523,7 +524,7 @@ def test_one_that_fails_when_redis_is_away_says_why_it_failed(url, cli, shelf):
     def write(redis, work) -> None:
         redis.close()
         cli.config_set("requirepass", "changed")
-        raise ArchiveRefused(work.staging, "is full")
+        raise ArchiveRefused(work.output.folder, "is full")
 
     try:
         with pytest.raises(ArchiveRefused, match="is full"):
@@ -600,7 +601,7 @@ def test_what_makes_no_sense_is_refused_and_makes_no_directory(url, shelf, optio
     ("place", "words"),
     [
         ("file", "is not a directory"),
-        ("s3://bucket/a", "s3: is not supported"),
+        ("s3://key:secret@bucket/a", r"s3://bucket/a: holds a user or a key"),
         ("s3a://bucket/a", "s3a:"),
         ("dbfs:/x", "dbfs:"),
         ("abfss:x", "abfss:"),

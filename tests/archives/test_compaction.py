@@ -21,6 +21,7 @@ from shelves import NOON, QUEUE, Points, archived, fill, in_child, kill_at, requ
 
 from blueque import ArchiveRefused, InvalidInput, archives
 from blueque.archives import compaction, durable, layout, parquet, picking, reading, steps
+from blueque.archives.partitions import Output, partition
 from blueque.model import keys
 from blueque.tables import arrow
 
@@ -52,9 +53,8 @@ def shelf(tmp_path: Path) -> Path:
     for day in range(2):
         for number in range(5):
             ids = [f"{day}-{number}-{row}" for row in range(10)]
-            files = parquet.Files(
-                str(tmp_path / "archive" / layout.partition("queue", QUEUE)), f"{day}{number}-"
-            )
+            folder = str(tmp_path / "archive" / partition("queue", QUEUE))
+            files = parquet.Files(Output(place, folder, f"{day}{number}-"))
             files.write(rows(ids, NOON + 86400 * day))
             files.close()
     assert len([*place.files()]) == 10
@@ -164,7 +164,8 @@ def test_a_reader_that_knows_of_no_records_sees_rows_twice_for_a_moment(shelf):
     seen = []
 
     def look(number: int) -> None:
-        seen.append(parquet.count_rows(layout.open_(shelf).files()))
+        place = layout.open_(shelf)
+        seen.append(parquet.count_rows(place, place.files()))
 
     with Points(look, calls=CALLS):
         archives.compact(shelf, min_files=2)
@@ -270,7 +271,7 @@ def test_an_interrupted_batch_is_finished_although_its_day_was_compacted(url, cl
 
 def test_files_of_another_engine_are_read_and_merged(shelf):
     """Other order of columns, other units of time, a column that is missing."""
-    folder = shelf / layout.partition("queue", QUEUE) / "day=2024-10-04"
+    folder = shelf / partition("queue", QUEUE) / "day=2024-10-04"
     table = pa.table(
         {
             "finished": pa.array([1_728_000_000_000_000_000], pa.timestamp("ns")),
@@ -293,7 +294,7 @@ def test_files_of_another_engine_are_read_and_merged(shelf):
 
 
 def test_a_file_that_is_none_of_ours_is_named_and_nothing_is_changed(shelf):
-    folder = shelf / layout.partition("queue", QUEUE) / "day=2024-10-04"
+    folder = shelf / partition("queue", QUEUE) / "day=2024-10-04"
     pq.write_table(pa.table({"task_id": ["x"], "colour": ["red"]}), folder / "mine.parquet")
 
     with pytest.raises(ArchiveRefused, match=r"mine\.parquet: has a column 'colour'"):

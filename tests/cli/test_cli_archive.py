@@ -150,7 +150,7 @@ def test_a_pattern_archives_one_queue_after_the_other(run, cli, shelf):
         ([QUEUE, "a", "--limit", "0"], 2, "--limit"),
         ([QUEUE, "a", "--state", "pending"], 2, "pending"),
         ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be made"),
-        ([QUEUE, "s3://bucket"], 78, "s3: is not supported"),
+        ([QUEUE, "s3a://bucket"], 78, "Blueque was not tested on s3a:"),
     ],
 )
 def test_mistakes_end_it_with_a_sentence_and_a_code(run, cli, arguments, code, words):

@@ -19,7 +19,7 @@ import redis as redis_py
 from oracle import EVENTS
 
 from blueque import Client, archives, protocol
-from blueque.archives import claims, durable, layout, parquet, picking, steps
+from blueque.archives import claims, disk, durable, layout, parquet, picking, steps
 from blueque.model import keys
 
 QUEUE = "a/b_c"  # needs to be escaped in a path
@@ -93,7 +93,7 @@ def require_exact(
     ]:
         assert not gone & {*members}
     assert not cli.exists(keys.archive(QUEUE))
-    assert layout.names(layout.open_(directory).stagings(QUEUE)) == []
+    assert disk.names(layout.open_(directory).stagings(QUEUE)) == []
 
 
 # Dying in the middle

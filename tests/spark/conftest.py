@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import object_store
 import process_state
 import pytest
 from running import TEST_PATHS
@@ -71,6 +72,8 @@ def spark(spark_home: None) -> Iterator[SparkSession]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")]))
+        for name, value in object_store.CREDENTIALS.items():
+            patch.setenv(name, value)
         found = bs.session("tests", "local[2,4]", **FAST)
     yield found
     found.stop()

@@ -12,6 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import object_store
 import psutil
 import pyarrow.parquet
 import pytest
@@ -22,6 +23,7 @@ from running import ROOT, TEST_PATHS, Programs, until
 import blueque.spark as bs
 from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, protocol
 from blueque.archives import compaction, durable, layout, reading
+from blueque.archives.partitions import Output
 from blueque.model import keys
 from blueque.protocol.archiving import BatchRef
 from blueque.spark import archiving, executors
@@ -507,7 +509,31 @@ def test_what_cannot_be_meant_is_refused(spark, url, directory, tmp_path):
         bs.archive(spark, "render", directory, statuses="pending", url=url)
     with pytest.raises(ArchiveRefused, match="is not an archive"):
         bs.read_archive(spark, tmp_path)
-    with pytest.raises(ArchiveRefused, match="s3: is not supported"):
-        bs.archive(spark, "render", "s3://bucket/archive", url=url)
+    with pytest.raises(ArchiveRefused, match="Blueque was not tested on s3a:"):
+        bs.archive(spark, "render", "s3a://bucket/archive", url=url)
+    elsewhere = Output(layout.create(directory), str(tmp_path / "elsewhere"))
     with pytest.raises(ArchiveRefused, match="by the same path"):
-        archiving.write_part(archiving.Part(url, "render", None, None, str(tmp_path / "elsewhere")))
+        archiving.write_part(archiving.Part(url, "render", None, None, elsewhere))
+
+
+def test_workers_write_to_a_store_and_read_from_it_and_only_what_is_listed_counts(
+    spark, url, cli, monkeypatch
+):
+    for name, value in object_store.CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    ids = seed(url, "render", 300, spread=2 * DAY)
+    run = executors.run
+    with object_store.serving() as address:
+        store = object_store.new_archive(address)
+
+        def twice(spark, function, parts):  # as with speculation
+            run(spark, function, parts)
+            return run(spark, function, parts)
+
+        monkeypatch.setattr(executors, "run", twice)
+        done = bs.archive(spark, "render", store, url=url)
+        rows = bs.read_archive(spark, store, latest=False)
+
+        assert (done.written, done.deleted) == (300, 300) and ids_of(rows) == sorted(ids)
+        assert rows.select("queue", "day").distinct().count() == 3
+        assert archives.read(store).num_rows == 300

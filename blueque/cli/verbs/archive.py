@@ -45,6 +45,18 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
     is_flag=True,
     help="Then merge the small files of each day into a few large ones.",
 )
+@click.option(
+    "--by-run",
+    "is_by_run",
+    is_flag=True,
+    default=None,
+    help="A new archive has a folder for each run of a day, too.",
+)
+@click.option(
+    "--unverified",
+    is_flag=True,
+    help="Use a store where Blueque was not tested: gs://, abfss://, hdfs:// and others.",
+)
 @json_option
 @shared_options
 @pass_invocation
@@ -56,6 +68,8 @@ def archive(
     limit: int | None,
     states: Sequence[str],
     is_compacting: bool,
+    is_by_run: bool | None,
+    unverified: bool,
     as_json: bool,
 ) -> None:
     """Move the finished tasks of a queue from Redis into Parquet files.
@@ -63,6 +77,7 @@ def archive(
     \b
     blueque archive video.encode /data/archive --older-than 1d
     blueque archive 'video.*' /data/archive
+    blueque archive video.encode s3://bucket/archive --older-than 1d
 
     The files are in DIRECTORY, which is created if needed: queue=video.encode/day=2026-11-21/, by the day in UTC on which a
     task finished. Several queues may share it; a pattern as QUEUE archives one queue after the other. A task is deleted
@@ -87,6 +102,8 @@ def archive(
                 statuses=states or FINISHED,
                 client=client,
                 tell=screen.tell,
+                by_run=is_by_run,
+                unverified=unverified,
             )
             screen.clear()
             is_last = is_compacting and queue == queues[-1]
