@@ -34,13 +34,15 @@ from blueque.system.dropped_prints import dropping_prints
 from blueque.task_process import fresh_interpreter, handlers, main, stack_dump
 from blueque.task_process.fresh_interpreter import Job
 from blueque.task_process.handlers import Handler, Work, place_of
-from blueque.task_process.import_ahead import import_for_forks, import_for_handler
+from blueque.task_process.import_ahead import import_for_handler
 from blueque.task_process.rehearsal import rehearse
 from blueque.task_process.remembered import Imports, PackageCopy, Remembered
 from blueque.version import __version__
 
 ORDERS = "BLUEQUE_FORK_SERVER"
 NAME = "blueque-forks"  # of this process, for `ps -o comm`
+# Has the loader look up all functions of libraries at the start, and not in each task process.
+_BIND = "LD_BIND_NOW"
 _MOST = 200_000  # bytes of a message
 _MOST_PROCESSES = 64  # in one request
 
@@ -114,7 +116,7 @@ def _become(orders: Orders, kept: int) -> NoReturn:
     os.set_inheritable(orders.end, True)
     shown = sorted({name.run or "--exec" for name in orders.get_job().handlers.values()})
     arguments = [sys.executable, "-P", "-m", "blueque.task_process.fork_server", *shown]
-    os.execve(sys.executable, arguments, {**os.environ, ORDERS: str(kept)})
+    os.execve(sys.executable, arguments, {_BIND: NAME, **os.environ, ORDERS: str(kept)})
 
 
 def ask(end: int, prepared: str | None, handshakes: Sequence[int]) -> None:
@@ -333,8 +335,9 @@ def preload(names: Sequence[str]) -> str | None:
 def main_program() -> int:
     """Serve the slot that the environment describes."""
     process.fill_standard_streams()
-    import_for_forks()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
+    if os.environ[_BIND] == NAME:  # else it is the user's, and for the programs of tasks as well
+        del os.environ[_BIND]
     os.setsid()
     # Our slot may have held back more when it forked us.
     signal.pthread_sigmask(signal.SIG_SETMASK, main.HELD_BACK)

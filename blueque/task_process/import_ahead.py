@@ -42,17 +42,15 @@ def import_for_daemon(is_plain: bool = True) -> None:
 
 
 def import_for_tasks() -> None:
-    """Import what a task process may need of the standard library besides what it has."""
+    """Import what a task process may need of the standard library besides what it has.
+
+    A fork server has copies of it: see remembered.py.
+    """
+    import datetime
     import pathlib
     import shutil
-    import zoneinfo
-
-    import_for_forks()
-
-
-def import_for_forks() -> None:
-    """Do the same in a fork server, which has copies of the others: see remembered.py."""
     import traceback
+    import zoneinfo
 
 
 def import_for_handler() -> None:

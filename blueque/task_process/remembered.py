@@ -31,7 +31,21 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NO_PART_OF_A_TASK = {"cli", "demo", "previous_release", "report", "__pycache__"}
 # What a task process may need late of the standard library, with all that these modules import and
 # that is not built in: 1 MB in each process that has it. An upgrade of Python may replace them, too.
-_LIBRARY = ("fnmatch", "glob", "ipaddress", "ntpath", "pathlib", "shutil", "urllib")
+_LIBRARY = (
+    "datetime",
+    "fnmatch",
+    "glob",
+    "ipaddress",
+    "linecache",
+    "ntpath",
+    "pathlib",
+    "shutil",
+    "textwrap",
+    "token",
+    "tokenize",
+    "traceback",
+    "urllib",
+)
 _HEADER = 16  # bytes before the code in a .pyc file
 _DESCRIPTOR = 251  # of the copies of our package: higher than what open() gives to a task
 

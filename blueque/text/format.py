@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 MAX_LINE = 200  # characters of the progress of a task
 # ECMA-48: with parameters, with a text that ends with a bell or a sequence, and short ones.
@@ -97,6 +100,8 @@ def stamp(seconds: float | None, is_utc: bool) -> str:
 
 
 def _moment(seconds: float | None) -> datetime | None:
+    from datetime import UTC, datetime  # here: a task process does not need it
+
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):

@@ -161,16 +161,19 @@ LATE = """
     import sys
     from importlib.machinery import PathFinder
     import blueque.task_process.fork_server
-    from blueque.task_process.import_ahead import import_for_forks
     from blueque.task_process.remembered import PackageCopy
 
-    import_for_forks()
-    assert not {"pathlib", "shutil", "socket", "datetime"} & {*sys.modules}
+    assert not {"pathlib", "shutil", "socket", "datetime", "traceback"} & {*sys.modules}
     sys.meta_path[:] = [PackageCopy(), *(each for each in sys.meta_path if each is not PathFinder)]
     from blueque.spool.task_spool import remove_tree
+    from blueque.spool.outcome_record import record_of
     from blueque.task_process.running_task import RunningTask
     import blueque.text.eta
 
+    try:
+        raise ValueError("late")
+    except ValueError as error:
+        assert "ValueError: late" in record_of(error)["traceback"]
     task = RunningTask("1", {}, sys.argv[1])
     (task.checkpoint_dir / "model").write_text("weights")
     remove_tree(f"{sys.argv[1]}/checkpoint")
