@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 MAX_NAME = 200  # bytes, of a queue or a run
 GATE = "gate "  # how the names of groups begin that Blueque makes itself
 LAST_SECOND = 253402300799.0  # of the year 9999
+DAY = 86400  # seconds
 CENTURY = 36525 * 86400.0  # seconds; the longest duration that is accepted
 DIGITS = 19  # a count has fewer; Python converts no more than 4300
 FLUSH = object()  # in place of parameters: enqueue the tasks so far, for there are no more for now
@@ -107,7 +109,12 @@ def decode(text: str | None, encoding: str | None) -> Any:
 
 def day_of(now: float) -> str:
     """Return the UTC day of a time, as in the keys of the statistics."""
-    return time.strftime("%Y-%m-%d", time.gmtime(now))
+    return _day(int(now // DAY))
+
+
+@functools.lru_cache(1000)
+def _day(number: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(number * DAY))
 
 
 def require_text_keys(value: Any, what: str) -> None:

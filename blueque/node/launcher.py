@@ -67,6 +67,7 @@ class Launcher:
     ) -> None:
         self._context, self._waiting = context, waiting
         self._processes, self._room = processes, room
+        self._host = hosts.host_name()
         self._claim: Claim | None = None  # of our task
         self._offer: dict[str, str] | None = None  # the same; None: it is reserved
 
@@ -125,7 +126,7 @@ class Launcher:
             been recorded.
         """
         processor, attempt, taken, reusable, limits, instance, offer = prepared
-        facts = {**taken.identity, "files": f"{hosts.host_name()}:{attempt.path}"}
+        facts = {**taken.identity, "files": f"{self._host}:{attempt.path}"}
         if self._devices:
             facts["devices"] = self._devices
         record_start = functools.partial(processor.record_start, taken.pid, facts)

@@ -34,6 +34,7 @@ SETTLED = frozenset(
         "reasserted",
     )
 )
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 _TYPE = re.compile(r"[A-Za-z_][\w.-]{0,99}")
 
 EventFacts = Mapping[str, str | int | float | None]  # by name; None: not known, and left out
@@ -167,7 +168,7 @@ def _text(event: Event, past: HasPast | None = None) -> str:
         for name, value in values.items()
         if value is not None
     }
-    return json.dumps(present, separators=(",", ":"))
+    return _to_json(present)
 
 
 def count(

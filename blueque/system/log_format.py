@@ -86,11 +86,18 @@ def _is_journal(descriptor: int) -> bool:
 class _OneLine(logging.Formatter):
     """Writes each record on one line, whatever characters names and ids have."""
 
-    def __init__(self, form: str = "%(asctime)s %(message)s") -> None:
-        super().__init__(form)
+    def __init__(self) -> None:
+        super().__init__()
         self._second, self._time = -1, ""  # of the record before
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+    def format(self, record: logging.LogRecord) -> str:
+        line = self._show(record).translate(_CONTROL)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+    def _show(self, record: logging.LogRecord) -> str:
+        return f"{self._get_time(record)} {record.getMessage()}"
+
+    def _get_time(self, record: logging.LogRecord) -> str:
         """Return the local time with the date: a task runs for days, and a night may have an hour
         twice.
         """
@@ -100,15 +107,12 @@ class _OneLine(logging.Formatter):
             self._second, self._time = second, moment.isoformat(timespec="seconds")
         return self._time
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        return super().formatMessage(record).translate(_CONTROL)
-
 
 class _Journal(_OneLine):
     """Writes no time, which the journal adds, but the priority; see sd-daemon(3)."""
 
-    def __init__(self) -> None:
-        super().__init__("%(message)s")
+    def _show(self, record: logging.LogRecord) -> str:
+        return record.getMessage()
 
     def format(self, record: logging.LogRecord) -> str:
         mark = next(mark for level, mark in _PRIORITIES if record.levelno >= level)
