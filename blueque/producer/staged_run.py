@@ -142,6 +142,16 @@ class Staging:
         some = list(staged_chunks(self._redis, self.queue, self.name)) if names is None else names
         return discard(self._redis, self.queue, self.name, some, self.record["created"])
 
+    def discard_own(self) -> int:
+        """Delete what was staged with the owner of this object; return how many chunks."""
+        return self.discard(
+            [
+                name
+                for name in staged_chunks(self._redis, self.queue, self.name)
+                if name.endswith(f".{self._owner}")
+            ]
+        )
+
     def discard_of_dead(self) -> int:
         """Delete what was staged for processes that have died on this host; return how many chunks."""
         return self.discard(
@@ -187,10 +197,13 @@ class Staging:
         return chunk.name
 
 
-def owner_of(pid: int) -> str:
-    """Return the part of a chunk's name that names its process: docs/protocol/bulk.md, "stage"."""
+def owner_of(pid: int, job: str = "") -> str:
+    """Return the part of a chunk's name that names its process, and one of its jobs:
+    docs/protocol/bulk.md, "stage".
+    """
     facts = process.identity(pid)
-    return ".".join(str(part) for part in (pid, facts["pid_start"], facts["ns"], facts["boot"]))
+    parts = (pid, facts["pid_start"], facts["ns"], facts["boot"], *([job] if job else []))
+    return ".".join(map(str, parts))
 
 
 def _is_of_dead(name: str) -> bool:

@@ -43,7 +43,7 @@ __all__ = [
     "task",
 ]
 
-OLDEST_PYSPARK = "4.1"  # as in pyproject.toml
+OLDEST_PYSPARK = "3.5"  # as in pyproject.toml
 
 # Where each name is: the same as above, which is for mypy.
 _MODULES = {
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in ("pyspark", "py4j", "pyarrow"):
+        if package not in ("pyspark", "py4j", "pyarrow", "pandas"):
             raise
         version = _version(package) if package == "pyspark" else None
         if version is not None and _numbers(version) < _numbers(OLDEST_PYSPARK):

@@ -1,8 +1,8 @@
 """enqueue: makes a task of each row of a frame by a job of Spark, once, even if parts of it fail
     and are tried again.
 
-The frame is brought into one form inside the JVM (frames.py) and written by `format("blueque")`
-(writer.py). The commit runs in another process; its result is in the record of the run.
+The frame is brought into one form inside the JVM (frames.py) and written by Python in the workers
+(writer.py). They report to this process, which commits.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 import json as json_module
 import logging
 import os
-import tempfile
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
@@ -23,16 +21,17 @@ from blueque.model.conditions import after as conditions
 from blueque.model.encoding import require_time
 from blueque.model.group import Group, tracked
 from blueque.model.options import Broken
-from blueque.model.run import KEYED, STAGED, Record, require_same
-from blueque.producer.abandoned_runs import Leftovers
-from blueque.spark import frames, jobs
+from blueque.model.run import KEYED, STAGED, require_same
+from blueque.producer.staged_run import owner_of
+from blueque.spark import executors, frames, jobs
 from blueque.spark.layout import Layout, lay_out
-from blueque.spark.sessions import activate
 from blueque.spark.sink import ForAll, Sink, parse, write_options
 from blueque.spark.writer import (
-    COUNTS,
-    KEEP_RANDOM,
+    RunWriter,
+    Writer,
+    Written,
     join_staging,
+    make_writer,
     open_run,
     open_staging,
     warn_of_replay,
@@ -41,10 +40,7 @@ from blueque.spark.writer import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FORMAT = "blueque"
-
 log = logging.getLogger("blueque")
-
 
 _SETTLES = "the same again under this run settles it"
 
@@ -146,115 +142,50 @@ def enqueue(
     sink = parse(said)
     layout = _lay_out(df, sink, shuffle)
     if sink.run is not None and (known := _replay(sink)) is not None:
-        return _outcome(sink, known, 0, began, is_replay=True)
+        return _outcome(sink, known, began, is_replay=True)
     if sink.keys and check:
         with jobs.failing(sink.queue, sink.run, "nothing was written"):
             frames.check(df, layout)
-    job = _Job(df, sink, layout, said, shuffle)
-    if sink.keys and sink.run is None:
-        rows, new = job.enqueue_keys()
-        return Enqueued(queue, None, rows, new, new, time.monotonic() - began)
-    record, new = job.enqueue_run() if sink.keys else job.enqueue_staged()
-    return _outcome(job.sink, record, new, began)
+    frame = frames.form(df, layout)
+    job = owner_of(os.getpid(), os.urandom(4).hex())
+    writer = make_writer(sink, frames.formed(layout), job)
+    if shuffle and isinstance(writer, RunWriter):
+        frame = frames.by_shard(frame, queue, str(run), writer.record["shards"])
+    return _outcome(writer.sink, _write(frame, writer, run), began)
 
 
-class _Job:
-    """One job of Spark that writes a frame."""
+def _write(frame: DataFrame, writer: Writer, run: str | None) -> Written:
+    """Have the workers of Spark write the frame, and commit it. run: as the user has named it."""
+    # With keys, some rows may have been written before one was refused.
+    as_it_was = () if writer.sink.keys else (InvalidInput,)
+    try:
+        with jobs.failing(writer.sink.queue, run, writer.fate, as_it_was):
+            return writer.commit(executors.on_each_partition(frame, writer.write))
+    except BaseException as error:
+        done = _settle(writer, error)
+        if done is None or not isinstance(error, Exception):
+            raise
+        return done
 
-    def __init__(
-        self, df: DataFrame, sink: Sink, layout: Layout, said: Mapping[str, str], shuffle: bool
-    ) -> None:
-        self.sink, self._run = sink, sink.run  # the run as the user has named it
-        self._frame = frames.form(df, layout)
-        self._shuffle = shuffle
-        # The environment of the process in which Spark plans may be another.
-        self._options: dict[str, str] = {
-            **said,
-            **frames.formed(layout),
-            "url": sink.url,
-            "max_bytes": str(sink.max_bytes),
-        }
 
-    def enqueue_keys(self) -> tuple[int, int]:
-        """Write rows with keys that count in the queue; return how many rows there were, and how
-        many tasks are new.
-        """
-        with tempfile.TemporaryDirectory(prefix="blueque-") as directory:
-            path = os.path.join(directory, "counts")
-            with self.sink.connected() as client:
-                # if Redis does not answer, the error is clearer here
-                client.get_run(self.sink.queue, "-")
-            self._write(
-                {COUNTS: path}, "what was written stays, and its keys count: enqueue the same again"
-            )
-            with open(path) as file:
-                rows, new = json_module.load(file)
-        return rows, new
-
-    def enqueue_run(self) -> tuple[Record, int]:
-        """Write rows with keys of a run; return its record, and how many tasks are new."""
-        with self.sink.connected() as client:
-            run = open_run(client, self.sink)
-            before = run.count()
-        if self._shuffle:
-            self._frame = frames.by_shard(self._frame, self.sink.queue, run.name, run.shards)
-        self._write(
-            {}, "what was written stays, and counts: enqueue the same again under the same run"
+def _settle(writer: Writer, error: BaseException) -> Written | None:
+    """Finish what was decided before the error. None: nothing was, and it is discarded."""
+    try:
+        return writer.settle()
+    except BluequeError as another:
+        if not isinstance(error, JobFailed):  # a row was refused, so nothing was committed
+            return None
+        look = f"see what `blueque runs {error.queue}` says of run {writer.sink.run}"
+        is_gone = isinstance(another, RunDropped)
+        advice = (
+            look
+            if error.run is None
+            else f"before you run it again, {look}"
+            if is_gone
+            else _SETTLES
         )
-        record = _record(self.sink)
-        return record, record["tasks"] - before
-
-    def enqueue_staged(self) -> tuple[Record, int]:
-        """Write rows that become visible all at once; return the record of their run, and how many
-        tasks there are.
-        """
-        is_random = self.sink.run is None
-        if is_random:
-            self.sink = self.sink._replace(
-                run=str(uuid.uuid4()), keep=self.sink.keep or KEEP_RANDOM
-            )
-        given = {"run": str(self.sink.run)} | (
-            {} if self.sink.keep is None else {"keep": self.sink.keep}
-        )
-        with self.sink.connected() as client:
-            # if Redis does not answer, the error is clearer here
-            opened = open_staging(client, self.sink).record
-        try:
-            self._write(given, "nothing of it is visible")
-        except BluequeError as error:
-            # A committed run counts, even if the process that published it is dead: then we finish it.
-            if not self._is_finished(opened, is_random, error):
-                raise
-        record = _record(self.sink)
-        return record, record["tasks"]
-
-    def _is_finished(self, opened: Record, is_random: bool, error: BluequeError) -> bool:
-        try:
-            with self.sink.connected() as client:
-                staging = join_staging(client, self.sink, opened)
-                if staging.is_committed:
-                    staging.commit([])
-                elif is_random:
-                    Leftovers(client.connections).drop(staging.queue, staging.name)
-                return staging.is_committed
-        except BluequeError as another:
-            if not isinstance(error, JobFailed):  # a row was refused, so nothing was committed
-                return False
-            look = f"see what `blueque runs {self.sink.queue}` says of run {self.sink.run}"
-            is_gone = isinstance(another, RunDropped)
-            advice = (
-                look if is_random else f"before you run it again, {look}" if is_gone else _SETTLES
-            )
-            fate = f"whether it is decided is not known, for {another}; {advice}"
-            raise JobFailed(error.queue, error.run, error.reason, fate) from error.__cause__
-
-    def _write(self, more: dict[str, str], fate: str) -> None:
-        activate(self._frame.sparkSession)
-        # With keys, some rows may have been written before one was refused.
-        with jobs.failing(
-            self.sink.queue, self._run, fate, () if self.sink.keys else (InvalidInput,)
-        ):
-            self._frame.write.format(FORMAT).options(**self._options | more).mode("append").save()
+        fate = f"whether it is decided is not known, for {another}; {advice}"
+        raise JobFailed(error.queue, error.run, error.reason, fate) from error.__cause__
 
 
 def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
@@ -269,10 +200,8 @@ def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
     return lay_out(df.schema, sink)
 
 
-def _replay(sink: Sink) -> Record | None:
-    """Return the record of the run if it was committed before, and finish it. None: there is work
-    to do.
-    """
+def _replay(sink: Sink) -> Written | None:
+    """Return what the run has if it was committed before, and finish it. None: there is work to do."""
     with sink.connected() as client:
         record = client.get_run(sink.queue, str(sink.run))
         # only leftovers of the last run are there
@@ -281,33 +210,18 @@ def _replay(sink: Sink) -> Record | None:
         require_same(record, sink.queue, str(sink.run), *(KEYED if sink.keys else STAGED))
         if sink.links:  # are they those of the run?
             (open_run if sink.keys else open_staging)(client, sink)
-        if not sink.keys:
-            join_staging(client, sink, record).commit([])
+        if sink.keys:
+            rows, tasks = record["rows"], record["tasks"]
+        else:
+            _, rows, tasks, *_ = join_staging(client, sink, record).commit([])
     warn_of_replay(sink)
-    return _record(sink)
+    return Written(rows, tasks, 0, record.get("group"))
 
 
-def _record(sink: Sink) -> Record:
-    with sink.connected() as client:
-        record = client.get_run(sink.queue, str(sink.run))
-    if record is None:
-        raise RunDropped(str(sink.run), sink.queue)
-    return record
-
-
-def _outcome(
-    sink: Sink, record: Record, new: int, began: float, is_replay: bool = False
-) -> Enqueued:
-    return Enqueued(
-        sink.queue,
-        sink.run,
-        record["rows"],
-        record["tasks"],
-        new,
-        time.monotonic() - began,
-        is_replay,
-        record.get("group"),
-    )
+def _outcome(sink: Sink, done: Written, began: float, is_replay: bool = False) -> Enqueued:
+    rows, tasks, new, group = done
+    seconds = time.monotonic() - began
+    return Enqueued(sink.queue, sink.run, rows, tasks, new, seconds, is_replay, group)
 
 
 def _names(names: str | Sequence[str] | None, option: str) -> str | None:

@@ -1,57 +1,65 @@
-"""Runs one function on many things in the workers of Spark, and returns what it has returned for
-each.
+"""Runs functions in the workers of Spark, and returns what they return.
 
-It is a Python UDF over one row for each thing: it needs neither RDDs, which Spark Connect lacks,
-nor pandas.
+It is `mapInArrow`, which Spark 3.5 and 4, Connect and clusters have: it needs no RDDs.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql.functions import udf
+import pyarrow as pa
 
 from blueque.errors import BluequeError, RedisAway
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 U = TypeVar("U")
 
+Batches = Iterable[pa.RecordBatch]
 
-def run(spark: SparkSession, function: Callable[[T], U], things: Sequence[T]) -> list[U]:
-    """Return function(thing) for each of the things, each called in its own Spark task.
 
-    Spark may call it more than once for a thing, even at the same time: what it leaves behind needs
-    a new name each time, and only the returned value counts. A BluequeError comes back as it was
-    raised; Spark tries RedisAway again.
+def on_each_partition(frame: DataFrame, function: Callable[[Batches], U]) -> list[U]:
+    """Return function(batches) for each partition of the frame, each called in a Spark task.
+
+    Spark may call it more than once for a partition, even at the same time: what it leaves behind
+    needs a new name each time, and only the returned value counts.
     function: can be pickled, as one at the top of a module that the workers have.
     """
-    if not things:
-        return []
-    packed = [pickle.dumps((function, thing)) for thing in things]
-    # Not deterministic: else Spark may call it again for a column that is used twice.
-    work = udf(lambda number: _call(packed[number]), "binary", useArrow=False).asNondeterministic()
-    rows = (
-        spark.range(0, len(packed), 1, len(packed))
-        .select("id", work("id").alias("answer"))
-        .collect()
-    )
-    answers: dict[int, Any] = {row.id: pickle.loads(row.answer) for row in rows}
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        answer = pickle.dumps(function(batches))
+        yield pa.record_batch([pa.array([answer], pa.binary())], ["answer"])
+
+    return [pickle.loads(row.answer) for row in frame.mapInArrow(work, "answer binary").collect()]
+
+
+def run(spark: SparkSession, function: Callable[[T], U], things: Sequence[T]) -> list[U]:
+    """Return function(thing) for each of the things, in the same way.
+
+    A BluequeError comes back as it was raised; Spark tries RedisAway again.
+    """
+
+    def work(batches: Batches) -> dict[int, Any]:
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        return {number: _call(function, things[number]) for number in numbers}
+
+    answers: dict[int, Any] = {}
+    for some in on_each_partition(spark.range(0, len(things), 1, len(things) or 1), work):
+        answers |= some
     for answer in answers.values():
         if isinstance(answer, BluequeError):
             raise answer
-    return [answers[number] for number in range(len(packed))]
+    return [answers[number] for number in range(len(things))]
 
 
-def _call(packed: bytes) -> bytes:
-    function, thing = pickle.loads(packed)
+def _call(function: Callable[[T], U], thing: T) -> U | BluequeError:
     try:
-        return pickle.dumps(function(thing))
+        return function(thing)
     except RedisAway:
         raise
     except BluequeError as error:
-        return pickle.dumps(error)
+        return error.with_traceback(None)

@@ -41,13 +41,14 @@ def form(frame: DataFrame, layout: Layout) -> DataFrame:
     return frame.select(*columns)
 
 
-def formed(layout: Layout) -> dict[str, str]:
-    """Return the options with which to read the form."""
-    options = {"params": "parameters", "json": str(layout.are_json).lower()}
-    return (
-        options
-        | {name: name for name in ("eta", "priority") if isinstance(getattr(layout, name), str)}
-        | ({"key": "key"} if layout.keys else {})
+def formed(layout: Layout) -> Layout:
+    """Return the layout of the form."""
+    return layout._replace(
+        parameters=("parameters",),
+        is_text=True,
+        keys=("key",) if layout.keys else (),
+        eta="eta" if isinstance(layout.eta, str) else layout.eta,
+        priority="priority" if layout.priority else None,
     )
 
 
@@ -57,9 +58,10 @@ def by_shard(formed: DataFrame, queue: str, run: str, shards: int) -> DataFrame:
     """
     scope = RUN_NAMESPACE.bytes + f"{queue}\0{run}\0".encode()
     digest = F.sha1(F.concat(F.lit(bytearray(scope)), F.encode("key", "utf-8")))
-    return formed.repartitionById(
-        shards, F.conv(F.substring(digest, 1, 4), 16, 10).cast("int") % shards
-    )
+    shard = F.conv(F.substring(digest, 1, 4), 16, 10).cast("int") % shards
+    if hasattr(formed, "repartitionById"):
+        return formed.repartitionById(shards, shard)
+    return formed.repartition(shards, shard)  # before Spark 4.1: a partition may have several
 
 
 def check(frame: DataFrame, layout: Layout) -> None:

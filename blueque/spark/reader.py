@@ -1,7 +1,7 @@
-"""Tasks as a DataFrame: `spark.read.format("blueque")`, and `read`, which calls it.
+"""Tasks as a DataFrame: `read`, and what `spark.read.format("blueque")` does (datasource.py).
 
-The ids are those of one instant, taken when Spark plans the query. Each partition reads its slice
-of them in a worker, straight from Redis, as record batches of Arrow.
+The ids are those of one instant. Each partition reads its slice of them in a worker, straight from
+Redis, as record batches of Arrow.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import (
     DataType,
     IntegerType,
@@ -24,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from blueque.client import Client
-from blueque.errors import BluequeError, InvalidInput, InvalidType
+from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
 from blueque.model.columns import COLUMNS, require_fields
 from blueque.model.encoding import require_whole
@@ -62,8 +61,8 @@ def read(
 ) -> DataFrame:
     """Return the tasks of a queue, or of several, as a DataFrame, one row for each.
 
-    status: one status, or several; all if left out. The set of tasks is fixed at one instant, when
-        Spark plans the query; their fields are read later, so `status` may have changed by then:
+    status: one status, or several; all if left out. The set of tasks is that of the instant of
+        this call; their fields are read by each query, so `status` may have changed by then:
         `listed_as` is the status of the instant.
     fields: names of columns, see blueque.model.columns; None: all but `other`. Few columns are read
         much faster.
@@ -72,8 +71,9 @@ def read(
         ("null").
     url: as for `blueque.Client`, and for the workers too, wherever they run.
     keep: for how many seconds Redis keeps the ids. A query that reads them later fails with
-        SnapshotGone, in Spark's words; a new DataFrame takes a new snapshot. Warns of a queue that
-        Redis does not know: its name may be mistyped. Raises InvalidInput, InvalidType.
+        SnapshotGone, in Spark's words: call `read` again.
+    Warns of a queue that Redis does not know: its name may be mistyped. Raises InvalidInput,
+    InvalidType, RedisAway.
     """
     wish = Wish(
         url=units.redis_url()[0] if url is None else url,
@@ -86,16 +86,23 @@ def read(
         missing=_require_missing(missing),
         keep=require_keep(keep),
     )
-    _warn_of_unknown(wish)
-    return spark.read.format("blueque").options(**wish.options()).load()
+    pieces = freeze(wish)
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from rows(wish, pieces[number])
+
+    numbers = spark.range(0, len(pieces), 1, len(pieces) or 1)
+    return numbers.mapInArrow(work, schema_of(wish.fields))
 
 
-def _warn_of_unknown(wish: Wish) -> None:
-    client = Client(wish.url, patience=0)
+def freeze(wish: Wish) -> list[Slice]:
+    """Take a snapshot of the tasks, and return its slices. Warn of queues that are not known."""
+    client = Client(wish.url)
     try:
         known = {*client.get_inspector().queues()}
-    except BluequeError:  # the query will see it: it is patient, and Redis may be back
-        return
+        snapshot = client.freeze(wish.queues, wish.statuses, wish.keep)
     finally:
         client.close()
     unknown = [queue for queue in wish.queues if queue not in known]
@@ -105,28 +112,20 @@ def _warn_of_unknown(wish: Wish) -> None:
             "Redis knows no queue %s: a table of its tasks has no rows until tasks are enqueued there",
             names,
         )
+    return list(snapshot.slices(count=wish.partitions))
 
 
-def make_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns that the options of `spark.read.format("blueque")` ask for."""
-    return _schema(parse(options).fields)
+def rows(wish: Wish, piece: Slice) -> Iterator[pa.RecordBatch]:
+    """Yield the tasks of one slice. Raises SnapshotGone when its ids are no longer in Redis."""
+    client = Client(wish.url, patience=PATIENCE)
+    try:
+        yield from client.read(piece, wish.fields, wish.missing)
+    finally:
+        client.close()
 
 
-def make_reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
-    """Return the reader of the tasks that the options ask for.
-
-    schema: that of `make_schema`, or a user's own, with some of its columns. Raises InvalidInput
-        for any other.
-    """
-    wish = parse(options)
-    wanted = [(field.name, field.dataType) for field in schema.fields]
-    fields = require_fields([name for name, _ in wanted])
-    for (name, type_), known in zip(wanted, _schema(fields).fields, strict=True):
-        if type_ != known.dataType:
-            raise InvalidInput(
-                f"the column {name!r} is {known.dataType.simpleString()}, not {type_.simpleString()}"
-            )
-    return TaskReader(wish, fields)
+def schema_of(fields: Iterable[str]) -> StructType:
+    return StructType([StructField(name, TYPES[COLUMNS[name].kind]) for name in fields])
 
 
 @dataclass(frozen=True)
@@ -141,18 +140,16 @@ class Wish:
     missing: Missing
     keep: int
 
-    def options(self) -> dict[str, str]:
-        """Return the options as text, which `parse` understands: Spark passes text only."""
-        said = {"partitions": str(self.partitions)} if self.partitions is not None else {}
-        return {
-            "url": self.url,
-            "queue": json.dumps(self.queues),
-            "status": ",".join(self.statuses),
-            "fields": ",".join(self.fields),
-            "missing": self.missing,
-            "keep": str(self.keep),
-            **said,
-        }
+    def of_schema(self, schema: StructType) -> Wish:
+        """Return the wish for the columns of a user's own schema. Raises InvalidInput."""
+        wanted = [(field.name, field.dataType) for field in schema.fields]
+        fields = require_fields([name for name, _ in wanted])
+        for (name, type_), known in zip(wanted, schema_of(fields).fields, strict=True):
+            if type_ != known.dataType:
+                raise InvalidInput(
+                    f"the column {name!r} is {known.dataType.simpleString()}, not {type_.simpleString()}"
+                )
+        return replace(self, fields=fields)
 
 
 def parse(options: Mapping[str, str]) -> Wish:
@@ -186,38 +183,6 @@ def parse(options: Mapping[str, str]) -> Wish:
         missing=_require_missing(given.get("missing", "drop")),
         keep=require_keep(_number(given.get("keep", str(KEEP)), "keep")),
     )
-
-
-class TaskReader(DataSourceReader):
-    """Reads tasks: `partitions` where Spark plans, `read` in the workers."""
-
-    def __init__(self, wish: Wish, fields: Sequence[str]) -> None:
-        self._wish, self._fields = wish, tuple(fields)
-
-    def partitions(self) -> list[InputPartition]:
-        """Take the snapshot, and return a partition for each slice of it."""
-        wish = self._wish
-        client = Client(wish.url, patience=PATIENCE)
-        try:
-            snapshot = client.freeze(wish.queues, wish.statuses, wish.keep)
-        finally:
-            client.close()
-        return [InputPartition(piece) for piece in snapshot.slices(count=wish.partitions)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the tasks of one slice. Raises SnapshotGone when its ids are no longer in Redis."""
-        piece: Slice | None = partition.value
-        if piece is None:  # a partition of Spark's own, because there was none
-            return
-        client = Client(self._wish.url, patience=PATIENCE)
-        try:
-            yield from client.read(piece, self._fields, self._wish.missing)
-        finally:
-            client.close()
-
-
-def _schema(fields: Iterable[str]) -> StructType:
-    return StructType([StructField(name, TYPES[COLUMNS[name].kind]) for name in fields])
 
 
 def _require_missing(missing: Any) -> Missing:

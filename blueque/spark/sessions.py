@@ -7,7 +7,6 @@ import os
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from blueque.errors import SparkEnded
 from blueque.spark import environment, gateway
@@ -20,7 +19,6 @@ QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-NO_COLUMNS = StructType([])
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -64,14 +62,3 @@ def session(app: str = "blueque", master: str | None = None, **conf: Any) -> Spa
     found = builder.getOrCreate()
     gateway.claim()
     return found
-
-
-def activate(session: SparkSession) -> None:
-    """Make this thread use the session: without one, Spark writes to no source that is written in
-    Python.
-
-    Java has a thread for each of ours, and only the thread in which the session was made has a
-    session by itself.
-    """
-    # does so, and is the cheapest call of the public ones that do
-    session.createDataFrame([], NO_COLUMNS)

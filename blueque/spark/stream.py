@@ -20,12 +20,12 @@ from blueque.errors import InvalidInput, RunDropped
 from blueque.model.run import Record
 from blueque.producer.row_batch import Rows
 from blueque.spark.layout import Layout, lay_out
+from blueque.spark.messages import Message, driver, reports_of
 from blueque.spark.sink import Sink, parse
 from blueque.spark.writer import (
     Report,
     accepted,
     chunks_of,
-    driver,
     join_staging,
     open_staging,
     stage,
@@ -68,13 +68,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.sink, self.layout, self._owner = sink, layout, owner
         self._record = record  # the record of the stream when Spark asked for this writer
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         """Stage what one task of Spark has of a batch. Spark calls this in its workers."""
-        return written(self.sink, self.layout, iterator, self._put)
+        return Message(written(self.sink, self.layout, iterator, self._put))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the batch; discard what dead attempts have staged."""
-        done = accepted(messages)
+        done = accepted(reports_of(messages))
         query = next((report.query for report in done if report.query is not None), None)
         with self.sink.connected() as client:
             outcome = join_staging(client, self.sink, self._record).commit(
@@ -99,7 +99,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         # nothing of it is staged any more
         with self.sink.connected() as client, suppress(RunDropped):
-            join_staging(client, self.sink, self._record).discard(chunks_of(messages))
+            join_staging(client, self.sink, self._record).discard(chunks_of(reports_of(messages)))
 
     def _put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         report.query = _query()

@@ -1,64 +1,59 @@
-"""The writers of frames. Spark copies them to its workers to write, and calls `commit` or `abort`
-at the end.
+"""The writers of frames: they write the rows of a partition in a worker of Spark, and commit what
+the workers report.
 
-Planning, each task and the commit run in different processes, which know of each other by the
-messages of the tasks and by the record of the run in Redis.
+Opening, each task of Spark and the commit may run in different processes. They know of each other
+by the reports and by the record of the run in Redis. `bs.enqueue` uses the writers directly;
+`format("blueque")` has datasource.py in between.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, repeat, starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING
-
-import psutil
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.client import Client
-from blueque.errors import BluequeError, InvalidInput, RunDropped
+from blueque.errors import BatchFailed, BluequeError, Contended, RedisAway, RunDropped
 from blueque.model.encoding import Encoded
 from blueque.model.run import Record
 from blueque.producer.abandoned_runs import Leftovers
-from blueque.producer.keyed_run import KeyedRun
+from blueque.producer.keyed_run import KeyedRun, RunOutcome
 from blueque.producer.row_batch import Rows
-from blueque.producer.staged_run import Staging, owner_of
+from blueque.producer.staged_run import Staging
 from blueque.spark.chunks import by_shard, split
-from blueque.spark.jobs import telling, told
-from blueque.spark.layout import Layout, lay_out, read
-from blueque.spark.sink import Sink, parse
+from blueque.spark.layout import Layout, read
+from blueque.spark.sink import Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
-COUNTS = "_counts"  # our own option: the file in which enqueueing.py looks for counts
 PATIENCE = 30.0  # seconds; the work of a worker that gives up is lost
 KEEP_RANDOM = "1d"  # for a run that cannot be named again
+RETRIED = (RedisAway, Contended)  # a task of Spark that tries again may succeed
 
 log = logging.getLogger("blueque")
 
 
 @dataclass
-class Report(WriterCommitMessage):
+class Report:
     """What a task of Spark has done. new: tasks that it has made. chunks: the names of the chunks
     that it has staged.
 
-    refusal: why a row was refused. A task that fails would be tried again by Spark, with the same
-        row.
+    error: why it has stopped early. A task that fails would be tried again by Spark, with the same
+        rows.
     query: of a stream: Spark's id of the query.
     """
 
     rows: int = 0
     new: int = 0
     chunks: Sequence[str] = ()
-    refusal: InvalidInput | None = None
+    error: BluequeError | None = None
     query: str | None = None
 
     def count(self, pieces: Iterable[Rows]) -> Iterator[Rows]:
@@ -68,36 +63,58 @@ class Report(WriterCommitMessage):
             yield rows
 
 
-def make_writer(schema: StructType, options: Mapping[str, str]) -> Writer:
-    """Return the writer for these options. Raises InvalidInput before any row is read."""
-    given = {**options}
-    counts = given.pop(COUNTS, None)
-    sink = parse(given)
-    layout = lay_out(schema, sink)
-    with sink.connected() as client:
-        if not sink.keys:
-            is_random = sink.run is None
-            if is_random:  # once, when the write is planned; all processes get a copy
-                sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
-            return StagedWriter(sink, layout, open_staging(client, sink), is_random)
-        if sink.run is not None:
-            return RunWriter(sink, layout, open_run(client, sink).record)
-    return KeysWriter(sink, layout, counts)
+class Written(NamedTuple):
+    """The result of a commit: of the run, or, without one, of the call."""
+
+    rows: int
+    tasks: int
+    new: int
+    group: str | None = None
 
 
-class Writer(DataSourceArrowWriter):
-    """Writes the rows of a frame to a queue."""
+class Writer(ABC):
+    """Writes the rows of a frame to a queue. Spark copies it to its workers."""
+
+    fate: str  # of the rows, if the job fails
 
     def __init__(self, sink: Sink, layout: Layout) -> None:
         self.sink, self.layout = sink, layout
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
-        """Write the rows of one task of Spark. Spark calls this in its workers."""
-        return written(self.sink, self.layout, iterator, self.put)
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Report:
+        """Write the rows of one task of Spark, in a worker. Raises what Spark should try again."""
+        return written(self.sink, self.layout, batches, self.put)
 
     @abstractmethod
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         """Write the rows, and note in the report what was done."""
+
+    @abstractmethod
+    def commit(self, reports: Sequence[Report]) -> Written:
+        """End the write when all tasks of Spark have reported. Raises the error of a report."""
+
+    def abort(self) -> None:  # noqa: B027 (rows with keys stay)
+        """Discard what was staged and is not decided."""
+
+    def settle(self) -> Written | None:
+        """Finish what was decided before a failure. None: nothing was, and it is discarded."""
+        return None
+
+
+def make_writer(sink: Sink, layout: Layout, owner: str = "") -> Writer:
+    """Open the run that the rows are for, and return its writer.
+
+    owner: `owner_of` the process that commits, and of its job; empty: not known.
+    """
+    with sink.connected() as client:
+        if not sink.keys:
+            is_random = sink.run is None
+            if is_random:  # once, here; all processes get a copy
+                sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
+            return StagedWriter(sink, layout, open_staging(client, sink), owner, is_random)
+        if sink.run is not None:
+            return RunWriter(sink, layout, open_run(client, sink))
+        client.get_run(sink.queue, "-")  # if Redis does not answer, the error is clearer here
+    return KeysWriter(sink, layout)
 
 
 class RunWriter(Writer):
@@ -105,23 +122,26 @@ class RunWriter(Writer):
     makes one task.
     """
 
-    def __init__(self, sink: Sink, layout: Layout, record: Record) -> None:
+    fate = "what was written stays, and counts: enqueue the same again under the same run"
+
+    def __init__(self, sink: Sink, layout: Layout, opened: KeyedRun) -> None:
         super().__init__(sink, layout)
-        self._record = record  # of the run that the planner has opened, not of a later one
+        self.record = opened.record  # of the run that was opened here, not of a later one
+        self._before = opened.count()
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        run = join_run(client, self.sink, self._record)
+        run = join_run(client, self.sink, self.record)
         if run.state == "open":
             known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
             report.new = sum(run.put_each(by_shard(known, run.shards)))
 
-    @telling()
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+    def commit(self, reports: Sequence[Report]) -> Written:
+        rows = sum(report.rows for report in accepted(reports))
         with self.sink.connected() as client:
-            run = join_run(client, self.sink, self._record)
-            outcome = run.close(sum(report.rows for report in accepted(messages)))
-        if outcome.is_replay:
+            done = join_run(client, self.sink, self.record).close(rows)
+        if done.is_replay:
             warn_of_replay(self.sink)
+        return Written(done.rows, done.tasks, done.tasks - self._before, done.group)
 
 
 class KeysWriter(Writer):
@@ -129,63 +149,69 @@ class KeysWriter(Writer):
     `Queue.enqueue(key=)`.
     """
 
-    def __init__(self, sink: Sink, layout: Layout, counts: str | None) -> None:
-        super().__init__(sink, layout)
-        self._counts = counts
+    fate = "what was written stays, and its keys count: enqueue the same again"
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         report.new = enqueue_keyed(client, pieces, self.sink)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        done = accepted(messages)
-        if self._counts is not None:  # without a run there is no record with the count
-            with open(self._counts, "w") as file:
-                json.dump(
-                    [sum(report.rows for report in done), sum(report.new for report in done)], file
-                )
+    def commit(self, reports: Sequence[Report]) -> Written:
+        new = sum(report.new for report in accepted(reports))
+        return Written(sum(report.rows for report in reports), new, new)
 
 
 class StagedWriter(Writer):
     """Writes rows that become visible all at once, when all of them are written, or not at all."""
 
+    fate = "nothing of it is visible"
+
     def __init__(
-        self, sink: Sink, layout: Layout, opened: Staging, is_random: bool = False
+        self, sink: Sink, layout: Layout, opened: Staging, owner: str = "", is_random: bool = False
     ) -> None:
         super().__init__(sink, layout)
-        self._record = opened.record  # of the run that the planner has opened, not of a later one
-        self._owner = driver()
-        self._is_random = is_random  # no other process stages under this name
+        self.record = opened.record  # of the run that was opened here, not of a later one
+        self.is_random = is_random  # no other process stages under this name
+        self._owner = owner
         if not opened.is_committed:
             opened.discard_of_dead()
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        staging = join_staging(client, self.sink, self._record, self._owner)
+        staging = self._join(client)
         if not staging.is_committed:
             report.chunks = stage(staging, pieces)
 
-    @telling()
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        chunks = chunks_of(accepted(messages))
+    def commit(self, reports: Sequence[Report]) -> Written:
+        chunks = chunks_of(accepted(reports))
         with self.sink.connected() as client:
-            outcome = join_staging(client, self.sink, self._record).commit(chunks)
-        if outcome.is_replay:
+            done = self._join(client).commit(chunks)
+        if done.is_replay:
             warn_of_replay(self.sink)
+        return _of_run(done)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self) -> None:
         """Discard what was staged. What is committed stays: Spark also calls this after a `commit`
         that failed halfway.
         """
         # nothing of it is staged any more
         with self.sink.connected() as client, suppress(RunDropped):
-            staging = join_staging(client, self.sink, self._record)
-            if not self._is_random:
-                staging.discard(chunks_of(messages))
+            staging = self._join(client)
+            if not self.is_random:
+                staging.discard_own()
             elif not staging.is_committed:
                 # a task of Spark that still writes is refused from now on
                 Leftovers(client.connections).drop(staging.queue, staging.name)
 
+    def settle(self) -> Written | None:
+        with self.sink.connected() as client:
+            staging = self._join(client)
+            if staging.is_committed:
+                return _of_run(staging.commit([]))
+        self.abort()
+        return None
 
-@telling()
+    def _join(self, client: Client) -> Staging:
+        return join_staging(client, self.sink, self.record, self._owner)
+
+
 def written(
     sink: Sink,
     layout: Layout,
@@ -197,8 +223,10 @@ def written(
     with sink.connected(PATIENCE) as client:
         try:
             put(client, report.count(read(batch, layout) for batch in batches), report)
-        except InvalidInput as error:
-            report.refusal = error.with_traceback(None)
+        except RETRIED:
+            raise
+        except BluequeError as error:
+            report.error = error.with_traceback(None)
     return report
 
 
@@ -218,14 +246,6 @@ def join_run(client: Client, sink: Sink, record: Record) -> KeyedRun:
 
 def join_staging(client: Client, sink: Sink, record: Record, owner: str = "") -> Staging:
     return client.get_queue(sink.queue).join_staging(record, owner, **sink.for_all)
-
-
-def driver() -> str:
-    """Return the owner of what is staged: Spark's driver, whose Java process started this one.
-    Empty: there is none.
-    """
-    java = next((parent for parent in psutil.Process().parents() if parent.name() == "java"), None)
-    return "" if java is None else owner_of(java.pid)
 
 
 def stage(staging: Staging, pieces: Iterable[Rows]) -> list[str]:
@@ -255,9 +275,12 @@ def enqueue_keyed(client: Client, pieces: Iterable[Rows], sink: Sink) -> int:
         "keys": attrgetter("key"),
         "priorities": attrgetter("priority"),
     }
-    if sink.eta is None:
-        return queue.enqueue_many(rows, **options).new
-    return queue.schedule_many(rows, etas=attrgetter("eta"), **options).new
+    try:
+        if sink.eta is None:
+            return queue.enqueue_many(rows, **options).new
+        return queue.schedule_many(rows, etas=attrgetter("eta"), **options).new
+    except BatchFailed as error:  # which batch it was says nothing: all are tried again
+        raise (error.__cause__ or error) from None
 
 
 class _Row(Encoded):
@@ -286,22 +309,23 @@ def _each(rows: Rows, sink: Sink) -> Iterator[_Row]:
     return starmap(_Row, columns)
 
 
-def accepted(messages: Iterable[WriterCommitMessage | None]) -> list[Report]:
-    """Return the reports of all tasks of Spark. Raises InvalidInput if one of them has met a
-    refused row.
-    """
-    done = [message for message in messages if isinstance(message, Report)]
-    for report in done:
-        if report.refusal is not None:
-            raise told(report.refusal)
-    return done
+def accepted(reports: Sequence[Report]) -> Sequence[Report]:
+    """Return the reports of all tasks of Spark. Raises the error that one of them has met."""
+    for report in reports:
+        if report.error is not None:
+            raise report.error
+    return reports
 
 
-def chunks_of(messages: Iterable[WriterCommitMessage | None]) -> list[str]:
-    return [name for message in messages if isinstance(message, Report) for name in message.chunks]
+def chunks_of(reports: Iterable[Report]) -> list[str]:
+    return [name for report in reports for name in report.chunks]
 
 
 def warn_of_replay(sink: Sink) -> None:
     log.warning(
         "run %s of queue %s was committed before: nothing new was written", sink.run, sink.queue
     )
+
+
+def _of_run(done: RunOutcome) -> Written:
+    return Written(done.rows, done.tasks, done.tasks, done.group)

@@ -211,11 +211,11 @@ def test_with_an_older_pyspark_blueque_spark_says_which_one_it_needs_and_not_to_
     tmp_path,
 ):
     (tmp_path / "pyspark" / "sql").mkdir(parents=True)
-    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.9'")
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.3.4'")
     (tmp_path / "pyspark" / "sql" / "__init__.py").touch()
-    (tmp_path / "pyspark-3.5.9.dist-info").mkdir()
-    (tmp_path / "pyspark-3.5.9.dist-info" / "METADATA").write_text(
-        "Name: pyspark\nVersion: 3.5.9\n"
+    (tmp_path / "pyspark-3.3.4.dist-info").mkdir()
+    (tmp_path / "pyspark-3.3.4.dist-info" / "METADATA").write_text(
+        "Name: pyspark\nVersion: 3.3.4\n"
     )
     code = (
         "import blueque, blueque.spark as bs\n"
@@ -227,7 +227,7 @@ def test_with_an_older_pyspark_blueque_spark_says_which_one_it_needs_and_not_to_
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
 
     assert done.stdout.startswith(
-        "4.1 3.5.9 blueque.spark.read needs pyspark 4.1 or newer, and pyspark 3.5.9 is installed. "
+        "3.5 3.3.4 blueque.spark.read needs pyspark 3.5 or newer, and pyspark 3.3.4 is installed. "
     ), done.stderr
     assert "pip install" not in done.stdout
 

@@ -1,27 +1,18 @@
 """The real blueque 1.0.0, in an environment of its own, as other processes.
 
-The environment is made once, in `.venv-1.0.0` beside this checkout's `.venv`, and made again when
-what it is made of has changed. No test is skipped for want of it: if the package index cannot be
-reached, `LegacyMissing` says so.
+The environment is made once, in `.venv-1.0.0` beside this checkout's `.venv`: see environments.py.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import shutil
-import subprocess
-import sys
-import venv
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from running import ROOT, Program, Programs, clean_environment
+import environments
+from running import ROOT, Program, Programs
 
 DIRECTORY = ROOT / ".venv-1.0.0"
-PYTHON = DIRECTORY / "bin" / "python"
+PYTHON = environments.python_of(DIRECTORY)
 REQUIREMENTS = ["blueque==1.0.0", "redis>=5,<6"]  # the redis-py that it was made for
 
 # What tasks do, under our programs and under 1.0.0. Nothing heavy: each task process imports it.
@@ -76,10 +67,6 @@ sys.exit(version("blueque") != "1.0.0" or redis.__version__[0] != "5" or not blu
 """
 
 
-class LegacyMissing(Exception):
-    """There is no blueque 1.0.0 to test against."""
-
-
 class Line(NamedTuple):
     """One line of the ledger: which task was run by whom (`ours` or `1.0.0`), and when."""
 
@@ -119,48 +106,5 @@ class Legacy:
 
 
 def install() -> None:
-    """Make the environment unless it is there. Raises LegacyMissing."""
-    made_of = json.dumps([REQUIREMENTS, sys.version, sys.base_prefix, str(DIRECTORY)])
-    stamp = DIRECTORY / "made-of.json"
-    with _lock():
-        if stamp.exists() and stamp.read_text() == made_of and _is_right():
-            return
-        shutil.rmtree(DIRECTORY, ignore_errors=True)
-        try:
-            venv.create(DIRECTORY, symlinks=True, with_pip=True)
-        except (subprocess.CalledProcessError, OSError) as error:
-            raise LegacyMissing(
-                f"cannot make {DIRECTORY.name}, the place of blueque 1.0.0: {error}"
-            ) from error
-        command = [
-            str(PYTHON),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            *REQUIREMENTS,
-        ]
-        pip = subprocess.run(command, env=clean_environment(), capture_output=True, text=True)
-        if pip.returncode != 0 or not _is_right():
-            raise LegacyMissing(
-                f"pip cannot get {' and '.join(REQUIREMENTS)} from the package index:\n{pip.stderr[-2000:]}"
-            )
-        stamp.write_text(made_of)
-
-
-def _is_right() -> bool:
-    command = [str(PYTHON), "-I", "-c", _IS_RIGHT, str(DIRECTORY)]
-    try:
-        check = subprocess.run(command, env=clean_environment(), capture_output=True)
-    except OSError:  # the Python that it was made with is gone
-        return False
-    return check.returncode == 0
-
-
-@contextlib.contextmanager
-def _lock() -> Iterator[None]:
-    """Let one test run make it, and others that start meanwhile wait."""
-    with Path(__file__).open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Make the environment unless it is there. Raises EnvironmentMissing."""
+    environments.install(DIRECTORY, REQUIREMENTS, _IS_RIGHT)

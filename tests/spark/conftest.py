@@ -15,6 +15,7 @@ import pytest
 from running import TEST_PATHS
 
 from spark import shared_classes
+from spark.oldest import HAS_SOURCES
 
 if TYPE_CHECKING:
     import redis as redis_py
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ROWS = 4000  # of `df`, in two partitions: two chunks each, and four of the naive way
 HERE = Path(__file__).parent
+collect_ignore = [] if HAS_SOURCES else ["test_writer.py", "test_stream.py"]
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # What makes Spark quick for a minute, and slow for an hour.
 FAST = {
@@ -85,9 +87,16 @@ def active(request: pytest.FixtureRequest) -> None:
     thread for ours.
     """
     if "spark" in request.fixturenames:
-        from blueque.spark.sessions import activate  # here: see above
-
         activate(request.getfixturevalue("spark"))
+
+
+def activate(session: SparkSession) -> None:
+    """Make this thread use the session: without one, Spark writes to no source that is written in
+    Python. Java has a thread for each of ours.
+    """
+    from pyspark.sql.types import StructType  # here: see above
+
+    session.createDataFrame([], StructType([]))  # the cheapest call of the public ones that do so
 
 
 @pytest.fixture
@@ -99,6 +108,13 @@ def compiled(spark: SparkSession) -> Iterator[None]:
     yield
     for name in usual:
         spark.conf.set(name, FAST[name])
+
+
+@pytest.fixture
+def sources() -> None:
+    """For tests of the data source."""
+    if not HAS_SOURCES:
+        pytest.skip("Spark 3.5 has no data sources in Python")
 
 
 @pytest.fixture
@@ -118,6 +134,10 @@ def mishap(
     from blueque.spark import enqueueing  # here: see above
     from spark import mishaps
 
-    spark.dataSource.register(mishaps.MishapSource)
-    monkeypatch.setattr(enqueueing, "FORMAT", "mishap")
+    make = enqueueing.make_writer
+    monkeypatch.setattr(enqueueing, "make_writer", lambda *given: mishaps.Struck(make(*given)))
+    if HAS_SOURCES:
+        from spark import mishap_source  # here: see oldest.py
+
+        spark.dataSource.register(mishap_source.MishapSource)
     return lambda *given, **named: mishaps.plan(cli, *given, **named)

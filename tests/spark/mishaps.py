@@ -1,7 +1,7 @@
-"""Things that go wrong in the processes of Spark, at a given step of the writer and not by luck.
+"""Things that go wrong at a given step of a writer, in the driver or a worker, and not by luck.
 
-The data source `mishap` is `blueque`, and is struck as a key in Redis says, which `plan` sets.
-Beside it, the naive way to do the same, with the same mishaps.
+A writer that is wrapped in `Struck` is struck as a key in Redis says, which `plan` sets. Beside it,
+the naive way to do the same, with the same mishaps.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,12 +19,9 @@ from typing import Any
 import psutil
 import redis as redis_py
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from blueque import protocol
-from blueque.model.units import redis_url
 from blueque.producer import batches
-from blueque.spark import datasource
 
 CHUNK = 500  # rows that the naive way writes at a time
 
@@ -68,45 +66,27 @@ def key(queue: str) -> str:
     return f"mishap_{queue}"
 
 
-class MishapSource(DataSource):
-    """What writes as `blueque` does, until it is struck."""
+class Struck:
+    """Has a writer do everything, with mishaps."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "mishap"
+    def __init__(self, inner: Any, mishaps: Mishaps | None = None) -> None:
+        self._inner = inner
+        self._mishaps = mishaps or Mishaps(inner.sink.url, inner.sink.queue)
+        self.sink, self.fate = inner.sink, getattr(inner, "fate", "")
 
-    def schema(self) -> Any:
-        return datasource.schema(self.options)
-
-    def writer(self, schema: Any, overwrite: bool) -> Any:
-        return Struck(datasource.writer(schema, self.options, overwrite), *_place(self.options))
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        return StreamStruck(
-            datasource.stream_writer(schema, self.options, overwrite), *_place(self.options)
-        )
-
-
-class Struck(DataSourceArrowWriter):
-    """Has the writer do everything, with mishaps."""
-
-    def __init__(self, inner: Any, url: str, queue: str) -> None:
-        self._inner, self._mishaps = inner, Mishaps(url, queue)
-
-    def write(self, iterator: Any) -> Any:
+    def write(self, batches: Any) -> Any:
         with self._mishaps.happening():
-            return self._inner.write(iterator)
+            return self._inner.write(batches)
 
-    def commit(self, messages: Any, *batch: int) -> None:
+    def commit(self, reports: Any, *batch: int) -> Any:
         with self._mishaps.happening():
-            self._inner.commit(messages, *batch)
+            return self._inner.commit(reports, *batch)
 
-    def abort(self, messages: Any, *batch: int) -> None:
-        self._inner.abort(messages, *batch)
+    def abort(self, *given: Any) -> None:
+        self._inner.abort(*given)
 
-
-class StreamStruck(DataSourceStreamArrowWriter):
-    __init__, write, commit, abort = Struck.__init__, Struck.write, Struck.commit, Struck.abort  # type: ignore[assignment]
+    def settle(self) -> Any:
+        return self._inner.settle()
 
 
 class Mishaps:
@@ -117,26 +97,19 @@ class Mishaps:
 
     @contextlib.contextmanager
     def happening(self) -> Iterator[None]:
-        """Let it happen in this process."""
+        """Let it happen in this thread."""
         with self._connected() as cli:
             _, _, step = (cli.hget(self._key, "step") or "").partition(" ")
         place = batches if step == "enqueue_many" else protocol
         if not hasattr(place, step):  # nothing is planned, or for elsewhere
             yield
             return
-        real = getattr(place, step)
-
-        def watched(*given: Any, **named: Any) -> Any:
-            self.meet(f"before {step}")
-            result = real(*given, **named)
-            self.meet(f"after {step}")
-            return result
-
-        setattr(place, step, watched)
+        _watch(place, step)
+        _here.mishaps = self
         try:
             yield
         finally:
-            setattr(place, step, real)
+            _here.mishaps = None
 
     def meet(self, step: str) -> None:
         """Be at a step: of all processes, the one at the planned call of it is struck."""
@@ -162,6 +135,28 @@ class Mishaps:
 
     def _connected(self) -> redis_py.Redis:
         return redis_py.Redis.from_url(self._url, decode_responses=True)
+
+
+_here = threading.local()  # the mishaps that happen in this thread
+
+
+def _watch(place: Any, step: str) -> None:
+    """Have a function tell the mishaps of its thread when it is called, from now on."""
+    real = getattr(place, step)
+    if hasattr(real, "is_watched"):
+        return
+
+    def watched(*given: Any, **named: Any) -> Any:
+        mishaps = getattr(_here, "mishaps", None)
+        if mishaps is None:
+            return real(*given, **named)
+        mishaps.meet(f"before {step}")
+        result = real(*given, **named)
+        mishaps.meet(f"after {step}")
+        return result
+
+    watched.is_watched = True  # type: ignore[attr-defined]
+    setattr(place, step, watched)
 
 
 def naive(url: str, queue: str) -> Callable[[Any], None]:
@@ -199,7 +194,3 @@ def processes_of(pid: int) -> list[psutil.Process]:
     """Return a process and all that it has started, directly or not."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
-
-
-def _place(options: Any) -> tuple[str, str]:
-    return str(options.get("url", redis_url()[0])), str(options["queue"])

@@ -18,7 +18,7 @@ SCENES = 12
 
 
 def test_the_page_does_what_it_says(
-    spark, compiled, url, client, cli, tmp_path, monkeypatch, capsys
+    spark, compiled, sources, url, client, cli, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)

@@ -37,7 +37,7 @@ ROW = """{"byte":-1,"short":300,"int":7,"long":9223372036854775807,"float":0.1,"
 
 @pytest.mark.parametrize("times", ["INT96", "TIMESTAMP_MICROS"])
 def test_a_row_makes_the_same_parameters_whichever_way_it_goes(
-    spark, compiled, client, cli, url, tmp_path, times
+    spark, compiled, sources, client, cli, url, tmp_path, times
 ):
     spark.conf.set("spark.sql.parquet.outputTimestampType", times)
     path, nulls = str(tmp_path / "rows"), ", ".join(f"null as `{name}`" for name in TYPES)

@@ -11,17 +11,16 @@ import pytest
 from pyspark.errors import PySparkException
 
 import blueque.spark as bs
-from blueque import JobFailed, RedisAway
+from blueque import JobFailed, RedisAway, protocol
 from blueque.model import keys
-from blueque.spark import enqueueing
 from spark import mishaps
 from spark.conftest import ROWS
-from spark.exact import is_exact, pending
+from spark.exact import is_exact, leftovers, pending
 from spark.test_enqueue import Q
 
 
 @pytest.fixture
-def write(url):
+def write(url, sources):
     def write(frame, queue=Q, mode="append", source="blueque", **options):
         frame.write.format(source).options(**{"url": url, "queue": queue} | options).mode(
             mode
@@ -132,10 +131,8 @@ def test_a_commit_that_fails_midway_is_finished_by_a_second_run_and_aborts_nothi
     )
 
 
-def test_bs_enqueue_finishes_what_was_decided_when_the_process_that_commits_dies(
-    df, cli, mishap, url
-):
-    mishap("kill", "after publish", 2)
+def test_bs_enqueue_finishes_what_was_decided_when_its_commit_fails(df, cli, mishap, url):
+    mishap("raise", "after publish", 2)
     done = bs.enqueue(df, Q, url=url)
 
     assert mishaps.struck(cli) == 1
@@ -150,28 +147,31 @@ def test_bs_enqueue_finishes_what_was_decided_when_the_process_that_commits_dies
     ],
 )
 def test_bs_enqueue_does_not_say_that_nothing_is_visible_where_nobody_can_know(
-    df, mishap, url, monkeypatch, said, advice
+    df, url, monkeypatch, said, advice
 ):
-    def join(*given):
+    def publish(*given):
         raise RedisAway("no Redis there")
 
-    mishap("raise", "after publish")
-    monkeypatch.setattr(enqueueing, "join_staging", join)
+    monkeypatch.setattr(protocol, "publish", publish)
 
     with pytest.raises(
-        JobFailed, match="has failed: RuntimeError: struck; whether it is decided is not known"
+        JobFailed, match="has failed: no Redis there; whether it is decided is not known"
     ) as failed:
         bs.enqueue(df.limit(10), Q, url=url, **said)
 
-    assert advice in str(failed.value) and "no Redis there" in str(failed.value)
-    assert isinstance(failed.value.__cause__, PySparkException)
+    assert advice in str(failed.value)
+    assert isinstance(failed.value.__cause__, RedisAway)
 
 
-def test_bs_enqueue_says_in_a_sentence_why_nothing_is_visible(df, cli, mishap, url):
-    mishap("raise", "before commit_run")
+@pytest.mark.parametrize("run", [None, "tonight"])
+def test_bs_enqueue_says_in_a_sentence_why_nothing_is_visible_and_discards_what_was_staged(
+    df, cli, mishap, url, run
+):
+    mishap("raise", "after stage", 2, again=True)
     with pytest.raises(
         JobFailed, match="has failed: RuntimeError: struck; nothing of it is visible"
     ):
-        bs.enqueue(df, Q, url=url)
+        bs.enqueue(df, Q, url=url, run=run)
 
-    assert set(cli.keys("*")) == {mishaps.key(Q), keys.QUEUES}
+    assert leftovers(cli) == []
+    assert len(cli.keys("blueque_run_*")) == (run is not None)

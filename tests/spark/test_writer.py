@@ -5,7 +5,6 @@ does.
 from __future__ import annotations
 
 import pickle
-import traceback
 
 import pyarrow as pa
 import pytest
@@ -18,13 +17,14 @@ from blueque import (
     OldBatch,
     OutcomeUnknown,
     RedisAway,
+    RedisRefused,
     RunDropped,
     TooLarge,
     WrongRun,
 )
 from blueque.model import keys
 from blueque.producer.abandoned_runs import Leftovers
-from blueque.spark import datasource, enqueueing, jobs
+from blueque.spark import datasource, enqueueing, jobs, sink
 from spark.exact import is_exact, leftovers, pending
 
 Q = "render"
@@ -74,7 +74,7 @@ def test_what_is_staged_is_seen_when_it_is_committed_and_not_before(options, cli
 def test_a_job_that_is_aborted_leaves_nothing_and_lets_nobody_stage_for_it_any_more(options, cli):
     writer = make(options)
     message, late = write(writer), pickle.loads(pickle.dumps(writer)).write(batches())
-    forgotten = late.chunks
+    forgotten = late.report.chunks
 
     writer.abort([message, None])
     assert set(cli.keys("*")) == {keys.QUEUES}
@@ -149,7 +149,7 @@ def test_attempts_of_a_task_that_died_or_came_twice_double_no_key(options, cli):
     writer.commit(messages)
 
     assert is_exact(cli, 5000)
-    assert messages[1].new == 0 < messages[0].new <= 5000
+    assert messages[1].report.new == 0 < messages[0].report.new <= 5000
 
 
 def test_a_run_of_another_kind_is_refused_when_the_write_is_planned(options):
@@ -184,7 +184,7 @@ def test_the_batches_of_a_stream_come_once_each_by_their_number(options, cli):
     for number in (0, 0, 1, 1):
         writer.commit([write(writer, first=number * 2500), None], number)
 
-    assert dead.chunks and is_exact(cli, 5000)
+    assert dead.report.chunks and is_exact(cli, 5000)
 
 
 def test_a_batch_of_a_stream_that_is_aborted_may_be_tried_again(options, cli):
@@ -236,28 +236,16 @@ def test_a_new_query_is_refused_where_it_is_not_known_whose_batch_was_committed(
         writer.commit([of("q2", write(writer))], 0)
 
 
-def test_what_a_worker_or_a_commit_raises_is_known_for_what_it_was(options, client, cli):
-    writer = make(options | {"run": "tonight"})
-    message = write(writer)
-    Leftovers(client.connections).drop(Q, "tonight")
-    for attempt in (lambda: write(writer), lambda: writer.commit([message])):
-        with pytest.raises(RunDropped) as dropped:
-            attempt()
-        text = "".join(traceback.format_exception(dropped.value))
-        again = jobs.raised(RuntimeError(text))
-        assert isinstance(again, RunDropped) and (again.run, again.queue) == ("tonight", Q)
-
-
 def test_leftovers_of_a_run_whose_record_has_expired_are_no_record(options, client, cli):
     staging = client.get_queue(Q).open_staging("tonight")
     staging.stage([b"1"])
     cli.delete(keys.run(Q, "tonight"))
 
-    assert enqueueing._replay(make(options | {"run": "tonight"}).sink) is None
+    assert enqueueing._replay(sink.parse(options | {"run": "tonight"})) is None
 
 
 def of(query, message):
-    message.query = query
+    message.report.query = query
     return message
 
 
@@ -284,13 +272,11 @@ def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_ma
     writer = make(options)
     message = write(writer)
     assert Leftovers(client.connections).drop(Q, "tonight")
-    with pytest.raises(RunDropped):
-        write(writer)
+    assert isinstance(write(writer).report.error, RunDropped)
     again = make(options)
     before = state()
 
-    with pytest.raises(RunDropped):
-        write(writer)
+    assert isinstance(write(writer).report.error, RunDropped)
     with pytest.raises(RunDropped):
         writer.commit([message])
     writer.abort([message])
@@ -324,14 +310,6 @@ def test_what_is_no_stream_is_refused(options, state, more, sentence):
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (
-            "[X] Failed: Traceback\n  File\nblueque.errors.RedisAway: no Redis\n SQLSTATE: 38000",
-            "no Redis",
-        ),
-        (
-            "Traceback\nValueError: first\n\nDuring that:\nblueque.errors.TooLarge: row\nfacts: {}\n",
-            "row",
-        ),
         (
             "An error\nTraceback (most recent call last):\n  File\nKeyError: 'x'\nSQLSTATE: 1",
             "KeyError: 'x'",
@@ -367,29 +345,33 @@ def test_why_a_job_has_failed_is_one_sentence(said, sentence):
         OldBatch("incoming", "render", 3, 7),
         WrongRun("tonight", "render", "it is staged"),
         InvalidType("a value"),
-        OutcomeUnknown("no answer", "task-1"),
-        RedisAway("no Redis"),
+        RedisRefused("OOM command not allowed"),
     ],
 )
-def test_an_error_of_ours_is_the_same_after_spark_has_made_text_of_it(error):
-    facts = vars(error).copy()
-    try:
-        raise jobs.told(jobs.told(pickle.loads(pickle.dumps(error))))
-    except BluequeError:
-        text = f"[PYTHON_DATA_SOURCE_ERROR] Failed: {traceback.format_exc()} SQLSTATE: 38000"
+def test_an_error_of_ours_comes_whole_with_the_report_of_a_worker(options, error):
+    def put(*given):
+        raise error
 
-    again = jobs.raised(Exception(text))
+    writer = make(options | {"run": "tonight"})
+    writer._inner.put = put
+    message = pickle.loads(pickle.dumps(writer.write([])))
 
-    assert (type(again), str(again), vars(again)) == (type(error), str(error), facts)
+    with pytest.raises(type(error)) as raised:
+        writer.commit([message])
+    assert (str(raised.value), vars(raised.value)) == (str(error), vars(error))
 
 
-def test_an_error_without_its_attributes_is_of_a_class_that_has_none():
+def test_what_spark_has_tried_in_vain_is_known_by_its_name():
     for said, kind in [
-        ("TooLarge: row", InvalidInput),
-        ("OutcomeUnknown: no answer", RedisAway),
+        ("RedisAway: no Redis", RedisAway),
+        ("OutcomeUnknown: no answer", OutcomeUnknown),
+        ("Contended: changed under each of 9 attempts", BluequeError),
         ("Strange: x", None),
     ]:
-        again = jobs.raised(Exception(f"Traceback\nblueque.errors.{said}\n"))
+        error = Exception(f"Traceback\nblueque.errors.{said}\n SQLSTATE: 38000")
+        again = jobs.raised(error)
 
         assert again is None if kind is None else type(again) is kind
+        if again is not None:
+            assert str(again) == said.partition(": ")[2] and again.__cause__ is error
     assert jobs.raised(Exception("ValueError: x")) is None

@@ -1,0 +1,36 @@
+"""The data source `mishap`: `blueque`, with mishaps. Spark 3.5 has no such sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
+
+from blueque.model.units import redis_url
+from blueque.spark import datasource
+from spark import mishaps
+
+
+class MishapSource(DataSource):
+    """What writes as `blueque` does, until it is struck."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mishap"
+
+    def schema(self) -> Any:
+        return datasource.schema(self.options)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        writer = datasource.writer(schema, self.options, overwrite)
+        writer._inner = mishaps.Struck(writer._inner)
+        return writer
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        writer = datasource.stream_writer(schema, self.options, overwrite)
+        url, queue = str(self.options.get("url", redis_url()[0])), str(self.options["queue"])
+        return StreamStruck(writer, mishaps.Mishaps(url, queue))
+
+
+class StreamStruck(mishaps.Struck, DataSourceStreamArrowWriter):
+    pass

@@ -1,0 +1,36 @@
+"""The oldest Spark that we take, in an environment of its own: `.venv-spark-3.5` beside `.venv`,
+where it has all but pyspark from.
+
+`python -m spark.oldest ARGUMENTS` in tests/ is pytest there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import environments
+from running import ROOT, clean_environment
+
+DIRECTORY = ROOT / ".venv-spark-3.5"
+REQUIREMENTS = ["pyspark==3.5.*"]
+HAS_SOURCES = find_spec("pyspark.sql.datasource") is not None  # 3.5 has none in Python
+
+_IS_RIGHT = """\
+import sys, pyspark, blueque
+sys.exit(not pyspark.__version__.startswith("3.5") or not pyspark.__file__.startswith(sys.argv[1]))
+"""
+
+
+def pytest(*arguments: str) -> int:
+    """Run tests with it, and return the exit code. Raises EnvironmentMissing."""
+    environments.install(DIRECTORY, REQUIREMENTS, _IS_RIGHT, sees_ours=True)
+    command = [environments.python_of(DIRECTORY), "-m", "pytest", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=clean_environment()).returncode
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(pytest(*sys.argv[1:]))

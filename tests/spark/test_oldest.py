@@ -1,0 +1,28 @@
+"""Spark 3.5, in a process with an environment of its own: some of the tests here. All of them:
+`bin/matrix --spark`.
+"""
+
+from __future__ import annotations
+
+from spark import oldest
+
+SMOKE = {
+    "test_executors.py": ["test_a_worker_that_dies_is_replaced"],
+    "test_enqueue.py": [
+        "test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say",
+        "test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues",
+        "test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing[kill]",
+        "test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_is_missing",
+        "test_without_a_key_one_row_that_is_refused_leaves_nothing",
+    ],
+    "test_write.py": ["test_bs_enqueue_finishes_what_was_decided_when_its_commit_fails"],
+    "test_read.py": ["test_columns_have_types_and_times_are_in_utc"],
+    "test_archive.py": ["test_limit_and_statuses_choose_and_the_oldest_go_first"],
+    "test_stats.py": ["test_groups_are_what_was_asked_for"],
+}
+
+
+def test_spark_3_5_does_the_same():
+    names = [f"tests/spark/{file}::{name}" for file, some in SMOKE.items() for name in some]
+
+    assert oldest.pytest("-q", "-p", "no:cacheprovider", *names) == 0
