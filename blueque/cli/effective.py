@@ -13,6 +13,7 @@ from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.connection.address import hide_password
 from blueque.model import units
+from blueque.model.surroundings import CWD, KEEP_CWD
 from blueque.system import hosts
 from blueque.text.hints import amount
 
@@ -133,6 +134,8 @@ def defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "preload": [],
         "reuse": 1,
         "reuse_for": None,
+        "cwd": CWD[0],
+        "keep_cwd": KEEP_CWD[0],
         "retry": False,
         "time_limit": None,
         "stall_limit": None,

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from blueque.cli.options import Invocation
     from blueque.node.handler_check import Registered
 
-_OF_LISTENER = ("retry", *LIMITS, "reuse", "reuse_for")  # which both tables may have
+_OF_LISTENER = ("retry", *LIMITS, "reuse", "reuse_for", "cwd", "keep_cwd")  # which both may have
+_OF_QUEUE = {
+    "weight": 1,
+    "resources": {},
+    "pythonpath": [],
+    "umask": None,
+    "nice": None,
+    "cgroup": None,
+}
 _RUNS = ("handler", "exec")
 
 
@@ -35,8 +43,8 @@ def of_queue(
     decorated = _said_by(handler)
     for name in _OF_LISTENER:
         yield values.nearest(name, decorated, runs.value)
-    for name in ("weight", "resources"):
-        yield values.own(name) or Setting(name, 1 if name == "weight" else {}, "default")
+    for name, default in _OF_QUEUE.items():
+        yield values.own(name) or Setting(name, default, "default")
     for status in FINISHED:
         yield values.retention(status)
 

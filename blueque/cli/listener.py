@@ -40,6 +40,7 @@ from blueque.model import units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
 from blueque.model.selection import NAMES, is_own_select, require_weight
+from blueque.model.surroundings import CWD, KEEP_CWD, Surroundings
 from blueque.model.units import (
     BEAT,
     LEASE,
@@ -53,6 +54,7 @@ from blueque.model.units import (
     require_module_name,
 )
 from blueque.node.reload import ANSWER_TO, complete_environment
+from blueque.system import cgroup
 from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.process import is_in_container, keep_in_memory
 
@@ -207,6 +209,17 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
     help="Stop giving tasks to a process this long after its first one began. Without --reuse, the number of tasks has no limit.",
 )
 @click.option(
+    "--cwd",
+    type=click.Choice(CWD),
+    help="Where a task works: in the directory of the listener, the default, or in an empty one of its own, which is removed "
+    "at its end.",
+)
+@click.option(
+    "--keep-cwd",
+    type=click.Choice(KEEP_CWD),
+    help="When a directory of --cwd task stays, for as long as the other files of its attempt; default never.",
+)
+@click.option(
     "--task-redis/--no-task-redis",
     default=None,
     help="Which tasks may know the address of Redis: all, programs by BLUEQUE_REDIS_URL; or none. Else callables only, for "
@@ -333,6 +346,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
         else said.get("resources", {})
     )
     names, limits = [*named], _limits(options)
+    surroundings = _surroundings(config, options, names)
     policy = values.get("retry")
     on_term = values.get("on_term") or ("drain" if is_in_container() else "leave")
     spool_limit, log_limit = _room(said, options)
@@ -349,7 +363,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "keep": values.get("keep", KEEP),
             "spool_limit": spool_limit,
             "log_limit": log_limit,
-            "handlers": handlers,
+            "handlers": _found_from_here(config, handlers, surroundings),
             "limits": _held_to({**said.get("limits", {}), **limits}),
             "timing": _timing(config, options),
             "retry": policy.to_text() if policy else None,
@@ -359,6 +373,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "is_spawned": values.get("spawn", False),
             "preload": values.get("preload", ()),
             "reuse": _reuse(config, options, handlers),
+            "surroundings": surroundings,
             "of_queues": _of_queues(config, own, names, options.get("retry"), limits),
             "retention": client.retention_rules(names),
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
@@ -410,6 +425,20 @@ def _handlers(
     return handlers
 
 
+def _found_from_here(
+    config: Config, handlers: Mapping[str, HandlerName], surroundings: Mapping[str, Surroundings]
+) -> dict[str, HandlerName]:
+    """Return what runs the tasks of each queue, with paths that hold in any working directory."""
+    found = {}
+    for queue, name in handlers.items():
+        words = name.exec
+        if words and "/" in words[0] and surroundings.get(queue, Surroundings()).has_own_cwd:
+            words = [os.path.abspath(words[0]), *words[1:]]
+        paths = [os.path.abspath(path) for path in config.queue(queue).pythonpath]
+        found[queue] = name._replace(exec=words, paths=paths)
+    return found
+
+
 def _hooks(
     name: str | None, url: str, source: str, task_url: str | None
 ) -> dict[str, str | list[str]]:
@@ -446,6 +475,25 @@ def _reuse(
         if name.run is not None:
             said = {**config.listener, **config.queue(queue).reused, **options}
             found[queue] = said.get("reuse"), said.get("reuse_for")
+    return found
+
+
+def _surroundings(
+    config: Config, options: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, Surroundings]:
+    """Return the surroundings of the tasks of each queue of which anything is said."""
+    found = {}
+    for queue in names:
+        said = {**config.listener, **config.queue(queue).surroundings, **options}
+        own = Surroundings(**{name: said[name] for name in Surroundings._fields if name in said})
+        if own.cgroup is not None:
+            try:
+                own = own._replace(cgroup=cgroup.locate(own.cgroup))
+            except OSError as error:
+                reason = f"cgroup: {error.strerror}: name a directory, as /sys/fs/cgroup/batch"
+                raise Failure(CONFIGURATION, f"queue {queue!r}: {reason}") from error
+        if own != Surroundings():
+            found[queue] = own
     return found
 
 

@@ -9,7 +9,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -31,6 +31,7 @@ from blueque.model.recurrence import read_rule
 from blueque.model.retry import Retry
 from blueque.model.schedule import POLICIES, read_policies
 from blueque.model.start_time import require_within
+from blueque.model.surroundings import CWD, KEEP_CWD, require_umask
 from blueque.model.units import (
     LOG_FORMATS,
     LOG_LEVELS,
@@ -77,6 +78,8 @@ class QueueConfig(NamedTuple):
     handler: what runs its tasks.
     reused: `reuse` and `reuse_for`, those that are said: how many tasks a process takes.
     start_within: seconds in which a new task has to start.
+    pythonpath: directories in which a task finds Python modules first.
+    surroundings: of its tasks, those that are said; fields of `Surroundings`.
     """
 
     weight: float | None = None
@@ -87,6 +90,8 @@ class QueueConfig(NamedTuple):
     handler: HandlerName | None = None
     reused: Mapping[str, int | float] = _EMPTY
     start_within: float | None = None
+    pythonpath: Sequence[str] = ()
+    surroundings: Mapping[str, Any] = _EMPTY
 
 
 class ScheduleConfig(NamedTuple):
@@ -275,13 +280,18 @@ class _Checker:
                     "retention": dict,
                     "resources": require_resources,
                     "start_within": require_within,
+                    "pythonpath": _paths,
                     **_HANDLER,
                     **_REUSE,
+                    **_CWD,
+                    **_SURROUNDINGS,
                     **_limits(),
                 },
             )
         )
         reused = {name: own.pop(name) for name in _REUSE if name in own}
+        names = (*_CWD, *_SURROUNDINGS)
+        surroundings = {name: own.pop(name) for name in names if name in own}
         self._require_one_handler(path, own)
         name = HandlerName(own.pop("handler", None), own.pop("exec", None))
         retention = self._retention((*path, "retention"), own.pop("retention", {}))
@@ -290,6 +300,7 @@ class _Checker:
             retention=retention,
             handler=name if any(name) else None,
             reused=MappingProxyType(reused),
+            surroundings=MappingProxyType(surroundings),
         )
 
     def _aliases(self, values: Mapping[str, Any], queues: Collection[str]) -> dict[str, str]:
@@ -486,6 +497,10 @@ def _texts(value: Any) -> list[str]:
     return [_text(one) for one in value]
 
 
+def _paths(value: Any) -> list[str]:
+    return [_text(value)] if isinstance(value, str) else _texts(value)
+
+
 def _queue_names(value: Any) -> list[str]:
     names = [require_queue_name(name) for name in _texts(value)]
     if not 1 <= len(names) <= MOST_FANNED_OUT:
@@ -542,6 +557,20 @@ def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
         return str(value)
 
     return check
+
+
+# Where a task works; in the table of a queue and in that of the listener.
+_CWD: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"cwd": _one_of(CWD), "keep_cwd": _one_of(KEEP_CWD)}
+)
+# What else its process finds; in the table of a queue only.
+_SURROUNDINGS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {
+        "umask": require_umask,
+        "nice": lambda value: require_whole(value, "it", -20, 19),
+        "cgroup": lambda value: _text(value),
+    }
+)
 
 
 def _select(value: Any) -> str:
@@ -620,6 +649,7 @@ def _listener_checks() -> dict[str, Callable[[Any], Any]]:
         "until_empty": _yes_or_no,
         "max_runtime": _duration,
         "task_redis": _yes_or_no,
+        **_CWD,
         **_REUSE,
         **_log_checks(),
         **_HANDLER,

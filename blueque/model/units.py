@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -69,10 +69,13 @@ class Keep(NamedTuple):
 class HandlerName(NamedTuple):
     """What runs the tasks of a queue: `run`, the name of a Python callable, or `exec`, a program and
     its arguments.
+
+    paths: directories in which Python looks for modules first.
     """
 
     run: str | None = None
     exec: list[str] | None = None
+    paths: Sequence[str] = ()
 
     def __str__(self) -> str:
         return self.run or shlex.join(self.exec or [])

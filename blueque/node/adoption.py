@@ -228,7 +228,7 @@ class Adoption:
             if kind == "unknown" and not (is_running or attempt.has_begun()):
                 self._spool.forget(attempt)  # its listener died before it recorded the start
             elif kind in ("closed", "superseded") and not is_running:
-                _close(task, attempt)
+                self._close(task, attempt)
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
             elif (
@@ -236,6 +236,18 @@ class Adoption:
             ):
                 found.append(Candidate(task, attempt, pid, "orphan"))
         return found
+
+    def _close(self, task: Task, attempt: Attempt) -> None:
+        keeps_cwd = self._defaults.of(task.queue).surroundings.keeps_cwd(has_failed=True)
+        if attempt.has_cwd() and not keeps_cwd:
+            for _ in attempt.remove_cwd():
+                pass
+        try:
+            attempt.mark_reported(
+                is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path))
+            )
+        except OSError as error:  # a full disk: it is kept longer than need be
+            log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
 
 
 def _unstarted(task: Task, attempt: Attempt) -> Candidate:
@@ -267,12 +279,3 @@ def _kind(task: Task, then: Task, is_of_use: bool) -> str:
     if task.status == "failed" and task.error_type in LOST and is_of_use:
         return "lost"
     return "closed"
-
-
-def _close(task: Task, attempt: Attempt) -> None:
-    try:
-        attempt.mark_reported(
-            is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path))
-        )
-    except OSError as error:  # a full disk: it is kept longer than need be
-        log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)

@@ -31,7 +31,9 @@ NOTED = 2.0  # seconds within which the process that reaps an adopted one has no
 STEP = 0.02
 UNREADABLE = 60.0  # seconds for which an exit record that cannot be read is tried again
 TRY_AGAIN = 2.0
+FILES = 100  # of a working directory that are removed between two looks at what else is due
 BY_LISTENER = ("cancelled", "stopped")  # error types of ends that are no failures
+BY_ORDER = (*BY_LISTENER, "interrupted", "superseded")  # reasons to end an attempt, the same
 
 
 class AttemptEnd:
@@ -62,6 +64,7 @@ class AttemptEnd:
         Raises OrderCame, and what `do` raises.
         """
         record, is_ours = self._record(watch), True
+        self._remove_cwd(watch, record)
 
         def report() -> None:
             self._report(watch, record, reporter, may_take)
@@ -89,6 +92,18 @@ class AttemptEnd:
             self._duties.note_member()
         close(self._telling, watch.processor.task, watch.attempt)
         return is_ours
+
+    def _remove_cwd(self, watch: AttemptWatch, record: outcome_record.Record | None) -> None:
+        """Remove the working directory of the attempt, if it has one and the listener keeps none."""
+        attempt, task = watch.attempt, watch.task
+        surroundings = self._defaults.of(task.queue).surroundings
+        if not attempt.has_cwd() or surroundings.keeps_cwd(_has_failed(watch, record)):
+            return
+        for number, _ in enumerate(attempt.remove_cwd(), 1):
+            if number % FILES == 0:
+                self._waiting.wait(0)
+        if attempt.has_cwd():
+            log.warning("task=%s has left files in %s that stay", task.id, attempt.path)
 
     # How it ended
 
@@ -272,6 +287,14 @@ class AttemptEnd:
                 task.node,
             ):
                 raise Contended("lose", 1)
+
+
+def _has_failed(watch: AttemptWatch, record: outcome_record.Record | None) -> bool:
+    """Tell whether the attempt has failed by itself or by a limit, and does not only run again later."""
+    if record is None:
+        return True
+    is_to_go_on = record.get("handed_back") or record.get("retry_after") is not None
+    return record["status"] == "failed" and watch.reason not in BY_ORDER and not is_to_go_on
 
 
 def _has_checkpoint(attempt: Attempt) -> bool:

@@ -4,23 +4,25 @@ user's runs in a listener or its master.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model import units
 from blueque.model.retry import Retry
+from blueque.model.surroundings import Surroundings
 from blueque.model.units import HandlerName
 from blueque.node import own_select
-from blueque.system import process
+from blueque.system import cgroup, process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import stop_logging
-from blueque.task_process.handlers import place_of, resolve, unfit
+from blueque.task_process.handlers import place_of, resolve, search_first, unfit
 from blueque.task_process.hooks import METHODS, load
 from blueque.task_process.registered import QueueHandler, name_of, registered
 
@@ -47,12 +49,16 @@ class Registered(NamedTuple):
 
 def check(name: HandlerName, redis_url: str | None) -> str | None:
     """Return why this cannot be a handler, in a sentence, or None. redis_url: what tasks get."""
+    for path in name.paths:
+        if not os.path.isdir(path):
+            return f"pythonpath: {path} is not a directory"
     if name.exec is not None:
         if process.find_program(name.exec[0]) is None:
             return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
         return None
 
     def look() -> None:
+        search_first(name.paths)
         try:
             reason = unfit(resolve(name.run or ""))
         except BaseException as error:  # a module may call sys.exit when it is imported
@@ -65,6 +71,40 @@ def check(name: HandlerName, redis_url: str | None) -> str | None:
     except InvalidInput as refusal:
         return str(refusal)
     return None
+
+
+def check_surroundings(surroundings: Mapping[str, Surroundings]) -> str | None:
+    """Return why the processes of tasks cannot have their surroundings, or None. surroundings: by
+    queue.
+    """
+    for queue, its in surroundings.items():
+        what = f"queue {queue!r}: its tasks cannot"
+        if its.nice is not None:
+            try:
+                _in_child(None, functools.partial(_take_niceness, its.nice), what)
+            except InvalidInput as error:
+                return f"{what} have the niceness {its.nice}: {error}"
+        if its.cgroup is not None:
+            try:
+                _in_child(None, functools.partial(_enter, its.cgroup), what)
+            except InvalidInput as error:
+                advice = "it must be delegated to the user of the listener"
+                return f"{what} be put into the cgroup {its.cgroup}: {error}; {advice}"
+    return None
+
+
+def _take_niceness(nice: int) -> None:
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+    except OSError as error:
+        raise InvalidInput(f"{error.strerror}") from error
+
+
+def _enter(directory: str) -> None:
+    try:
+        cgroup.enter(directory, os.getpid())
+    except OSError as error:
+        raise InvalidInput(f"{error.strerror}") from error
 
 
 def check_select(name: str, queues: Sequence[str], redis_url: str | None) -> str | None:

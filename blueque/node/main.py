@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from blueque.client import Client
@@ -28,6 +29,7 @@ from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.retry import Retry
 from blueque.model.selection import Select, is_own_select, selector
+from blueque.model.surroundings import Surroundings
 from blueque.model.units import LOG_LEVEL, HandlerName, Keep, Timing
 from blueque.node import context, handler_check, own_select
 from blueque.node.context import NodeContext
@@ -61,6 +63,7 @@ log = logging.getLogger("blueque")
 
 MASTER, SLOT = "blueque-master", "blueque-slot"  # for `ps -o comm`
 CHOICES = "BLUEQUE_LISTENER_CHOICES"
+_EMPTY: Mapping[str, Surroundings] = MappingProxyType({})
 
 
 class Choices(NamedTuple):
@@ -112,13 +115,16 @@ class Choices(NamedTuple):
     hooks: str | None = None  # the name of the class
     hook_methods: Sequence[str] = ()  # those that it has, of `hooks.METHODS`
     log_level: str = LOG_LEVEL
+    surroundings: Mapping[str, Surroundings] = _EMPTY  # by queue
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
         """Raises ValueError, TypeError: it is not what this version writes."""
         found = cls(**json.loads(text))
+        surroundings = {queue: Surroundings(*its) for queue, its in found.surroundings.items()}
         return found._replace(
-            handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()}
+            handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()},
+            surroundings=surroundings,
         )
 
     @property
@@ -143,6 +149,8 @@ class Choices(NamedTuple):
         for name, rules in self.retention.items():
             kept = {status: Keep(*its) for status, its in rules.items()}
             queues[name] = queues.get(name, own)._replace(retention=kept)
+        for name, its in self.surroundings.items():
+            queues[name] = queues.get(name, own)._replace(surroundings=its)
         return own._replace(queues=queues)
 
 
@@ -258,7 +266,7 @@ def run_slot(choices: Choices, master: context.Master) -> int:
     work = Work(
         _life(choices),
         choices.is_warm,
-        _kinds(choices.handlers),
+        _kinds(choices.handlers, choices.surroundings),
         burst=BURST if has_burst else 1,
         until_empty=choices.until_empty,
         reuse=reuse,
@@ -305,7 +313,7 @@ def _refusal(choices: Choices, is_first: bool = True) -> str | None:
 
     is_first: no listeners run already, which may say other amounts of resources until they leave.
     """
-    refusal = check_work(choices)
+    refusal = check_work(choices) or handler_check.check_surroundings(choices.surroundings)
     if refusal is not None:
         return refusal
     try:
@@ -339,11 +347,13 @@ def check_work(choices: Choices) -> str | None:
     return None
 
 
-def _kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
-    """Return of each queue the first one that has the same handler."""
+def _kinds(
+    handlers: Mapping[str, HandlerName], surroundings: Mapping[str, Surroundings] = _EMPTY
+) -> dict[str, str]:
+    """Return of each queue the first one that has the same handler, and the same surroundings."""
+    whole = {queue: (name, surroundings.get(queue)) for queue, name in handlers.items()}
     return {
-        queue: next(other for other in handlers if handlers[other] == name)
-        for queue, name in handlers.items()
+        queue: next(other for other in whole if whole[other] == its) for queue, its in whole.items()
     }
 
 

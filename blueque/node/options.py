@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from blueque.model.limits import Limits
 from blueque.model.retry import Retry
+from blueque.model.surroundings import Surroundings
 from blueque.model.units import LOG_LIMIT, RETENTION, Keep, Timing
 
 
@@ -19,6 +20,7 @@ class Defaults(NamedTuple):
     retry: Retry | None = None
     retention: Mapping[str, Keep] = RETENTION  # how long a finished task stays, by its status
     log_limit: int = LOG_LIMIT  # bytes of each file that a task prints to
+    surroundings: Surroundings = Surroundings()
     # queues whose tasks have other settings
     queues: Mapping[str, Defaults] = MappingProxyType({})
 

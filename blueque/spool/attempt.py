@@ -13,14 +13,21 @@ import json
 import os
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from blueque.model.encoding import quick_json
 from blueque.spool import progress_file
 from blueque.spool.exit_record import usable, usable_ending
 from blueque.system import plain_files
-from blueque.system.plain_files import NotPlain, remove, replace, write_all, write_whole
+from blueque.system.plain_files import (
+    NotPlain,
+    remove,
+    remove_by_steps,
+    replace,
+    write_all,
+    write_whole,
+)
 from blueque.text.format import one_line
 
 MAX_BEGINNING = 64  # bytes at the end of `task` that say when it began
@@ -29,6 +36,7 @@ WANTED = "wanted"  # the file that says that the next attempt may go on from her
 INPUTS = "inputs"  # the results of the tasks that the task waited for, as JSON
 ASKED = "asked"  # exists as long as it is asked, even if it has removed `stop`
 STACK = "stack"  # the stacks that were asked for
+CWD = "work"  # the working directory of the task, if it has one of its own
 MAX_PROGRESS = 1000  # bytes of the file `progress` that are read
 _OF_EACH = frozenset({"task", "stdout", "stderr", "exit"})  # files of an attempt that says nothing
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -76,6 +84,19 @@ class Attempt:
         """Write the results that the task is given, as a JSON object. Raises OSError."""
         content = text.encode("utf-8", "surrogateescape")
         write_whole(f"{self.path}/{INPUTS}", content, is_synced=False)
+
+    def make_cwd(self) -> None:
+        """Make the working directory of the task. Raises OSError."""
+        os.makedirs(f"{self.path}/{CWD}", mode=0o700, exist_ok=True)
+
+    def has_cwd(self) -> bool:
+        """Tell whether the task has, or has had, a working directory of its own."""
+        return self.has_left_files() and os.path.lexists(f"{self.path}/{CWD}")
+
+    def remove_cwd(self) -> Iterator[None]:
+        """Remove the working directory of the task, and yield after each file: there may be many."""
+        self._left = None
+        yield from remove_by_steps(f"{self.path}/{CWD}")
 
     def begin(self, used_before: float = 0.0) -> None:
         """Record that the task may begin, with the monotonic time of this boot.

@@ -15,6 +15,7 @@ task, and `[spool]/[task]/[attempt]/` for the others.
                     notices it removes it
     asked           exists as long as the task should stop
     result          of a program: its result, if that is not its last line of output
+    work/           the working directory of the task, if it has one of its own
     exit            how it ended; complete before Redis is told
     status          how its process ended, if another process than its listener reaped it
     reported        exists once Redis knows the end, or has refused it

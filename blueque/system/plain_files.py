@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 
 MOST = 2**30  # bytes; a value in Redis takes 512 MiB at most
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP)
@@ -117,3 +118,29 @@ def write_whole(path: str, content: bytes, is_synced: bool = True) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_by_steps(path: str) -> Iterator[None]:
+    """Remove a file or a directory with what is in it, as far as that is possible, and yield after
+    each file.
+    """
+    try:
+        yield from _remove_by_steps(path)
+    except RecursionError:  # directories a thousand levels deep stay
+        pass
+
+
+def _remove_by_steps(path: str) -> Iterator[None]:
+    try:
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISDIR(mode):
+            os.unlink(path)
+            return
+        if mode & stat.S_IRWXU != stat.S_IRWXU:  # as some caches protect themselves
+            os.chmod(path, stat.S_IRWXU)
+        for name in os.listdir(path):
+            yield from _remove_by_steps(f"{path}/{name}")
+            yield
+        os.rmdir(path)
+    except OSError:
+        pass

@@ -180,7 +180,7 @@ class _Server:
     def _get_work(self, name: HandlerName) -> Work | None:
         if name.run is None:
             return None
-        get = functools.partial(self._resolve, name.run)
+        get = functools.partial(self._resolve, name.run, name.paths)
         return self._job.with_hooks(handlers.handler(get, self._job.max_bytes, self._show_stacks))
 
     def _show_stacks(self) -> None:
@@ -290,8 +290,13 @@ class _Server:
         """Return how to run tasks of a queue. Raises InvalidInput if it has no handler."""
         return self._work.get(queue) or self._job.work_of(queue)
 
-    def _resolve(self, name: str) -> Handler:
-        """Return the callable; tell the fork server what its import has brought."""
+    def _resolve(self, name: str, paths: Sequence[str]) -> Handler:
+        """Return the callable; tell the fork server what its import has brought.
+
+        paths: where Python looks for modules first. What is found there may have the name of a
+            module that others find elsewhere, so the fork server is told nothing.
+        """
+        handlers.search_first(paths)
         if self._told:
             return handlers.resolve(name)
         self._told = True
@@ -299,7 +304,8 @@ class _Server:
             handler = handlers.resolve(name, self._remembered.load)
             if name not in self._has_learned:
                 import_for_handler()
-                self._say(name)
+                if not paths:
+                    self._say(name)
         finally:
             try:
                 os.close(self._tell)

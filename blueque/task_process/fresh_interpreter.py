@@ -72,10 +72,16 @@ class Job(NamedTuple):
         name = self.handlers[queue]
         if name.exec is not None:
             url = self.redis_url if self.is_for_programs else None
-            return work.program(
-                name.exec, self.max_bytes, {} if url is None else {"BLUEQUE_REDIS_URL": url}
-            )
-        return work.handler(functools.partial(work.resolve, name.run or ""), self.max_bytes)
+            environ = {} if url is None else {"BLUEQUE_REDIS_URL": url}
+            if name.paths:
+                environ["PYTHONPATH"] = work.python_path(name.paths)
+            return work.program(name.exec, self.max_bytes, environ)
+        return work.handler(functools.partial(_resolve, name), self.max_bytes)
+
+
+def _resolve(name: HandlerName) -> work.Handler:
+    work.search_first(name.paths)
+    return work.resolve(name.run or "")
 
 
 def run(

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,6 +120,19 @@ def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> 
         raise InvalidInput(f"{name} is of the type {type(found).__name__}, not a callable")
     handler: Handler = found
     return handler
+
+
+def search_first(paths: Sequence[str]) -> None:
+    """Have Python look for modules in these directories first, here and in programs that we start."""
+    if paths:
+        sys.path[:] = [*paths, *(path for path in sys.path if path not in paths)]
+        os.environ["PYTHONPATH"] = python_path(paths)
+
+
+def python_path(paths: Sequence[str]) -> str:
+    """Return the variable PYTHONPATH with these directories before the others."""
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([*paths, *(path for path in others if path and path not in paths)])
 
 
 def _registered(handler: object) -> QueueHandler[Any, Any] | None:

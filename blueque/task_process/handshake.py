@@ -18,9 +18,12 @@ import json
 import marshal
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.system import unix_sockets
+
+if TYPE_CHECKING:
+    from blueque.model.surroundings import ForProcess
 
 _MOST = 200_000  # bytes of a message
 # bytes of a task that travels with its assignment; sockets hold four times that
@@ -38,6 +41,7 @@ class Assignment(NamedTuple):
     environ: variables for it. time_limit: in seconds, if it has one.
     may_rest: whether to wait for another task when this one has ended.
     task: id and fields of the task; None: read them in the file `task`.
+    surroundings: see `Surroundings.for_process`; None: those of the listener.
     """
 
     path: str
@@ -46,6 +50,7 @@ class Assignment(NamedTuple):
     time_limit: float | None = None
     may_rest: bool = False
     task: tuple[str, dict[str, str]] | None = None
+    surroundings: ForProcess | None = None
 
 
 class Rest(NamedTuple):

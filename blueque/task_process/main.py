@@ -13,8 +13,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from blueque.spool.attempt import Attempt
+from blueque.spool.attempt import CWD, Attempt
 from blueque.spool.outcome_record import record_of
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
@@ -25,6 +26,9 @@ from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
 from blueque.task_process.reuse import Setting, Usage
 from blueque.task_process.running_task import RunningTask, environment
+
+if TYPE_CHECKING:
+    from blueque.model.surroundings import ForProcess
 
 NAME = "blueque-task"  # of task processes, for `ps -o comm`
 SIGNALS = (
@@ -135,10 +139,10 @@ def live(
         attempt = spool.attempt_at(assignment.path)
         if is_own:  # the listener may have looked for it too early
             spool.remove_blank(pid)
-        task = _get_ready(attempt, assignment, output, spool.max_bytes)
+        task = _get_ready(attempt, assignment, output, spool.max_bytes, setting)
         if not listener.may_begin(assignment.may_rest):
             return _leave(is_warm)
-        status, may_rest = _run(work_of, task, attempt, spare, assignment.time_limit, setting)
+        status, may_rest = _run(work_of, task, attempt, spare, assignment, setting)
         if os.getpid() != pid:  # a child that the task forked has returned here
             return 0
         if setting is None or not (assignment.may_rest and may_rest):
@@ -189,7 +193,11 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
 
 
 def _get_ready(
-    attempt: Attempt, assignment: Assignment, output: Output, max_bytes: int
+    attempt: Attempt,
+    assignment: Assignment,
+    output: Output,
+    max_bytes: int,
+    setting: Setting | None,
 ) -> RunningTask | BaseException:
     """Do what can be done before the start is recorded; return the task, or why it cannot run."""
     try:
@@ -205,9 +213,26 @@ def _get_ready(
         environ.pop("BLUEQUE_CONTEXT", None)  # of the task before, or of the listener's own task
         for name, value in variables.items():
             environ[name] = value
+        if assignment.surroundings is not None:
+            _surround(assignment.surroundings, setting)
     except BaseException as error:
         return error
     return task
+
+
+def _surround(surroundings: ForProcess, setting: Setting | None) -> None:
+    """Give this process the umask and the niceness of its queue.
+
+    setting: of a process that takes several tasks. It only gets such of queues with the same
+        surroundings, so both stay; a niceness could not be lowered again.
+    """
+    _, umask, nice = surroundings
+    if nice is not None:
+        os.setpriority(os.PRIO_PGRP, 0, nice)  # with the threads that an import has started
+    if umask is not None:
+        os.umask(umask)
+    if setting is not None:
+        setting.note_process()
 
 
 def _run(
@@ -215,7 +240,7 @@ def _run(
     task: RunningTask | BaseException,
     attempt: Attempt,
     spare: int,
-    time_limit: float | None,
+    assignment: Assignment,
     setting: Setting | None,
 ) -> tuple[int, bool]:
     """Run the task and write its exit record. Return the exit status, and whether the process is fit
@@ -234,8 +259,10 @@ def _run(
         work = work_of(task.fields.get("queue", ""))
         if setting is not None and work.prepare is not None:
             setting.import_handler(work.prepare)
-        if time_limit is not None:
-            os.environ["BLUEQUE_DEADLINE"] = f"{time.time() + time_limit:.3f}"
+        if assignment.time_limit is not None:
+            os.environ["BLUEQUE_DEADLINE"] = f"{time.time() + assignment.time_limit:.3f}"
+        if assignment.surroundings is not None and assignment.surroundings[0]:
+            _enter_own_cwd(attempt, work)
         record = work.run(task, attempt)
     except BaseException as error:  # SystemExit and KeyboardInterrupt end a task too
         record = record_of(
@@ -260,6 +287,17 @@ def _run(
         _flush_files()
     spans.flush()
     return 0 if record["status"] == "complete" else 1, may_rest
+
+
+def _enter_own_cwd(attempt: Attempt, work: Work) -> None:
+    """Change to the working directory of the attempt, after the import: a handler that was imported
+    ahead has seen that of the listener.
+    """
+    if work.prepare is not None:
+        work.prepare()
+    directory = f"{attempt.path}/{CWD}"
+    os.chdir(directory)
+    os.environ["PWD"] = directory
 
 
 def _flush_files() -> None:
