@@ -65,6 +65,7 @@ _VERBS = {
     "export": ("blueque.cli.verbs.export", "export"),
     "archive": ("blueque.cli.verbs.archive", "archive"),
     "progress": ("blueque.cli.verbs.progress", "progress"),
+    "note": ("blueque.cli.verbs.note", "note"),
     "config": ("blueque.cli.verbs.config", "config"),
     "init": ("blueque.cli.verbs.init", "init"),
     "completion": ("blueque.cli.verbs.completion", "completion"),
@@ -127,7 +128,10 @@ _GROUPS = {
         "completion": "Print the completion script for bash, zsh or fish.",
         "help": "Explain a verb, a word, the exit codes or the states.",
     },
-    "In a task": {"progress": "Report how far this task is."},
+    "In a task": {
+        "progress": "Report how far this task is.",
+        "note": "Add a line to the history of this task.",
+    },
 }
 _SUMMARIES = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
 

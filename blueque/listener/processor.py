@@ -153,6 +153,14 @@ class Processor:
         attempt = self.task.attempt or 0
         protocol.log(self._redis, self._attempt, attempt, lines, is_over)
 
+    def note(self, number: int, text: str, at: float) -> None:
+        """Add what the task has noted to its history: one line of 200 characters is kept.
+
+        number: of the note, from 1 in each attempt; they come in this order. at: Unix seconds.
+        Raises NotOwner. Source: docs/protocol/operator.md, "note".
+        """
+        protocol.note(self._redis, self._attempt, number, one_line(text), at)
+
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
         """Record where the next attempt is to go on; parts: value, files and files_left, those that
         have changed.

@@ -92,6 +92,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "interrupted_at": float,
     "interrupted_by": str,
     "interrupt_reason": str,
+    "noted": str,
     "progress": str,
     "progress_at": float,
     "eta": float,

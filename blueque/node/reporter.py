@@ -1,5 +1,5 @@
-"""Reporter: sends to Redis about once a second what a running task reports: progress, output,
-checkpoint.
+"""Reporter: sends to Redis about once a second what a running task reports: progress, notes,
+output, checkpoint.
 
 If an attempt has not completed its task, its end is recorded only after its checkpoint is sent.
 Progress and output that Redis does not take stay in the spool.
@@ -59,6 +59,7 @@ class Reporter:
         self._processor: Processor | None = None  # of our own connection
         self._checkpoint: CheckpointSync | None = None
         self._progress = self._published = ""
+        self._noted = 0  # notes that Redis has
         self.next_step = time.monotonic() + PACE  # a short task costs nothing more
 
     def step(self, task: Task) -> object:
@@ -112,6 +113,7 @@ class Reporter:
             "output": lambda: self._read(is_over),
             "lines": lambda: self._send_lines(task, is_over),
             "progress": lambda: self._send_progress(task),
+            "notes": lambda: self._send_notes(task, is_over),
         }
         if not is_over:
             actions["checkpoint"] = lambda: self._get_checkpoint().step(self._get_processor(task))
@@ -171,6 +173,11 @@ class Reporter:
         if progress and progress != self._published:
             self._get_processor(task).progress(progress)
             self._published = progress
+
+    def _send_notes(self, task: Task, is_over: bool) -> None:
+        for text, at in self._attempt.read_notes(is_over)[self._noted :]:
+            self._get_processor(task).note(self._noted + 1, text, at or time.time())
+            self._noted += 1
 
 
 def progress_of(bar: str) -> str:

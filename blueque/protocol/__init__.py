@@ -53,7 +53,7 @@ from blueque.protocol.groups import (
     settle_group,
     settle_members,
 )
-from blueque.protocol.logs_and_checkpoints import checkpoint, log
+from blueque.protocol.logs_and_checkpoints import checkpoint, log, note
 from blueque.protocol.many_queues import beat_all, observe_all
 from blueque.protocol.membership import (
     beat,
@@ -187,6 +187,7 @@ __all__ = [
     "mark_batch",
     "mend",
     "move",
+    "note",
     "note_end",
     "note_line",
     "observe",

@@ -1,4 +1,6 @@
-"""What a running task prints, and where its next attempt can go on: log, checkpoint."""
+"""What a running task prints and notes, and where its next attempt can go on: log, note,
+checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from typing import TypeAlias
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.encoding import count_of
 from blueque.model.log_line import LINES, OURS, Line
-from blueque.protocol.fields import AttemptFields, require_owner
+from blueque.protocol.events import Event, after, record_in_task
+from blueque.protocol.fields import AttemptFields, flat, require_owner
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import ownership
 
@@ -56,6 +60,32 @@ def log(
         (*owner.watch, stream), (*owner.reads, ("XREVRANGE", stream, "+", "-", "COUNT", 1)), task
     )
     transact(redis, "log", look, decide)
+
+
+def note(redis: Redis, attempt: AttemptRef, number: int, text: str, now: float) -> None:
+    """Add what the task has noted to its history, unless that is there already.
+
+    number: of the note, from 1 in each attempt; they come in this order. now: when it was noted.
+    """
+    task = attempt.task
+    key = keys.task(task)
+
+    def decide(reply: list[str | None], noted: str | None) -> Verdict[None]:
+        fields = AttemptFields._make(reply)
+        require_owner(attempt, fields, "started", or_lost=True)
+        token, _, last = (noted or "").rpartition(" ")
+        own = attempt.token or ""
+        if token == own and count_of(last) >= number:
+            return Answer(None)
+        changed = {"noted": f"{own} {number}", **after(fields)}
+        event = Event("noted", "", now, {"text": text})
+        return Change([("HSET", key, *flat(changed)), *record_in_task(task, fields, event)], None)
+
+    owner = ownership(task)
+    look: Look[list[str | None], str | None] = Look(
+        owner.watch, (*owner.reads, ("HGET", key, "noted")), task
+    )
+    transact(redis, "note", look, decide)
 
 
 def checkpoint(

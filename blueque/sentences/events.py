@@ -56,6 +56,8 @@ def facts(event: Event) -> str:
         words.append(
             str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}"
         )
+    if event.event == "noted":
+        words.append(str(told.pop("text", "")))
     if event.event == "limited" and "max_concurrency" not in told:
         words.append("no limit")
     reason = told.pop("reason", None) if event.event in ("released", "postponed") else None

@@ -36,9 +36,13 @@ WANTED = "wanted"  # the file that says that the next attempt may go on from her
 INPUTS = "inputs"  # the results of the tasks that the task waited for, as JSON
 ASKED = "asked"  # exists as long as it is asked, even if it has removed `stop`
 STACK = "stack"  # the stacks that were asked for
+NOTES = "notes"  # what the task has noted for its history, a line each
+MAX_NOTES = 20  # of an attempt that go there
+_MOST_OF_NOTES = 32 * 1024  # bytes
 CWD = "work"  # the working directory of the task, if it has one of its own
 MAX_PROGRESS = 1000  # bytes of the file `progress` that are read
 _OF_EACH = frozenset({"task", "stdout", "stderr", "exit"})  # files of an attempt that says nothing
+_LATEST = 1e11  # seconds since 1970 that a time may be
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # of a disk
 _to_json = quick_json()
@@ -375,12 +379,54 @@ class Attempt:
             return ""
         return one_line(said.decode("utf-8", "replace"))
 
+    def write_note(self, text: str, at: float) -> bool:
+        """Add a note. False: it is empty, or an attempt may not have so many. Raises OSError."""
+        if not (said := one_line(text)) or len(self._note_lines(is_over=True)) >= MAX_NOTES:
+            return False
+        line = f"{at:.3f}\t{said}\n".encode("utf-8", "replace")
+        descriptor = plain_files.open_plain(
+            f"{self.path}/{NOTES}", os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        )
+        try:
+            return os.write(descriptor, line) == len(line)
+        finally:
+            os.close(descriptor)
+
+    def read_notes(self, is_over: bool) -> list[tuple[str, float | None]]:
+        """Return the notes that go into the history, with the time of each; None: a program has
+        written it, and has not said when.
+
+        is_over: no more will come, so a last line without an end is one.
+        """
+        notes = []
+        for line in self._note_lines(is_over)[:MAX_NOTES]:
+            time_of, separator, text = line.partition("\t")
+            at = _time(time_of) if separator else None
+            notes.append((one_line(line if at is None else text), at))
+        return notes
+
+    def _note_lines(self, is_over: bool) -> list[str]:
+        try:
+            content = plain_files.head(f"{self.path}/{NOTES}", _MOST_OF_NOTES)
+        except (OSError, NotPlain):
+            return []
+        lines = content.decode("utf-8", "replace").split("\n")
+        return [line for line in (lines if is_over else lines[:-1]) if line.strip()]
+
     def tail(self, name: str, size: int) -> str:
         """Return the last bytes of a file as text; empty if it does not exist."""
         try:
             return plain_files.tail(f"{self.path}/{name}", size).decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+def _time(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 < seconds < _LATEST else None
 
 
 def is_wanted(path: str) -> bool:

@@ -14,6 +14,7 @@ task, and `[spool]/[task]/[attempt]/` for the others.
     stop            exists once the task should stop, with the reason in one word; a program that
                     notices it removes it
     asked           exists as long as the task should stop
+    notes           what the task has noted for its history, a line each
     result          of a program: its result, if that is not its last line of output
     work/           the working directory of the task, if it has one of its own
     exit            how it ended; complete before Redis is told

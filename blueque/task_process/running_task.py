@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -232,6 +233,21 @@ class RunningTask(Task):
                 self._write(self._gauge, *self._normalise(*arguments))
         except Exception:
             pass
+
+    def note(self, text: str) -> bool:
+        """Add a line to the history of the task, as `blueque history` shows it:
+        `task.note("took the old model")`.
+
+        text: cut to one line of 200 characters. An attempt has at most 20 notes.
+        Writes a file, also while Redis is away; the listener sends it to Redis about once a second.
+        Never raises. Returns False if there are too many notes, or the disk is full.
+        """
+        if self._directory is None:
+            return False
+        try:
+            return Attempt(self._directory, "").write_note(str(text), time.time())
+        except OSError:
+            return False
 
     def checkpoint(self, value: Any) -> bool:
         """Save where the next attempt can go on; it finds this value in `checkpointed`, on any

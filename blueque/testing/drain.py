@@ -107,6 +107,8 @@ class _Attempt:
             task.id, task.fields, attempt, self._resources, most, timing, client=self._client
         )
         run = run_attempt(handler, running, attempt, timing, most)
+        for number, text in enumerate(running.noted, 1):
+            self._processor.note(number, text, time.time())
         CheckpointSync(attempt, most).finish(self._processor)
         default = settings.retry or None
         self._processor.report(run.record, default, checkpoint.exists(attempt.path))
@@ -133,6 +135,7 @@ class _Attempt:
             tuple(running.made.values()),
             running.attempt or 1,
             now.failures or 0,
+            tuple(running.noted),
         )
 
     def _open(self, task: Task) -> Attempt:

@@ -43,7 +43,7 @@ class Ended:
     result: what the handler has returned, as it is read from Redis.
     error, error_type: as `Task.error` and `Task.error_type`.
     exception: what the handler has raised.
-    progress: every call of `task.progress`.
+    progress: every call of `task.progress`. notes: what `task.note` has noted.
     checkpoint, files: what the next attempt would find: the value, and the content of each file in
         `checkpoint_dir` by its path there.
     spawned: the tasks that it has made; of `drain` only those of `blueque.Then`.
@@ -64,6 +64,7 @@ class Ended:
     spawned: Sequence[Spawned] = ()
     attempt: int = 1
     failures: int = 0
+    notes: Sequence[str] = ()
 
     @property
     def result(self) -> Any:

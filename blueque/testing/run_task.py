@@ -126,6 +126,7 @@ def _run(
         tuple(task.made.values()),
         task.attempt or 1,
         failures + is_failure,
+        tuple(task.noted),
     )
 
 

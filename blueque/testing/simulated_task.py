@@ -25,6 +25,7 @@ from blueque.task_process.running_task import RunningTask, environment
 from blueque.task_process.spawning import Spawner
 from blueque.testing.ended import Progress, Spawned
 from blueque.testing.time_limits import Exceeded, TimeLimits
+from blueque.text.format import one_line
 
 if TYPE_CHECKING:
     from blueque.model.conditions import After, Ids
@@ -35,10 +36,10 @@ class SimulatedTask(RunningTask):
 
     stop_after: `should_stop` is false so many times, and then true; None: it stays false.
     client: of the Redis in which it makes tasks; None: it only notes those of `spawn` and `Then`.
-    told: each progress. made: the tasks that it has made, by their ids.
+    told: each progress. noted: each note. made: the tasks that it has made, by their ids.
     """
 
-    __slots__ = ("_reads", "_stop_after", "_timing", "made", "told")
+    __slots__ = ("_reads", "_stop_after", "_timing", "made", "noted", "told")
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class SimulatedTask(RunningTask):
         super().__init__(task_id, fields, attempt.path, resources, max_bytes)
         self._timing, self._stop_after, self._reads = timing, stop_after, 0
         self.told: list[Progress] = []
+        self.noted: list[str] = []
         self.made: dict[str, Spawned] = {}
         if client is not None:
             ref = AttemptRef(self.queue or "", self.id, self.token, self.node or "")
@@ -92,8 +94,15 @@ class SimulatedTask(RunningTask):
     def _get_spawner(self, method: str) -> Any:
         return self._spawner if self._spawner is not None else _Notes(self)
 
-    def note(self, records: Iterable[NewRecord]) -> list[TaskId]:
-        """Note new tasks, and return their ids."""
+    def note(self, text: str) -> bool:
+        """Note the text as for the history of the task; see `Ended.notes`."""
+        has_noted = super().note(text)
+        if has_noted:
+            self.noted.append(one_line(text))
+        return has_noted
+
+    def make(self, records: Iterable[NewRecord]) -> list[TaskId]:
+        """Take note of new tasks, and return their ids."""
         ids = []
         for new in records:
             ids.append(TaskId(new.task, new.task not in self.made))
@@ -111,7 +120,7 @@ class _Notes:
         self._task = task
 
     def spawn(self, tasks: Iterable[New]) -> list[TaskId]:
-        return self._task.note([each.record(self._task.id) for each in tasks])
+        return self._task.make([each.record(self._task.id) for each in tasks])
 
     def link(self, child: str, after: After | Ids) -> None:
         if child not in self._task.made:
@@ -140,7 +149,7 @@ def run_attempt(
         try:
             with timing:
                 record = work.run(task, attempt)
-            task.note(NewRecord(*new) for new in record.get("then", ()))
+            task.make(NewRecord(*new) for new in record.get("then", ()))
         except Exceeded:
             record = {}
         except (Exception, SystemExit) as error:

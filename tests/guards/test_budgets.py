@@ -77,6 +77,7 @@ WITHOUT = {
     "gc",
     "archive",
     "progress",
+    "note",
     "doctor",
     "delete",
     "prune",

@@ -1638,6 +1638,12 @@ def progress(redis: Redis) -> None:
     protocol.progress(redis, AttemptRef(Q, "t1", T, NODE), "50 %", 9.25)
 
 
+def note(number: int = 1) -> Given:
+    return lambda redis: protocol.note(
+        redis, AttemptRef(Q, "t1", T, NODE), number, NOTE["TEXT"], 9.25
+    )
+
+
 def retry(eta: float | None, token: str | None = T) -> Given:
     return lambda redis: protocol.retry(redis, AttemptRef(Q, "t1", token, NODE), eta, 9.25, FAILURE)
 
@@ -1803,6 +1809,7 @@ FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and 
 COMPLETED = {**END, "RESULT": "r", "FACTS": ["exit_code", 0]}
 FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
 PROGRESS = {**TASK, "PROGRESS": "50 %"}
+NOTE = {**TASK, "NUMBER": 1, "TEXT": 'took the "old" model', "EVENTS": 3}
 LOG = {
     **TASK,
     "ATTEMPT": 1,
@@ -4629,6 +4636,38 @@ SAMPLES = [
         refuses=NotRegistered,
     ),
     Sample("progress", "as usual", given(registered(), started("t1")), progress, PROGRESS),
+    Sample("note", "the first", given(registered(), started("t1")), note(), NOTE),
+    Sample(
+        "note",
+        "the next",
+        given(registered(), started("t1"), note()),
+        note(2),
+        {**NOTE, "NUMBER": 2, "EVENTS": 4},
+    ),
+    Sample(
+        "note",
+        "of another attempt",
+        given(registered(), started("t1"), raw("HSET", keys.task("t1"), "noted", "another 7")),
+        note(),
+        NOTE,
+    ),
+    Sample(
+        "note",
+        "there already",
+        given(registered(), started("t1"), note(2)),
+        note(),
+        NOTE,
+        until="MULTI",
+    ),
+    Sample(
+        "note",
+        "not started",
+        given(registered(), reserved("t1")),
+        note(),
+        NOTE,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
     Sample(
         "log",
         "the first lines",

@@ -395,6 +395,7 @@ CALLS = {
         lambda client, processor: processor.fail("why"),
     ),
     "progress": Call(started, lambda client, processor: processor.progress("50 %")),
+    "note": Call(started, lambda client, processor: processor.note(1, "took the old model", 9.5)),
     "release a reserved task": Call(reserved, lambda client, processor: processor.release()),
     "release a started task": Call(started, lambda client, processor: processor.release()),
     "release a task that was to be cancelled": Call(

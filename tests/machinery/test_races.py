@@ -48,6 +48,9 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "progress": lambda redis: protocol.progress(
         redis, AttemptRef(Q, "t1", "token", OURS), "50 %", 8.5
     ),
+    "note": lambda redis: protocol.note(
+        redis, AttemptRef(Q, "t1", "token", OURS), 1, "took the old model", 8.5
+    ),
     "complete": lambda redis: protocol.complete(
         redis, AttemptRef(Q, "t1", "token", OURS), "out", 9.5
     ),

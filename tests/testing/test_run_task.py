@@ -30,6 +30,15 @@ def test_a_handler_gets_its_parameters_and_returns_its_result_as_redis_would_giv
     assert (ended.error, ended.exception, ended.retry_in) == (None, None, None)
 
 
+def test_notes_are_those_that_the_history_of_the_task_would_have():
+    def handler(task):
+        return [task.note(f"step\n{number}") for number in range(21)]
+
+    ended = run_task(handler)
+    assert ended.notes == tuple(f"step {number}" for number in range(20))
+    assert ended.result == [True] * 20 + [False]
+
+
 def test_each_progress_is_noted_as_it_is_shown():
     def handler(task):
         task.progress(0.25, "copying")
