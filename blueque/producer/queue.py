@@ -53,6 +53,7 @@ from blueque.producer.dependent_tasks import make_one
 from blueque.producer.dependents import is_awaited, tell_of_end
 from blueque.producer.wait import Wait, wait_for
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.events import Event
 from blueque.queries import groups
 from blueque.queries.dependencies import kinds
 from blueque.queries.inspector import Inspector
@@ -261,12 +262,13 @@ class Queue(ManyTasks):
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
 
-    def delete_task(self, task: Task, *, force: bool = False) -> None:
+    def delete_task(self, task: Task, *, force: bool = False, by: str | None = None) -> None:
         """Remove a complete, failed or cancelled task for good. A task that is gone already is
         fine.
 
         force: even if other tasks wait for it. What it did is unknown to them then: they stay
             blocked until `unblock`, or are cancelled if they were made so.
+        by: who deletes it (this user and host if left out), for the stream of the queue.
         Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by the current
         state; HasDependents.
         Source: docs/protocol.md, "delete".
@@ -275,17 +277,18 @@ class Queue(ManyTasks):
             raise WrongQueue(task.id, self.name)
         if task.status not in ("complete", "failed", "cancelled"):
             raise NotFinished(task.id, task.status)
+        now, who = time.time(), by if by is not None else process.user_at_host()
+        event = Event("deleted", who, now)
         try:
-            protocol.delete(self._redis, self.name, task.id, force)
+            protocol.delete(self._redis, self.name, task.id, force, event)
         except (HasDependents, NotSettled) as refusal:
-            now = time.time()
             if not force:  # others may have waited, and not wait any more
                 is_awaited(self._redis, task.id, now)
             if isinstance(refusal, NotSettled):
                 for member in groups.look_at(self._redis, [task.id]):
                     protocol.settle_members(self._redis, member.group or "", [task.id], now)
-            protocol.delete(self._redis, self.name, task.id, force)
-        log.info("delete task=%s queue=%s", task.id, self.name)
+            protocol.delete(self._redis, self.name, task.id, force, event)
+        log.info("delete task=%s queue=%s by=%s", task.id, self.name, who)
 
     def cancel(
         self,

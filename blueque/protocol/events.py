@@ -129,9 +129,13 @@ def has_room_for_two_events(past: HasPast) -> bool:
     return count_of(past.events) + 2 <= FIRST
 
 
-def record_in_queue(queue: str, event: Event) -> Command:
-    """Return the command that records an event of a queue itself, which no statistics count."""
-    return _put_in_stream(queue, None, _text(event))
+def record_in_queue(queue: str, event: Event, task: str | None = None) -> Command:
+    """Return the command that records an event in the stream of a queue only, which no statistics
+    count.
+
+    task: of which it is; None: of the queue itself.
+    """
+    return _put_in_stream(queue, task, _text(event))
 
 
 def _put_in_stream(queue: str, task: str | None, text: str) -> Command:

@@ -11,7 +11,7 @@ from blueque.errors import HasDependents, NotFinished, NotSettled, WrongQueue
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
-from blueque.protocol.events import Event, after, count, record_in_task
+from blueque.protocol.events import Event, after, count, record_in_queue, record_in_task
 from blueque.protocol.fields import enter_tags, flat, join_lines, put_in_line, remove_tags
 from blueque.protocol.packing import HOLE, packed_words, template
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -189,10 +189,13 @@ def _promote(
     return [*commands, *count(redis, queue, "due", now, len(moved))]
 
 
-def delete(redis: Redis, queue: str, task: str, is_forced: bool = False) -> bool:
+def delete(
+    redis: Redis, queue: str, task: str, is_forced: bool = False, event: Event | None = None
+) -> bool:
     """Remove a finished task for good. False: it was gone already.
 
-    is_forced: even if others wait for it; it is gone for them then.
+    is_forced: even if others wait for it; it is gone for them then. event: for the stream of the
+        queue; None: it is told nothing.
     Raises NotFinished, WrongQueue, HasDependents, NotSettled.
     """
 
@@ -218,6 +221,9 @@ def delete(redis: Redis, queue: str, task: str, is_forced: bool = False) -> bool
             ("HINCRBY", keys.totals(queue), "deleted", 1),
             *keep_key(task, fields.keep, fields.enqueued_by),
         ]
+        if event is not None:
+            facts = {"status": fields.status, **(event.facts or {})}
+            commands.append(record_in_queue(queue, event._replace(facts=facts), task))
         return Change(commands, True)
 
     key = keys.task(task)

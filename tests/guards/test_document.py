@@ -117,7 +117,7 @@ from blueque.model.units import Timing
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.dependencies import NewTask
-from blueque.protocol.events import SETTLED
+from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
 from blueque.protocol.graphs import Graph
 from blueque.protocol.many_queues import Pulse
@@ -1714,6 +1714,10 @@ def resume_listener(redis: Redis) -> None:
 
 def delete(redis: Redis) -> None:
     protocol.delete(redis, Q, "t1")
+
+
+def delete_by_ann(redis: Redis) -> None:
+    protocol.delete(redis, Q, "t1", event=Event("deleted", "ann", 9.25))
 
 
 def deregister(redis: Redis) -> None:
@@ -6293,6 +6297,14 @@ SAMPLES = [
         ["it is complete"],
     ),
     Sample("delete", "failed", failed("t1"), delete, TASK, ["it is failed"]),
+    Sample(
+        "delete",
+        "by a person",
+        failed("t1"),
+        delete_by_ann,
+        {**TASK, **notice("deleted", by="ann", status="failed")},
+        ["it is failed", "a person deletes it"],
+    ),
     Sample("delete", "cancelled", given(enqueued("t1"), cancel()), delete, TASK, [CANCELLED]),
     Sample(
         "delete",

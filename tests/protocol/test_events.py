@@ -305,6 +305,20 @@ def test_a_queue_tells_who_has_paused_resumed_and_limited_it(client, cli):
     assert client.get_statistics(Q, days=2).total.complete == 0
 
 
+def test_a_queue_tells_who_has_deleted_a_task(client, redis, cli):
+    protocol.enqueue(redis, Q, "t1", "in", 5.5)
+    protocol.cancel(redis, Q, "t1", "ann", None, 6.5)
+    task, queue = client.get_task("t1"), client.get_queue(Q)
+    queue.delete_task(task, by="eve")
+    queue.delete_task(task)  # it is gone
+
+    events = client.events(Q, after={Q: "0-0"})
+    *_, told = (next(events) for _ in range(cli.xlen(keys.events(Q))))
+
+    assert (told.task, told.event, told.by) == ("t1", "deleted", "eve")
+    assert told.facts == {"status": "cancelled"}
+
+
 def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)

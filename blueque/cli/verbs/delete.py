@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also tasks for which others wait; they cannot go on.",
 )
+@click.option("--by", metavar="NAME", help="Who deletes them; default USER@HOST.")
 @dry_run_option("Only show what would be deleted.")
 @yes_option
 @json_option
@@ -55,6 +56,7 @@ def delete(
     states: Sequence[str],
     selection: Selection,
     is_forced: bool,
+    by: str | None,
     dry_run: bool,
     is_sure: bool,
     as_json: bool,
@@ -89,7 +91,7 @@ def delete(
         if able:
             facts = consent.of_delete(able)
             require_consent(is_sure, facts, "Delete?", number=len(able), has_ids="-" in ids)
-        outcomes = act_on(tasks, lambda task: _delete(client, task, is_forced), as_json)
+        outcomes = act_on(tasks, lambda task: _delete(client, task, is_forced, by), as_json)
     if as_json:
         print_outcomes("delete", outcomes, dry_run=dry_run)
     elif dry_run:
@@ -110,9 +112,9 @@ def _foresee(task: Task, is_forced: bool) -> Outcome:
     return Outcome(task.id, task.queue, task.status, refusal)
 
 
-def _delete(client: Client, task: Task, is_forced: bool) -> str:
+def _delete(client: Client, task: Task, is_forced: bool, by: str | None) -> str:
     try:
-        client.get_queue(task.queue or "").delete_task(task, force=is_forced)
+        client.get_queue(task.queue or "").delete_task(task, force=is_forced, by=by)
     except HasDependents as error:
         raise InvalidInput(_refusal(error)) from error
     return "deleted"
