@@ -17,6 +17,7 @@ from blueque.cli import registered
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
+    COMMAND,
     DURATION,
     WITH_SHORT_HELP,
     HostName,
@@ -49,7 +50,6 @@ from blueque.model.units import (
     LOST_AFTER,
     HandlerName,
     Timing,
-    parse_program,
     require_callable_name,
     require_module_name,
 )
@@ -100,20 +100,6 @@ class _Listener(Program):
         return rest
 
 
-class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A program and its arguments, from a variable."""
-
-    name = "command"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[str]:
-        try:
-            return value if isinstance(value, list) else parse_program(value)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
 class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click only
     """One of the names, or the name of a callable."""
 
@@ -160,7 +146,7 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
 )
 @click.option(
     "--exec",
-    type=_Words(),
+    type=COMMAND,
     metavar="PROGRAM [ARGS]...",
     help="Run this program for each task; must come last.",
 )

@@ -165,6 +165,20 @@ class LogLimit(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
             self.fail(str(error), param, ctx)
 
 
+class Command(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """A program and its arguments, as one text; no shell is involved."""
+
+    name = "command"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        try:
+            return value if isinstance(value, list) else units.parse_program(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
 class Policy(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
     """A retry policy, written as 3 or {"max": 3, "backoff": 60}."""
 
@@ -216,6 +230,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
 # For programs; their verbs inherit it.
 WITH_SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 DURATION = Duration()
+COMMAND = Command()
 SIZE = Size()
 POLICY = Policy()
 TIME_TO_COME, PAST_TIME = Time(is_ahead=True), Time(is_ahead=False)

@@ -41,7 +41,8 @@ class History(NamedTuple):
     """The events of a task, the oldest first, and how many are missing between the first and the
     last.
 
-    The first is `enqueued`: it is not an event in Redis, but made from `created`.
+    The first is `enqueued`: it is not an event of the task in Redis, but made from `created` and
+    `producer`.
     early: how many of the events are before the gap, if there is one.
     """
 
@@ -52,15 +53,15 @@ class History(NamedTuple):
 
 def load(redis: Redis, task: str) -> History | None:
     """Return the history of a task. None: there is no such task. One round trip."""
-    first, last, (status, created, count) = redis.read(
+    first, last, (status, created, count, producer) = redis.read(
         ("LRANGE", keys.history(task), 0, -1),
         ("LRANGE", keys.recent(task), 0, -1),
-        ("HMGET", keys.task(task), "status", "created", "events"),
+        ("HMGET", keys.task(task), "status", "created", "events", "producer"),
     )
     if status is None:
         return None
     early, late = _events(task, first), _events(task, last)
-    born = _born(task, created)
+    born = _born(task, created, producer)
     missing = (
         max(int(count) - len(first) - len(last), 0)
         if count is not None and count.isdecimal()
@@ -129,9 +130,9 @@ def parse(queue: str, entries: Iterable[Any]) -> Iterator[Event]:
             yield event._replace(queue=queue, place=place)
 
 
-def _born(task: str, created: str | None) -> list[Event]:
+def _born(task: str, created: str | None, producer: str | None) -> list[Event]:
     try:
-        return [] if created is None else [Event(task, "enqueued", float(created), 0, None, {})]
+        return [] if created is None else [Event(task, "enqueued", float(created), 0, producer, {})]
     except ValueError:
         return []
 

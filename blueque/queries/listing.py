@@ -68,6 +68,7 @@ SHOWN = (
     "grace",
     "cancel",
     "cancelled_by",
+    "cancel_reason",
     "files",
     "priority",
     "needs",

@@ -77,5 +77,6 @@ def test_what_has_expired_is_named_by_why_status_and_stats(run, redis, client):
     assert "It expired: it had not started in time." in why.stdout
     assert "1 task expired today (UTC): not started in time" in status.stdout
     assert queue["expired"] == 1
+    assert run("ls", "--state", "cancelled").stdout.splitlines()[1].endswith("  expired")
     assert "expired 1" in run("stats", "video").stdout
     assert json.loads(run("stats", "video", "--json").stdout)["items"][0]["expired"] == 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
+from blueque import protocol
 from blueque.model import keys
 from blueque.queries import tags
 
@@ -127,3 +129,38 @@ def test_wrong_labels_are_refused(run, line, words):
 
     assert result.returncode == 2
     assert words in result.stderr and "geheim" not in result.stderr
+
+
+def test_stats_counts_the_tasks_with_a_tag_that_have_ended(run, redis, client):
+    now = time.time()
+    for number, (status, tag) in enumerate(
+        [("complete", "a:1"), ("failed", "a:1"), ("cancelled", "a:1"), ("complete", "b")]
+    ):
+        task, facts = f"t-{number}", {"started": now - 10, "finished": now - 10 + number}
+        protocol.enqueue(redis, "video", task, "1", now - 30, {"tags": tag})
+        end_as(redis, task, status, facts)
+    protocol.enqueue(redis, "video", "t-9", "1", now, {"tags": "a:1"})
+
+    (item,) = json.loads(run("stats", "--tag", "a:1", "--json").stdout)["items"]
+
+    counts = [item[name] for name in ("complete", "failed", "cancelled", "retried")]
+    assert (item["queue"], counts, item["errors"]) == ("video", [1, 1, 1, 0], {"error": 1})
+    assert item["waiting"]["count"] == 3 and item["waiting"]["mean_seconds"] == pytest.approx(20)
+    assert item["running"]["longest_seconds"] == 0
+    assert "done 1   failed 1 (50.0 %)" in run("stats", "--tag", "a:1").stdout
+    assert run("stats", "--tag", "c").stderr == "no such tasks\n"
+
+
+def end_as(redis, task, status, facts):
+    """Have another program end a task."""
+    redis.read(
+        (
+            "HSET",
+            keys.task(task),
+            "status",
+            status,
+            *(item for pair in facts.items() for item in pair),
+        ),
+        ("LREM", keys.pending("video"), 0, task),
+        ("LPUSH", getattr(keys, status)("video"), task),
+    )

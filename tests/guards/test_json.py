@@ -55,6 +55,7 @@ LINES = (
     "history runs-0001",
     "timeline",
     "stats",
+    "stats --tag customer:17",
     "failures",
     "doctor --settle 0",
     "doctor --fix --settle 0",

@@ -265,6 +265,7 @@ def test_verbs_and_options_exist():
         "archive",
         "graph",
         "delete",
+        "history",
     )
     everything += "".join(_help("blueque", verb) for verb in verbs)
     everything += "".join(_help("blueque", "schedule", verb) for verb in ("add", "apply"))

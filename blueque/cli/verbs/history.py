@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli import printing
+from blueque.cli.event_program import PlaceFile, call
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import COMMAND, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
+from blueque.cli.selection import Moment
 from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
 from blueque.sentences.events import facts, who, word
@@ -37,30 +40,75 @@ ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of th
 @click.command()
 @click.argument("prefix", required=False, metavar="[ID]")
 @pattern_option("Follow what happens in these queues from now on.", "queues")
+@click.option(
+    "--since",
+    type=Moment(),
+    metavar="AGE|TIME",
+    help="With -q: begin with the events since then: 2h, 08:00.",
+)
+@click.option(
+    "--on",
+    "wanted",
+    multiple=True,
+    metavar="EVENT",
+    help="With -q: only these events: --on failed.",
+)
+@click.option(
+    "--exec",
+    "program",
+    type=COMMAND,
+    metavar="COMMAND",
+    help="With -q: run this program for each event, with the event as JSON on its standard input.",
+)
+@click.option(
+    "--place",
+    metavar="FILE",
+    help="With -q: go on after the last event that an earlier call with this FILE was done with.",
+)
 @json_option
 @shared_options
 @pass_invocation
 def history(
-    invocation: Invocation, prefix: str | None, queues: Sequence[str], as_json: bool
+    invocation: Invocation,
+    prefix: str | None,
+    queues: Sequence[str],
+    since: tuple[bool, float] | None,
+    wanted: Sequence[str],
+    program: list[str] | None,
+    place: str | None,
+    as_json: bool,
 ) -> None:
     """Show what has happened to a task, or follow what happens in queues.
 
     \b
     blueque history 4f1e2c80
-    blueque history -q render -q ingest
+    blueque history -q render -q ingest --since 2h
+    blueque history -q render --on failed --exec './page.sh --urgent' --place pager.json
 
     A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
     since the event before. With -q it goes on until Ctrl-C, with one event on each line; with --json each is an object.
+
+    The program of --exec gets what --json prints, an event at a time; no shell runs. If it does not end with 0, it is run
+    again for the same event after a pause of at most 5 s, and later events wait. What it prints goes to standard error.
+    With --place it gets each event that the queue still keeps at least once, also if this command is stopped and started
+    again.
     """
-    if (prefix is None) == (not queues):
-        raise click.UsageError("give the ID of a task, or --queue QUEUE")
+    options = (since, program, place)
+    if (prefix is None) == (not queues) or (prefix is not None and (any(options) or wanted)):
+        raise click.UsageError("give the ID of a task, or --queue QUEUE and its options")
     client = invocation.client()
     if prefix is None:
+        names = queues_matching(client.get_inspector().queues(), queues)
+        file = None if place is None else PlaceFile(place)
+        places = _places(client, names, since)
+        places |= {} if file is None else file.read(names)
+        show = functools.partial(_show, as_json, invocation.is_utc)
         _follow(
             client,
-            queues_matching(client.get_inspector().queues(), queues),
-            as_json,
-            invocation.is_utc,
+            places,
+            wanted,
+            show if program is None else functools.partial(_hand, program),
+            file,
         )
         return
     task_id = find_one(client.get_inspector(), prefix)
@@ -108,27 +156,58 @@ def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
         )
 
 
-def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) -> None:
-    places = client.get_event_places(*queues)
+def _places(
+    client: Client, queues: Sequence[str], since: tuple[bool, float] | None
+) -> dict[str, str]:
+    """Return where to begin, by queue."""
+    if since is None:
+        return client.get_event_places(*queues)
+    is_age, seconds = since
+    first = max(int((time.time() - seconds if is_age else seconds) * 1000), 1)
+    return dict.fromkeys(queues, f"{first - 1}-{2**64 - 1}")  # behind all before that millisecond
+
+
+def _follow(
+    client: Client,
+    places: dict[str, str],
+    wanted: Sequence[str],
+    handle: Callable[[Event], object],
+    file: PlaceFile | None,
+) -> None:
+    """Handle the events behind these places, those that are wanted, and note in the file what is
+    done. It never ends.
+    """
     outage = Outage("Redis answers again")
     while True:
         try:
-            for event in client.events(*queues, after=places):
-                queue = event.queue or ""
-                places[queue] = event.place or ""
+            for event in client.events(*places, after=places):
                 outage.note(None)
-                if as_json:
-                    printing.print_json_line("event", queue=queue, **_as_json(event))
-                else:
-                    what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task) or '-'}  {word(event)}"
-                    click.echo(
-                        printing.clean(
-                            "  ".join(filter(None, [what, queue, who(event), facts(event)]))
-                        )
-                    )
+                is_wanted = not wanted or event.event in wanted
+                if is_wanted:
+                    handle(event)
+                places[event.queue or ""] = event.place or ""
+                if file is not None and is_wanted:
+                    file.write(places)
         except RedisAway as error:
             outage.note(str(error), "waiting")
             time.sleep(outage.pause())
+
+
+def _hand(program: Sequence[str], event: Event) -> None:
+    call(program, f"{printing.json_line(_whole(event))}\n")
+
+
+def _show(as_json: bool, is_utc: bool, event: Event) -> None:
+    if as_json:
+        click.echo(printing.json_line(_whole(event)))
+        return
+    when, task = printing.stamp(event.at, is_utc), printing.short_id(event.task) or "-"
+    words = [f"{when}  {task}  {word(event)}", event.queue, who(event), facts(event)]
+    click.echo(printing.clean("  ".join(filter(None, words))))
+
+
+def _whole(event: Event) -> dict[str, Any]:
+    return {"blueque": 2, "kind": "event", "queue": event.queue or "", **_as_json(event)}
 
 
 def _as_json(event: Event) -> dict[str, Any]:

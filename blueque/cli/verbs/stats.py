@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli import printing
+from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import (
     DURATION,
@@ -19,9 +21,13 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.cli.printing import Column, span
+from blueque.cli.selection import selected
 from blueque.errors import InvalidInput
 from blueque.model import histogram
+from blueque.model.states import FINISHED
 from blueque.model.units import whole_days
+from blueque.queries.selection import Selection
+from blueque.queries.task_statistics import of_tasks
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
@@ -82,6 +88,7 @@ days_option = click.option(
 
 @click.command()
 @queues_options
+@tag_option("Only tasks with this tag that are still in Redis; several times: with all of them.")
 @days_option
 @click.option(
     "--histogram",
@@ -96,6 +103,7 @@ def stats(
     invocation: Invocation,
     patterns: Sequence[str],
     named: Sequence[str],
+    tags: Sequence[str],
     days: int,
     with_histogram: bool,
     as_json: bool,
@@ -114,15 +122,23 @@ def stats(
     to that width, or better where MEAN and +- allow it. < 1 s is the first bucket.
     A task that raises RetryLater or HandBack has not failed: it counts neither as FAILED nor as RETRIED.
     Tasks on listeners of 1.0.0 are not counted.
+
+    With --tag, tasks are counted that are in Redis and have ended in that time, with their last attempts, on the day of
+    their end. Those that were deleted are not.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), [*patterns, *named])
-    found = inspector.statistics(queues, days)
+    if tags:
+        tasks, _ = selected(inspector, [*patterns, *named], FINISHED, Selection(tags=tags))
+        found = of_tasks(tasks, days, time.time())
+    else:
+        found = inspector.statistics(queues, days)
     if as_json:
-        printing.print_json("statistics", days=days, items=[_item(its) for its in found])
+        items = [_item(its) for its in found]
+        printing.print_json("statistics", days=days, tags=[*tags], items=items)
         return
     if not found:
-        printing.talk("no queues yet")
+        printing.talk("no such tasks" if tags else "no queues yet")
         return
     since = next(iter(found[0].days))
     printing.talk(f"since {since} 00:00 UTC, {printing.count(days, 'day')}")

@@ -1,0 +1,91 @@
+"""`blueque history`: of a task, and what happens in queues."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from running import BLUEQUE, Programs, until
+
+from blueque import protocol
+from blueque.model.attempt_ref import AttemptRef
+
+NOTIFY = """
+    #!/bin/sh
+    cat >>told
+    [ -e broken ] && rm broken && exit 3
+    exit 0
+"""
+
+
+def told(programs: Programs) -> list[tuple[str, str]]:
+    path = programs.directory / "told"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(each["task"], each["event"]) for each in map(json.loads, lines)]
+
+
+def cancel(redis, *tasks):
+    for task in tasks:
+        protocol.enqueue(redis, "video", task, "1", time.time())
+        protocol.cancel(redis, "video", task, "ann", None, time.time())
+
+
+def test_a_task_has_been_enqueued_by_its_producer_and_says_itself_what_it_has_noted(
+    run, redis, client
+):
+    task = client.get_queue("video").enqueue("in")
+    protocol.register(redis, "video", "host_7", "i1", {}, 1.0)
+    protocol.pop(redis, "video", "host_7", "i1")
+    attempt = AttemptRef("video", task, "token", "host_7")
+    protocol.reserve(redis, attempt, "i1", 2.0)
+    protocol.start(redis, attempt, 99, 3.0)
+    protocol.note(redis, attempt, 1, "took the old model", 4.0)
+
+    lines = run("history", task).stdout.splitlines()
+
+    assert lines[1].split()[-1] == client.get_task(task).producer
+    assert lines[-1].split()[-5:] == ["noted", "took", "the", "old", "model"]
+
+
+def test_events_since_a_time_are_shown_and_only_those_that_are_wanted(programs, redis):
+    cancel(redis, "t-1")
+    protocol.pause(redis, "video", "ann", None, time.time())
+    shown = programs.start(
+        [*BLUEQUE, "history", "-q", "video", "--since", "1h", "--on", "paused", "--json"],
+        environ={"BLUEQUE_REDIS_URL": programs.url},
+    )
+
+    (event,) = until(shown.said, what="an event")
+
+    assert (event["kind"], event["event"], event["by"]) == ("event", "paused", "ann")
+
+
+def test_a_program_gets_each_event_and_goes_on_after_the_last_that_it_was_done_with(
+    programs, redis
+):
+    notify = programs.write(NOTIFY, "notify.sh", mode=0o755)
+    (programs.directory / "broken").touch()
+    command = [*BLUEQUE, "history", "-q", "video", "--since", "1h", "--on", "cancelled"]
+    command += ["--exec", str(notify), "--place", "places.json"]
+    environ = {"BLUEQUE_REDIS_URL": programs.url}
+    cancel(redis, "t-1", "t-2")
+
+    first = programs.start(command, environ=environ)
+    last = programs.client.get_event_places("video")
+    file = programs.directory / "places.json"
+    until(lambda: file.exists() and json.loads(file.read_text()) == last, what="the events")
+    first.stop()
+    cancel(redis, "t-3")
+    programs.start(command, environ=environ)
+    until(lambda: len(told(programs)) == 4, what="the next event")
+
+    tasks = [task for task, _ in told(programs)]
+    assert tasks == ["t-1", "t-1", "t-2", "t-3"]  # the program has failed once
+    assert "has ended with 3; again in" in first.log
+
+
+def test_the_options_of_queues_are_not_for_a_task(run):
+    result = run("history", "4f1e2c80", "--on", "failed")
+
+    assert result.returncode == 2
+    assert "--queue QUEUE" in result.stderr
