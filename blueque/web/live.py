@@ -38,10 +38,11 @@ MOST_WAITING = 64  # messages of a viewer that does not read
 
 
 class Live:
-    """The streams of all viewers."""
+    """The streams of all viewers. pace: seconds between two looks at a page."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, pace: float = PACE) -> None:
         self._shared = shared
+        self._pace = pace
         self._channels: dict[object, _Channel] = {}
         self._streams = 0
         self._ending = asyncio.Event()
@@ -49,6 +50,11 @@ class Live:
     def end(self) -> None:
         """End all streams, so that the server can stop."""
         self._ending.set()
+
+    @property
+    def pages(self) -> int:
+        """How many different pages have viewers."""
+        return len(self._channels)
 
     async def answer(self, request: Request) -> Response:
         """Answer with the stream of a page, whose address is in `page`."""
@@ -58,12 +64,13 @@ class Live:
         visit = replace(self._shared.visit(request, page.path, page.query), is_live=True)
         entry = request.headers.get("last-event-id") or request.query_params.get("entry", "")
         return StreamingResponse(
-            self._messages(visit, entry),
+            self.messages(visit, entry),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
 
-    async def _messages(self, visit: Visit, entry: str) -> AsyncIterator[str]:
+    async def messages(self, visit: Visit, entry: str = "") -> AsyncIterator[str]:
+        """Yield what a viewer gets, whose page shows a log up to `entry`."""
         channel, queue = self._channel(visit), asyncio.Queue[str](MOST_WAITING)
         self._streams += 1
         ending = asyncio.ensure_future(self._ending.wait())
@@ -92,7 +99,7 @@ class Live:
         query = tuple(sorted((name, tuple(values)) for name, values in visit.query.items()))
         name = (visit.prefix, visit.path, query, visit.zone, visit.viewer)
         if name not in self._channels:
-            self._channels[name] = _Channel(self._shared, visit, name)
+            self._channels[name] = _Channel(self._shared, visit, name, self._pace)
         return self._channels[name]
 
 
@@ -101,8 +108,9 @@ class _Channel:
     the browser comes again.
     """
 
-    def __init__(self, shared: Shared, visit: Visit, name: object) -> None:
+    def __init__(self, shared: Shared, visit: Visit, name: object, pace: float) -> None:
         self.name = name
+        self._pace = pace
         self.queues: set[asyncio.Queue[str]] = set()
         self._shared = shared
         self._visit = visit
@@ -152,7 +160,7 @@ class _Channel:
             except Exception:
                 log.exception("web live page=%s", self._visit.path)
             took = time.monotonic() - began
-            await asyncio.sleep(max(PACE, SHARE * took))
+            await asyncio.sleep(max(self._pace, SHARE * took))
 
     async def _look(self) -> None:
         """Make the parts anew and send those that have changed."""

@@ -98,7 +98,9 @@ def _remove_unserved(path: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends the open streams when it is told to stop: it would wait for them else."""
+    """A server that ends the open streams when it is told to stop, for it would wait for them, and
+    then returns; uvicorn would die of the signal.
+    """
 
     def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
         super().__init__(config)
@@ -106,7 +108,8 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._end()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
 
 def serve(app: Starlette, listening: socket.socket, proxies: str = "") -> None:

@@ -1,0 +1,45 @@
+"""`blueque web` as a program: its address, its token, and its end."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+from urllib.parse import urlsplit
+
+OWN = {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
+
+
+def address_of(program):
+    """Return the address that the program prints, and its token."""
+    line = next(line for line in program.stderr if "/login#" in line)
+    url, _, token = line.strip().partition("#")
+    return urlsplit(url), token
+
+
+def test_the_printed_token_opens_the_page_and_sigterm_ends_an_open_stream(begin):
+    program = begin("web", "--listen", "127.0.0.1:0")
+    url, token = address_of(program)
+    asking = http.client.HTTPConnection(url.hostname, url.port, timeout=15)
+    asking.request("POST", "/login", f"token={token}", OWN)
+    answer = asking.getresponse()
+    answer.read()
+    cookie = answer.getheader("set-cookie").partition(";")[0]
+    asking.request("GET", "/live?page=/", headers={"Cookie": cookie})
+    stream = asking.getresponse()
+    assert stream.getheader("content-type").startswith("text/event-stream")
+    while b"event: parts" not in stream.readline():
+        pass
+
+    program.send_signal(signal.SIGTERM)
+
+    assert program.wait(15) == 0
+    stream.read()  # it has an end
+    stream.close()
+    asking.close()
+
+
+def test_an_address_for_everybody_needs_a_word_more(run):
+    answer = run("web", "--listen", "0.0.0.0:0")
+
+    assert answer.returncode == 5
+    assert "--public" in answer.stderr
