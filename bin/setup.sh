@@ -155,6 +155,16 @@ ensure_node() {
     apt_install nodejs && has_node
 }
 
+# Make sure of a Chromium, in which the tests look at the page, or return 1.
+has_chromium() {
+    "$venv/bin/python" -P -c 'import sys; from blueque.system.chromium import find_chromium; sys.exit(find_chromium() is None)'
+}
+
+ensure_chromium() {
+    has_chromium && return
+    apt_install chromium fonts-liberation && has_chromium
+}
+
 # Have the Java processes of the tests start Spark in half the time, see tests/spark/shared_classes.py. Without the file
 # all goes well, too.
 share_classes() {

@@ -51,6 +51,7 @@ BluequeError
 |-- BatchTaken                      Another archiver has taken over the batch. Stop, and wait.
 |-- ArchiveRefused                  The directory cannot be this archive. Choose another.
 |-- SpoolRefused                    The spool directory cannot be used. Choose another.
+|-- DirectoryTaken                  Another `blueque dev` uses this directory. End that one first.
 |-- NoServer                        This machine has no Redis server program. Install one.
 |-- NoJava                          This machine has no Java, which Spark needs. Install it.
 |-- NotInstalled (ImportError)      An optional package is missing. Install what the message names.
@@ -535,6 +536,14 @@ class ArchiveRefused(BluequeError):
 
 class SpoolRefused(BluequeError):
     """The spool directory cannot be used."""
+
+
+class DirectoryTaken(BluequeError):
+    """Another `blueque dev` uses the directory."""
+
+    def __init__(self, directory: str, pid: str) -> None:
+        super().__init__(f"blueque dev runs already in {directory}, as process {pid or '?'}")
+        self.directory, self.pid = directory, pid
 
 
 class NoServer(BluequeError):

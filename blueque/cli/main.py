@@ -36,6 +36,7 @@ _VERBS = {
     "stats": ("blueque.cli.verbs.stats", "stats"),
     "failures": ("blueque.cli.verbs.failures", "failures"),
     "web": ("blueque.cli.verbs.web", "web"),
+    "dev": ("blueque.cli.verbs.dev", "dev"),
     "metrics": ("blueque.cli.verbs.metrics", "metrics"),
     "doctor": ("blueque.cli.verbs.doctor", "doctor"),
     "enqueue": ("blueque.cli.verbs.enqueue", "enqueue"),
@@ -123,6 +124,7 @@ _GROUPS = {
         "doctor": "Check Redis and everything that Blueque has in it.",
     },
     "Set up": {
+        "dev": "Run a Redis, a scheduler, a listener and the page here.",
         "config": "Show every setting and the source of its value.",
         "init": "Write files for systemd, Docker, Kubernetes or Slurm.",
         "completion": "Print the completion script for bash, zsh or fish.",

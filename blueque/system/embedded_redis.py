@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from blueque.errors import BluequeError, NoServer
+from blueque.system import process
 
 START_TIMEOUT = 10.0
 
@@ -42,15 +43,22 @@ def find_server() -> str | None:
 
 
 class Server:
-    """A Redis server process with its own directory."""
+    """A Redis server process with its own directory.
+
+    dies_with_us: the kernel kills it when this process dies.
+    """
 
     def __init__(
-        self, directory: str | os.PathLike[str], *options: str, executable: str | None = None
+        self,
+        directory: str | os.PathLike[str],
+        *options: str,
+        executable: str | None = None,
+        dies_with_us: bool = False,
     ) -> None:
         self.directory = Path(directory)
         self.options = options
-        self.port = _free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.at(_free_port())
+        self._dies_with_us = dies_with_us
         self._executable = executable
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -59,6 +67,11 @@ class Server:
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid
+
+    def at(self, port: int) -> None:
+        """Have it listen at this port when it is started."""
+        self.port = port
+        self.url = f"redis://127.0.0.1:{port}/0"
 
     def start(self) -> None:
         """Start it, or start it again with the same port and data, and wait until it answers."""
@@ -83,7 +96,13 @@ class Server:
         with log:
             # A process group of its own: a Ctrl-C on the terminal is for us, who then stop it in
             # order.
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
+            self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+                preexec_fn=_die_with_parent if self._dies_with_us else None,
+            )
         deadline = time.monotonic() + START_TIMEOUT
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -126,6 +145,10 @@ class Server:
         with socket.create_connection(("127.0.0.1", self.port), timeout) as connection:
             connection.sendall(command)
             return connection.recv(100)
+
+
+def _die_with_parent() -> None:
+    process.die_with_parent(True)
 
 
 @contextlib.contextmanager

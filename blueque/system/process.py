@@ -158,9 +158,9 @@ def become_subreaper() -> None:
         raise OSError(code, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(code)}")
 
 
-def die_with_parent(is_wanted: bool) -> None:
-    """Have the kernel kill this process when its parent dies, or stop that."""
-    _get_prctl()(PR_SET_PDEATHSIG, _SIGKILL if is_wanted else 0, 0, 0, 0)
+def die_with_parent(is_wanted: bool, number: int = _SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent dies, or stop that."""
+    _get_prctl()(PR_SET_PDEATHSIG, number if is_wanted else 0, 0, 0, 0)
 
 
 def set_name(name: str) -> None:

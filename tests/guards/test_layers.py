@@ -49,6 +49,7 @@ ROOMS = (
     "archives",
     "spark",
     "web",
+    "dev",
     "cli",
     "testing",
     "demo",
@@ -68,6 +69,7 @@ PROGRAMS = (
     "metrics",
     "testing",
     "demo",
+    "dev",
 )
 MAY_CHANGE_REDIS = ("protocol",)
 # The demo prints what a person may ask redis-cli.

@@ -86,12 +86,17 @@ def web(
     _serve(invocation, token, listening, prefix, env, queues, names, read_only)
 
 
-def _require_extra() -> None:
+def missing() -> list[str]:
+    """Return which packages the page lacks."""
     from importlib.util import find_spec
 
-    missing = [name for name in EXTRA if find_spec(name) is None]
-    if missing:
-        sentence = f"the page needs {', '.join(missing)}"
+    return [name for name in EXTRA if find_spec(name) is None]
+
+
+def _require_extra() -> None:
+    absent = missing()
+    if absent:
+        sentence = f"the page needs {', '.join(absent)}"
         raise Failure(CONFIGURATION, sentence, "Install it: pip install 'blueque[web]'")
 
 

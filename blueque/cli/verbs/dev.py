@@ -1,0 +1,65 @@
+"""`blueque dev`: a Redis, a scheduler, a listener and the page, in one command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from blueque.cli import printing
+from blueque.cli.failure import CONFIGURATION, REFUSED, Failure
+from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.errors import DirectoryTaken, NoServer
+
+
+@click.command()
+@click.argument("modules", nargs=-1, metavar="[MODULE]...")
+@click.option(
+    "--slots", type=click.IntRange(1, 1000), default=2, show_default=True, help="Tasks at a time."
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@click.option("--no-web", is_flag=True, help="Without the page.")
+@shared_options
+@pass_invocation
+def dev(
+    invocation: Invocation, modules: Sequence[str], slots: int, opens: bool, no_web: bool
+) -> int:
+    """Run all that you need on a laptop: a Redis of its own, a scheduler, a listener for the handlers of each MODULE,
+    and the page.
+
+    \b
+    blueque dev tasks
+
+    The listener starts anew when a file of a MODULE changes; running tasks run on. Ctrl-C: it takes nothing new, says
+    which tasks run, and waits for them. A second Ctrl-C ends them as their policies say; a task without a retry policy
+    never runs again by itself. Redis is saved and ends last. Its data, and the files of attempts, stay in .blueque/ of
+    this directory, for the next time. For production, start the programs yourself: see docs/running.md.
+    """
+    from blueque.dev.session import Session, Wish  # here: --help does without
+
+    wish = Wish(
+        modules,
+        bool(modules) or "modules" in invocation.config.listener,
+        slots,
+        None if no_web or not _has_page() else (["--open"] if opens else []),
+    )
+    if not wish.has_listener:
+        printing.talk("No MODULE is named, so no task runs: blueque dev MODULE")
+    try:
+        return Session(Path.cwd(), wish, printing.talk).run()
+    except DirectoryTaken as error:
+        raise Failure(
+            REFUSED, str(error), "End that one first, or use another directory."
+        ) from error
+    except NoServer as error:
+        raise Failure(CONFIGURATION, str(error), "On Debian: apt install redis-server") from error
+
+
+def _has_page() -> bool:
+    from blueque.cli.verbs.web import missing
+
+    absent = missing()
+    if absent:
+        printing.talk("There is no page without its packages: pip install 'blueque[web]'")
+    return not absent

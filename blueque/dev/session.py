@@ -1,0 +1,210 @@
+"""A Redis, a scheduler, a listener and the page, for as long as a terminal is open.
+
+Redis ends last, so that the outcome of each task is in it. Its data and the files of attempts stay in
+`.blueque/`: what was not finished is found again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from blueque.client import Client
+from blueque.dev.sources import Sources
+from blueque.errors import DirectoryTaken, RedisAway
+from blueque.model.task import Task
+from blueque.system import process, signals
+from blueque.system.embedded_redis import Server
+
+DIRECTORY = ".blueque"
+LOOK = 1.0  # seconds between two looks at the programs, and at the files of handlers
+PATIENCE = 10.0  # seconds in which a program without tasks ends
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Say = Callable[[str], None]
+
+
+class Wish(NamedTuple):
+    """What a person wants.
+
+    modules: define handlers. has_listener: even without modules, for blueque.toml names some.
+    page: the arguments of `blueque web`; None: no page.
+    """
+
+    modules: Sequence[str]
+    has_listener: bool
+    slots: int
+    page: Sequence[str] | None
+
+
+class Session:
+    """The programs of one terminal. directory: of the modules. say: prints a line for the person."""
+
+    def __init__(self, directory: Path, wish: Wish, say: Say) -> None:
+        self._directory = directory
+        self._home = directory / DIRECTORY
+        self._wish = wish
+        self._say = say
+        self._server = Server(
+            self._home, *("--appendonly", "yes"), *("--appendfsync", "everysec"), dies_with_us=True
+        )
+        self._programs: dict[str, subprocess.Popen[bytes]] = {}
+        self._asked = 0  # how often the person has asked to end
+
+    def run(self) -> int:
+        """Run until the person ends it; return an exit code. Raises DirectoryTaken, NoServer."""
+        self._home.mkdir(exist_ok=True)
+        asked = signals.Signals(_ENDS)
+        try:
+            with self._lock(), self._redis():
+                self._start_programs()
+                code = self._watch(asked)
+                self._stop(("page", "scheduler"))
+        finally:
+            asked.restore()
+        self._say("Redis is saved. The data are in .blueque/ until you delete it.")
+        return code
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Keep others out of the directory. Raises DirectoryTaken."""
+        with (self._home / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                file.seek(0)
+                raise DirectoryTaken(str(self._home), file.read().strip()) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    @contextlib.contextmanager
+    def _redis(self) -> Iterator[None]:
+        """Run Redis, at the port of the last time if that is free."""
+        place = self._home / "port"
+        with contextlib.suppress(OSError, ValueError):
+            self._server.at(_require_free(int(place.read_text())))
+        self._server.start()
+        place.write_text(str(self._server.port))
+        self._say(f"Redis runs at {self._server.url}, for the commands in another terminal:")
+        self._say(f"  export BLUEQUE_REDIS_URL={self._server.url}")
+        try:
+            yield
+        finally:
+            self._stop([*self._programs])
+            self._server.stop()
+
+    def _start_programs(self) -> None:
+        self._start("scheduler", "blueque.cli.scheduler", "--log-level", "warning")
+        if self._wish.has_listener:
+            modules = [word for module in self._wish.modules for word in ("--module", module)]
+            slots = ("--slots", str(self._wish.slots))
+            spool = ("--spool", str(self._home / "spool"))
+            self._start("listener", "blueque.cli.listener", *modules, *slots, *spool)
+        if self._wish.page is not None:
+            self._start("page", "blueque.cli.main", "web", *self._wish.page)
+
+    def _start(self, name: str, module: str, *arguments: str) -> None:
+        environ = os.environ | {"BLUEQUE_REDIS_URL": self._server.url}
+        self._programs[name] = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            env=environ,
+            cwd=self._directory,
+            process_group=0,  # Ctrl-C on the terminal is for us
+            preexec_fn=_leave_with_us if name == "listener" else _die_with_us,
+        )
+
+    def _watch(self, asked: signals.Signals) -> int:
+        """Wait until the person asks to end and the tasks have ended, or a program ends by itself."""
+        sources = Sources(self._wish.modules, self._directory)
+        while True:
+            process.wait_readable([asked.fileno()], LOOK)
+            for number in asked.take():
+                if not self._end(number):
+                    return 0
+            for name, program in self._programs.items():
+                code = program.poll()
+                if code is None:
+                    continue
+                if self._asked and name == "listener":
+                    return 0
+                self._say(f"The {name} has ended by itself ({process.describe(code)}).")
+                return 1
+            if not self._asked and sources.has_changed() and "listener" in self._programs:
+                self._say("A file has changed: the listener starts anew.")
+                self._programs["listener"].send_signal(signal.SIGHUP)
+
+    def _end(self, number: int) -> bool:
+        """Take nothing new, or, asked once more, end what runs. False: nothing has to be awaited."""
+        self._asked += 1
+        listener = self._programs.get("listener")
+        if listener is None:
+            return False
+        listener.send_signal(signal.SIGINT)
+        if number == signal.SIGHUP:  # nobody is there to ask a second time
+            self._asked += 1
+        if self._asked > 1:
+            self._say("The running tasks are ended as their policies say.")
+            return True
+        running = self._running()
+        if running:
+            self._say(f"Nothing new is taken. These run on: {', '.join(running)}.")
+            self._say("Ctrl-C once more ends them.")
+        return True
+
+    def _running(self) -> list[str]:
+        """Return the tasks that run, in words."""
+        client = Client(self._server.url, patience=0.0)
+        try:
+            inspector = client.get_inspector()
+            tasks = inspector.listing(inspector.queues(), ("started",), 10).tasks
+        except RedisAway:
+            return []
+        finally:
+            client.close()
+        return [_words(task) for task in tasks]
+
+    def _stop(self, names: Sequence[str]) -> None:
+        """End programs, and wait for them."""
+        for name in names:
+            if name in self._programs and self._programs[name].poll() is None:
+                self._programs[name].terminate()
+        for name in names:
+            program = self._programs.pop(name, None)
+            if program is None:
+                continue
+            try:
+                program.wait(None if name == "listener" else PATIENCE)
+            except subprocess.TimeoutExpired:
+                program.kill()
+                program.wait()
+
+
+def _words(task: Task) -> str:
+    return f"{task.title or task.key or task.id[:8]} of {task.queue}"
+
+
+def _die_with_us() -> None:
+    process.die_with_parent(True)
+
+
+def _leave_with_us() -> None:
+    process.die_with_parent(True, signal.SIGTERM)
+
+
+def _require_free(port: int) -> int:
+    """Return a port that nobody uses. Raises OSError."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+    return port

@@ -1,0 +1,209 @@
+"""The page in a real browser: how it looks, what changes by itself, and what works without a mouse or
+without JavaScript.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from running import BLUEQUE
+from site_data import seeded
+
+from blueque import Client, protocol
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.log_line import Line
+from blueque.system.chromium import find_chromium
+from blueque.system.embedded_redis import running_server
+
+TOKEN = "0123456789abcdef"
+ALONE = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # no name but ours is found
+PAGES = (
+    *("/", "/queues", "/queues/render.4k", "/tasks", "/tasks?state=pending", "/tasks/{running}"),
+    *("/tasks/{failed}", "/tasks/{pending}", "/tasks/{running}/log", "/nodes", "/nodes/gpu-1"),
+    *("/failures", "/schedule", "/schedule/nightly", "/workflows", "/workflows/night", "/runs"),
+    *("/statistics", "/doctor", "/activity", "/settings", "/acts/cancel?id={running}"),
+)
+
+
+class Site:
+    """A Redis, the page that shows it, and the ids of some tasks."""
+
+    def __init__(self, redis: str, url: str, ids: dict[str, str]) -> None:
+        self.redis, self.url, self.ids = redis, url, ids
+
+    def at(self, path: str) -> str:
+        return self.url + path.format(**self.ids)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running_server() as server:
+        ids = seeded(server.url)
+        environ = os.environ | {"BLUEQUE_REDIS_URL": server.url, "BLUEQUE_WEB_TOKEN": TOKEN}
+        program = subprocess.Popen(
+            [*BLUEQUE, "web", "--listen", "127.0.0.1:0", "--env", "prod"],
+            env=environ, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert program.stderr is not None
+        line = next(line for line in program.stderr if "http://" in line)
+        yield Site(server.url, line.strip().rstrip("/"), ids)
+        program.terminate()
+        program.communicate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = find_chromium()
+    assert path is not None, "no chromium: bin/test installs it"
+    arguments = ["--disable-gpu", "--disable-dev-shm-usage", f"--host-resolver-rules={ALONE}"]
+    if os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page of a context, and everything that its browser complained about."""
+
+    def __init__(self, context: BrowserContext, site: Site) -> None:
+        self.page, self.complaints = context.new_page(), []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self._require_ours(request.url, site.url))
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _require_ours(self, url: str, ours: str) -> None:
+        if not url.startswith((ours, "data:")):
+            self.complaints.append(f"a request to {url}")
+
+
+@pytest.fixture
+def visit(browser: Browser, site: Site) -> Iterator[Any]:
+    """Return a function that opens a page as an operator; afterwards nothing may have complained."""
+    opened: list[tuple[BrowserContext, Watched]] = []
+
+    def visit(path: str, **options: Any) -> Page:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        context.set_default_timeout(15000)
+        watched = Watched(context, site)
+        opened.append((context, watched))
+        answer = context.request.post(
+            f"{site.url}/login",
+            form={"token": TOKEN},
+            headers={"origin": site.url},
+            max_redirects=0,
+        )
+        assert answer.status == 303
+        watched.page.goto(site.at(path), wait_until="commit")
+        watched.page.wait_for_selector("footer")
+        return watched.page
+
+    yield visit
+    complaints = [complaint for _, watched in opened for complaint in watched.complaints]
+    for context, _ in opened:
+        context.close()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_page_fits_and_axe_finds_nothing_in_light_and_dark(visit, site, width):
+    page, axe, found = visit("/", viewport={"width": width, "height": 900}), Axe(), []
+    for path in PAGES:
+        page.goto(site.at(path), wait_until="commit")
+        page.wait_for_selector("footer")
+        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        if wider > 0:
+            found.append(f"{path} is {wider} pixels too wide")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for violation in axe.run(page).response["violations"]:
+                nodes = "; ".join(str(node["target"]) for node in violation["nodes"][:3])
+                found.append(f"{path} {scheme}: {violation['id']}: {nodes}")
+    assert found == []
+
+
+def test_a_change_arrives_by_itself_and_a_tick_stays(visit, site):
+    page = visit("/tasks?state=pending")
+    expect(page.locator("#live")).to_have_text("live")
+    box = page.locator("#rows input[type=checkbox]").first
+    box.check()
+    name = box.get_attribute("value")
+
+    client = Client(site.redis)
+    task = str(client.get_queue("render.4k").enqueue({"scene": 99}, title="scene ninety-nine"))
+
+    expect(page.get_by_text("scene ninety-nine")).to_be_visible()
+    expect(page.locator(f"#c-{name}")).to_be_checked()
+    client.get_queue("render.4k").cancel(task)
+    expect(page.get_by_text("scene ninety-nine")).to_have_count(0)
+    client.close()
+
+
+def test_a_line_of_a_log_arrives_as_text(visit, site):
+    page = visit("/tasks/{running}")
+    expect(page.locator("#live")).to_have_text("live")
+    expect(page.locator("#lines li").last).to_contain_text("<script>alert(29)</script>")
+
+    client = Client(site.redis)
+    attempt = AttemptRef("render.4k", "aurora", "token-aurora", "gpu-1_0")
+    line = Line(31, time.time(), "stderr", "<b>disk full</b>")
+    protocol.log(client.connections, attempt, 1, [line])
+    protocol.progress(client.connections, attempt, "1000/1440 frames", time.time())
+
+    expect(page.locator("#lines li").last).to_contain_text("<b>disk full</b>")
+    expect(page.locator("#how .big")).to_have_text(re.compile("69"))
+    expect(page).to_have_title(re.compile("^69 % "))
+    client.close()
+
+
+def test_without_javascript_a_task_is_found_and_cancelled(visit, site):
+    client = Client(site.redis)
+    task = str(client.get_queue("preview").enqueue({"scene": 7}, title="cancel me"))
+    page = visit("/", java_script_enabled=False)
+    page.get_by_role("searchbox").or_(page.locator("#q")).fill("cancel me")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="cancel me").click()
+    page.get_by_role("link", name="Cancel…").click()
+    page.get_by_label("Why").fill("wrong input")
+    page.get_by_role("button", name="Cancel 1 task").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Cancel: 1 done")
+    assert client.get_task(task).cancel_reason == "wrong input"
+    client.close()
+
+
+def test_the_keyboard_alone_leads_to_a_task(visit):
+    page = visit("/")
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type("scan")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tasks?**", wait_until="commit")
+    link = page.get_by_role("link", name="scan")
+    expect(link).to_be_visible()
+    while not link.evaluate("it => it === document.activeElement"):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("scan")
+
+
+def test_the_eighth_tab_of_a_browser_still_loads(browser, visit, site):
+    page = visit("/")
+    context = page.context
+    tabs = [context.new_page() for _ in range(7)]
+    for tab in tabs:
+        tab.goto(site.url + "/queues", wait_until="domcontentloaded")
+        expect(tab.get_by_role("heading", level=1)).to_have_text("Queues")
