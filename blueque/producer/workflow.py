@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from types import TracebackType
 from typing import Any, Unpack
 
 from blueque.connection.redis import Redis
@@ -35,6 +36,8 @@ log = logging.getLogger("blueque")
 class Workflow(TaskGroup):
     """A group whose tasks are all made at once, by `commit`, and that takes no more after that.
 
+    As a context manager it commits, unless the block raises.
+
     broken: for tasks that do not say it themselves. keep: how long its record stays after its end.
     """
 
@@ -49,6 +52,18 @@ class Workflow(TaskGroup):
         self._tasks: dict[str, tuple[str, NewTask]] = {}
         self._keys: dict[str, str] = {}
         self._asked: dict[str, str] = {}  # the keys for which `id_of` was called, by their ids
+
+    def __enter__(self) -> Workflow:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.commit()
 
     def add(
         self,

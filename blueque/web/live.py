@@ -22,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from blueque.errors import BluequeError, RedisAway
 from blueque.queries import task_log
 from blueque.queries.task_log import Place
+from blueque.web import access
 from blueque.web.log import lines_html
 from blueque.web.pages import fingerprint
 from blueque.web.shared import Shared
@@ -34,6 +35,7 @@ SHARE = 10  # and so many times as long as a look takes
 QUIET = 15.0  # seconds after which something is sent, so that proxies keep the stream
 REFRESH = 60.0  # seconds after which parts are sent of which only durations have changed
 MOST_STREAMS = 200
+MOST_OF_ONE = 4  # streams of one browser, which has six connections for all its pages
 MOST_WAITING = 64  # messages of a viewer that does not read
 
 
@@ -44,7 +46,7 @@ class Live:
         self._shared = shared
         self._pace = pace
         self._channels: dict[object, _Channel] = {}
-        self._streams = 0
+        self._streams: dict[str, list[tuple[_Channel, asyncio.Queue[str]]]] = {}  # by browser
         self._ending = asyncio.Event()
 
     def end(self) -> None:
@@ -58,27 +60,32 @@ class Live:
 
     async def answer(self, request: Request) -> Response:
         """Answer with the stream of a page, whose address is in `page`."""
-        if self._streams >= MOST_STREAMS:
+        if sum(map(len, self._streams.values())) >= MOST_STREAMS:
             return PlainTextResponse("Too many pages are open.", 503)
         page = urlsplit(request.query_params.get("page", "/"))
         visit = replace(self._shared.visit(request, page.path, page.query), is_live=True)
         entry = request.headers.get("last-event-id") or request.query_params.get("entry", "")
         return StreamingResponse(
-            self.messages(visit, entry),
+            self.messages(visit, entry, _browser_of(request)),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
 
-    async def messages(self, visit: Visit, entry: str = "") -> AsyncIterator[str]:
+    async def messages(
+        self, visit: Visit, entry: str = "", browser: str = ""
+    ) -> AsyncIterator[str]:
         """Yield what a viewer gets, whose page shows a log up to `entry`."""
         channel, queue = self._channel(visit), asyncio.Queue[str](MOST_WAITING)
-        self._streams += 1
+        streams = self._streams.setdefault(browser, [])
+        streams.append((channel, queue))
+        for oldest, full in streams[:-MOST_OF_ONE] if browser else ():
+            oldest.dismiss(full)
         ending = asyncio.ensure_future(self._ending.wait())
         waiting = asyncio.ensure_future(queue.get())
         try:
             yield "retry: 2000\n\n"
             channel.join(queue, entry)
-            while not ending.done() and queue in channel.queues:
+            while not ending.done() and (queue in channel.queues or not queue.empty()):
                 await asyncio.wait({waiting, ending}, timeout=QUIET, return_when="FIRST_COMPLETED")
                 if waiting.done():
                     yield waiting.result()
@@ -88,7 +95,9 @@ class Live:
         finally:
             ending.cancel()
             waiting.cancel()
-            self._streams -= 1
+            streams.remove((channel, queue))
+            if not streams:
+                self._streams.pop(browser, None)
             channel.queues.discard(queue)
             if not channel.queues:
                 channel.stop()
@@ -131,6 +140,11 @@ class _Channel:
         greeting = asyncio.ensure_future(self._greet(queue, self._place_at(entry)))
         self._greetings.add(greeting)
         greeting.add_done_callback(self._greetings.discard)
+
+    def dismiss(self, queue: asyncio.Queue[str]) -> None:
+        """End the stream of a viewer: another page of the same browser needs the connection."""
+        self._put(queue, _event("enough", {}))
+        self.queues.discard(queue)
 
     def stop(self) -> None:
         for running in (self._loop, *self._greetings):
@@ -212,6 +226,14 @@ class _Channel:
             queue.put_nowait(message)
         except asyncio.QueueFull:
             self.queues.discard(queue)
+
+
+def _browser_of(request: Request) -> str:
+    """Return what the requests of one browser have in common; empty: it is a program."""
+    if access.bearer(request.scope) is not None:
+        return ""
+    cookie = request.cookies.get(access.COOKIE, "")
+    return f"{access.client_of(request.scope)} {request.headers.get('user-agent', '')} {cookie}"
 
 
 def _event(name: str, data: dict[str, Any], entry: str = "") -> str:

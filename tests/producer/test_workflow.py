@@ -28,6 +28,17 @@ def diamond(client, name="night", **options):
     return flow, [first, *parts, last]
 
 
+def test_a_block_commits_its_workflow_unless_it_raises(client, cli):
+    with client.workflow("night") as flow:
+        first = flow.add("video", "first")
+        second = flow.add("video", "second", after=first)
+    assert statuses(client, [first, second]) == ["pending", "blocked"]
+
+    with pytest.raises(ZeroDivisionError), client.workflow("other") as flow:
+        flow.add("video", 1 / 0)
+    assert not cli.exists(keys.group("other"))
+
+
 def statuses(client, tasks):
     return [client.get_task(task).status for task in tasks]
 

@@ -125,6 +125,10 @@
       body.classList.add("stale");
       say("waiting", JSON.parse(event.data).text);
     });
+    stream.addEventListener("enough", () => {
+      close();
+      say("paused", "Other pages of this browser are live; click to go on");
+    });
     stream.onerror = () => {
       failures += 1;
       body.classList.add("stale");
@@ -150,6 +154,7 @@
   }
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
-  sign?.addEventListener("click", toggle);
+  addEventListener("focus", open);
+  sign?.addEventListener("click", () => (stream || isPaused ? toggle() : open()));
   open();
 })();
