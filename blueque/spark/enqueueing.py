@@ -12,8 +12,9 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, Unpack
 
 from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
 from blueque.model.conditions import After, Ids
@@ -38,7 +39,9 @@ from blueque.spark.writer import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+Name = Union[str, "Column"]  # of a column
 
 log = logging.getLogger("blueque")
 
@@ -79,12 +82,12 @@ def enqueue(
     df: DataFrame,
     queue: str,
     *,
-    key: str | Sequence[str] | None = None,
+    key: Name | Sequence[Name] | None = None,
     run: str | None = None,
-    params: str | Sequence[str] | None = None,
+    params: Name | Sequence[Name] | None = None,
     json: bool = False,
-    eta: str | float | datetime | None = None,
-    priority: int | str = 0,
+    eta: Name | float | datetime | None = None,
+    priority: int | Name = 0,
     keep: float | str | None = None,
     url: str | None = None,
     max_bytes: int | None = None,
@@ -104,15 +107,18 @@ def enqueue(
         failure run the same again. Without a key, all rows become visible at once, or none.
     run: the name of the run. Once it is committed, the same name changes nothing, and a warning
         says so.
-    params: the columns that make the parameters, as a dict; the name of one text column makes a
-        str. If left out: all columns that have no other use, or those of the key, as a dict. json:
+    params: the columns that make the parameters, as a dict; one that is not in a list is all of
+        them, and text stays a str. If left out: all columns but those of eta and priority. json:
         the one text column holds JSON.
+    Columns are named, in any case as in Spark, or are Columns such as `F.col("id")`.
     eta: a column of timestamps or Unix seconds, null for at once; or a value for all. priority: a
         column, or a value for all.
     keep: how long the run, or without one the key, counts afterwards; 90d, or 1d.
     max_bytes: the most bytes of parameters. shards, shuffle: see docs/pipelines.md, "Speed".
-    check: with a key, check all rows before any is written, in one more pass over the frame;
-        without it, a refused row fails the job when it is reached, and is the cause of JobFailed.
+    check: with a key, check all rows before any is written. Spark computes the frame once, and
+        keeps the columns that are needed until all is written, in the memory and on the disks of
+        its workers. Without it, a refused row fails the job when it is reached, and is the cause
+        of JobFailed.
     after: what all tasks wait for: the result of another call that has a group, groups, ids, or
         `blueque.after`; 100 at most. broken: as for `Queue.enqueue`.
     group: the group that all tasks join; it needs a run. If it is not there, the run opens it, and
@@ -122,6 +128,7 @@ def enqueue(
     raises.
     """
     began = time.monotonic()
+    df, key, params, eta, priority = _named(df, key, params, eta, priority)
     said = write_options(
         queue=queue,
         url=url,
@@ -143,15 +150,21 @@ def enqueue(
     layout = _lay_out(df, sink, shuffle)
     if sink.run is not None and (known := _replay(sink)) is not None:
         return _outcome(sink, known, began, is_replay=True)
-    if sink.keys and check:
+    if not (sink.keys and check):
+        return _enqueue(*frames.form(df, layout), sink, shuffle, began)
+    with ExitStack() as stack:
         with jobs.failing(sink.queue, sink.run, "nothing was written"):
-            frames.check(df, layout)
-    frame = frames.form(df, layout)
+            formed = stack.enter_context(frames.checked(df, layout))
+        return _enqueue(*formed, sink, shuffle, began)
+
+
+def _enqueue(frame: DataFrame, layout: Layout, sink: Sink, shuffle: bool, began: float) -> Enqueued:
     job = owner_of(os.getpid(), os.urandom(4).hex())
-    writer = make_writer(sink, frames.formed(layout), job)
+    writer = make_writer(sink, layout, job)
     if shuffle and isinstance(writer, RunWriter):
-        frame = frames.by_shard(frame, queue, str(run), writer.record["shards"])
-    return _outcome(writer.sink, _write(frame, writer, run), began)
+        shards = writer.record["shards"]
+        frame = frames.by_shard(frame, layout, sink.queue, str(sink.run), shards)
+    return _outcome(writer.sink, _write(frame, writer, sink.run), began)
 
 
 def _write(frame: DataFrame, writer: Writer, run: str | None) -> Written:
@@ -188,16 +201,21 @@ def _settle(writer: Writer, error: BaseException) -> Written | None:
         raise JobFailed(error.queue, error.run, error.reason, fate) from error.__cause__
 
 
-def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
+def _named(df: DataFrame, *columns: Any) -> frames.Named:
     if not hasattr(df, "isStreaming"):
         raise InvalidType(f"a DataFrame is needed, not {type(df).__name__}")
+    return frames.named(df, *columns)
+
+
+def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
     if df.isStreaming:
         raise InvalidInput(
             "this frame is a stream: use df.writeStream.format('blueque'), or this in foreachBatch"
         )
     if shuffle and not (sink.keys and sink.run):
         raise InvalidInput("shuffle is for rows with a key in a run")
-    return lay_out(df.schema, sink)
+    is_case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    return lay_out(df.schema, sink, is_case_sensitive)
 
 
 def _replay(sink: Sink) -> Written | None:
@@ -224,16 +242,16 @@ def _outcome(sink: Sink, done: Written, began: float, is_replay: bool = False) -
     return Enqueued(sink.queue, sink.run, rows, tasks, new, seconds, is_replay, group)
 
 
-def _names(names: str | Sequence[str] | None, option: str) -> str | None:
+def _names(names: object, option: str) -> str | None:
     """Return names of columns as an option."""
     if names is None:
         return None
-    several = [names] if isinstance(names, str) else names
-    if not isinstance(several, list | tuple) or not all(isinstance(name, str) for name in several):
+    several = names if isinstance(names, list | tuple) else [names]
+    if not all(isinstance(name, str) for name in several):
         raise InvalidType(
             f"{option}: the name of a column, or a list of such, is needed, not {names!r}"
         )
-    return json_module.dumps(several)
+    return json_module.dumps(names)
 
 
 def _conditions(after: After | Ids | None) -> After | None:

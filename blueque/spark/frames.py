@@ -1,13 +1,15 @@
-"""Brings the rows of a user's frame into one form and checks them, inside Spark, without Python.
-
-The form has the columns `parameters` (text), and `key`, `eta`, `priority` if the frame has them.
+"""Checks the rows of a user's frame before any is written, inside Spark, without Python; and finds
+the columns that the user means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
@@ -19,7 +21,7 @@ from blueque.spark.layout import Layout, shown
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# With these options json_texts.py makes the same text.
+# For messages, and to estimate sizes: the workers make the parameters, see json_texts.py.
 JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -29,39 +31,118 @@ JSON = {
 _LONGER = 6  # bytes that JSON may need for a byte of text, as \u0000
 
 
-def form(frame: DataFrame, layout: Layout) -> DataFrame:
-    """Return the frame in the form."""
-    columns = [_parameters(layout).alias("parameters")]
-    if layout.keys:
-        columns.append(_key(layout).alias("key"))
-    for name in ("eta", "priority"):
-        source = getattr(layout, name)
-        if isinstance(source, str):
-            columns.append(column(source).alias(name))
-    return frame.select(*columns)
+class Named(NamedTuple):
+    """A frame, and which of its columns are meant."""
+
+    frame: DataFrame
+    key: str | Sequence[str] | None
+    params: str | Sequence[str] | None
+    eta: Any
+    priority: Any
 
 
-def formed(layout: Layout) -> Layout:
-    """Return the layout of the form."""
-    return layout._replace(
-        parameters=("parameters",),
-        is_text=True,
-        keys=("key",) if layout.keys else (),
-        eta="eta" if isinstance(layout.eta, str) else layout.eta,
-        priority="priority" if layout.priority else None,
+def named(frame: DataFrame, key: Any, params: Any, eta: Any, priority: Any) -> Named:
+    """Return the frame with a column for each Column that is given, and names in their place."""
+    columns = [one for one in [*_list(key), *_list(params), eta, priority] if is_column(one)]
+    if not columns:
+        return Named(frame, key, params, eta, priority)
+    chosen = _Chosen(frame, columns)
+    if params is not None:
+        names = [chosen.parameter(one) for one in _list(params)]
+        params = names if isinstance(params, list | tuple) else names[0]
+    keys = [chosen.other(one, "key") for one in _list(key)]
+    found = Named(
+        frame,
+        keys if isinstance(key, list | tuple) else keys[0] if keys else None,
+        params,
+        chosen.other(eta, "eta"),
+        chosen.other(priority, "priority"),
     )
+    if params is None:
+        found = found._replace(
+            params=[name for name in frame.columns if name not in (found.eta, found.priority)]
+        )
+    return found._replace(frame=frame.withColumns(chosen.added) if chosen.added else frame)
 
 
-def by_shard(formed: DataFrame, queue: str, run: str, shards: int) -> DataFrame:
+class _Chosen:
+    """The columns that a user has given as Columns, and those that the frame needs for them."""
+
+    def __init__(self, frame: DataFrame, columns: Sequence[Any]) -> None:
+        self.added: dict[str, Column] = {}
+        self._there = frame.columns
+        self._names = dict(zip(map(id, columns), frame.select(*columns).columns, strict=True))
+
+    def parameter(self, given: Any) -> Any:
+        """Return the name in the parameters; a Column may take the place of one of its name."""
+        if not is_column(given) or self._is_plain(given):
+            return self._names.get(id(given), given)
+        self.added[self._names[id(given)]] = given
+        return self._names[id(given)]
+
+    def other(self, given: Any, option: str) -> Any:
+        """Return the name of a column that holds this, whatever took the place of its own."""
+        name = self._names.get(id(given), given)
+        if is_column(given) and not self._is_plain(given):
+            column_of_it = given
+        elif isinstance(name, str) and name in self.added and name in self._there:
+            column_of_it = column(name)
+        else:
+            return name
+        while name in self._there or name in self.added:
+            name = f"{name} ({option})"
+        self.added[name] = column_of_it
+        return name
+
+    def _is_plain(self, given: Any) -> bool:
+        name = self._names[id(given)]
+        return name in self._there and str(given) == f"Column<'{name}'>"
+
+
+def is_column(given: Any) -> bool:
+    """Tell whether it is a Column, of a session here or of Spark Connect."""
+    return type(given).__module__.startswith("pyspark.sql") and hasattr(given, "alias")
+
+
+def form(frame: DataFrame, layout: Layout) -> tuple[DataFrame, Layout]:
+    """Return the columns of the frame that make tasks, and their layout."""
+    # Python in Spark's workers takes no name that SQL would have to quote.
+    odd = [name for name in layout.columns if "." in name or "`" in name]
+    names = {name: f"_{number}" for number, name in enumerate(odd)}
+    columns = [column(name).alias(names.get(name, name)) for name in layout.columns]
+    return frame.select(*columns), layout.renamed(names)
+
+
+def by_shard(frame: DataFrame, layout: Layout, queue: str, run: str, shards: int) -> DataFrame:
     """Return the rows so that each partition has those of one shard: a shuffle, which pays on large
     clusters.
     """
     scope = RUN_NAMESPACE.bytes + f"{queue}\0{run}\0".encode()
-    digest = F.sha1(F.concat(F.lit(bytearray(scope)), F.encode("key", "utf-8")))
+    digest = F.sha1(F.concat(F.lit(bytearray(scope)), F.encode(_key(layout), "utf-8")))
     shard = F.conv(F.substring(digest, 1, 4), 16, 10).cast("int") % shards
-    if hasattr(formed, "repartitionById"):
-        return formed.repartitionById(shards, shard)
-    return formed.repartition(shards, shard)  # before Spark 4.1: a partition may have several
+    if hasattr(frame, "repartitionById"):
+        return frame.repartitionById(shards, shard)
+    return frame.repartition(shards, shard)  # before Spark 4.1: a partition may have several
+
+
+@contextmanager
+def checked(frame: DataFrame, layout: Layout) -> Iterator[tuple[DataFrame, Layout]]:
+    """Yield what `form` returns, once all rows are checked. Raises InvalidInput.
+
+    Spark keeps them meanwhile, in the memory and on the disks of its workers: it computes the frame
+    once, and what was checked is what is written.
+    """
+    kept, layout = form(frame, layout)
+    is_ours = not getattr(frame, "is_cached", False)
+    if is_ours:
+        kept = kept.persist()
+    try:
+        check(kept, layout)
+        yield kept, layout
+    finally:
+        if is_ours:
+            with suppress(PySparkException, Py4JError, OSError):  # Java may be dead
+                kept.unpersist()
 
 
 def check(frame: DataFrame, layout: Layout) -> None:
@@ -94,9 +175,19 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
     """
     if layout.is_text:
         name = layout.parameters[0]
-        yield "params", (column(name).isNull(), F.lit("null"), f"params: column {name!r} is null")
+        yield (
+            "params",
+            (
+                column(name).isNull(),
+                F.lit("null"),
+                f"params: column {layout.label(name)!r} is null",
+            ),
+        )
     for number, name in enumerate(layout.keys):
-        yield f"key_{number}", (column(name).isNull(), None, f"key: column {name!r} is null")
+        yield (
+            f"key_{number}",
+            (column(name).isNull(), None, f"key: column {layout.label(name)!r} is null"),
+        )
     if layout.keys:
         key = _key(layout)
         size = F.octet_length(key)
@@ -116,7 +207,7 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
             (
                 wrong,
                 eta,
-                f"eta: column {layout.eta!r} is not a time before the year 10000: seconds, not milliseconds?",
+                f"eta: column {layout.label(layout.eta)!r} is not a time before the year 10000: seconds, not milliseconds?",
             ),
         )
     if layout.priority:
@@ -126,7 +217,7 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
             (
                 (priority < LOWEST) | (priority > HIGHEST),
                 priority,
-                f"priority: column {layout.priority!r} is not between {LOWEST} and {HIGHEST}",
+                f"priority: column {layout.label(layout.priority)!r} is not between {LOWEST} and {HIGHEST}",
             ),
         )
 
@@ -135,9 +226,10 @@ def _size(frame: DataFrame, layout: Layout) -> Column:
     """Return an upper bound of the bytes of a row's parameters, which costs less than to make them."""
     if layout.is_text:
         return F.octet_length(column(layout.parameters[0]))
+    types = {field.name: field.dataType for field in frame.schema}
     sizes: list[Any] = [2]
     for name in layout.parameters:
-        kind = frame.schema[name].dataType.typeName()
+        kind = types[name].typeName()
         if kind in ("string", "varchar", "char"):
             size = F.octet_length(column(name)) * _LONGER
         elif kind in ("array", "map", "struct", "binary", "variant"):
@@ -165,8 +257,10 @@ def _require_size(frame: DataFrame, layout: Layout) -> None:
 
 
 def _parameters(layout: Layout) -> Column:
-    columns = [column(name) for name in layout.parameters]
-    return columns[0] if layout.is_text else F.to_json(F.struct(*columns), JSON)
+    if layout.is_text:
+        return column(layout.parameters[0])
+    columns = zip(layout.parameters, layout.names, strict=True)
+    return F.to_json(F.struct(*[column(name).alias(shown) for name, shown in columns]), JSON)
 
 
 def _key(layout: Layout) -> Column:
@@ -182,3 +276,9 @@ def _key(layout: Layout) -> Column:
 def column(name: str) -> Column:
     """Return the column of that name, which may have dots and spaces."""
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _list(given: Any) -> Sequence[Any]:
+    if given is None:
+        return []
+    return given if isinstance(given, list | tuple) else [given]

@@ -4,9 +4,8 @@ rows come.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,9 +20,6 @@ from blueque.text.format import count
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
-
-# as a whole: what follows an escaped backslash is not an escape
-_ESCAPE = re.compile(r"\\(?:u00..|.)")
 
 SHOWN = 60  # characters of a value that an error quotes
 
@@ -46,49 +42,75 @@ _IN_JSON = (
 class Layout(NamedTuple):
     """Which columns hold what.
 
-    is_text: the one column of parameters has them as text. are_json: the parameters are JSON.
-    max_bytes: the most bytes of the parameters of a task.
+    parameters: the columns that make the parameters. names: theirs in JSON.
+    is_value: the one column of parameters is all of them. is_text: and it is text, taken as it is.
+    are_json: the parameters are JSON. max_bytes: the most bytes of the parameters of a task.
     """
 
     parameters: tuple[str, ...]
+    names: tuple[str, ...]
+    is_value: bool
     is_text: bool
     are_json: bool
     max_bytes: int
     keys: tuple[str, ...] = ()
     eta: str | float | None = None  # a column, or a value for all
     priority: str | None = None
+    labels: Mapping[str, str] = {}  # what a user calls columns that have other names now
+
+    def label(self, name: str) -> str:
+        return self.labels.get(name, name)
+
+    def renamed(self, names: Mapping[str, str]) -> Layout:
+        """Return the layout of the frame whose columns have these names now."""
+
+        def of(name: Any) -> Any:
+            return names.get(name, name) if isinstance(name, str) else name
+
+        return self._replace(
+            parameters=tuple(map(of, self.parameters)),
+            keys=tuple(map(of, self.keys)),
+            eta=of(self.eta),
+            priority=of(self.priority),
+            labels={new: old for old, new in names.items()},
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns that are needed, each once."""
+        others = (name for name in (self.eta, self.priority) if isinstance(name, str))
+        return tuple(dict.fromkeys([*self.parameters, *self.keys, *others]))
 
 
-def lay_out(schema: StructType, sink: Sink) -> Layout:
+def lay_out(schema: StructType, sink: Sink, is_case_sensitive: bool = False) -> Layout:
     """Return which columns hold what. Raises InvalidInput and InvalidType, which name the column."""
-    fields = _fields(schema)
+    frame = _Frame(schema, is_case_sensitive)
     keys = tuple(
-        _typed(fields, name, "key", _KEYS, "text, a whole number or a date") for name in sink.keys
+        frame.typed(name, "key", _KEYS, "text, a whole number or a date") for name in sink.keys
     )
     eta = (
-        _typed(fields, sink.eta, "eta", _ETAS, "a timestamp or Unix seconds")
+        frame.typed(sink.eta, "eta", _ETAS, "a timestamp or Unix seconds")
         if isinstance(sink.eta, str)
         else sink.eta
     )
     priority = None
     if isinstance(sink.priority, str):
-        priority = _typed(fields, sink.priority, "priority", _WHOLE, "a whole number")
-    taken = {*keys, eta, priority}
-    parameters = sink.parameters or tuple(name for name in fields if name not in taken) or keys
-    _require_parameters(fields, parameters, sink)
-    chosen = [_found(fields, name, "params").dataType for name in parameters]
-    # The columns that are left over make a dict, even if it is only one: a second one changes
-    # nothing.
-    is_named = bool(sink.parameters or sink.is_json)
-    is_text = is_named and len(chosen) == 1 and kind(chosen[0]) == "string"
+        priority = frame.typed(sink.priority, "priority", _WHOLE, "a whole number")
+    names = sink.parameters or tuple(name for name in frame.fields if name not in {eta, priority})
+    _require_parameters(frame.fields, names, sink)
+    fields = [frame.field(name, "params") for name in names]
+    is_value = len(fields) == 1 and (sink.is_value or sink.is_json)
+    is_text = is_value and kind(fields[0].dataType) == "string"
     if sink.is_json and not is_text:
         raise InvalidInput(
             "option 'json' says that params are one column of text, and they are not"
         )
-    for name in () if is_text else parameters:
-        require_json(fields[name].dataType, name)
+    for field in () if is_text else fields:
+        require_json(field.dataType, field.name)
+    are_json = sink.is_json or not is_text
+    parameters = tuple(field.name for field in fields)
     return Layout(
-        parameters, is_text, sink.is_json or not is_text, sink.max_bytes, keys, eta, priority
+        parameters, names, is_value, is_text, are_json, sink.max_bytes, keys, eta, priority
     )
 
 
@@ -136,33 +158,52 @@ def shown(value: object) -> str:
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
 
-def _fields(schema: StructType) -> dict[str, StructField]:
-    fields = {field.name: field for field in schema.fields}
-    if len(fields) < len(schema.fields):
-        names = [field.name for field in schema.fields]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput(f"two columns are named {twice!r}: rename one, or select what is meant")
-    return fields
+class _Frame:
+    """The columns of a frame. A name is found in any case, as Spark finds it, unless Spark is told
+    otherwise.
+    """
 
+    def __init__(self, schema: StructType, is_case_sensitive: bool) -> None:
+        self.fields = {field.name: field for field in schema.fields}
+        if len(self.fields) < len(schema.fields):
+            names = [field.name for field in schema.fields]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidInput(
+                f"two columns are named {twice!r}: rename one, or select what is meant"
+            )
+        self._is_case_sensitive = is_case_sensitive
 
-def _found(fields: dict[str, StructField], name: str, option: str) -> StructField:
-    if name not in fields:
-        raise InvalidInput(f"{option}: there is no column {name!r}; there are {_list(fields)}")
-    return fields[name]
-
-
-def _typed(
-    fields: dict[str, StructField], name: str, option: str, allowed: Iterable[str], words: str
-) -> str:
-    data_type = _found(fields, name, option).dataType
-    if kind(data_type) not in allowed:
-        no_zone = (
-            " with a time zone" if kind(data_type) == "timestamp_ntz" and option == "eta" else ""
+    def field(self, name: str, option: str) -> StructField:
+        if name in self.fields:
+            return self.fields[name]
+        alike = (
+            []
+            if self._is_case_sensitive
+            else [field for field in self.fields.values() if field.name.lower() == name.lower()]
         )
-        raise InvalidType(
-            f"{option}: column {name!r} is of type {data_type.simpleString()}, not {words}{no_zone}"
-        )
-    return name
+        if len(alike) > 1:
+            raise InvalidInput(
+                f"{option}: {name!r} may be {' or '.join(repr(field.name) for field in alike)}: write the name as it is"
+            )
+        if not alike:
+            raise InvalidInput(
+                f"{option}: there is no column {name!r}; there are {_list(self.fields)}"
+            )
+        return alike[0]
+
+    def typed(self, name: str, option: str, allowed: Iterable[str], words: str) -> str:
+        field = self.field(name, option)
+        data_type = field.dataType
+        if kind(data_type) not in allowed:
+            no_zone = (
+                " with a time zone"
+                if kind(data_type) == "timestamp_ntz" and option == "eta"
+                else ""
+            )
+            raise InvalidType(
+                f"{option}: column {name!r} is of type {data_type.simpleString()}, not {words}{no_zone}"
+            )
+        return field.name
 
 
 def _require_parameters(fields: dict[str, StructField], names: Sequence[str], sink: Sink) -> None:
@@ -181,11 +222,13 @@ def _list(names: Iterable[str]) -> str:
 
 def _parameters(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
     columns = [batch.column(name) for name in layout.parameters]
-    if not layout.is_text:
-        made = list(map(str.encode, json_texts.objects(layout.parameters, columns)))
+    if not layout.is_value:
+        made = list(map(str.encode, json_texts.objects(layout.names, columns)))
+    elif not layout.is_text:
+        made = list(map(str.encode, json_texts.texts(columns[0])))
     elif columns[0].null_count:
         raise InvalidType(
-            f"params: column {layout.parameters[0]!r} is null in {count(columns[0].null_count, 'row')} of a batch"
+            f"params: column {layout.label(layout.parameters[0])!r} is null in {count(columns[0].null_count, 'row')} of a batch"
         )
     else:
         made = list(map(str.encode, columns[0].to_pylist()))
@@ -201,27 +244,20 @@ def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) ->
         if column.null_count:
             place = column.is_null().index(True).as_py()
             row = shown(parameters[place].decode())
-            raise InvalidInput(f"key: column {name!r} is null in the row with the parameters {row}")
+            raise InvalidInput(
+                f"key: column {layout.label(name)!r} is null in the row with the parameters {row}"
+            )
     if len(columns) == 1:
         keys = columns[0].cast("string").to_pylist()
     else:
         parts = [json_texts.texts(column.cast("string")) for column in columns]
-        keys = [_as_in_java(f"[{','.join(row)}]") for row in zip(*parts, strict=True)]
+        keys = [f"[{','.join(row)}]" for row in zip(*parts, strict=True)]
     for key in keys:
         if not 0 < len(key) <= MAX_KEY_BYTES // 4 and not 0 < len(key.encode()) <= MAX_KEY_BYTES:
             raise InvalidInput(
                 f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(key.encode())}: {shown(key)}"
             )
     return keys
-
-
-def _as_in_java(text: str) -> str:
-    """Return JSON that is made here as Spark makes it, byte by byte: it escapes with capitals, as \\u001F."""
-    return (
-        _ESCAPE.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), text)
-        if "\\u00" in text
-        else text
-    )
 
 
 def _etas(column: pa.Array) -> list[float | None]:

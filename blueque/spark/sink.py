@@ -53,6 +53,7 @@ class Sink(NamedTuple):
 
     run: the name of the run, or of the stream; None: the run has no name.
     keys, parameters: names of columns; no parameters: all columns that have no other use.
+    is_value: one column is named as text, and not in a list: its value alone is the parameters.
     is_json: the one column of parameters is JSON text. eta, priority: a value for all rows, or the
         name of a column.
     options: of `Queue.enqueue`, for all tasks. keep: how long the run or the key counts; None: the
@@ -73,6 +74,7 @@ class Sink(NamedTuple):
     max_bytes: int = DEFAULT_MAX_BYTES
     options: Mapping[str, Any] = {}
     links: Mapping[str, Any] = {}
+    is_value: bool = False
 
     @contextmanager
     def connected(self, patience: float | None = None) -> Iterator[Client]:
@@ -123,6 +125,7 @@ def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run
         said.get("max_bytes", max_bytes()),
         {name: value for name, value in said.items() if name in _OF_TASKS},
         {name: value for name, value in said.items() if name in _LINKS},
+        len(said.get("params", ())) == 1 and not given["params"].startswith("["),
     )
     _require_links(sink, name_of_run)
     if sink.run is not None:
@@ -211,7 +214,9 @@ def _name(text: str) -> str:
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    """Return names: `a, b`, or JSON if they contain a comma."""
+    """Return names: `a, b`, or JSON if they contain a comma, a list or one name."""
+    if text.startswith('"'):
+        return (_name(json.loads(text)),)
     names = json.loads(text) if text.startswith("[") else [name.strip() for name in text.split(",")]
     if not all(isinstance(name, str) and name for name in names):
         raise InvalidInput(f"{text!r} is not a list of columns: write a, b")

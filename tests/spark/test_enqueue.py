@@ -11,7 +11,7 @@ import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,7 @@ from running import TEST_PATHS, until
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun
 from blueque.model import keys
-from blueque.spark import executors, frames, gateway, sink
-from blueque.spark.layout import lay_out, read
+from blueque.spark import gateway, sink
 from blueque.system import process
 from blueque.task_process.running_task import RunningTask
 from spark import mishaps
@@ -99,47 +98,65 @@ def _only(client, queue):
     return task
 
 
-def test_a_key_of_several_columns_is_the_same_whoever_makes_it(spark, compiled):
-    """Rows of `bs.enqueue` have keys that Spark makes in Java, those of `format("blueque")` keys
-    that its workers make.
-    """
-    codes = [
-        *range(0x300),
-        *range(0x2000, 0x2070),
-        0xD7FF,
-        0xE000,
-        0xFEFF,
-        0xFFFD,
-        0xFFFF,
-        0x1F600,
-        0x10FFFF,
-    ]
-    odd = [chr(code) for code in codes]
-    odd += [
-        r"\u001f",
-        r"\\u001f",
-        "\\\x1f",
-        "</script>",
-        '"',
-        "\\",
-        "a\\",
-        "\x1f\x1e",
-        "é\x1fé",
-        "x,y",
-        "",
-    ]
-    rows = [(f"{text}{text}", number, date(2026, 1, 1)) for number, text in enumerate(odd)]
-    frame = spark.createDataFrame(rows, "a string, b int, c date")
-    layout = lay_out(frame.schema, sink.parse({"queue": Q, "key": "a,b,c"}))
+def test_columns_may_be_given_as_such_and_in_any_case(spark, client, enqueue):
+    frame = spark.createDataFrame([("a", 1, "p")], "scene string, frame int, note string")
+    said = {"run": "r", "keep": "1d"}
 
-    of_java = [row.key for row in frames.form(frame, layout).select("key").collect()]
-    ((batch, *_), *_) = executors.on_each_partition(frame.coalesce(1), list)
-    of_workers = read(batch, layout).keys
+    enqueue(frame, "plain", key=F.col("scene"), params=["SCENE", F.col("frame")], **said)
+    enqueue(
+        frame,
+        "made",
+        key=["scene", F.col("frame") + 1],
+        eta=F.lit(4e9),
+        priority=-F.col("frame"),
+        **said,
+    )
+    enqueue(frame, "replaced", key="scene", params=[F.upper("scene").alias("scene")], **said)
+    enqueue(frame, "alone", key="scene", params=F.lower("note"), **said)
+    enqueue(frame.withColumnRenamed("note", "a.b`c"), "odd", key="a.b`c", **said)
 
-    assert of_workers == of_java
-    assert [tuple(json.loads(key)) for key in of_java] == [
-        (text, str(number), "2026-01-01") for text, number, _ in rows
-    ]
+    def task(queue):
+        (ids,) = client._redis.read(("ZRANGE", keys.tasks(queue), 0, -1))
+        return client.get_task(ids[0])
+
+    plain, made, replaced, alone, odd = map(task, ("plain", "made", "replaced", "alone", "odd"))
+    assert (plain.parameters, plain.fields["key"]) == ({"SCENE": "a", "frame": 1}, "a")
+    assert (made.parameters, made.fields["key"]) == (
+        {"scene": "a", "frame": 1, "note": "p"},
+        '["a","2"]',
+    )
+    assert (made.eta, made.fields["priority"]) == (4e9, "-1")
+    assert (replaced.parameters, replaced.fields["key"]) == ({"scene": "A"}, "a")
+    assert alone.parameters == "p"
+    assert (odd.parameters["a.b`c"], odd.fields["key"]) == ("p", "p")
+
+
+def count_calls(url):
+    """Return a function of Spark that counts its calls in Redis, and returns its argument."""
+
+    def count(number):
+        import redis
+
+        with redis.Redis.from_url(url) as cli:
+            cli.incr("calls")
+        return number
+
+    return F.udf(count, "int").asNondeterministic()
+
+
+def test_the_check_computes_the_frame_once(spark, url, cli, enqueue):
+    frame = spark.range(0, 60, 1, 2).select(
+        count_calls(url)("id").alias("k"), F.lit("x").alias("p")
+    )
+
+    assert enqueue(frame, key="k", run="r").new == 60
+    assert cli.get("calls") == "60"
+    enqueue(frame, key="k", run="without", check=False)
+    assert cli.get("calls") == "120"
+
+    with pytest.raises(InvalidInput):
+        enqueue(frame, key="k", run="bad", params=[F.lit("x" * 99).alias("p")], max_bytes=10)
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
 
 
 def test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues(spark, client, cli, enqueue):
@@ -233,7 +250,7 @@ def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said,
             ["id as k", "repeat('\"', int(id)) as s", "1"],
             {"max_bytes": 5000},
             TooLarge,
-            "take 8,012 bytes",
+            "take 8,021 bytes",
         ),
         (
             ["id as k", "1", "id * 1e12 as e"],
@@ -368,7 +385,7 @@ def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_i
     cli.flushdb()
 
     broken = df.withColumn("scene", F.expr(f"if(frame = {ROWS - 1}, null, scene)"))
-    sentence = "key: column 'key' is null in the row .*; what was written stays, and counts"
+    sentence = "key: column 'scene' is null in the row .*; what was written stays, and counts"
     with pytest.raises(JobFailed, match=sentence) as failed:
         enqueue(broken, key="scene", run="tonight", shards=1, check=False)
     assert (failed.value.queue, failed.value.run, client.get_run(Q, "tonight")["state"]) == (

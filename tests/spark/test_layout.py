@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import types as T
 
 from blueque import InvalidInput, InvalidType, TooLarge
@@ -37,7 +35,20 @@ SCENES = frame(scene="string", frame="integer", due="timestamp", urgent="short",
 def test_all_columns_that_are_nothing_else_make_the_parameters():
     layout = lay_out(SCENES, sink(keys=("scene", "frame"), eta="due", priority="urgent"))
 
-    assert layout == (("weight",), False, True, 2**20, ("scene", "frame"), "due", "urgent")
+    left = ("scene", "frame", "weight")  # the key, too
+    assert layout == (
+        left,
+        left,
+        False,
+        False,
+        True,
+        2**20,
+        ("scene", "frame"),
+        "due",
+        "urgent",
+        {},
+    )
+    assert layout.columns == (*left, "due", "urgent")
 
 
 def test_a_column_that_is_named_is_in_the_parameters_whatever_else_it_is():
@@ -47,25 +58,45 @@ def test_a_column_that_is_named_is_in_the_parameters_whatever_else_it_is():
     )
 
 
-def test_where_all_columns_make_the_key_they_make_the_parameters_too():
-    assert lay_out(frame(a="string", b="integer"), sink(keys=("a", "b"))).parameters == ("a", "b")
+def test_a_name_is_found_in_any_case_and_stays_in_json_as_it_was_written():
+    layout = lay_out(SCENES, sink(keys=("SCENE",), parameters=("Frame", "scene"), eta="Due"))
+    batch = pa.record_batch(
+        {"scene": ["a"], "frame": [7], "due": pa.array([0], pa.timestamp("us", "UTC"))}
+    )
+
+    assert (layout.keys, layout.eta) == (("scene",), "due")
+    assert read(batch, layout) == Rows([b'{"Frame":7,"scene":"a"}'], ["a"], True, [0.0])
+    for said, words in (({"keys": ("SCENE",)}, "no column 'SCENE'"), ({"eta": "Due"}, "'Due'")):
+        with pytest.raises(InvalidInput, match=words):
+            lay_out(SCENES, sink(**said), is_case_sensitive=True)
+    both = frame(a="string", A="string")
+    assert lay_out(both, sink(parameters=("A",))).parameters == ("A",)
+    with pytest.raises(
+        InvalidInput, match="key: 'AA' may be 'aA' or 'Aa': write the name as it is"
+    ):
+        lay_out(frame(aA="string", Aa="string"), sink(keys=("AA",)))
 
 
 def test_columns_that_are_left_over_make_an_object_however_many_they_are():
     layout = lay_out(frame(line="string", k="long"), sink(keys=("k",)))
     batch = pa.record_batch({"line": ["as it is"], "k": pa.array([1], pa.int64())})
 
-    assert read(batch, layout) == Rows([b'{"line":"as it is"}'], ["1"])
+    assert read(batch, layout) == Rows([b'{"line":"as it is","k":1}'], ["1"])
     assert read(
         pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), sink(keys=("k",)))
     ).parameters == [b'{"k":"a"}']
 
 
-def test_one_column_of_text_that_is_named_is_taken_as_it_is():
-    layout = lay_out(frame(line="string", k="long"), sink(keys=("k",), parameters=("line",)))
+def test_one_column_that_is_named_alone_is_all_of_the_parameters():
+    alone = sink(keys=("k",), parameters=("line",), is_value=True)
+    layout = lay_out(frame(line="string", k="long"), alone)
     batch = pa.record_batch({"line": ["as it is", "é"], "k": pa.array([1, -2], pa.int64())})
 
     assert read(batch, layout) == Rows([b"as it is", "é".encode()], ["1", "-2"], are_json=False)
+    k = lay_out(frame(line="string", k="long"), sink(parameters=("k",), is_value=True))
+    assert read(batch, k) == Rows([b"1", b"-2"])
+    in_a_list = lay_out(frame(line="string", k="long"), sink(parameters=("line",)))
+    assert read(batch, in_a_list).parameters[0] == b'{"line":"as it is"}'
 
 
 def test_one_column_of_text_may_hold_json():
@@ -94,39 +125,8 @@ def test_keys_of_several_columns_cannot_run_into_each_other():
     assert keys == [r'["x","y\",\"z","1970-01-01"]', r'["x\",\"y","z","1970-01-01"]']
 
 
-def of_java(text):
-    """Return the text as a string of JSON, as Spark makes it."""
-    short = {
-        "\b": r"\b",
-        "\t": r"\t",
-        "\n": r"\n",
-        "\f": r"\f",
-        "\r": r"\r",
-        '"': r"\"",
-        "\\": r"\\",
-    }
-    return '"' + "".join(short.get(c) or (f"\\u{ord(c):04X}" if c < " " else c) for c in text) + '"'
-
-
-@given(
-    st.lists(st.text() | st.text('\\"u01fF\x0b\x1f\u2028/', max_size=20), min_size=2, max_size=4)
-)
-@example(["\x1f", "\\u001f", "\\\\u001f", "\\\x1f"])
-@settings(max_examples=300, deadline=None)
-def test_keys_of_several_columns_are_those_that_spark_makes(parts):
-    names = [f"k{number}" for number in range(len(parts))]
-    layout = lay_out(
-        frame(p="string", **dict.fromkeys(names, "string")), sink(keys=(*names,), parameters=("p",))
-    )
-    batch = pa.record_batch(
-        {"p": [""], **{name: [part] for name, part in zip(names, parts, strict=True)}}
-    )
-
-    assert read(batch, layout).keys == [f"[{','.join(map(of_java, parts))}]"]
-
-
 def test_rows_have_their_own_times_and_priorities():
-    said = sink(parameters=("p",), eta="due", priority="urgent")
+    said = sink(parameters=("p",), eta="due", priority="urgent", is_value=True)
     layout = lay_out(frame(p="string", due="timestamp", urgent="byte"), said)
     due = datetime(2030, 1, 31, 8, 0, 0, 250_000, tzinfo=UTC)
     batch = pa.record_batch(
@@ -142,7 +142,9 @@ def test_rows_have_their_own_times_and_priorities():
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.decimal128(21, 2)])
 def test_a_time_may_be_unix_seconds(kind):
-    layout = lay_out(frame(p="string", due="long"), sink(parameters=("p",), eta="due"))
+    layout = lay_out(
+        frame(p="string", due="long"), sink(parameters=("p",), eta="due", is_value=True)
+    )
 
     assert read(
         pa.record_batch({"p": ["a"], "due": pa.array([12], pa.int64()).cast(kind)}), layout
@@ -150,7 +152,7 @@ def test_a_time_may_be_unix_seconds(kind):
 
 
 def test_all_rows_may_have_the_same_time():
-    layout = lay_out(frame(p="string"), sink(parameters=("p",), eta=0.0))
+    layout = lay_out(frame(p="string"), sink(parameters=("p",), eta=0.0, is_value=True))
 
     assert read(pa.record_batch({"p": ["a", "b"]}), layout).etas == [0.0, 0.0]
 
@@ -259,7 +261,15 @@ def test_frames_that_cannot_be_meant_are_refused(schema, said, sentence):
 def test_values_that_no_task_may_have_are_shown(columns, kind, sentence):
     schema = frame(p="string", k="integer", due="double", urgent="integer")
     layout = lay_out(
-        schema, sink(keys=("k",), parameters=("p",), eta="due", priority="urgent", max_bytes=100)
+        schema,
+        sink(
+            keys=("k",),
+            parameters=("p",),
+            eta="due",
+            priority="urgent",
+            max_bytes=100,
+            is_value=True,
+        ),
     )
     good = {"p": ["a", "b"], "k": [1, 2], "due": [0.0, 0.0], "urgent": [0, 0]}
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import blueque
+import blueque.spark as bs
 from blueque.model import keys
 
 # 17 types, with what Java, Python and Arrow write in different ways.
@@ -47,10 +48,13 @@ def test_a_row_makes_the_same_parameters_whichever_way_it_goes(
     rows = spark.read.parquet(path)
 
     blueque.feed(path, "fed", name="f", client=client)
+    bs.enqueue(rows, "enqueued", url=url)
     rows.write.format("blueque").options(url=url, queue="written").mode("append").save()
 
-    fed, written = (parameters(cli, queue) for queue in ("fed", "written"))
-    assert fed == written == [ROW, json.dumps(dict.fromkeys(TYPES), separators=(",", ":"))]
+    fed, written, enqueued = (parameters(cli, queue) for queue in ("fed", "written", "enqueued"))
+    assert (
+        fed == written == enqueued == [ROW, json.dumps(dict.fromkeys(TYPES), separators=(",", ":"))]
+    )
 
 
 def parameters(cli, queue):

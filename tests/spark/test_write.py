@@ -65,21 +65,6 @@ def test_a_row_that_is_refused_leaves_nothing_and_is_not_tried_again(df, write, 
     assert state() == {keys.QUEUES: {Q: 0.0}}
 
 
-def test_json_made_by_a_worker_is_that_made_by_spark(spark, cli, write, url, compiled):
-    frame = spark.sql("""select timestamp'2024-01-02 03:04:05.678901+02:00' t, timestamp_ntz'2024-01-02 03:04:05' n,
-        date'2024-01-02' d, cast(1.50 as decimal(10,2)) c, 1e10D x, cast('NaN' as double) nan, cast(0.1 as float) f,
-        X'00ff' b, map(1,'a') m, map('k', array(1.5D, null)) mm, array(1,null) a, array(named_struct('x', null, 'y', 2)) s,
-        true y, cast(null as string) z, 'é"\\\\ \\n\\u2028\\t' e, cast('-Infinity' as double) i, 9999999999 l, array() v,
-        cast(null as array<int>) w, cast(1 as byte) `100% "odd"`""")
-    write(frame)
-    bs.enqueue(frame, "jvm", url=url)
-
-    (ours,), (theirs,) = pending(cli), pending(cli, "jvm")
-    assert json.loads(ours) == json.loads(theirs)
-    assert list(json.loads(ours)) == frame.columns
-    assert json.loads(ours)["e"] == 'é"\\ \n\u2028\t'
-
-
 def test_rows_are_taken_in_the_order_of_the_frame(spark, cli, write):
     write(spark.range(0, 5000, 1, 3).coalesce(2))
 
