@@ -153,11 +153,18 @@ class Client:
         return Workflow(self._redis, name, broken, keep)
 
     def set_schedule(
-        self, name: str, *, queue: str, parameters: Any = None, **options: Unpack[ScheduleOptions]
+        self,
+        name: str,
+        *,
+        queue: str,
+        parameters: Any = None,
+        only_new: bool = False,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Make a recurring task, or change it, and return it. What is the same already stays as it is.
 
         queue, parameters: of the task that comes each time, as for `Queue.enqueue`.
+        only_new: change none: WrongSchedule is raised if there is one of this name.
         cron: when, in five fields, as "30 2 * * 1-5". every: instead, the time between two tasks, 10 s
             to 366 days; seconds, or text as "6h".
         timezone: of cron, as "Europe/Berlin"; UTC if it is left out.
@@ -186,7 +193,7 @@ class Client:
         definition = define(
             self.get_queue(queue), require_schedule_name(name), parameters, **options
         )
-        protocol.set_schedule(self._redis, name, definition, "hand")
+        protocol.set_schedule(self._redis, name, definition, "hand", only_new=only_new)
         return Schedule(self._redis, name)
 
     def get_schedule(self, name: str) -> Schedule:
@@ -199,7 +206,7 @@ class Client:
         """Return the names of all recurring tasks, the one that comes next first."""
         from blueque.queries import schedules
 
-        return [seen.name for seen in schedules.load_all(self._redis)]
+        return schedules.names(self._redis)
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. For an unknown id all its attributes are None."""

@@ -42,7 +42,10 @@ HALF_A_DAY = 43200  # seconds within which the time of the day says enough
 FEW_DAYS = 6 * 86400  # within which the day of the week says enough
 _TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
 _COUNTED = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
-_HIDDEN = ("name", "digest", "forgiven", "parameters", "parameters_encoding", "options")
+_HIDDEN = (
+    *("name", "requires", "digest", "forgiven"),
+    *("parameters", "parameters_encoding", "options"),
+)
 
 
 def find_schedule(client: Client, name: str) -> Schedule:

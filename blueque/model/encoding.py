@@ -189,23 +189,23 @@ def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
     return value
 
 
-def require_time(eta: object) -> float:
+def require_time(value: object, what: str = "eta") -> float:
     """Return Unix seconds of a number, or of a datetime with a time zone, before the year 10000."""
-    if isinstance(eta, bool) or not isinstance(eta, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         from datetime import datetime  # here: a task process does not need it
 
-        if not isinstance(eta, datetime):
-            raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
-        if eta.tzinfo is None:
+        if not isinstance(value, datetime):
+            raise InvalidType(f"{what} is Unix seconds or a datetime, not {type(value).__name__}")
+        if value.tzinfo is None:
             raise InvalidInput(
-                f"eta {eta} has no time zone: say which, as with datetime.now(timezone.utc)"
+                f"{what} {value} has no time zone: say which, as with datetime.now(timezone.utc)"
             )
-        return eta.timestamp()
-    if not -LAST_SECOND <= eta <= LAST_SECOND:  # NaN is neither
+        return value.timestamp()
+    if not -LAST_SECOND <= value <= LAST_SECOND:  # NaN is neither
         raise InvalidInput(
-            f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?"
+            f"{what} {value} is not a time before the year 10000: seconds, not milliseconds?"
         )
-    return float(eta)
+    return float(value)
 
 
 def _require_name(name: object, what: str) -> str:

@@ -50,6 +50,7 @@ FIELDS: record.Types = {
     "window": int,
     "jitter": int,
     "pause_after_failures": int,
+    "requires": str,
     "version": int,
     "digest": str,
     "origin": str,
@@ -71,7 +72,7 @@ FIELDS: record.Types = {
     "created": record.number,
     "updated": record.number,
 }
-DEFINED = tuple(FIELDS)[1:15]  # the fields that a person defines
+DEFINED = tuple(FIELDS)[1:16]  # the fields that a person defines
 OF_RULE = ("cron", "every", "timezone", "start", "until")
 POLICIES = ("overlap", "catch_up", "window", "jitter", "pause_after_failures")
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
@@ -111,6 +112,9 @@ class Definition(NamedTuple):
     @classmethod
     def of(cls, found: Mapping[str, str]) -> Definition:
         """Return the definition in a record. Raises InvalidInput if this version cannot read it."""
+        if "requires" in found:  # a later version has written it
+            what = found["requires"]
+            raise InvalidInput(f"it requires {what[:60]!r}, which this version does not know")
         try:
             numbers = {
                 name: int(found[name]) for name in ("every", "start", "until") if name in found

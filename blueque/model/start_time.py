@@ -82,7 +82,7 @@ def start_time(
     within = default if start_within is None and start_before is None else None
     if start_within is not None and start_within is not False:
         within = require_within(start_within)
-    before = None if start_before is None else require_time(start_before)
+    before = None if start_before is None else require_time(start_before, "start_before")
     found = StartTime(within, before, expired_to)
     if expired_to is None:
         return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque import protocol
 from blueque.config.toml_file import Config, refused_schedule
 from blueque.connection.redis import Redis
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, RedisRefused
 from blueque.model.schedule import Definition, differing, digest_of
 from blueque.producer.schedules import define
 from blueque.protocol.schedules import require_origin
@@ -105,13 +105,15 @@ class SchedulesOfFile(NamedTuple):
     def apply(self, redis: Redis) -> None:
         """Bring them to Redis and remove none. What is refused is logged, and nothing is applied.
 
-        Raises RedisAway.
+        Raises RedisAway, RedisRefused.
         """
         now = schedules.clock_of(redis)
         try:
             steps = changes(self.path, self.wanted, schedules.load_all(redis), now)
             done = apply(redis, steps)
-        except InvalidInput as error:
+        except (InvalidInput, RedisRefused) as error:
+            if isinstance(error, RedisRefused) and error.code not in ("NOPERM", "WRONGTYPE"):
+                raise
             log.error("the schedules of %s are not applied: %s", self.path, error)
             return
         left = [name for name, what in done if what == "left"]

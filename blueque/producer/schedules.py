@@ -304,7 +304,7 @@ class Schedule:
         """
         if overlap not in ("queue", "allow"):
             raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
-        first, last, who = require_time(begin), require_time(end), _who(by)
+        first, last, who = require_time(begin, "begin"), require_time(end, "end"), _who(by)
         require_whole(most, "most", 1, MOST_EVER)
         if last > self.refresh().seen.now:
             raise WrongSchedule(self.name, "the end of that time is still to come")

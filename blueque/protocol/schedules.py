@@ -8,6 +8,7 @@ is next. The id of the task is made of the name and the planned time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Generic, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, Replies, as_hash
@@ -197,10 +198,12 @@ def undoom(redis: Redis, name: str, task: str) -> None:
     transact(redis, "undoom", look, judge)
 
 
-def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -> str:
+def set_schedule(
+    redis: Redis, name: str, definition: Definition, origin: str, *, only_new: bool = False
+) -> str:
     """Make a schedule, or change one. Return `new`, `changed` or `same`.
 
-    origin: `file` or `hand`; only the same may change it.
+    origin: `file` or `hand`; only the same may change it. only_new: refuse to change one.
     Raises WrongSchedule; InvalidInput for a rule that has no time left.
     """
     key, defined = keys.schedule(name), definition.fields()
@@ -210,6 +213,9 @@ def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -
         nonlocal outcome
         found, now = as_hash(reply), time_of(clock)
         if found:
+            is_ours = tries.may_be_done and found.get("digest") == digest
+            if only_new and not is_ours:
+                raise WrongSchedule(name, "it is there already")
             require_origin(name, found, origin)
         occurrences: list[Occurrence] = []
         counts: dict[str, int] = {}
@@ -290,10 +296,10 @@ def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
         counts: dict[str, int] = {}
         if not catches_up and following is not None and following[1] <= now:
             due, following = due_times(definition, name, *following, now, MOST_COUNTED)
-            if following is not None and following[1] <= now:  # too many to be counted
-                following = _following(name, definition, int(now))
             missed = [planned for planned, _ in due]
-            last = missed[-1] if len(missed) < MOST_COUNTED else int(now)
+            last = missed[-1]
+            if following is not None and following[1] <= now:  # too many to be counted
+                last, following = _after_all_due(name, definition, last, now)
             occurrences = [together("missed", missed, now, "paused")]
             counts = {"missed": len(missed)}
         score: float | str = "+inf" if following is None else following[1]
@@ -325,14 +331,15 @@ def skip_occurrences(redis: Redis, name: str, before: int, times: Sequence[int],
     def judge(reply: Sequence[str], clock: Sequence[str], listed: Sequence[str]) -> Verdict[None]:
         nonlocal is_sent
         found, now = _required(name, reply), time_of(clock)
-        last = _whole(found, "last")
-        if last != before:
+        definition, last = Definition.of(found), _whole(found, "last")
+        nexts = islice(definition.rule.times(last), len(times))
+        if (last, *nexts) != (before, *times):
             # Not by `last`: another transaction may have decided about the same times.
             known = [Occurrence.read(text) for text in listed] if is_sent else []
             if any(one and one[:2] == ("skipped", times[0]) and one.by == by for one in known):
                 return Answer(None)
             raise WrongSchedule(name, "it has moved on meanwhile; look at it again")
-        following = _following(name, Definition.of(found), times[-1])
+        following = _following(name, definition, times[-1])
         skipped = [together("skipped", list(times), now, "person", by)]
         score: float | str = "+inf" if following is None or "paused" in found else following[1]
         if "doomed" in found:
@@ -389,12 +396,13 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
         noted = _noted(name, fields, [occurrence], {"triggered": 1}, now)
         return Change([*commands, *noted, *again], task)
 
+    own = keys.task(task), keys.key_kept(task)  # the latter if it was deleted
     look: AnyLook = Look(
-        [key, keys.task(task), *others],
+        [key, *own, *others],
         [
             ("HGETALL", key),
             ("TIME",),
-            ("EXISTS", keys.task(task)),
+            ("EXISTS", *own),
             *[("HMGET", other, *_Current._fields) for other in others],
         ],
         task,
@@ -503,6 +511,16 @@ def _following(name: str, definition: Definition, last: int) -> tuple[int, int] 
     """Return what comes after a planned time, and when."""
     planned = definition.rule.next_after(last)
     return None if planned is None else (planned, definition.at(name, planned))
+
+
+def _after_all_due(
+    name: str, definition: Definition, last: int, now: float
+) -> tuple[int, tuple[int, int] | None]:
+    """Return a time up to which all planned times are due, and what comes after them, and when."""
+    last = max(last, int(now) - definition.jitter)
+    while (following := _following(name, definition, last)) is not None and following[1] <= now:
+        last = following[0]
+    return last, following
 
 
 def _failures(record: Mapping[str, str], current: _Current) -> int:

@@ -103,13 +103,18 @@ def load(redis: Redis, name: str) -> ScheduleSeen | None:
     return found[0] if found else None
 
 
-def load_all(redis: Redis, names: Sequence[str] | None = None) -> list[ScheduleSeen]:
-    """Return schedules, the one that comes next first; names: only these."""
-    if names is None:
-        (names,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
+def names(redis: Redis) -> list[str]:
+    """Return the names of all schedules, the one that comes next first."""
+    (found,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
+    return list(found)
+
+
+def load_all(redis: Redis, only: Sequence[str] | None = None) -> list[ScheduleSeen]:
+    """Return schedules, the one that comes next first. only: of these names."""
+    wanted = names(redis) if only is None else only
     seen: list[ScheduleSeen] = []
-    for start in range(0, len(names), BATCH):
-        seen += _load_some(redis, names[start : start + BATCH])
+    for start in range(0, len(wanted), BATCH):
+        seen += _load_some(redis, wanted[start : start + BATCH])
     return sorted(seen, key=lambda each: (each.score is None, each.score or 0.0, each.name))
 
 

@@ -51,6 +51,14 @@ def test_a_task_is_moved_to_the_queue(blueque, client):
     assert client.get_task(task).queue == "video"
 
 
+def test_a_recurring_task_is_given_to_the_queue(blueque, client):
+    client.set_schedule("nightly", queue="other", every="1d")
+
+    assert blueque("schedule", "set", "nightly", "-q", "old").returncode == 0
+
+    assert client.get_schedule("nightly").record["queue"] == "video"
+
+
 def test_without_the_file_it_is_another_queue(run):
     said = run("ls", "-q", "old").stderr
 

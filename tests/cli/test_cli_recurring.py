@@ -522,6 +522,16 @@ def test_backfill_takes_ages(run, client):
     assert more["planned"] in (22, 23) and len(more["tasks"]) == more["planned"]
 
 
+def test_backfill_takes_ages_by_the_clock_of_redis(run, client, monkeypatch):
+    client.set_schedule("hourly", queue="reports", every="1h")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 1800)
+
+    result = run("schedule", "backfill", "hourly", "1h")
+
+    assert (result.returncode, result.stdout) == (0, "hourly  1 task made\n")
+
+
 def test_backfill_asks_before_it_makes_more_than_a_thousand(run, client):
     client.set_schedule("often", queue="reports", every="10m")
     words = ("schedule", "backfill", "often", "2026-01-01T00:00Z", "2026-01-08T00:00Z")

@@ -14,9 +14,11 @@ import blueque
 from blueque import InvalidInput, NoSuchSchedule, WrongSchedule, protocol
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence
+from blueque.model.recurrence import jitter_of
 from blueque.model.schedule import Occurrence
 from blueque.model.units import Timing
 from blueque.producer.firing import Firing
+from blueque.producer.schedule_file import SchedulesOfFile
 from blueque.protocol.schedules import plan_of
 from blueque.queries import schedules
 
@@ -508,6 +510,21 @@ def test_new_parameters_leave_what_is_due_as_it_is(client, cli, hourly):
     assert [task.parameters for task in tasks(client)] == ["new"]
 
 
+def test_of_two_who_make_one_name_at_the_same_instant_one_is_refused(
+    client, hourly, url, overtaken, proxy
+):
+    with contextlib.closing(blueque.Client(url)) as other:
+        overtaken(lambda: other.set_schedule("hourly", queue="theirs", every="2h"))
+        with pytest.raises(WrongSchedule, match="there already"):
+            hourly(only_new=True)
+    assert client.get_schedule("hourly").record["queue"] == "theirs"
+
+    with contextlib.closing(blueque.Client(proxy.url, patience=5)) as away:
+        proxy.arm(Fault.CUT_AFTER, having=b"EXEC")
+        made = away.set_schedule("ours", queue="reports", every="1h", only_new=True)
+        assert proxy.has_struck and made.record["version"] == 1
+
+
 def test_what_is_the_same_is_not_written(client, hourly, cli):
     first = hourly().record
     cli.config_resetstat()
@@ -581,6 +598,27 @@ def test_a_skipped_time_comes_to_nothing(client, cli, hourly):
     assert numbers(client) == (0, 3, 0)
 
 
+def test_times_of_a_rule_that_was_changed_in_the_same_second_are_not_skipped(
+    client, cli, hourly, url
+):
+    schedule = hourly(every=None, cron="0 0 * * *")
+    with contextlib.closing(blueque.Client(url)) as other:
+        other.get_schedule("hourly").set(hourly("other").definition)
+        cli.hset(keys.schedule("hourly"), "last", schedule.record["last"])
+        with pytest.raises(WrongSchedule, match="moved on"):
+            schedule.skip()
+    assert what(client) == []
+
+
+def test_a_trigger_makes_no_second_task_if_the_first_was_deleted_before_its_answer(client, hourly):
+    hourly()
+    task = protocol.trigger(client.connections, "hourly", "mark", "ann")
+    assert run_one(client) == task
+    client.get_queue("reports").delete_task(client.get_task(task))
+    assert protocol.trigger(client.connections, "hourly", "mark", "ann") == task
+    assert tasks(client) == []
+
+
 def test_a_backfill_makes_each_past_task_once_one_after_the_other(client, cli, hourly):
     schedule = hourly()
     begin = int(time.time()) // HOUR * HOUR - 300 * HOUR
@@ -597,6 +635,8 @@ def test_a_backfill_makes_each_past_task_once_one_after_the_other(client, cli, h
     assert schedule.refresh().record["backfilled"] == 251
     with pytest.raises(InvalidInput, match="more than 10"):
         schedule.backfill(begin, begin + 249 * HOUR, most=10)
+    with pytest.raises(InvalidInput, match="begin is Unix seconds"):
+        schedule.backfill("2026-01-01", begin)
     with pytest.raises(WrongSchedule, match="still to come"):
         schedule.backfill(begin + 251 * HOUR, time.time() + 3 * HOUR)
     assert schedule.refresh().record["backfilled"] == 251
@@ -668,6 +708,29 @@ def test_a_pause_loses_nothing_that_is_not_due_yet(client, cli, hourly):
     assert what(client) == []
     found = client.get_schedule("hourly").record
     assert (found["planned"], found["at"]) == (seconds - 5, seconds + 1800)
+
+
+@pytest.mark.parametrize("passed", [3, 5])
+def test_a_pause_with_more_times_than_are_counted_loses_nothing_that_is_not_due_yet(
+    client, cli, hourly, monkeypatch, passed
+):
+    monkeypatch.setattr("blueque.protocol.schedules.MOST_COUNTED", 3)
+    about_now = range(int(cli.time()[0]) - 5, int(cli.time()[0]) + 25)
+    name = next(
+        name
+        for name in map(str, range(1000))
+        if all(jitter_of(name, moment, HOUR) > 60 for moment in about_now)
+    )
+    schedule = hourly(name, jitter="1h")
+    schedule.pause()
+    *_, not_due = miss(cli, name, passed + 1)
+    cli.zadd(keys.SCHEDULES, {name: "inf"})
+
+    schedule.resume()
+
+    record = client.get_schedule(name).record
+    assert record["planned"] == not_due > record["last"]
+    assert what(client, name) == [("missed", "paused", 3)]
 
 
 def test_a_new_rule_counts_from_now_though_later_times_were_decided(client, hourly):
@@ -859,8 +922,9 @@ def test_a_pause_by_another_person_is_not_taken_for_this_call_after_a_failure(
         {"options": '{"a":true}'},
         {"every": "1e9"},
         {"planned": 30 * "9", "at": "1"},
+        {"requires": "moon"},
     ],
-    ids=["window", "options", "option", "every", "planned"],
+    ids=["window", "options", "option", "every", "planned", "requires"],
 )
 def test_whatever_a_record_holds_the_others_come(client, cli, hourly, fields):
     hourly("bad")
@@ -885,6 +949,14 @@ def test_a_doomed_task_of_no_queue_keeps_no_scheduler_busy(client, cli, hourly):
     cli.zadd(keys.SCHEDULES, {"hourly": 0})
     firing = Firing(client._redis)
     assert [firing.step() == 0.0 for _ in range(3)].count(True) <= 2
+
+
+def test_a_file_is_not_applied_where_redis_refuses_a_key(client, cli, hourly, caplog):
+    file = SchedulesOfFile("blueque.toml", {"daily": hourly().definition})
+    cli.set(keys.schedule("daily"), "x")
+    file.apply(client.connections)
+    assert "the schedules of blueque.toml are not applied: " in caplog.text
+    assert client.get_schedules() == ["hourly"]
 
 
 def test_occurrences_are_json_that_redis_cli_shows(client, cli, hourly):

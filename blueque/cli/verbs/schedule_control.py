@@ -4,7 +4,6 @@ recurring task.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -164,7 +163,7 @@ def backfill(
     To see the tasks: blueque ls --schedule SCHEDULE.
     """
     schedule = find_schedule(invocation.client(), name)
-    first, last = _span(begin, end, zone_of_rule(schedule.rule))
+    first, last = _span(begin, end, zone_of_rule(schedule.rule), schedule.seen.now)
     times = schedule.planned_between(first, last, _MOST + 1)
     zone = zone_of(schedule.seen, invocation.is_utc)
     span = f"from {whole(times[0], zone)} to {whole(times[-1], zone)}" if times else ""
@@ -183,9 +182,8 @@ def backfill(
         printing.talk(f"Nothing was planned then. See: {of_schedule('preview', name)}")
 
 
-def _span(begin: str, end: str | None, zone: tzinfo | None) -> tuple[float, float]:
-    """Return FROM and TO in Unix seconds."""
-    now = time.time()
+def _span(begin: str, end: str | None, zone: tzinfo | None, now: float) -> tuple[float, float]:
+    """Return FROM and TO in Unix seconds. now: the clock of Redis."""
     first, last = past(begin, now, zone), now if end is None else past(end, now, zone)
     if last > now:
         raise click.UsageError("TO is still to come: give a time that is past, or none for now")

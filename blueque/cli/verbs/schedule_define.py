@@ -36,7 +36,7 @@ from blueque.cli.schedule_options import (
     with_bounds,
 )
 from blueque.cli.verbs.enqueue import parameters_of
-from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.errors import InvalidInput, WrongSchedule
 from blueque.model.schedule import differing
 from blueque.text.hints import of_schedule
 
@@ -80,17 +80,17 @@ def add(
     It is refused, with exit code 5, if NAME exists: to change it, blueque schedule set.
     """
     client = invocation.client()
-    try:
-        client.get_schedule(name)
-    except NoSuchSchedule:
-        pass
-    else:
-        raise Failure(REFUSED, f"there is a schedule {name!r} already", _to_change(name))
     options = _defining(_options)
     parameters = options.pop("parameters", None)
-    schedule = _defining(
-        lambda: client.set_schedule(name, queue=queue, parameters=parameters, **options)
-    )
+    try:
+        schedule = _defining(
+            lambda: client.set_schedule(
+                name, queue=queue, parameters=parameters, only_new=True, **options
+            )
+        )
+    except WrongSchedule as error:
+        there = f"there is a schedule {name!r} already"
+        raise Failure(REFUSED, there, f"To change it: {of_schedule('set', name)}") from error
     task = schedule.trigger() if is_now else None
     if as_json:
         _print_json(invocation, schedule, "new", (), task)
@@ -254,7 +254,8 @@ def _changed(
             raise click.UsageError(f"--{word} is given and taken back")
         values.pop(option, None)
     # Without the settings of the queue in blueque.toml: what is not given stays as it is.
-    target = Queue(client.connections, queue or before.queue, client.max_bytes)
+    name = before.queue if queue is None else client.get_queue(queue).name
+    target = Queue(client.connections, name, client.max_bytes)
     return before, _defining(lambda: define(target, schedule.name, **values))
 
 
@@ -287,7 +288,3 @@ def _print_json(
 ) -> None:
     shown = item(schedule.refresh().seen, invocation.hider(False))
     printing.print_json("recurring", item=shown, change=what, fields=list(fields), task=task)
-
-
-def _to_change(name: str) -> str:
-    return f"To change it: {of_schedule('set', name)}"
