@@ -210,7 +210,8 @@ def _get_ready(
         TITLE.show(f"blueque: task {task_id} of {fields.get('queue', '')}")
         variables = {**assignment.environ, **environment(task_id, fields, path)}
         environ = os.environ
-        environ.pop("BLUEQUE_CONTEXT", None)  # of the task before, or of the listener's own task
+        for name in running_task.OPTIONAL:  # of the task before, or of the listener's own task
+            environ.pop(name, None)
         for name, value in variables.items():
             environ[name] = value
         if assignment.surroundings is not None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ENDLESS = float("inf")
 
+# The variables of `environment` that not every task has.
+OPTIONAL = ("BLUEQUE_CONTEXT", "BLUEQUE_SCHEDULE", "BLUEQUE_PLANNED")
+
 _current: RunningTask | None = None  # a process runs one task at a time
 _leaves_sigterm = False  # to its forked children, see `heed_sigterm`
 
@@ -475,7 +478,11 @@ def environment(task_id: str, fields: Mapping[str, str], path: str) -> dict[str,
 
     path: the directory of the attempt.
     """
-    context = {"BLUEQUE_CONTEXT": fields["context"]} if "context" in fields else {}
+    optional = {"BLUEQUE_CONTEXT": fields["context"]} if "context" in fields else {}
+    planned = Task(task_id, fields).planned if "planned" in fields else None
+    if planned is not None:
+        optional["BLUEQUE_SCHEDULE"] = fields.get("schedule", "")
+        optional["BLUEQUE_PLANNED"] = planned.isoformat()
     return {
         "BLUEQUE_TASK_ID": task_id,
         "BLUEQUE_QUEUE": fields.get("queue", ""),
@@ -486,7 +493,7 @@ def environment(task_id: str, fields: Mapping[str, str], path: str) -> dict[str,
         "BLUEQUE_CHECKPOINT": f"{path}/{checkpoint_files.VALUE}",
         "BLUEQUE_CHECKPOINT_DIR": f"{path}/{checkpoint_files.DIRECTORY}",
         "BLUEQUE_STOP_FILE": f"{path}/{STOP}",
-        **context,
+        **optional,
     }
 
 

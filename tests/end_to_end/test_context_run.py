@@ -1,4 +1,6 @@
-"""The context of a task, from the call that enqueues it to its handler or program."""
+"""The context of a task and what its schedule has planned, from the call that makes it to its handler
+or program.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ WORK = """
 import os, subprocess
 
 def work(task):
-    printed = subprocess.run("echo $BLUEQUE_CONTEXT", shell=True, capture_output=True, text=True)
-    return [task.context, task.title, task.tags, printed.stdout.strip()]
+    names = "$BLUEQUE_CONTEXT $BLUEQUE_SCHEDULE $BLUEQUE_PLANNED"
+    printed = subprocess.run(f"echo {names}", shell=True, capture_output=True, text=True)
+    planned = task.planned and task.planned.isoformat()
+    return [task.context, task.title, task.tags, planned, printed.stdout.strip()]
 """
 
 
@@ -20,11 +24,17 @@ def work(task):
 def test_a_handler_has_the_labels_of_its_own_task(programs, client, queue, options):
     programs.listener("work:work", *options, queue=queue.name)
 
-    first = outcome(client, queue.enqueue(1, title="A", tags=["b", "c"], context={"trace": "ä"}))
+    rule = {"cron": "30 2 * * *", "timezone": "Asia/Kolkata"}
+    labels = {"title": "A", "tags": ["b", "c"], "context": {"trace": "ä"}}
+    nightly = client.set_schedule("nightly", queue=queue.name, **rule, **labels)
+    first = outcome(client, nightly.trigger())
     second = outcome(client, queue.enqueue(2))
 
-    assert first.result == [{"trace": "ä"}, "A", ["b", "c"], '{"trace":"ä"}']
-    assert second.result == [None, None, None, ""]
+    planned = first.planned.isoformat()
+    assert planned.endswith("+05:30")
+    printed = f'{{"trace":"ä"}} nightly {planned}'
+    assert first.result == [{"trace": "ä"}, "A", ["b", "c"], planned, printed]
+    assert second.result == [None, None, None, None, ""]
 
 
 def test_a_program_has_the_context_in_a_variable(programs, client, queue):
