@@ -4,7 +4,7 @@ table, its fields as JSON, and why nothing comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -38,12 +38,13 @@ COLUMNS = [
 ]
 RECENT = 10  # occurrences that a note looks at
 LATE = 60.0  # seconds after which something is overdue
+MINUTE = 60
 HALF_A_DAY = 43200  # seconds within which the time of the day says enough
 FEW_DAYS = 6 * 86400  # within which the day of the week says enough
 _TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
 _COUNTED = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
 _HIDDEN = (
-    *("name", "requires", "digest", "forgiven"),
+    *("name", "requires", "digest", "before", "forgiven"),
     *("parameters", "parameters_encoding", "options"),
 )
 
@@ -75,7 +76,7 @@ def row(seen: ScheduleSeen, recent: Sequence[Occurrence], is_utc: bool) -> list[
         seen.name,
         seen.record.get("queue", "-"),
         shown,
-        coming(seen, is_utc),
+        coming(seen, is_utc, is_brief=True),
         latest(seen),
         note(seen, recent),
     ]
@@ -107,13 +108,27 @@ def zone_of_rule(rule: Rule) -> tzinfo | None:
         return None
 
 
-def coming(seen: ScheduleSeen, is_utc: bool) -> str:
-    """Return when something comes next: `in 3 h, 02:30 CET`, `in 2 d, Mon 02:30 CET`."""
+def coming(seen: ScheduleSeen, is_utc: bool, *, is_brief: bool = False) -> str:
+    """Return when something comes next: `in 3 h, 02:30 CET`, `in 2 d, Mon 02:30 CET`.
+
+    is_brief: without the time if it is past, or less than a minute away.
+    """
     at = seen.record.get("at")
     if at is None or "paused" in seen.record:
         return "-"
     words = f"in {coarse(at - seen.now)}" if at > seen.now else f"due {coarse(seen.now - at)} ago"
+    if is_brief and at - seen.now < MINUTE:
+        return words
     return f"{words}, {clock(at, zone_of(seen, is_utc), seen.now)}"
+
+
+def outlook(seen: ScheduleSeen, is_utc: bool) -> str:
+    """Return what comes next, or that nothing does."""
+    if "paused" in seen.record:
+        return f"nothing until: {of_schedule('resume', seen.name)}"
+    if "at" not in seen.record:
+        return "nothing comes any more"
+    return f"next {coming(seen, is_utc)}"
 
 
 def clock(seconds: float, zone: tzinfo | None, now: float) -> str:
@@ -131,13 +146,21 @@ def moment_of(seconds: float, zone: tzinfo | None) -> datetime:
     return found.astimezone() if zone is None else found
 
 
-def whole(seconds: float, zone: tzinfo | None) -> str:
-    """Return a time with its day of the week: `Mon 2026-12-07 02:30 CET`, with seconds if it has any."""
-    return moment_of(seconds, zone).strftime(f"%a %Y-%m-%d {_clock_of(seconds)} %Z")
+def whole(seconds: float, zone: tzinfo | None, *, to_the_second: bool = False) -> str:
+    """Return a time with its day of the week: `Mon 2026-12-07 02:30 CET`; with seconds if it has any,
+    or if they are wanted.
+    """
+    clock = "%H:%M:%S" if to_the_second else _clock_of(seconds)
+    return moment_of(seconds, zone).strftime(f"%a %Y-%m-%d {clock} %Z")
+
+
+def have_seconds(times: Iterable[float]) -> bool:
+    """Tell whether one of the times is not a whole minute, so that all in a table have seconds."""
+    return any(int(time) % MINUTE for time in times)
 
 
 def _clock_of(seconds: float) -> str:
-    return "%H:%M:%S" if int(seconds) % 60 else "%H:%M"
+    return "%H:%M:%S" if have_seconds([seconds]) else "%H:%M"
 
 
 def coarse(seconds: float) -> str:
@@ -170,7 +193,7 @@ def note(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> str:
         found.append("over")
     if "doomed" in record:
         found.append(f"replaces {printing.short_id(record['doomed'])}")
-    what, times = in_a_row(recent)
+    what, times = in_a_row(seen, recent)
     if what in ("skipped", "missed"):
         found.append(f"{what} {times}")
     if (failures := failures_of(seen)) > 1:
@@ -187,11 +210,20 @@ def failures_of(seen: ScheduleSeen) -> int:
     return int(record.get("failures", 0)) + is_counted
 
 
-def in_a_row(recent: Sequence[Occurrence]) -> tuple[str | None, int]:
+def in_a_row(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> tuple[str | None, int]:
     """Return what came of the last planned times for the same reason, and of how many in a row."""
-    found = [each for each in recent if each.what not in ("triggered", "backfilled")]
+    found = _decided(seen, recent)
     same = [*takewhile(lambda each: (each.what, each.why) == (found[0].what, found[0].why), found)]
     return (same[0].what if same else None), sum(each.times or 1 for each in same)
+
+
+def _decided(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> list[Occurrence]:
+    """Return what came of planned times, without those that were skipped ahead by a rule which was
+    changed since: they may come again.
+    """
+    last = seen.record.get("last", 0)
+    planned = [each for each in recent if each.what not in ("triggered", "backfilled")]
+    return [each for each in planned if (each.until or each.planned) <= last]
 
 
 def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
@@ -263,10 +295,10 @@ def _of_last(
     seen: ScheduleSeen, recent: Sequence[Occurrence], is_minded: bool, zone: tzinfo | None
 ) -> Iterator[Reason]:
     name = seen.name
-    what, times = in_a_row(recent)
+    what, times = in_a_row(seen, recent)
     if what not in ("skipped", "missed"):
         return
-    last = next(each for each in recent if each.what == what)
+    last = _decided(seen, recent)[0]
     when = clock(last.until or last.planned, zone, seen.now)
     if last.why == "person":
         numbers = count(times, "planned time")
@@ -282,7 +314,7 @@ def _of_last(
         help = f"blueque {'show' if seen.status == 'started' else 'why'} {last.task}"
         if not is_minded and seen.status == "pending":
             sentence += f" No listener serves {seen.record.get('queue')}."
-    elif last.task is not None and seen.status in FINISHED:
+    elif last.task == seen.record.get("current") and seen.status in FINISHED:
         is_coming = "at" in seen.record and "paused" not in seen.record
         sentence += f" It has ended meanwhile{', so the next one comes' if is_coming else ''}."
     yield Reason(what, sentence, help)

@@ -33,13 +33,13 @@ class Selection(NamedTuple):
     @property
     def is_named(self) -> bool:
         """Whether it says what the tasks are, not only when they entered their state."""
-        return any(self[:4]) or bool(self.tags)
+        return any(self[:4]) or bool(self.schedule or self.tags)
 
     @property
     def is_any(self) -> bool:
         """Whether any option was given."""
         times = (self.since, self.until)
-        return self.is_named or bool(self.schedule) or times != (None, None)
+        return self.is_named or times != (None, None)
 
     def wants(self, task: Task, now: float) -> bool:
         """Tell whether a task is selected, as far as the fields in `listing.SHOWN` say so."""

@@ -12,7 +12,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import count
-from blueque.cli.recurring import coming, find_schedule, item, whole, zone_of, zone_of_rule
+from blueque.cli.recurring import find_schedule, item, outlook, whole, zone_of, zone_of_rule
 from blueque.cli.schedule_options import PAST_TEXT, past
 from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
 from blueque.text.hints import of_schedule
@@ -68,8 +68,8 @@ def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> 
     schedule = find_schedule(invocation.client(), name)
     was_paused = schedule.resume(catch_up)
     what = "resumed" if was_paused else "was not paused"
-    next_one = coming(schedule.refresh().seen, invocation.is_utc)
-    say(invocation, schedule, as_json, f"{what}, next {next_one}")
+    nexts = outlook(schedule.refresh().seen, invocation.is_utc)
+    say(invocation, schedule, as_json, f"{what}, {nexts}")
 
 
 @click.command(short_help="Make a task of a recurring task now, and print its id.")
@@ -121,7 +121,7 @@ def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json
         return
     for each in skipped:
         click.echo(printing.clean(f"{name}  skips {whole(each, zone)}"))
-    click.echo(printing.clean(f"{name}  next {coming(schedule.seen, invocation.is_utc)}"))
+    click.echo(printing.clean(f"{name}  {outlook(schedule.seen, invocation.is_utc)}"))
 
 
 @click.command(short_help="Make the tasks of planned times that are past.")

@@ -24,7 +24,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column
 from blueque.cli.program import given
-from blueque.cli.recurring import coming, find_schedule, item, whole, zone_of_rule
+from blueque.cli.recurring import find_schedule, have_seconds, item, outlook, whole, zone_of_rule
 from blueque.cli.schedule_options import (
     LIMITS,
     POLICIES,
@@ -95,7 +95,7 @@ def add(
     if as_json:
         _print_json(invocation, schedule, "new", (), task)
         return
-    _say(invocation, schedule, "next")
+    _say(invocation, schedule, "")
     if task is not None:
         click.echo(printing.clean(f"{name}  task {task} now"))
     if sys.stderr.isatty() and not client.get_inspector().listeners(queue):
@@ -149,7 +149,7 @@ def set_schedule(
     if as_json:
         _print_json(invocation, schedule, "changed" if fields else "same", fields, None)
         return
-    _say(invocation, schedule, f"changed: {', '.join(fields)}; next" if fields else "same, next")
+    _say(invocation, schedule, f"changed: {', '.join(fields)}; " if fields else "same, ")
 
 
 @click.command(short_help="Show at which times a recurring task comes.")
@@ -201,7 +201,11 @@ def preview(
         printing.talk("Nothing comes any more.")
         return
     zone = UTC if invocation.is_utc else zone_of_rule(rule)
-    rows = [[whole(each, zone), f"in {printing.span(each - now)}"] for each in times]
+    is_exact = have_seconds(times)
+    rows = [
+        [whole(each, zone, to_the_second=is_exact), f"in {printing.span(each - now)}"]
+        for each in times
+    ]
     click.echo("\n".join(printing.table(_COLUMNS, rows)))
     if is_paused:
         printing.talk(f"It is paused, and nothing comes until: {of_schedule('resume', name or '')}")
@@ -271,15 +275,7 @@ def _defining(act: Callable[[], Any]) -> Any:
 
 
 def _say(invocation: Invocation, schedule: Schedule, what: str) -> None:
-    seen = schedule.refresh().seen
-    if "paused" in seen.record:
-        words = (
-            f"{what.partition(', ')[0]}, and nothing until: {of_schedule('resume', schedule.name)}"
-        )
-    else:
-        words = f"{what} {coming(seen, invocation.is_utc)}"
-        if "at" not in seen.record:
-            words = f"{what.removesuffix('next')}nothing comes any more"
+    words = what + outlook(schedule.refresh().seen, invocation.is_utc)
     click.echo(printing.clean(f"{schedule.name}  {words}"))
 
 

@@ -18,7 +18,7 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.cli.printing import count
-from blueque.errors import ConfigRefused, InvalidInput, WrongSchedule
+from blueque.errors import ConfigRefused, InvalidInput, RedisAway, WrongSchedule
 from blueque.model.recurrence import jitter_of, planned_times
 from blueque.model.schedule import Definition
 from blueque.text.hints import of_schedule, prune_schedules
@@ -91,13 +91,13 @@ def check(invocation: Invocation, as_json: bool) -> None:
     client, wanted = _definitions(invocation)
     if not wanted:
         _require_tables(invocation)
-    if not as_json:
-        click.echo(
-            printing.clean(
-                f"{_path(invocation)}: {count(len(wanted), 'recurring task')}, no mistake"
-            )
-        )
-    found, seen, now = _compare(invocation, client, wanted)
+    sound = f"{_path(invocation)}: {count(len(wanted), 'recurring task')}, no mistake"
+    try:
+        found, seen, now = _compare(invocation, client, wanted)
+    except RedisAway:
+        if not as_json:
+            click.echo(printing.clean(sound))
+        raise
     crowded = _crowded(wanted, seen, now)
     fields = {each.name: each.fields for each in found}
     if as_json:
@@ -105,6 +105,7 @@ def check(invocation: Invocation, as_json: bool) -> None:
         at = [{**printing.times(minute=minute), "planned": number} for minute, number in crowded]
         printing.print_json("schedule_check", file=_path(invocation), items=items, crowded=at)
         return
+    click.echo(printing.clean(sound))
     changes = [(each.name, each.what) for each in found]
     _print_changes(changes, fields, True, invocation.config_file)
     if crowded:
@@ -143,7 +144,8 @@ def _compare(
     invocation: Invocation, client: Client, wanted: Mapping[str, Definition]
 ) -> tuple[list[Change], list[ScheduleSeen], float]:
     """Return what is to be done, the schedules in Redis, and its clock."""
-    from blueque.producer import schedule_file  # here: --help does without
+    from blueque.config.toml_file import refused_schedule  # here: --help does without
+    from blueque.producer import schedule_file
     from blueque.queries import schedules
 
     now = schedules.clock_of(client.connections)
@@ -154,7 +156,8 @@ def _compare(
         raise Failure(CONFIGURATION, str(error)) from error
     except WrongSchedule as error:
         advice = f"To have the file say it: {of_schedule('rm', error.schedule)}"
-        raise Failure(REFUSED, str(error), advice) from error
+        reason = refused_schedule(_path(invocation), error.schedule, InvalidInput(error.why))
+        raise Failure(REFUSED, str(reason), advice) from error
 
 
 def _path(invocation: Invocation) -> str:

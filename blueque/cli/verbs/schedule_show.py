@@ -20,9 +20,11 @@ from blueque.cli.recurring import (
     RECENT,
     coming,
     find_schedule,
+    have_seconds,
     in_a_row,
     item,
     latest,
+    moment_of,
     options_of,
     whole,
     why_not,
@@ -36,6 +38,7 @@ from blueque.text.hints import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import tzinfo
 
     from blueque.model.schedule import Occurrence
     from blueque.producer.schedules import Schedule
@@ -121,7 +124,8 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
             "schedule_history", name=name, **printing.times(now=seen.now), items=items
         )
     elif found:
-        rows = [_row(each, states, seen, invocation.is_utc) for each in found]
+        zone, is_exact = zone_of(seen, invocation.is_utc), have_seconds(_moments(found))
+        rows = [_row(each, states, zone, is_exact) for each in found]
         click.echo("\n".join(printing.table(_COLUMNS, rows)))
     else:
         printing.talk(f"Nothing has come of it yet. Next: {coming(seen, invocation.is_utc)}.")
@@ -134,21 +138,34 @@ def _states(redis: Any, found: list[Occurrence]) -> dict[str, str | None]:
     return dict(zip(tasks, schedules.statuses(redis, tasks), strict=True))
 
 
+def _moments(found: list[Occurrence]) -> Iterator[float]:
+    for each in found:
+        yield from (each.planned, each.until or each.planned)
+
+
 def _row(
-    each: Occurrence, states: dict[str, str | None], seen: ScheduleSeen, is_utc: bool
+    each: Occurrence, states: dict[str, str | None], zone: tzinfo | None, is_exact: bool
 ) -> list[str]:
-    zone = zone_of(seen, is_utc)
+    """is_exact: all times have seconds."""
     is_made = each.what in ("made", "triggered", "backfilled")
     task = each.task if is_made else None
     times = f" {each.times}" if each.times else ""
-    until = "" if each.until is None else f"until {whole(each.until, zone)}, "
+    until = "" if each.until is None else f"until {_end(each, zone, is_exact)}"
     return [
-        whole(each.planned, zone),
+        whole(each.planned, zone, to_the_second=is_exact),
         f"{each.what}{times}",
         "-" if task is None else printing.short_id(task),
         "-" if task is None else states[task] or "gone",
-        printing.short_ids(f"{until}{why_not(each)}"),
+        printing.short_ids(", ".join(filter(None, (why_not(each), until)))),
     ]
+
+
+def _end(each: Occurrence, zone: tzinfo | None, is_exact: bool) -> str:
+    """Return the last of several planned times, on the same day without the date."""
+    end, begin = (moment_of(moment or 0, zone) for moment in (each.until, each.planned))
+    if end.date() == begin.date():
+        return end.strftime("%H:%M:%S" if is_exact else "%H:%M")
+    return whole(each.until or 0, zone, to_the_second=is_exact)
 
 
 def _entry(each: Occurrence, states: dict[str, str | None]) -> dict[str, Any]:
@@ -221,7 +238,7 @@ def _option(name: str, value: Any) -> str:
 def _last(seen: ScheduleSeen, recent: list[Occurrence]) -> str:
     if "current" not in seen.record:
         return "-"
-    what, times = in_a_row(recent)
+    what, times = in_a_row(seen, recent)
     more = f"; then {what} {times}" if what in ("skipped", "missed") else ""
     return f"{latest(seen)}, task {seen.record['current']}{more}"
 
