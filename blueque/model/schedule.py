@@ -58,6 +58,7 @@ FIELDS: record.Types = {
     "at": int,
     "last": int,
     "current": str,
+    "before": str,
     "doomed": str,
     "paused": record.number,
     "paused_by": str,

@@ -76,6 +76,14 @@ class _Current(NamedTuple):
         return self.status in OPEN
 
 
+class _Hindrance(NamedTuple):
+    """The task that lets none come beside it, its status, and why it does not."""
+
+    task: str
+    status: str | None
+    why: str
+
+
 class _Tries(Generic[*Replies]):
     """The look of a transaction, and whether an earlier try of the same call may have been executed."""
 
@@ -119,6 +127,9 @@ def look_at(name: str, plan: Plan) -> AnyLook:
             reads += [("HMGET", keys.task(current), *_Current._fields)]
             # It changes only together with the record, which is watched.
             reads += [("LRANGE", keys.occurrences(name), 0, 0)]
+            if plan.definition.overlap == "queue" and "before" in plan.record:
+                watch += [before := keys.task(plan.record["before"])]
+                reads += [("HMGET", before, *_Current._fields)]
     return Look(watch, reads)
 
 
@@ -137,6 +148,7 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
         if as_hash(reply) != plan.record or _whole(plan.record, "at") > now:
             return Answer(None)
         current = _Current(*others[0]) if others else _Current()
+        before = _Current(*others[2]) if len(others) > 2 else _Current()
         commands: list[Command] = []
         occurrences = missed_in_a_row(step.missed, now)
         counts = {"missed": len(step.missed)}
@@ -148,22 +160,21 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
             failures = _failures(plan.record, current)
             if definition.pause_after_failures and failures >= definition.pause_after_failures:
                 return Change(_pausing(name, failures, now), Fired("paused", planned))
-            why = None if exists else _hindrance(definition, current)
-            if why is not None:
-                held, status = plan.record.get("current"), current.status
-                skip = Occurrence("skipped", planned, now, held, "overlap", status=status)
+            held = None if exists else _hindrance(definition, plan.record, current, before)
+            if held is not None:
+                skip = Occurrence("skipped", planned, now, held.task, "overlap", None, held.status)
                 longer = None if occurrences else _longer(others[1], skip, plan.record)
                 if longer is not None:
                     commands += [("LTRIM", keys.occurrences(name), 1, -1)]
                 occurrences += [longer or skip]
                 counts["skipped"] = 1
-                fired = Fired("skipped", planned, held)
+                fired = Fired("skipped", planned, held.task)
             else:
                 occurrences += [Occurrence("made", planned, now, task)]
                 counts["made"] = 1
                 fired = Fired("made", planned, task)
                 if not (exists and current.is_open):  # no other one may come before this one ends
-                    fields |= {"current": task, "failures": failures}
+                    fields |= _succession(definition, plan.record, current, task)
                 if not exists:
                     commands += _creation(name, definition, [(task, planned)], now)
                     if definition.overlap == "replace" and current.is_open:
@@ -364,8 +375,8 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
     none comes then.
     """
     task, key = id_of_trigger(name, mark), keys.schedule(name)
-    (before,) = redis.read(("HGET", key, "current"))
-    others = [] if before is None else [keys.task(before)]
+    (seen,) = redis.read(("HMGET", key, "current", "before"))
+    others = [keys.task(other) for other in seen if other is not None]
 
     def judge(
         reply: Sequence[str], clock: Sequence[str], exists: int, *states: list[str | None]
@@ -377,21 +388,22 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
         if "doomed" in found:
             doomed = f"task {found['doomed']} is being cancelled"
             raise WrongSchedule(name, f"{doomed}, for another has come in its place; try again")
-        if found.get("current") != before:
+        if [found.get("current"), found.get("before")] != [*seen]:
             raise WrongSchedule(name, "a task has come of it just now; try again")
-        current = _Current(*states[0]) if states else _Current()
-        why = None if is_forced else _hindrance(definition, current)
-        if why is not None:
-            raise WrongSchedule(name, f"task {before} is {current.status}, and {why}")
+        known = iter(states)
+        current, before = (_Current(*next(known)) if other else _Current() for other in seen)
+        held = None if is_forced else _hindrance(definition, found, current, before)
+        if held is not None:
+            raise WrongSchedule(name, f"task {held.task} is {held.status}, and {held.why}")
         planned = int(now)
         fields: dict[str, Any] = {}
         if not (is_forced and current.is_open):  # the longer of both is likely to be the older one
-            fields = {"current": task, "failures": _failures(found, current)}
+            fields = _succession(definition, found, current, task)
         commands = _creation(name, definition, [(task, planned)], now)
         occurrence = Occurrence("triggered", planned, now, task, by=by)
         again: list[Command] = []
         if definition.overlap == "replace" and current.is_open and not is_forced:
-            fields["doomed"] = before
+            fields["doomed"] = found["current"]
             again = [("ZADD", keys.SCHEDULES, 0, name)]
         noted = _noted(name, fields, [occurrence], {"triggered": 1}, now)
         return Change([*commands, *noted, *again], task)
@@ -531,18 +543,38 @@ def _failures(record: Mapping[str, str], current: _Current) -> int:
     return 0 if current.status == "complete" else before
 
 
-def _hindrance(definition: Definition, current: _Current) -> str | None:
-    """Return why no task comes while the one before has not ended; None: one comes."""
+def _hindrance(
+    definition: Definition, record: Mapping[str, str], current: _Current, before: _Current
+) -> _Hindrance | None:
+    """Return what lets no task come while the one before has not ended; None: one comes.
+
+    before: the task for whose end `current` was to wait.
+    """
     if not current.is_open or definition.overlap == "allow":
         return None
+    task, status = record["current"], current.status
     if definition.overlap == "skip":
-        return 'overlap = "skip" lets none come beside it'
+        return _Hindrance(task, status, 'overlap = "skip" lets none come beside it')
     needs = parse_needs(current.needs or "")
     if needs is None or needs.lock != definition.lock:
-        return "it was made without the lock that keeps it apart from the next"
-    if definition.overlap == "queue" and current.status != "started":
-        return 'overlap = "queue" lets one wait at a time'
+        why = "it was made without the lock that keeps it apart from the next"
+        return _Hindrance(task, status, why)
+    if definition.overlap == "queue" and (status != "started" or before.is_open):
+        why = 'overlap = "queue" lets one wait at a time'
+        if status == "started":  # before it waits for its next attempt
+            task, status = record["before"], before.status
+        return _Hindrance(task, status, why)
     return None
+
+
+def _succession(
+    definition: Definition, record: Mapping[str, str], current: _Current, task: str
+) -> dict[str, Any]:
+    """Return the fields of a schedule of which a task comes after the current one."""
+    fields: dict[str, Any] = {"current": task, "failures": _failures(record, current)}
+    if definition.overlap == "queue" and current.is_open:
+        fields["before"] = record["current"]
+    return fields
 
 
 def _creation(

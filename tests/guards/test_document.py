@@ -2501,8 +2501,17 @@ FIRED = {
     ),
     "MADE": [TEN_ID],
     "CURRENT": [],
+    "EARLIER": [],
     "LONGER": [],
 }
+QUEUEING = TEN._replace(overlap="queue", options=LOCKING["options"])
+TWENTY_ID = id_of_occurrence(SCHEDULE, 20)
+RUNS = given(
+    defined(overlap="queue", **LOCKING),
+    fired(12.5),
+    raw("HSET", keys.task(TEN_ID), "status", "started"),
+)
+OF_QUEUEING = {**QUEUEING.fields(), "digest": digest_of(QUEUEING.fields()), "failures": 0}
 SET = {**TASK, **moved_on(NEW_RECORD, {}, score=10), "NOW": 9.25, "GONE": []}
 TRIGGER = {
     **TASK,
@@ -2514,6 +2523,7 @@ TRIGGER = {
     ),
     "TASK": TRIGGERED,
     "CURRENT": [],
+    "EARLIER": [],
 }
 BACKFILL = {
     **TASK,
@@ -3975,6 +3985,58 @@ SAMPLES = [
     ),
     Sample(
         "fire",
+        "one that waits for the end of the one before",
+        RUNS,
+        fire_by(
+            20.5, **OF_QUEUEING, last=10, current=TEN_ID, planned=20, at=20, made=1, updated=12.5
+        ),
+        {
+            **FIRED,
+            **put(20, now=20.5, needs=LOCK_OF_TEN),
+            **moved_on(
+                [
+                    *("last", 20, "current", TWENTY_ID, "failures", 0, "before", TEN_ID),
+                    *("planned", 30, "at", 30),
+                ],
+                {"made": 1},
+                decided("made", 20, 20.5, task=TWENTY_ID),
+                score=30,
+            ),
+            "MADE": [TWENTY_ID],
+            "CURRENT": [TEN_ID],
+        },
+    ),
+    Sample(
+        "fire",
+        "one beside two that have not ended",
+        given(RUNS, fired(20.5), raw("HSET", keys.task(TWENTY_ID), "status", "started")),
+        fire_by(
+            30.5,
+            **OF_QUEUEING,
+            last=20,
+            current=TWENTY_ID,
+            before=TEN_ID,
+            planned=30,
+            at=30,
+            made=2,
+            updated=20.5,
+        ),
+        {
+            **FIRED,
+            **put(now=30.5),
+            **moved_on(
+                ["last", 30, "planned", 40, "at", 40],
+                {"skipped": 1},
+                decided("skipped", 30, 30.5, task=TEN_ID, why="overlap", status="started"),
+                score=40,
+            ),
+            "MADE": [id_of_occurrence(SCHEDULE, 30)],
+            "CURRENT": [TWENTY_ID],
+            "EARLIER": [TEN_ID],
+        },
+    ),
+    Sample(
+        "fire",
         "when too many have failed",
         given(
             defined(pause_after_failures=1),
@@ -4156,6 +4218,15 @@ SAMPLES = [
         given(defined(), fired(12.5)),
         trigger(),
         {**TRIGGER, "CURRENT": [TEN_ID]},
+        until="MULTI",
+        refuses=WrongSchedule,
+    ),
+    Sample(
+        "trigger",
+        "while another waits for the end of one",
+        given(RUNS, fired(20.5), raw("HSET", keys.task(TWENTY_ID), "status", "started")),
+        trigger(),
+        {**TRIGGER, "CURRENT": [TWENTY_ID], "EARLIER": [TEN_ID]},
         until="MULTI",
         refuses=WrongSchedule,
     ),

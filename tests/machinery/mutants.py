@@ -2188,6 +2188,15 @@ MUTANTS = [
         (1, 0),
     ),
     Mutant(
+        "queue forgets the task before the one that waited",
+        "schedules",
+        "_hindrance",
+        '(status != "started" or before.is_open)',
+        'status != "started"',
+        "one waits behind another that is tried again, and a third comes",
+        (1, 0),
+    ),
+    Mutant(
         "fire does not write what was missed",
         "schedules",
         "fire",

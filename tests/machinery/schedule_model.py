@@ -173,36 +173,46 @@ class Planner:
         its.facts["updated"] = now
         return True
 
-    def _status(self, its: Schedule) -> str | None:
-        current = self._tasks.tasks.get(its.facts.get("current", ""))
-        return None if current is None else current.status
+    def _status(self, its: Schedule, which: str = "current") -> str | None:
+        task = self._tasks.tasks.get(its.facts.get(which, ""))
+        return None if task is None else task.status
 
     def _failures(self, its: Schedule) -> int:
         status, before = self._status(its), its.facts.get("failures", 0)
         counts = its.facts.get("current") != its.facts.get("forgiven")
         return {"failed": before + counts, "complete": 0}.get(status or "", before)
 
-    def _hinders(self, its: Schedule) -> bool:
-        """Tell whether none comes because the one before has not ended."""
+    def _hindrance(self, its: Schedule) -> str | None:
+        """Return the task because of which none comes, for it has not ended; None: one comes."""
         status, overlap = self._status(its), its.definition.overlap
         if status not in OPEN or overlap == "allow":
-            return False
-        needs = self._tasks.tasks[its.facts["current"]].needs
+            return None
+        current = its.facts["current"]
+        needs = self._tasks.tasks[current].needs
         has_lock = model.NEEDS[needs][1] == its.definition.lock
-        may_wait = overlap == "replace" or (overlap == "queue" and status == "started")
-        return not (may_wait and has_lock)
+        if not has_lock or overlap == "skip":
+            return current
+        if overlap == "queue" and status == "started":
+            return its.facts["before"] if self._status(its, "before") in OPEN else None
+        return current if overlap == "queue" else None
+
+    def _follow(self, its: Schedule, task: str) -> None:
+        if its.definition.overlap == "queue" and self._status(its) in OPEN:
+            its.facts["before"] = its.facts["current"]
+        its.facts["current"] = task
 
     def _make(self, name: str, its: Schedule, planned: int, last: int, now: float) -> Any:
         task, before = id_of_occurrence(name, planned), its.facts.get("current")
         is_there = task in self._tasks.tasks
-        if not is_there and self._hinders(its):
-            status = self._status(its)
-            why = Occurrence("skipped", planned, now, before, "overlap", status=status)
+        if not is_there and (held := self._hindrance(its)) is not None:
+            status = self._tasks.tasks[held].status
+            why = Occurrence("skipped", planned, now, held, "overlap", status=status)
             its.note_skipped(why, last)
-            return ("skipped", planned, before)
+            return ("skipped", planned, held)
         is_open = self._status(its) in OPEN
         if not (is_there and is_open):
-            its.facts |= {"failures": self._failures(its), "current": task}
+            its.facts["failures"] = self._failures(its)
+            self._follow(its, task)
         its.note(Occurrence("made", planned, now, task))
         if not is_there:
             self._create(name, its, task, planned, now)
@@ -262,11 +272,12 @@ class Planner:
         if task in self._tasks.tasks:
             return task
         its = self._required(name)
-        if "doomed" in its.facts or (self._hinders(its) and not is_forced):
+        if "doomed" in its.facts or (self._hindrance(its) and not is_forced):
             raise Refusal(WrongSchedule)
         before, is_open = its.facts.get("current"), self._status(its) in OPEN
         if not (is_forced and is_open):
-            its.facts |= {"failures": self._failures(its), "current": task}
+            its.facts["failures"] = self._failures(its)
+            self._follow(its, task)
         its.note(Occurrence("triggered", int(now), now, task, by=by))
         its.facts["updated"] = now
         self._create(name, its, task, int(now), now)

@@ -164,6 +164,13 @@ def _failing(world: World, redis: Redis) -> None:
     _reporting(world, redis)
 
 
+def _failing_again(world: World, redis: Redis) -> None:
+    """Be a listener, like the next one: each task fails, and may be tried again."""
+    times = world.given["times"]
+    world.ledger.retry_safe |= {id_of_occurrence(NAME, planned) for planned in times}
+    actors.work(world, redis, "b_1")
+
+
 def _drop_first(world: World, redis: Redis) -> None:
     """Be a person who cancels and deletes the first task, which is in line."""
     first = id_of_occurrence(NAME, world.given["times"][0])
@@ -344,6 +351,13 @@ SCHEDULES = [
         {"s": fire, "a_1": _reporting, "b_1": b},
         [(1, 0)],
         afterwards=has_waited,
+        longer=LONGER,
+    ),
+    ours(
+        "one waits behind another that is tried again, and a third comes",
+        begun("a_1", "b_1", past=3, decided=2, overlap="queue", parameters="bad", retry=1),
+        {"s": fire, "a_1": _failing, "b_1": _failing_again},
+        [(1, 0)],
         longer=LONGER,
     ),
     ours(
