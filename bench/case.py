@@ -14,7 +14,8 @@ class Target(NamedTuple):
     """A number that was promised: ours, or ours to theirs in the same round, must not be below or
     above a bound.
 
-    bound: None when the number shall only be told.
+    bound: None when the number shall only be told. why: what was hoped for, and why it is not
+        promised.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Target(NamedTuple):
     ours: Place
     theirs: Place | None = None
     unit: str = ""
+    why: str = ""
 
 
 class Lines(NamedTuple):

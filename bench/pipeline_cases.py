@@ -33,6 +33,7 @@ PIPELINE_CASES = [
                 True,
                 ("core_keyed", "rate"),
                 ("raw", "rate"),
+                why="Redis' own time is the limit",
             ),
             Target(
                 "`bs.enqueue(key=)`",

@@ -134,7 +134,8 @@ def targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
                 continue
             values, words = verdict
             same = _same(target, results[case.name])
-            lines.append([target.name, wanted, _measured(target, values), same, words])
+            told = "; ".join(filter(None, (words, target.why)))
+            lines.append([target.name, wanted, _measured(target, values), same, told])
     return table(["case", "promised", "measured", "A/A", ""], lines)
 
 
