@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import record
-from blueque.model.encoding import GATE, require_group_name
+from blueque.model.encoding import GATE, MAX_NAME, require_group_name
 
 # The fields of a record. Type and meaning as in docs/protocol/groups.md, "Groups of tasks"; every
 # value is text in Redis.
@@ -66,6 +66,12 @@ class Group:
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a record with their types. A malformed field is left out."""
     return record.parse(fields, FIELDS)
+
+
+def own_group(queue: str, run: str) -> str | None:
+    """Return the name of the group that a run has of its own; None: it would be too long."""
+    name = f"{queue}/{run}"
+    return name if len(name.encode()) <= MAX_NAME and not is_gate(name) else None
 
 
 def condition_on(group: str) -> str:

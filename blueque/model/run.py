@@ -108,4 +108,7 @@ def require_same(fields: Mapping[str, str | None], queue: str, run: str, *kinds:
         raise WrongRun(run, queue, why)
     if fields.get("kind") not in kinds:
         wanted = " or ".join(kind for kind in kinds if not kind.endswith("_linked"))
-        raise WrongRun(run, queue, f"it is a {fields.get('kind')} run, not a {wanted} one")
+        found = str(fields.get("kind"))
+        plain = found.removesuffix("_linked")
+        kind = found if plain in kinds else plain
+        raise WrongRun(run, queue, f"it is a {kind} run, not a {wanted} one")

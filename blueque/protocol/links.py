@@ -84,12 +84,12 @@ class NewLinks:
             raise WrongGroup(group, f"it is the group of {owner}")
         if cancel is not None:
             raise GroupCancelled(group)
-        if state not in (None, "open"):
+        if state not in (None, "open") and maker != self._maker:
             raise GroupClosed(group, state)
         if conditions:
             self._require_no_circle(group, replies, waiting if state is not None else 0)
-        if state is not None:
-            return []
+        if state is not None:  # of an earlier run of this name, which was dropped
+            return [] if state == "open" else _opening_again(group, now)
         return opening(new_record(group, self._keep, now) | {"made_by": self._maker}, now)
 
     def _require_no_circle(self, group: str, replies: Sequence[Any], waiting: int) -> None:
@@ -193,12 +193,16 @@ def reopening_of(
         if state != "open":
             raise GroupClosed(links.group, state)
         return []
-    key = keys.group(links.group)
+    return _opening_again(links.group, now)
+
+
+def _opening_again(group: str, now: float) -> list[Command]:
+    key = keys.group(group)
     return [
         ("HSET", key, "state", "open"),
         ("HDEL", key, "closed", "ended", "expires"),
         ("PERSIST", key),
-        ("ZADD", keys.GROUPS, now + LOOK_EVERY, links.group),
+        ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
     ]
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blueque.spark.enqueueing import Enqueued, enqueue
     from blueque.spark.reader import read
     from blueque.spark.reporting import report
+    from blueque.spark.run_results import results
     from blueque.spark.sessions import session
     from blueque.spark.submission import submit
     from blueque.spark.tasks import task
@@ -37,6 +38,7 @@ __all__ = [
     "read",
     "read_archive",
     "report",
+    "results",
     "session",
     "stats",
     "submit",
@@ -56,6 +58,7 @@ _MODULES = {
     "read": "reader",
     "read_archive": "archiving",
     "report": "reporting",
+    "results": "run_results",
     "session": "sessions",
     "stats": "analytics",
     "submit": "submission",

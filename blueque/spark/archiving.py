@@ -33,6 +33,7 @@ from blueque.model.columns import ARCHIVE_FIELDS, COLUMNS
 from blueque.model.snapshot import SLICE, Slice, Snapshot
 from blueque.model.states import FINISHED
 from blueque.spark import executors, jobs
+from blueque.spark.parsing import parsed
 from blueque.spark.reader import PATIENCE, TYPES
 from blueque.system.hosts import host_name
 from blueque.tables import arrow
@@ -113,6 +114,7 @@ def read_archive(
     days: tuple[date | str, date | str] | None = None,
     run: str | None = None,
     unverified: bool = False,
+    schema: StructType | str | None = None,
 ) -> DataFrame:
     """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as,
     and `other` and `day`.
@@ -123,7 +125,8 @@ def read_archive(
         line again. That needs one look at all ids at once; without it nothing is read before a
         query.
     queue, days, run: only the tasks of that queue, of the days from the first to the last of the
-        two, and of that run. unverified: see `blueque.archive`.
+        two, and of that run. unverified: see `blueque.archive`. schema: of the results, as for
+        `bs.read`.
     Raises ArchiveRefused, InvalidInput, Contended.
     """
     place = layout.open_(directory, unverified)
@@ -131,7 +134,7 @@ def read_archive(
         before = compaction.generation(place)
         try:
             files = reading.select(place, queue, days, run)
-            frame = _table(spark, place, files)
+            frame = parsed(_table(spark, place, files), schema)
             if run is not None:
                 frame = frame.where(functions.col("run") == run)
             return _latest(frame) if latest else frame

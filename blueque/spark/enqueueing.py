@@ -11,19 +11,23 @@ import json as json_module
 import logging
 import os
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Union, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, Unpack
 
+from blueque.client import Client
+from blueque.connection.address import hide_password
 from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
 from blueque.model.conditions import After, Ids
 from blueque.model.conditions import after as conditions
 from blueque.model.encoding import require_time
-from blueque.model.group import Group, tracked
+from blueque.model.group import Group, own_group, tracked
 from blueque.model.options import Broken
-from blueque.model.run import KEYED, STAGED, require_same
+from blueque.model.run import KEYED, STAGED, Record, require_same
+from blueque.producer.run import Run
 from blueque.producer.staged_run import owner_of
+from blueque.queries.run_progress import RunSeen
 from blueque.spark import executors, frames, jobs
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sink import ForAll, Sink, parse, write_options
@@ -57,6 +61,7 @@ class Enqueued(NamedTuple):
         this call began.
     is_replay: the run was committed before, and nothing was written.
     group: that the tasks are in. `after=` of other tasks takes the result of a call with a group.
+    url: the Redis that has them, with its password.
     """
 
     queue: str
@@ -67,6 +72,43 @@ class Enqueued(NamedTuple):
     seconds: float
     is_replay: bool = False
     group: str | None = None
+    url: str = ""
+
+    def __repr__(self) -> str:
+        shown = self._asdict() | {"url": hide_password(self.url)}
+        return f"Enqueued({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def wait(self, timeout: float | None = None) -> RunSeen:
+        """Block until all tasks of the run have ended: see `blueque.producer.run.Run`, for these
+        four.
+        """
+        with self._run() as run:
+            return run.wait(timeout)
+
+    def progress(self) -> RunSeen:
+        """Return how many tasks of the run have ended, and how."""
+        with self._run() as run:
+            return run.progress()
+
+    def requeue_failed(self, by: str | None = None) -> list[str]:
+        """Put the tasks in line again that have failed or were cancelled; return their ids."""
+        with self._run() as run:
+            return run.requeue_failed(by)
+
+    def collected(self) -> bool:
+        """Note that the results are where they are needed: retention may delete the tasks."""
+        with self._run() as run:
+            return run.collected()
+
+    @contextmanager
+    def _run(self) -> Iterator[Run]:
+        if self.run is None:
+            raise InvalidInput("these tasks are of no run, so nothing lists them: give them run=")
+        client = Client(self.url or None)
+        try:
+            yield client.run(self.queue, self.run)
+        finally:
+            client.close()
 
     def as_group(self) -> Group:
         """Return the group of the tasks. Raises InvalidInput if they have none."""
@@ -96,7 +138,9 @@ def enqueue(
     check: bool = True,
     after: After | Ids | None = None,
     broken: Broken = "hold",
-    group: Group | str | None = None,
+    group: Group | str | Literal[False] | None = None,
+    hold: float | str | None = None,
+    append: bool = False,
     **options: Unpack[ForAll],
 ) -> Enqueued:
     """Put a task in line for each row of a frame by a job of Spark, and return the result.
@@ -123,6 +167,11 @@ def enqueue(
         `blueque.after`; 100 at most. broken: as for `Queue.enqueue`.
     group: the group that all tasks join; it needs a run. If it is not there, the run opens it, and
         closes it when it is committed. What waits for it starts when all its tasks are complete.
+        If left out, a new run has one of its own, `[queue]/[run]`: it counts and lists the tasks.
+        False: none, which spares Redis a tenth of the work.
+    hold: "until_collected": retention leaves the tasks alone until `collected` of the result is
+        called, for 30 days at most; or another such time.
+    append: add rows with new keys to the run, even if it was committed; until a week after that.
         The other options are those of `Queue.enqueue`, for all tasks.
     Raises InvalidInput before anything is written; WrongRun; JobFailed; what `Queue.enqueue`
     raises.
@@ -143,13 +192,18 @@ def enqueue(
         shards=shards,
         after=_conditions(after),
         broken=None if broken == "hold" else broken,
-        group=group.name if isinstance(group, Group) else group,
+        group=group.name if isinstance(group, Group) else None if group is False else group,
+        hold=hold,
+        append=append or None,
         **options,
     )
     sink = parse(said)
     layout = _lay_out(df, sink, shuffle)
-    if sink.run is not None and (known := _replay(sink)) is not None:
-        return _outcome(sink, known, began, is_replay=True)
+    if sink.run is not None:
+        record = _record(sink)
+        sink = _with_group(sink, record) if group is None else sink
+        if not append and (known := _replay(sink, record)) is not None:
+            return _outcome(sink, known, began, is_replay=True)
     if not (sink.keys and check):
         return _enqueue(*frames.form(df, layout), sink, shuffle, began)
     with ExitStack() as stack:
@@ -218,13 +272,24 @@ def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
     return lay_out(df.schema, sink, is_case_sensitive)
 
 
-def _replay(sink: Sink) -> Written | None:
-    """Return what the run has if it was committed before, and finish it. None: there is work to do."""
+def _record(sink: Sink) -> Record | None:
+    """Return the record of the run. None: there is none, or only leftovers of the last such run."""
     with sink.connected() as client:
         record = client.get_run(sink.queue, str(sink.run))
-        # only leftovers of the last run are there
-        if record is None or record["state"] == "open" or "kind" not in record:
-            return None
+    return record if record is not None and "kind" in record else None
+
+
+def _with_group(sink: Sink, record: Record | None) -> Sink:
+    """Have a new run open a group of its own; one that is there keeps what it has."""
+    group = own_group(sink.queue, str(sink.run)) if record is None else record.get("group")
+    return sink if group is None else sink._replace(links={**sink.links, "group": group})
+
+
+def _replay(sink: Sink, record: Record | None) -> Written | None:
+    """Return what the run has if it was committed before, and finish it. None: there is work to do."""
+    if record is None or record["state"] == "open":
+        return None
+    with sink.connected() as client:
         require_same(record, sink.queue, str(sink.run), *(KEYED if sink.keys else STAGED))
         if sink.links:  # are they those of the run?
             (open_run if sink.keys else open_staging)(client, sink)
@@ -239,7 +304,17 @@ def _replay(sink: Sink) -> Written | None:
 def _outcome(sink: Sink, done: Written, began: float, is_replay: bool = False) -> Enqueued:
     rows, tasks, new, group = done
     seconds = time.monotonic() - began
-    return Enqueued(sink.queue, sink.run, rows, tasks, new, seconds, is_replay, group)
+    log.info(
+        "enqueue queue=%s run=%s rows=%d tasks=%d new=%d is_replay=%s seconds=%.1f",
+        sink.queue,
+        sink.run,
+        rows,
+        tasks,
+        new,
+        is_replay,
+        seconds,
+    )
+    return Enqueued(sink.queue, sink.run, rows, tasks, new, seconds, is_replay, group, sink.url)
 
 
 def _names(names: object, option: str) -> str | None:

@@ -29,6 +29,7 @@ from blueque.model.columns import COLUMNS, require_fields
 from blueque.model.encoding import require_whole
 from blueque.model.snapshot import Slice, require_keep, require_queues, require_statuses
 from blueque.model.states import STATUSES
+from blueque.spark.parsing import parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,7 @@ Missing = Literal["drop", "null"]
 
 KEEP = 3600  # seconds
 MAX_PARTITIONS = 10_000
+OF_STREAMS = ("startingoffsets", "failondataloss")  # options of finished_stream.py only
 PATIENCE = 30.0  # seconds; a worker that gives up loses all that it has read
 TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -58,6 +60,7 @@ def read(
     missing: Missing = "drop",
     url: str | None = None,
     keep: float = KEEP,
+    schema: StructType | str | None = None,
 ) -> DataFrame:
     """Return the tasks of a queue, or of several, as a DataFrame, one row for each.
 
@@ -72,6 +75,8 @@ def read(
     url: as for `blueque.Client`, and for the workers too, wherever they run.
     keep: for how many seconds Redis keeps the ids. A query that reads them later fails with
         SnapshotGone, in Spark's words: call `read` again.
+    schema: of the results, which are JSON then: the column `result` has this type, and is null
+        where it does not fit.
     Warns of a queue that Redis does not know: its name may be mistyped. Raises InvalidInput,
     InvalidType, RedisAway.
     """
@@ -94,7 +99,7 @@ def read(
                 yield from rows(wish, pieces[number])
 
     numbers = spark.range(0, len(pieces), 1, len(pieces) or 1)
-    return numbers.mapInArrow(work, schema_of(wish.fields))
+    return parsed(numbers.mapInArrow(work, schema_of(wish.fields)), schema)
 
 
 def freeze(wish: Wish) -> list[Slice]:

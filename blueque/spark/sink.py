@@ -59,6 +59,7 @@ class Sink(NamedTuple):
     options: of `Queue.enqueue`, for all tasks. keep: how long the run or the key counts; None: the
         default.
     links: `after`, `broken` and `group` of all tasks, those that were given.
+    hold: see `Queue.open_run`. grows: keys are added to the run, even if it was committed.
     """
 
     queue: str
@@ -75,6 +76,8 @@ class Sink(NamedTuple):
     options: Mapping[str, Any] = {}
     links: Mapping[str, Any] = {}
     is_value: bool = False
+    hold: str | None = None
+    grows: bool = False
 
     @contextmanager
     def connected(self, patience: float | None = None) -> Iterator[Client]:
@@ -126,8 +129,11 @@ def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run
         {name: value for name, value in said.items() if name in _OF_TASKS},
         {name: value for name, value in said.items() if name in _LINKS},
         len(said.get("params", ())) == 1 and not given["params"].startswith("["),
+        said.get("hold"),
+        said.get("append", False),
     )
     _require_links(sink, name_of_run)
+    _require_run(sink, name_of_run)
     if sink.run is not None:
         require_run_name(sink.run)
     # asks Redis nothing, and refuses what a queue would refuse
@@ -176,6 +182,14 @@ def _require_links(sink: Sink, name_of_run: str) -> None:
         raise InvalidInput(
             "option 'group' needs a run: without one, a second try could not go on with the group of the first"
         )
+
+
+def _require_run(sink: Sink, name_of_run: str) -> None:
+    """Refuse what only a run has."""
+    if sink.hold is not None and (sink.run is None or name_of_run == "name"):
+        raise InvalidInput("option 'hold' needs a run: only its record can say what was collected")
+    if sink.grows and (sink.run is None or not sink.keys or name_of_run == "name"):
+        raise InvalidInput("option 'append' needs a run and a key: what is new is told by the keys")
 
 
 def _refuse_unknown(given: Mapping[str, str], name_of_run: str) -> None:
@@ -303,6 +317,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "keep": _name,
     "shards": lambda text: require_whole(int(text), "it", 1, MAX_SHARDS),
     "max_bytes": parse_size,
+    "hold": _name,
+    "append": _yes_or_no,
     **_OF_TASKS,
     **_LINKS,
 }

@@ -131,7 +131,7 @@ class RunWriter(Writer):
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         run = join_run(client, self.sink, self.record)
-        if run.state == "open":
+        if run.state == "open" or self.sink.grows:
             known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
             report.new = sum(run.put_each(by_shard(known, run.shards)))
 
@@ -232,16 +232,25 @@ def written(
 
 def open_run(client: Client, sink: Sink) -> KeyedRun:
     queue = client.get_queue(sink.queue)
-    return queue.open_run(str(sink.run), sink.shards, **sink.constants, **sink.links)
+    return queue.open_run(
+        str(sink.run),
+        sink.shards,
+        hold=sink.hold,
+        append=sink.grows,
+        **sink.constants,
+        **sink.links,
+    )
 
 
 def open_staging(client: Client, sink: Sink, is_stream: bool = False) -> Staging:
     queue = client.get_queue(sink.queue)
-    return queue.open_staging(sink.run, stream=is_stream, **sink.constants, **sink.links)
+    return queue.open_staging(
+        sink.run, stream=is_stream, hold=sink.hold, **sink.constants, **sink.links
+    )
 
 
 def join_run(client: Client, sink: Sink, record: Record) -> KeyedRun:
-    return client.get_queue(sink.queue).join_run(record, **sink.for_all)
+    return client.get_queue(sink.queue).join_run(record, append=sink.grows, **sink.for_all)
 
 
 def join_staging(client: Client, sink: Sink, record: Record, owner: str = "") -> Staging:

@@ -794,11 +794,11 @@ OPEN = {
     "SHARDS": [],
     "HOLD": [],
     "REMEMBERED": 604800,
+    "GROWING": [],
     "LOOK": 69.25,
 }
 MAKER = f"run {RUN} of {Q}"
 CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m", "LATE": 60}
-REOPEN = {**CLOSE, "GROWING": []}
 STAGE = {
     **NEW,
     "RUN": RUN,
@@ -2916,6 +2916,24 @@ SAMPLES = [
     ),
     Sample(
         "open_run",
+        "linked, with the closed group of a run that was dropped",
+        given(
+            opened_linked("keyed", GROUP),
+            close_run(group=GROUP),
+            lambda redis: protocol.drop_run(redis, Q, RUN),
+        ),
+        opened_linked("staged", GROUP),
+        {
+            **OPEN,
+            "KIND": "staged_linked",
+            "LINKS": ["group", GROUP],
+            "ENTERED": [GROUP],
+            "GROWING": [GROUP],
+        },
+        [NO_RECORD],
+    ),
+    Sample(
+        "open_run",
         "held",
         nothing,
         opened_held,
@@ -2937,7 +2955,7 @@ SAMPLES = [
         "linked, ended, and held again",
         given(opened_held, close_run(group=GROUP), finish_group),
         reopen_run(5, group=GROUP),
-        {**REOPEN, "HOLD": ["hold", 14.25], "ENTERED": [GROUP], "GROWING": [GROUP], "LOOK": 69.25},
+        {**CLOSE, "HOLD": ["hold", 14.25], "ENTERED": [GROUP], "GROWING": [GROUP], "LOOK": 69.25},
         ["the new tasks are to be held"],
     ),
     Sample(
@@ -2945,21 +2963,21 @@ SAMPLES = [
         "as usual",
         given(opened("keyed", 3), enqueue_run(KEYED_RUN), close_run()),
         reopen_run(),
-        REOPEN,
+        CLOSE,
     ),
     Sample(
         "reopen_run",
         "with the group of another",
         given(opened_group, opened_linked("keyed", GROUP), close_run(group=GROUP)),
         reopen_run(group=GROUP),
-        {**REOPEN, "ENTERED": [GROUP]},
+        {**CLOSE, "ENTERED": [GROUP]},
     ),
     *[
         Sample("reopen_run", case, before, reopen_run(**links), values, until="MULTI", refuses=why)
         for case, before, links, values, why in [
-            ("open", opened("keyed", 3), {}, REOPEN, None),
-            ("dropped", nothing, {}, REOPEN, RunDropped),
-            ("made anew", reopened("keyed", 3), {}, REOPEN, RunDropped),
+            ("open", opened("keyed", 3), {}, CLOSE, None),
+            ("dropped", nothing, {}, CLOSE, RunDropped),
+            ("made anew", reopened("keyed", 3), {}, CLOSE, RunDropped),
             (
                 "its ledgers have expired",
                 given(
@@ -2969,7 +2987,7 @@ SAMPLES = [
                     raw("DEL", keys.ledger(Q, RUN, 0)),
                 ),
                 {},
-                REOPEN,
+                CLOSE,
                 WrongRun,
             ),
             (
@@ -2980,7 +2998,7 @@ SAMPLES = [
                     raw("DEL", keys.group(GROUP)),
                 ),
                 {"group": GROUP},
-                {**REOPEN, "ENTERED": [GROUP]},
+                {**CLOSE, "ENTERED": [GROUP]},
                 NoSuchGroup,
             ),
             (
@@ -2991,7 +3009,7 @@ SAMPLES = [
                     raw("HSET", keys.group(GROUP), "cancel", 9.0),
                 ),
                 {"group": GROUP},
-                {**REOPEN, "ENTERED": [GROUP]},
+                {**CLOSE, "ENTERED": [GROUP]},
                 GroupCancelled,
             ),
             (
@@ -3003,7 +3021,7 @@ SAMPLES = [
                     closed_group,
                 ),
                 {"group": GROUP},
-                {**REOPEN, "ENTERED": [GROUP]},
+                {**CLOSE, "ENTERED": [GROUP]},
                 GroupClosed,
             ),
         ]

@@ -101,7 +101,7 @@ def test_each_way_of_writing_makes_tasks_that_wait(spark, client, cli, url, fram
 
 
 def test_what_is_in_no_group_cannot_be_waited_for(frame, enqueue):
-    done = enqueue(frame.limit(1), key="frame", run="n1")
+    done = enqueue(frame.limit(1), key="frame", run="n1", group=False)
 
     with pytest.raises(
         InvalidInput, match=r"the tasks of that call are in no group.*give that cal"
