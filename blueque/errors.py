@@ -48,6 +48,8 @@ BluequeError
 |-- Contended                       Others changed the same keys at each try. Try again.
 |-- SnapshotGone                    The snapshot expired while it was read. Take another and keep
 |                                   it longer.
+|-- EventsGone                      Redis has deleted events that a stream has not read. Read the
+|                                   tasks themselves.
 |-- BatchTaken                      Another archiver has taken over the batch. Stop, and wait.
 |-- ArchiveRefused                  The directory cannot be this archive. Choose another.
 |-- SpoolRefused                    The spool directory cannot be used. Choose another.
@@ -506,6 +508,20 @@ class Contended(BluequeError):
     def __init__(self, operation: str, attempts: int) -> None:
         super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
         self.operation, self.attempts = operation, attempts
+
+
+class EventsGone(BluequeError):
+    """Redis has deleted events that were not read: a queue keeps about 10,000.
+
+    place: behind which they were.
+    """
+
+    def __init__(self, queue: str, place: str) -> None:
+        super().__init__(
+            f"the events of queue {queue!r} behind {place} are gone: a queue keeps about 10,000. Read finished tasks with "
+            "blueque.spark.read, or from the archive; then begin a new checkpoint, or go on with failOnDataLoss=false"
+        )
+        self.queue, self.place = queue, place
 
 
 class SnapshotGone(BluequeError):

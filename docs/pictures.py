@@ -40,7 +40,10 @@ def take(browser: Browser, url: str, ids: dict[str, str]) -> None:
         page = context.new_page()
         page.goto(url + path.format(**ids), wait_until="commit")
         page.get_by_text("live", exact=True).wait_for()
-        page.screenshot(path=ROOT / "docs" / "images" / f"{name}.png", full_page=name != "page-hosts" and width > 400)
+        page.screenshot(
+            path=ROOT / "docs" / "images" / f"{name}.png",
+            full_page=name != "page-hosts" and width > 400,
+        )
         context.close()
 
 

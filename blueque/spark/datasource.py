@@ -70,8 +70,11 @@ class TaskReader(DataSourceReader):
 
 
 def schema(options: Mapping[str, str]) -> StructType:
-    """Return the schema for these options."""
-    return reading.schema_of(reading.parse(options).fields)
+    """Return the schema for these options: that of a stream has the same columns."""
+    of_both = {
+        name: text for name, text in options.items() if name.lower() not in reading.OF_STREAMS
+    }
+    return reading.schema_of(reading.parse(of_both).fields)
 
 
 def reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
@@ -123,9 +126,8 @@ def stream_writer(
 
 
 @_in_short
-def stream_reader() -> DataSourceStreamReader:
-    """Raise InvalidInput: a queue cannot be read as a stream."""
-    raise InvalidInput(
-        "format('blueque') cannot be read as a stream: read finished tasks with spark.read.format('blueque') or "
-        "blueque.spark.read, as often as you need them"
-    )
+def stream_reader(schema: StructType, options: Mapping[str, str]) -> DataSourceStreamReader:
+    """Return the reader of finished tasks. Raises InvalidInput before Redis is asked."""
+    from blueque.spark.finished_stream import make_stream_reader  # here: only streams need it
+
+    return make_stream_reader(schema, options)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The queues of a Redis as a data source of Spark: tasks as rows, to read, to write, and to
-    write from streams.
+    """The queues of a Redis as a data source of Spark: tasks as rows, to read and to write, also as streams.
 
     docs/pipelines.md has the options; blueque/spark/datasource.py has the functions.
     """
@@ -56,4 +55,4 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from blueque.spark import datasource
 
-        return datasource.stream_reader()
+        return datasource.stream_reader(schema, self.options)
