@@ -18,6 +18,7 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_queue_name, require_run_name
 from blueque.model.group import InGroup
+from blueque.model.queue_settings import read_settings
 from blueque.model.selection import Select, require_select
 from blueque.model.task import Task
 from blueque.queries import runs
@@ -423,10 +424,14 @@ class Client:
         return Inspector(self._redis)
 
     def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, units.Keep]]:
-        """Return how long finished tasks of these queues are kept: by blueque.toml, and the
-        defaults.
+        """Return how long finished tasks of these queues are kept: by the table of the queue in
+        blueque.toml, its settings in Redis, `[retention]`, and the defaults.
         """
-        return {name: self._config.retention_of(name) for name in queue_names}
+        settings = self.get_inspector().settings(queue_names)
+        return {
+            name: self._config.retention_of(name, read_settings(fields).retention)
+            for name, fields in settings.items()
+        }
 
     def freeze(
         self, queues: str | Iterable[str], statuses: str | Iterable[str], keep: float = 3600

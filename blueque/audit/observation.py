@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -163,6 +163,7 @@ class QueueSeen(NamedTuple):
     is_used: it has keys besides those that a queue may have before its first task.
     score: in the list of queues, the number of its listeners; None: it is not listed.
     members: the number of its listeners. length: of its default line.
+    malformed: its other settings that have no effect.
     """
 
     is_used: bool
@@ -171,6 +172,7 @@ class QueueSeen(NamedTuple):
     max_concurrency: str | None
     paused: str | None
     length: int
+    malformed: Mapping[str, str]
 
 
 @dataclass

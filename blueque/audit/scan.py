@@ -15,6 +15,7 @@ from blueque.audit.reads import BATCH, read_all, read_flat, read_groups
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.lines import needs_of
+from blueque.model.queue_settings import NAMES, malformed
 from blueque.model.states import TYPES, Place
 
 _NAMES = {
@@ -141,15 +142,18 @@ def _queues(redis: Redis, observed: Observation, found: Keys) -> list[str]:
         [
             ("ZSCORE", keys.QUEUES, queue),
             ("SCARD", keys.listeners(queue)),
-            ("HMGET", keys.settings(queue), "max_concurrency", "paused"),
+            ("HMGET", keys.settings(queue), "max_concurrency", "paused", *NAMES),
             ("LLEN", keys.pending(queue)),
         ]
         for queue in queues
     ]
     for queue, replies in zip(queues, read_groups(redis, groups), strict=True):
-        score, members, (most, paused), length = replies
+        score, members, (most, paused, *others), length = replies
         score = None if score is None else float(score)
-        observed.queues[queue] = QueueSeen(queue in used, score, members, most, paused, length)
+        said = {name: text for name, text in zip(NAMES, others, strict=True) if text is not None}
+        observed.queues[queue] = QueueSeen(
+            queue in used, score, members, most, paused, length, malformed(said)
+        )
     return queues
 
 

@@ -28,7 +28,7 @@ _EXCLUSIVE = (("handler", "exec"), ("spawn", "preload"))
 class Setting(NamedTuple):
     """A value in effect.
 
-    origin: option, environment, file, handler or default. place: the option, the variable, the file,
+    origin: option, environment, file, handler, redis or default. place: the option, the variable, the file,
         with its table if one queue was asked for, or the handler that says it.
     """
 

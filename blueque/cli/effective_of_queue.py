@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from blueque.cli import printing
 from blueque.cli.effective import Setting, defaults, file_values, variables
 from blueque.cli.failure import CONFIGURATION, Failure
+from blueque.cli.setting_text import shown_settings
 from blueque.config.toml_file import FINISHED, LIMITS, shown_path
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def of_queue(
     themselves. Ends the program if a value is wrong, or a module cannot be imported.
     """
     queue = invocation.config.aliases.get(require_queue_name(queue), queue)
-    values = _Values(invocation, queue, environ)
+    values = _Values(invocation, queue, environ, _in_redis(invocation, queue))
     registered = values.registered()
     runs, handler = values.run(registered)
     yield runs
@@ -44,7 +46,7 @@ def of_queue(
     for name in _OF_LISTENER:
         yield values.nearest(name, decorated, runs.value)
     for name, default in _OF_QUEUE.items():
-        yield values.own(name) or Setting(name, default, "default")
+        yield values.own(name) or values.in_redis(name) or Setting(name, default, "default")
     for status in FINISHED:
         yield values.retention(status)
 
@@ -52,8 +54,15 @@ def of_queue(
 class _Values:
     """Looks values up where they may be said."""
 
-    def __init__(self, invocation: Invocation, queue: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        queue: str,
+        environ: Mapping[str, str],
+        in_redis: Mapping[str, Any],
+    ) -> None:
         self._invocation, self._queue, self._environ = invocation, queue, environ
+        self._in_redis = in_redis
         self._said = file_values(invocation)
         self._table = shown_path(("queues", queue))
         self._variables = variables(environ)
@@ -65,6 +74,10 @@ class _Values:
 
     def of_listener(self, name: str) -> Setting | None:
         return self._in_file(name, "listener")
+
+    def in_redis(self, name: str) -> Setting | None:
+        """Return what the settings of the queue in Redis say; None: nothing."""
+        return Setting(name, self._in_redis[name], "redis") if name in self._in_redis else None
 
     def in_environment(self, name: str) -> Setting | None:
         variable = self._variables[f"listener.{name}"]
@@ -81,6 +94,7 @@ class _Values:
             self.in_environment(name)
             or self.own(name)
             or (says if name in decorated else None)
+            or self.in_redis(name)
             or self.of_listener(name)
             or Setting(name, self._defaults[f"listener.{name}"], "default")
         )
@@ -91,7 +105,7 @@ class _Values:
         kept = self.own("retention")
         if kept is not None and status in kept.value:
             return kept._replace(name=name, value=kept.value[status])
-        general = self._in_file(status, "retention")
+        general = self.in_redis(name) or self._in_file(status, "retention")
         if general is not None:
             return general._replace(name=name)
         return Setting(name, self._defaults[name], "default")
@@ -141,6 +155,15 @@ class _Values:
             return None
         place = f"{self._invocation.config.path} [{table}]"
         return Setting(name, self._said[full], "file", place)
+
+
+def _in_redis(invocation: Invocation, queue: str) -> dict[str, Any]:
+    """Return the settings of the queue in Redis; none if Redis does not answer."""
+    try:
+        return shown_settings(invocation.client().get_inspector().settings([queue])[queue])
+    except (RedisAway, RedisRefused) as error:
+        printing.talk(f"{error}; what the settings of {queue} in Redis say is left out")
+        return {}
 
 
 def _said_by(handler: Registered | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,7 +37,7 @@ from blueque.cli.program import Program, given, nearest, refuse_both, settings_o
 from blueque.config.toml_file import LIMITS, MAX_SLOTS, MOST_REUSED, ON_TERM, shown_path
 from blueque.errors import InvalidInput
 from blueque.listener.resources import GPU
-from blueque.model import units
+from blueque.model import queue_settings, units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
 from blueque.model.selection import NAMES, is_own_select, require_weight
@@ -361,7 +361,8 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "reuse": _reuse(config, options, handlers),
             "surroundings": surroundings,
             "of_queues": _of_queues(config, own, names, options.get("retry"), limits),
-            "retention": client.retention_rules(names),
+            "fixed": _fixed(config, own, names, options, weights),
+            "retention": {name: config.retention_of(name) for name in names},
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
             "config": config.path,
             "until_empty": values.get("until_empty", False),
@@ -591,6 +592,29 @@ def _of_queues(
             decorated = {} if handler is None else handler.limits
             limits = {**config.listener.get("limits", {}), **decorated, **its.limits, **options}
             found[name] = [_held_to(limits), policy.to_text() if policy else None]
+    return found
+
+
+def _fixed(
+    config: Config,
+    own: Mapping[str, Registered],
+    names: Sequence[str],
+    options: Mapping[str, Any],
+    weights: Collection[str],
+) -> dict[str, list[str]]:
+    """Return the settings of each queue that go before those in Redis."""
+    found = {}
+    given = {name for name in options if name in queue_settings.NAMES}
+    for name in names:
+        its, handler = config.queue(name), own.get(name)
+        fixed = given | its.limits.keys() | {f"retention.{status}" for status in its.retention}
+        if its.retry is not None or (handler is not None and handler.retry is not None):
+            fixed.add("retry")
+        if handler is not None:
+            fixed |= handler.limits.keys()
+        if name in weights:
+            fixed.add("weight")
+        found[name] = sorted(fixed)
     return found
 
 

@@ -113,7 +113,7 @@ _GROUPS = {
         "pause": "Make listeners take nothing from a queue.",
         "resume": "Make listeners take tasks from a queue again.",
         "limit": "Set how many tasks of a queue may run at a time.",
-        "queue": "List, pause, limit, purge and forget queues.",
+        "queue": "List, pause, limit, set, purge and forget queues.",
         "workflow": "List, cancel, requeue and close groups of tasks.",
     },
     "Keep": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,12 +19,9 @@ queues_argument = click.argument("patterns", nargs=-1, required=True, metavar="Q
 
 
 def queues_there(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
-    """Return the queues that match. A name may be of a queue without tasks that is paused or limited."""
-    ahead = [
-        name
-        for name in patterns
-        if inspector.paused(name) or inspector.room(name).limit is not None
-    ]
+    """Return the queues that match. A name may be of a queue without tasks that has settings."""
+    settings = inspector.settings(patterns)
+    ahead = [name for name in patterns if settings[name]]
     return queues_matching([*inspector.queues(), *ahead], patterns)
 
 
@@ -49,6 +46,11 @@ def warn_of_1_0_0(inspector: Inspector, names: Sequence[str]) -> None:
 
 def print_control(kind: str, inspector: Inspector, names: Sequence[str]) -> None:
     """Print, as JSON, whether the queues are paused and limited."""
+    printing.print_json(kind, items=gates(inspector, names))
+
+
+def gates(inspector: Inspector, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return, for JSON, whether the queues are paused and limited."""
     items = []
     for name in names:
         paused, room = inspector.paused(name), inspector.room(name)
@@ -63,4 +65,4 @@ def print_control(kind: str, inspector: Inspector, names: Sequence[str]) -> None
                 "running": room.taken,
             }
         )
-    printing.print_json(kind, items=items)
+    return items

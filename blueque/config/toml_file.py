@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from blueque.connection.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
-from blueque.model import limits, selection
+from blueque.model import limits, queue_settings, selection
 from blueque.model.encoding import (
     CENTURY,
     encode,
@@ -35,6 +35,7 @@ from blueque.model.surroundings import CWD, KEEP_CWD, require_umask
 from blueque.model.units import (
     LOG_FORMATS,
     LOG_LEVELS,
+    MOST_KEPT,
     RETENTION,
     SPARED,
     HandlerName,
@@ -56,7 +57,6 @@ FINISHED = ("complete", "failed", "cancelled")
 ON_TERM = ("leave", "drain", "stop")
 MAX_SLOTS = 1000
 MOST_REUSED = 10**9  # tasks of one process
-MOST_KEPT = 10**12  # tasks of which the newest stay
 MOST_FANNED_OUT = 100  # queues
 
 Path = tuple[str, ...]
@@ -144,9 +144,12 @@ class Config(NamedTuple):
             or self.listener.keys() & {*_HANDLER, "modules"}
         )
 
-    def retention_of(self, queue: str) -> dict[str, Keep]:
-        """Return how long the finished tasks of a queue stay, by every status in which one may end."""
-        return {**RETENTION, **self.retention, **self.queue(queue).retention}
+    def retention_of(self, queue: str, settings: Mapping[str, Keep] = _EMPTY) -> dict[str, Keep]:
+        """Return how long the finished tasks of a queue stay, by every status in which one may end.
+
+        settings: what those of the queue in Redis say.
+        """
+        return {**RETENTION, **self.retention, **settings, **self.queue(queue).retention}
 
 
 def load(
@@ -167,6 +170,30 @@ def load(
         reason = f"byte {error.object[error.start]:#04x} at offset {error.start} is not UTF-8"
         raise ConfigRefused(found, None, reason) from error
     return parse(text, found)
+
+
+def check_setting(name: str, value: Any) -> Any:
+    """Return a setting of a queue in Redis, checked as in the table of a queue. Raises InvalidInput.
+
+    name: of `queue_settings.NAMES`. value: as in a file; a `Retry` is one, too.
+    """
+    checks = {
+        "weight": selection.require_weight,
+        "retry": lambda given: given if isinstance(given, Retry) else _retry(given),
+        **_limits(),
+        **dict.fromkeys(queue_settings.RETENTION, _keep),
+    }
+    try:
+        return checks[name](value)
+    except (InvalidInput, OverflowError) as error:
+        raise InvalidInput(f"{name}: {error}") from error
+
+
+def require_setting(name: str) -> str:
+    """Return the name of a setting that a queue may have in Redis. Raises InvalidInput."""
+    if name not in queue_settings.NAMES:
+        raise InvalidInput(f"{name}: unknown setting{_hint(name, queue_settings.NAMES)}")
+    return name
 
 
 def find(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Literal, overload
 
 from blueque import protocol
@@ -18,7 +18,7 @@ from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
 from blueque.listener.listener import Listener, Turn
 from blueque.model import keys
-from blueque.model.selection import Ordered, Select, require_select
+from blueque.model.selection import Ordered, ReducedLottery, Select, require_select
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
 from blueque.protocol.membership import Standing, order_of
@@ -213,6 +213,11 @@ class ListenerGroup:
             ]
         return found
 
+    def weigh(self, queue: str, weight: float) -> None:
+        """Give a queue another weight, if a lottery chooses among ours."""
+        if isinstance(self._select, ReducedLottery):
+            self._select.weigh(queue, weight)
+
     def announce(
         self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
     ) -> None:
@@ -355,6 +360,7 @@ class ListenerGroup:
         now = time.time()
         order, lost, held = None, list[str](), tuple[tuple[str, str], ...]()
         members: dict[str, Set[str]] = {}
+        settings: dict[str, Mapping[str, str]] = {}
         standing = Standing()
         for first in range(0, len(self.queues), BEATS_AT_ONCE):
             pulses = [
@@ -362,10 +368,15 @@ class ListenerGroup:
                 for queue in self.queues[first : first + BEATS_AT_ONCE]
             ]
             standing, missing = protocol.beat_all(self._redis, pulses, now, task_id, may_hold)
+            for pulse in pulses:
+                if pulse.queue not in missing:
+                    self._listeners[pulse.queue].note_beaten(pulse.facts)
             order, lost = order_of((order, standing.order)), lost + missing
             held += standing.held
             members |= standing.members
-        return standing._replace(order=order, held=held, members=members), lost
+            settings |= standing.settings
+        standing = standing._replace(order=order, held=held, members=members, settings=settings)
+        return standing, lost
 
     def _beat_one_by_one(self, task_id: str | None) -> Standing:
         """Beat in each queue by itself: a key of one has a wrong type, and in the others we must
@@ -386,6 +397,7 @@ class ListenerGroup:
                     order=order_of((standing.order, beaten.order)),
                     held=(*standing.held, *beaten.held),
                     members={**standing.members, **beaten.members},
+                    settings={**standing.settings, **beaten.settings},
                 )
         if refusal is not None:
             raise refusal

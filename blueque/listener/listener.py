@@ -34,7 +34,7 @@ from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.protocol.many_queues import Pulse
-from blueque.protocol.membership import Standing
+from blueque.protocol.membership import News, Standing
 from blueque.protocol.reserving import Popped, offered
 from blueque.queries.inspector import Inspector
 from blueque.system import hosts, process
@@ -87,6 +87,8 @@ class Listener:
         self._took_at = float("-inf")  # a task, on the monotonic clock
         self._has_chosen = False  # whether the last task was chosen among several lines
         self._popped: Popped | None = None  # what came of a pop in the EXEC of the last end
+        self.obeys_settings = False  # read those of the queue with each beat
+        self._news: dict[str, str | float] = {}  # fields of our registration to write with the beat
 
     @property
     def node(self) -> str:
@@ -218,6 +220,7 @@ class Listener:
         self.instance = instance
         self._pid = os.getpid()
         self._beat = 0
+        self._news.clear()
         self._is_unsure = True
         log.info("register queue=%s node=%s", self.queue, self.node)
 
@@ -242,12 +245,34 @@ class Listener:
         may_hold: whether to read our own list.
         Raises NotRegistered. Source: docs/protocol.md, "beat".
         """
-        return protocol.beat(self._redis, *self.pulse(), time.time(), task_id, may_hold)
+        queue, node, instance, beat, facts = self.pulse()
+        now = time.time()
+        standing = protocol.beat(
+            self._redis, queue, node, instance, beat, now, task_id, may_hold, facts
+        )
+        self.note_beaten(facts)
+        return standing
 
     def pulse(self) -> Pulse:
         """Count a beat, and return what it writes."""
         self._beat += 1
-        return Pulse(self.queue, self.node, self.instance or "", self._beat)
+        facts = tuple(self._news.items()) if self.obeys_settings else None
+        return Pulse(self.queue, self.node, self.instance or "", self._beat, facts)
+
+    def note_beaten(self, facts: News | None) -> None:
+        """Note that a beat has written these fields of our registration."""
+        for name, value in facts or ():
+            if self._news.get(name) == value:
+                del self._news[name]
+
+    def change(self, retry: Retry | None, time_limit: float | None) -> None:
+        """Use another policy and time limit for tasks that have none of their own; the next beat
+        writes them into our registration.
+        """
+        self._news["retry"] = "" if retry is None else retry.to_text()
+        if self.time_left is not None:
+            self.time_left.set_limit(time_limit)
+            self._news["time_limit"] = "" if time_limit is None else time_limit
 
     def take(self) -> Task | None:
         """Reserve the next task, if there is one now.

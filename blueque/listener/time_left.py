@@ -38,6 +38,10 @@ class TimeLeft:
     def seconds(self) -> float:
         return max(self._ends - time.monotonic(), 0.0)
 
+    def set_limit(self, time_limit: float | None) -> None:
+        """Use another time limit for tasks that have none of their own."""
+        self._default = limits.Limits(time=time_limit)
+
     def facts(self) -> dict[str, float]:
         """Return what a registration says of it."""
         default = self._default.time

@@ -20,6 +20,9 @@ _RANGES: dict[str, tuple[float, float] | tuple[int, int]] = {
 }
 
 
+NAMES = tuple(_RANGES)
+
+
 class Limits(NamedTuple):
     """The limits of an attempt. None: no limit."""
 
@@ -63,6 +66,11 @@ def of(task_fields: Mapping[str, str], default: Limits) -> Limits:
             for name, other in zip(_RANGES, default, strict=True)
         )
     )
+
+
+def read(name: str, text: str) -> int | float:
+    """Return the limit in a field of Redis. Raises InvalidInput."""
+    return _checked(name, text)
 
 
 def _checked(name: str, value: object) -> int | float:

@@ -59,6 +59,10 @@ class ReducedLottery:
         self._weights = {queue: require_weight(weight) for queue, weight in (weights or {}).items()}
         self._random = random or _random
 
+    def weigh(self, queue: str, weight: float) -> None:
+        """Give a queue another weight. Raises InvalidInput."""
+        self._weights[queue] = require_weight(weight)
+
     def __call__(self, queues: Sequence[str], ready: Collection[str]) -> Iterator[str]:
         pool = [queue for queue in queues if queue in ready]
         while pool:

@@ -10,7 +10,7 @@ from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Pool
 from blueque.listener.time_left import TimeLeft
 from blueque.node.control import Orders, Pause
-from blueque.node.options import Defaults
+from blueque.node.options import Defaults, InEffect
 from blueque.spool.spool import Spool
 from blueque.system.outage import Outage
 
@@ -54,7 +54,7 @@ class NodeContext(NamedTuple):
 
     client: Client
     listeners: ListenerGroup
-    defaults: Defaults
+    defaults: InEffect
     spool: Spool
     pool: Pool | None
     master: Master | None
@@ -76,7 +76,7 @@ class NodeContext(NamedTuple):
         """Make the context of a slot. client: without patience, as that of `listeners`."""
         for listener in listeners:
             listener.pool, listener.newest_attempts = pool, spool.newest
-            listener.may_offer = True
+            listener.may_offer = listener.obeys_settings = True
             if master is not None and master.ends is not None:
                 limit = defaults.of(listener.queue).limits.time
                 listener.time_left = TimeLeft(master.ends, limit)
@@ -86,4 +86,5 @@ class NodeContext(NamedTuple):
             else Orders(master.lifeline, master.pause, master.max_runtime)
         )
         outage = Outage("Redis answers again")
-        return cls(client, listeners, defaults, spool, pool, master, orders, outage, end_hooks)
+        in_effect = InEffect(defaults)
+        return cls(client, listeners, in_effect, spool, pool, master, orders, outage, end_hooks)

@@ -45,9 +45,7 @@ class Duties:
         self._on_beat = on_beat
         client, listeners, defaults = self._client, self._listeners, self._defaults
         self._recovery = Recoveries(client.connections, listeners.queues)
-        self._retention = Retention(
-            client.connections, {queue: defaults.of(queue).retention for queue in listeners.queues}
-        )
+        self._retention = Retention(client.connections, defaults.retention(listeners.queues))
         self._firing = Firing(client.connections, frozenset(listeners.queues))
         self._dependents = Dependents(client.connections)
         self._expiry = Expiry(client.connections)
@@ -69,6 +67,8 @@ class Duties:
 
     def register(self) -> None:
         """Register where we are not registered, and begin. Raises what Redis does."""
+        if self._next_look == NEVER:
+            self._take_settings(self._client.get_inspector().settings(self._listeners.queues))
         self._register()
         self._on_beat()
         now = time.monotonic()
@@ -77,9 +77,7 @@ class Duties:
             self._next_look = self._next_promotion = self._next_settling = now
             self._next_recheck = self._next_firing = now
             self._next_expiry = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
-            # Not at the start, when there is other work.
-            if self._retention.is_asked_for:
-                self._next_deletion = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
+            self._plan_deletion()
         self.oom_kills = process.out_of_memory_kills()
         self._plan()
 
@@ -210,6 +208,8 @@ class Duties:
         self._on_beat()
         self._held = standing.held
         self._next_beat = time.monotonic() + self._defaults.timing.beat
+        if self._take_settings(standing.settings):
+            self._next_beat = 0.0  # others judge us by the policy in our registration
         self._orders.wants_end = self._orders.wants_end or standing.order == "drain"
         if standing.order == "drain" and not self.is_drained and not self._has_announced_drain:
             log.warning("told to drain: taking nothing new, leaving after the task")
@@ -218,6 +218,30 @@ class Duties:
         if standing.order in (PAUSE, WORK) and standing.order != self._known_pause:
             self._obey_pause(standing.order)
         return standing
+
+    def _take_settings(self, settings: Mapping[str, Mapping[str, str]]) -> bool:
+        """Take over the settings of our queues in Redis. Return whether something has changed.
+
+        They hold for attempts that start from now on; a retry policy for those that run, too.
+        """
+        changed = self._defaults.take(settings)
+        for queue in changed:
+            held = self._defaults.of(queue)
+            self._listeners.of(queue).change(held.retry, held.limits.time)
+            self._listeners.weigh(queue, held.weight)
+            log.info("settings queue=%s: %s", queue, self._defaults.shown(queue))
+        if changed:
+            self._retention.serve(self._defaults.retention(self._listeners.queues))
+            self._plan_deletion()
+        return bool(changed)
+
+    def _plan_deletion(self) -> None:
+        """Plan when to delete finished tasks, unless that is planned; not at once, there is other
+        work.
+        """
+        if self._retention.is_asked_for and self._next_deletion == NEVER:
+            wait = BEATS_TO_A_LOOK * self._defaults.timing.beat
+            self._next_deletion = time.monotonic() + wait
 
     def _register(self) -> None:
         for listener in self._listeners:

@@ -99,6 +99,7 @@ class Choices(NamedTuple):
     preload: list[str]
     reuse: dict[str, tuple[int | None, float | None]]
     of_queues: dict[str, tuple[list[float | None], str | None]]  # limits, retry
+    fixed: dict[str, list[str]]  # by queue, see `Defaults`
     # by queue and by status, as `Keep`
     retention: dict[str, dict[str, tuple[float | None, int | None]]]
     statistics_keep: int  # for how many days the numbers of a day are kept
@@ -147,8 +148,11 @@ class Choices(NamedTuple):
             for name, (its, retry) in self.of_queues.items()
         }
         for name, rules in self.retention.items():
-            kept = {status: Keep(*its) for status, its in rules.items()}
-            queues[name] = queues.get(name, own)._replace(retention=kept)
+            queues[name] = queues.get(name, own)._replace(
+                retention={status: Keep(*its) for status, its in rules.items()},
+                weight=self.weights.get(name, 1.0),
+                fixed=self.fixed.get(name, ()),
+            )
         for name, its in self.surroundings.items():
             queues[name] = queues.get(name, own)._replace(surroundings=its)
         return own._replace(queues=queues)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from blueque import protocol
-from blueque.config.toml_file import QueueConfig
+from blueque.config.toml_file import QueueConfig, check_setting, require_setting
 from blueque.connection.redis import Redis
 from blueque.errors import (
     HasDependents,
@@ -45,6 +45,7 @@ from blueque.model.ids import (
 )
 from blueque.model.lines import require_priority
 from blueque.model.options import Broken, Common, Options, option_fields, require_retry
+from blueque.model.queue_settings import read_settings, write_setting
 from blueque.model.retry import Retry
 from blueque.model.start_time import StartTime, Within, start_time
 from blueque.model.task import Task
@@ -413,6 +414,43 @@ class Queue(ManyTasks):
         who = by if by is not None else process.user_at_host()
         protocol.set_max_concurrency(self._redis, self.name, number, time.time(), who)
         log.info("set_max_concurrency queue=%s most=%s by=%s", self.name, number, who)
+
+    def get_settings(self) -> dict[str, Any]:
+        """Return what the settings of this queue in Redis say of its tasks, by the names in
+        blueque.toml: those that are set. A malformed one is left out.
+        """
+        (fields,) = Inspector(self._redis).settings([self.name]).values()
+        settings = read_settings(fields)
+        found = {"weight": settings.weight, "retry": settings.retry}
+        given = {name: value for name, value in found.items() if value is not None}
+        keeps = {f"retention.{status}": keep for status, keep in settings.retention.items()}
+        return {**given, **settings.limits, **keeps}
+
+    def set_settings(self, settings: Mapping[str, Any], by: str | None = None) -> bool:
+        """Set what holds for the tasks of this queue that say nothing else, on all nodes. False:
+        it is so already.
+
+        settings: weight, retry, time_limit, stall_limit, memory_limit, grace, lead,
+            retention.complete, retention.failed or retention.cancelled, each as in the table of the
+            queue in blueque.toml; retry may be a `Retry`. None removes a setting.
+        by: who sets them (this user and host if left out).
+        What a listener is told nearer to it goes first: by its options, the table of the queue in
+        its blueque.toml, or its handler. Listeners know settings within a beat; those of 1.0.0 know
+        none. Limits hold for attempts that start then; a retry policy is your consent to further
+        attempts, of tasks that run already, too. Raises InvalidInput.
+        Source: docs/protocol/operator.md, "set_settings".
+        """
+        wanted: dict[str, str | None] = {}
+        for name, value in settings.items():
+            require_setting(name)
+            checked = None if value is None else check_setting(name, value)
+            wanted[name] = None if value is None else write_setting(name, checked)
+        if not wanted:
+            return False
+        who = by if by is not None else process.user_at_host()
+        is_new = protocol.set_settings(self._redis, self.name, wanted, time.time(), who)
+        log.info("set_settings queue=%s by=%s: %s", self.name, who, wanted)
+        return is_new
 
     def ask_stack(self, task_id: str, mark: str) -> str | None:
         """Order the listener of a running task to show in its log where the task is; return the

@@ -78,6 +78,7 @@ from blueque.protocol.placement import (
     resume,
     set_max_concurrency,
     set_priority,
+    set_settings,
     wake_waiting,
 )
 from blueque.protocol.pruning import prune, purge
@@ -228,6 +229,7 @@ __all__ = [
     "set_max_concurrency",
     "set_priority",
     "set_schedule",
+    "set_settings",
     "settle",
     "settle_group",
     "settle_members",

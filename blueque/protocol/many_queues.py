@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.model import keys
-from blueque.protocol.membership import TASK_FIELDS, Registration, Standing, order_of, scores
+from blueque.protocol.membership import TASK_FIELDS, News, Registration, Standing, order_of, scores
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 
 class Pulse(NamedTuple):
-    """What `beat_all` writes for one of the queues; see `beat`."""
+    """What `beat_all` writes for one of the queues; see `beat`.
+
+    facts: fields of the registration that have changed; None: the listener obeys no settings.
+    """
 
     queue: str
     node: str
     instance: str
     beat: int
+    facts: News | None = None
 
 
 def beat_all(
@@ -41,15 +45,22 @@ def beat_all(
         ours = [pulse for pulse in pulses if registered[pulse][:2] == (pulse.instance, "alive")]
         struck = [pulse for pulse in ours if pulse.node not in members[pulse]]
         holders = ours if may_hold else []
+        obeying = [pulse for pulse in ours if pulse.facts is not None]
         commands: list[Command] = [
-            *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node, _, _ in holders],
+            *[("LRANGE", keys.reserved(pulse.queue, pulse.node), 0, -1) for pulse in holders],
+            *[("HGETALL", keys.settings(pulse.queue)) for pulse in obeying],
             *[
-                ("HSET", keys.listener(queue, node), "beat", beat, "beat_at", now)
-                for queue, node, _, beat in ours
+                ("HSET", keys.listener(pulse.queue, pulse.node), "beat", pulse.beat, "beat_at", now)
+                for pulse in ours
             ],
-            *[("ZADD", keys.nodes(queue), now, node) for queue, node, _, _ in ours],
-            *[("SADD", keys.listeners(queue), node) for queue, node, _, _ in struck],
-            *[("ZINCRBY", keys.QUEUES, 1, queue) for queue, _, _, _ in struck],
+            *[
+                ("HSET", keys.listener(pulse.queue, pulse.node), *fact)
+                for pulse in ours
+                for fact in pulse.facts or ()
+            ],
+            *[("ZADD", keys.nodes(pulse.queue), now, pulse.node) for pulse in ours],
+            *[("SADD", keys.listeners(pulse.queue), pulse.node) for pulse in struck],
+            *[("ZINCRBY", keys.QUEUES, 1, pulse.queue) for pulse in struck],
         ]
         order = order_of(registered[pulse].order for pulse in ours)
         standing = Standing(order, *(replies[-1] if task is not None else ()))
@@ -59,7 +70,9 @@ def beat_all(
             lists = zip(holders, executed, strict=False)
             held = tuple((pulse.queue, entry) for pulse, entries in lists for entry in entries)
             seen = {pulse.queue: {*members[pulse]} for pulse in ours}
-            return standing._replace(held=held, members=seen), lost
+            hashes = zip(obeying, executed[len(holders) :], strict=False)
+            settings = {pulse.queue: as_hash(reply) for pulse, reply in hashes}
+            return standing._replace(held=held, members=seen, settings=settings), lost
 
         return Change(commands, result) if commands else Answer((standing, lost))
 

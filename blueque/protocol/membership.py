@@ -5,6 +5,7 @@ claim.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
@@ -14,6 +15,8 @@ from blueque.model.states import FINISHED, HELD
 from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
+News = tuple[tuple[str, str | float], ...]  # fields of a registration that have changed
+
 
 class Standing(NamedTuple):
     """What a listener learns from a beat.
@@ -21,7 +24,7 @@ class Standing(NamedTuple):
     order: left for the listener; None: there is none.
     status ... interrupt: fields of the task that the listener watches; all None without a task.
     held: the entries of the listener's own lists, each as (queue, task id).
-    members: the listeners of each of its queues.
+    members: the listeners of each of its queues. settings: the settings of each of its queues.
     """
 
     order: str | None = None
@@ -36,9 +39,10 @@ class Standing(NamedTuple):
     interrupt: str | None = None
     held: tuple[tuple[str, str], ...] = ()
     members: Mapping[str, Set[str]] = {}
+    settings: Mapping[str, Mapping[str, str]] = {}
 
 
-TASK_FIELDS = Standing._fields[1:-2]  # the fields that a beat reads of the task
+TASK_FIELDS = Standing._fields[1:-3]  # the fields that a beat reads of the task
 
 
 class Registration(NamedTuple):
@@ -113,10 +117,13 @@ def beat(
     now: float,
     task: str | None = None,
     may_hold: bool = True,
+    facts: News | None = None,
 ) -> Standing:
-    """Show that the listener is alive, and read its order, the state of its task and the listeners.
+    """Show that the listener is alive, and read its order, the state of its task, the listeners and
+    the settings of the queue.
 
     beat: one more than the last time.
+    facts: fields of the registration that have changed; None: the listener obeys no settings.
     task: the id of the task that the listener watches, if there is one.
     may_hold: whether to read its own list; False when it was empty a moment ago.
     Raises NotRegistered when the registration is gone or another's: register again before taking
@@ -132,18 +139,21 @@ def beat(
             raise NotRegistered(node, queue)
         standing = Standing(registered.order, *task_fields)
         standing = standing._replace(members={queue: {*members}})
-        # In the MULTI: a reserved list of a wrong type must not prevent the beat.
+        # In the MULTI: a list or settings of a wrong type must not prevent the beat.
         own: list[Command] = [("LRANGE", keys.reserved(queue, node), 0, -1)] if may_hold else []
+        said: list[Command] = [] if facts is None else [("HGETALL", keys.settings(queue))]
         return Change(
             [
                 *own,
-                ("HSET", registration, "beat", beat, "beat_at", now),
+                *said,
+                ("HSET", registration, "beat", beat, "beat_at", now, *chain(*(facts or ()))),
                 ("ZADD", keys.nodes(queue), now, node),
                 # A 1.0.0 listener on this host that took us for dead has struck us off.
                 *_join(queue, node, node in members),
             ],
             lambda replies: standing._replace(
-                held=tuple((queue, held) for held in replies[0]) if own else ()
+                held=tuple((queue, held) for held in replies[0]) if own else (),
+                settings={queue: as_hash(replies[len(own)])} if said else {},
             ),
         )
 

@@ -1,10 +1,10 @@
 """The place of waiting tasks: set_priority, put_first, bring_forward, move, expire; whole queues: pause,
-resume, set_max_concurrency; locks and lines: free, drop_line, call, wake_waiting.
+resume, set_max_concurrency, set_settings; locks and lines: free, drop_line, call, wake_waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
@@ -294,6 +294,39 @@ def set_max_concurrency(
         return Change([*written, ("ZADD", keys.wake(queue), 0, 0), event], None)
 
     transact(redis, "set_max_concurrency", _setting(queue, "max_concurrency"), decide)
+
+
+def set_settings(
+    redis: Redis, queue: str, wanted: Mapping[str, str | None], now: float, by: str = ""
+) -> bool:
+    """Set or remove settings of a queue that hold for its tasks. False: they are so already.
+
+    wanted: the text of each setting; None: it is removed.
+    """
+    settings, names = keys.settings(queue), [*wanted]
+
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        present = dict(zip(names, reply, strict=True))
+        written = {
+            name: text
+            for name, text in wanted.items()
+            if text is not None and text != present[name]
+        }
+        removed = [
+            name for name, text in wanted.items() if text is None and present[name] is not None
+        ]
+        if not (written or removed):
+            return Answer(False)
+        commands: list[Command] = []
+        if removed:
+            commands += [("HDEL", settings, *removed)]
+        if written:
+            commands += [("HSET", settings, *flat(written)), ("ZINCRBY", keys.QUEUES, 0, queue)]
+        told = {**written, "unset": " ".join(removed) or None}
+        return Change([*commands, record_in_queue(queue, Event("set", by, now, told))], True)
+
+    look: Look[list[str | None]] = Look([settings], [("HMGET", settings, *names)])
+    return transact(redis, "set_settings", look, decide)
 
 
 def free(redis: Redis, queue: str, task: str, lock: str | None = None) -> bool:

@@ -7,7 +7,7 @@ No KEYS and no SCAN. Only sets of listeners and of started tasks, the list of on
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,6 +162,15 @@ class Inspector:
     def room(self, queue: str) -> Room:
         """Return how many tasks of the queue may run, and how many run."""
         return line_order.room(self._redis, queue)
+
+    def settings(self, queues: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the hash of the settings of each queue. One that cannot be read is empty."""
+        names = [*queues]
+        replies = self._redis.answers(*[("HGETALL", keys.settings(queue)) for queue in names])
+        return {
+            queue: {} if isinstance(reply, RedisRefused) else as_hash(reply)
+            for queue, reply in zip(names, replies, strict=True)
+        }
 
     def paused(self, queue: str) -> Pause | None:
         """Return since when a queue is paused, by whom and why. None: it is not paused."""

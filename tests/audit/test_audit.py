@@ -897,6 +897,14 @@ DAMAGES = [
         False,
     ),
     Damage(
+        "a policy that is none",
+        lambda cli: cli.hset(CAP, "retry", "often"),
+        "settings",
+        CAP,
+        None,
+        False,
+    ),
+    Damage(
         "a kept key for ever",
         lambda cli: cli.persist(keys.key_kept("deleted")),
         "kept",

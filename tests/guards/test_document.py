@@ -121,6 +121,7 @@ from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
 from blueque.protocol.graphs import Graph
 from blueque.protocol.many_queues import Pulse
+from blueque.protocol.membership import News
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.protocol.repair import Missed
@@ -876,7 +877,7 @@ DUE = {
     "EVENTS": [],
     "COUNT": 0,
 }
-BEAT = {**TASK, "BEAT": 5}
+BEAT = {**TASK, "BEAT": 5, "FACTS": []}
 BEATS = {
     **TASK,
     "QUEUE": [Q, "audio"],
@@ -886,6 +887,11 @@ BEATS = {
     "ITS_NODE": [],
     "HELD_IN": [Q, "audio"],
     "HOLDER": [NODE, "host_1b"],
+    "OBEYED": [],
+    "CHANGED_IN": [],
+    "REGISTERED": [],
+    "FIELD": [],
+    "VALUE": [],
 }
 OBSERVED = {"FIRST": Q, "QUEUE": [Q, "audio"], "UNREAD": [Q, "audio"]}
 WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
@@ -1351,6 +1357,10 @@ def beat(redis: Redis) -> None:
     protocol.beat(redis, Q, NODE, I, 5, 9.25)
 
 
+def beat_with_news(redis: Redis) -> None:
+    protocol.beat(redis, Q, NODE, I, 5, 9.25, facts=(("retry", ""),))
+
+
 def beat_watching(redis: Redis) -> None:
     protocol.beat(redis, Q, NODE, I, 5, 9.25, "t1")
 
@@ -1372,8 +1382,8 @@ def wait_in_two(is_idle: bool = True) -> Given:
     )
 
 
-def beat_all(task: str | None = None, may_hold: bool = True) -> Given:
-    pulses = [Pulse(Q, NODE, I, 5), Pulse("audio", "host_1b", "instance-1b", 7)]
+def beat_all(task: str | None = None, may_hold: bool = True, facts: News | None = None) -> Given:
+    pulses = [Pulse(Q, NODE, I, 5, facts), Pulse("audio", "host_1b", "instance-1b", 7)]
     return lambda redis: protocol.beat_all(redis, pulses, 9.25, task, may_hold)
 
 
@@ -1432,6 +1442,10 @@ def notice(event: str, **facts: str | int) -> Values:
 
 def limit(most: int | None) -> Given:
     return lambda redis: protocol.set_max_concurrency(redis, Q, most, 9.25, "bob")
+
+
+def settings(**wanted: str | None) -> Given:
+    return lambda redis: protocol.set_settings(redis, Q, wanted, 9.25, "bob")
 
 
 def free(lock: str | None = None) -> Given:
@@ -1879,6 +1893,7 @@ OF_TIME = {"OPTIONS": flat(IN_TIME), "START_BEFORE": 99.5}
 HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 MAY_HOLD, NOT_BEATEN = "it may hold a task", "it has not just beaten"
+OBEYS = "it obeys settings"
 AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
     "HSET",
@@ -4402,6 +4417,14 @@ SAMPLES = [
     Sample("beat", "as usual", registered(), beat, BEAT, [MAY_HOLD]),
     Sample("beat", "with an empty list", registered(), beat_bare, BEAT),
     Sample(
+        "beat",
+        "with another policy",
+        given(registered(), settings(retry="null")),
+        beat_with_news,
+        {**BEAT, "FACTS": ["retry", ""]},
+        [OBEYS, MAY_HOLD],
+    ),
+    Sample(
         "beat", "struck off", given(registered(), struck_off), beat, BEAT, [MAY_HOLD, NOT_MEMBER]
     ),
     Sample("beat", "not registered", nothing, beat, BEAT, until="MULTI", refuses=NotRegistered),
@@ -4437,6 +4460,20 @@ SAMPLES = [
         {**BEATS, "STRUCK_OFF": [Q], "ITS_NODE": [NODE]},
     ),
     Sample("beat_all", "not registered", nothing, beat_all(), BEATS, until="MULTI"),
+    Sample(
+        "beat_all",
+        "with another policy in one",
+        given(in_two, settings(retry="null")),
+        beat_all(facts=(("retry", ""),)),
+        {
+            **BEATS,
+            "OBEYED": [Q],
+            "CHANGED_IN": [Q],
+            "REGISTERED": [NODE],
+            "FIELD": ["retry"],
+            "VALUE": [""],
+        },
+    ),
     Sample(
         "beat_all",
         "watching a task",
@@ -5761,6 +5798,49 @@ SAMPLES = [
         ["there is to be no limit"],
     ),
     Sample("set_max_concurrency", "again", limited, limit(3), TASK, until="MULTI"),
+    Sample(
+        "set_settings",
+        "some",
+        settings(lead="5"),
+        settings(retry="null", time_limit="7200"),
+        {
+            **TASK,
+            "NAME": ["retry", "time_limit"],
+            "SET": ["retry", "null", "time_limit", "7200"],
+            **notice("set", by="bob", retry="null", time_limit="7200"),
+        },
+        ["some are to be there"],
+    ),
+    Sample(
+        "set_settings",
+        "one, and remove another",
+        settings(lead="5", grace="3"),
+        settings(weight="2", lead=None, grace="3", retry=None),
+        {
+            **TASK,
+            "NAME": ["weight", "lead", "grace", "retry"],
+            "SET": ["weight", "2"],
+            "REMOVED": ["lead"],
+            **notice("set", by="bob", weight="2", unset="lead"),
+        },
+        ["some are to be there", "some are to go"],
+    ),
+    Sample(
+        "set_settings",
+        "only remove",
+        settings(lead="5"),
+        settings(lead=None),
+        {**TASK, "NAME": ["lead"], "REMOVED": ["lead"], **notice("set", by="bob", unset="lead")},
+        ["some are to go"],
+    ),
+    Sample(
+        "set_settings",
+        "again",
+        settings(lead="5"),
+        settings(lead="5", weight=None),
+        {**TASK, "NAME": ["lead", "weight"]},
+        until="MULTI",
+    ),
     Sample(
         "free", "of a lock", raw("SADD", keys.lock("a b"), "t1"), free("a b"), {**TASK, **SHARED}
     ),

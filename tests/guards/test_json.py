@@ -117,6 +117,8 @@ LINES = (
     "queue pause video",
     "queue resume video",
     "queue limit video none",
+    "queue set video lead=5 retention.failed=9d",
+    "queue show video",
     "queue forget video",
     "prune --older-than 0s --dry-run",
     "archive shelf {dir}/archive --compact",

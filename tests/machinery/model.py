@@ -1434,7 +1434,7 @@ class Model:
         names = ("status", "token", "node", "attempt", "cancel", "error_type", "created", "stack")
         names += ("interrupt",)
         held = tuple((life.queue, entry) for entry in self.held[life.queue, life.node])
-        return [known.get("order"), *(fields.get(name) for name in names), held, members]
+        return [known.get("order"), *(fields.get(name) for name in names), held, members, {}]
 
     def deregister(self, queue: str, node: str, instance: str) -> bool:
         known = self.registrations.get((queue, node))

@@ -149,6 +149,7 @@ IDLE = {
     "hmget": 1,
     "smembers": 1,
     "multi": 1,
+    "hgetall": 1,
     "hset": 1,
     "zadd": 1,
     "exec": 1,
@@ -172,7 +173,7 @@ def commands_of_an_idle_listener(listening: Listening, cli: redis_py.Redis) -> d
     return sent
 
 
-def test_an_idle_listener_sends_nine_commands_from_beat_to_beat(listening, cli):
+def test_an_idle_listener_sends_ten_commands_from_beat_to_beat(listening, cli):
     assert commands_of_an_idle_listener(listening, cli) == IDLE
 
 

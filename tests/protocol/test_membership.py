@@ -184,8 +184,10 @@ def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(
 
 def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     register(redis)
-    members = {"video": {NODE}}
-    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5) == Standing(members=members)
+    cli.hset("blueque_queue_video", "retry", "null")
+    read = {"members": {"video": {NODE}}, "settings": {"video": {"retry": "null"}}}
+    assert protocol.beat(redis, "video", NODE, "i1", 1, 11.5, facts=()) == Standing(**read)
+    del read["settings"]
     assert protocol.beat(redis, "video", NODE, "i1", 2, now=11.5, task="gone").status is None
     protocol.order(redis, "video", NODE, "drain", "ann")
     task = {
@@ -200,7 +202,7 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
 
     assert protocol.beat(redis, "video", NODE, "i1", 3, now=11.5).order == "drain"
     assert protocol.beat(redis, "video", NODE, "i1", 4, now=11.5, task="t1") == Standing(
-        order="drain", **task, members=members
+        order="drain", **task, **read
     )
 
 

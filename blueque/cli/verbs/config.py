@@ -57,7 +57,8 @@ def config(
     are not shown. docs/configuration.md explains every value.
 
     With -q: what runs the tasks of a queue, and what holds for those of them that say nothing themselves. If modules are
-    named, they are imported, and FROM names the handler whose decorator says a value.
+    named, they are imported, and FROM names the handler whose decorator says a value. FROM is Redis for what `blueque
+    queue set` has set; if Redis does not answer, that is left out, and a remark says so.
     """
     if context.invoked_subcommand is None:
         _print(invocation, queue, as_json)
@@ -142,5 +143,5 @@ def _shown(setting: Setting) -> str:
 
 
 def _origin(setting: Setting) -> str:
-    kind = "" if setting.origin in ("file", "option") else setting.origin
+    kind = "" if setting.origin in ("file", "option") else setting.origin.replace("redis", "Redis")
     return " ".join(part for part in (kind, setting.place) if part)

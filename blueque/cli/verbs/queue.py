@@ -1,4 +1,4 @@
-"""`blueque queue`: list, purge and forget whole queues."""
+"""`blueque queue`: list, set, purge and forget whole queues."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.cli.verbs.limit import limit
 from blueque.cli.verbs.pause import pause
+from blueque.cli.verbs.queue_settings import set_settings, show_queue
 from blueque.cli.verbs.resume import resume
 from blueque.model.states import FINISHED, STATUSES, WAITING
 
@@ -65,6 +66,8 @@ def queue() -> None:
 queue.add_command(pause)
 queue.add_command(resume)
 queue.add_command(limit)
+queue.add_command(set_settings)
+queue.add_command(show_queue)
 
 
 @queue.command("ls", short_help="List the queues.")

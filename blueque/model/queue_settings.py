@@ -1,0 +1,102 @@
+"""QueueSettings: what the settings of a queue in Redis say of its tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from blueque.errors import InvalidInput
+from blueque.model import limits
+from blueque.model.encoding import CENTURY, require_number, require_whole
+from blueque.model.retry import Retry
+from blueque.model.selection import require_weight
+from blueque.model.states import FINISHED
+from blueque.model.units import MOST_KEPT, SPARED, Keep
+
+RETENTION = {f"retention.{status}": status for status in FINISHED}
+NAMES = ("weight", "retry", *limits.NAMES, *RETENTION)  # the fields, as in blueque.toml
+NO_LIMIT = "none"
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class QueueSettings(NamedTuple):
+    """What the settings say, without what they leave open.
+
+    weight: in a lottery. retry: the policy of tasks; False: they have none.
+    limits: see `limits.fields`; None: without this limit. retention: by status.
+    """
+
+    weight: float | None = None
+    retry: Retry | Literal[False] | None = None
+    limits: Mapping[str, int | float | None] = _EMPTY
+    retention: Mapping[str, Keep] = _EMPTY
+
+
+def read_settings(fields: Mapping[str, str]) -> QueueSettings:
+    """Return the settings in a hash. A malformed one says nothing."""
+    wrong = malformed(fields)
+    found = {
+        name: read_setting(name, fields[name])
+        for name in NAMES
+        if name in fields and name not in wrong
+    }
+    return QueueSettings(
+        found.get("weight"),
+        found.get("retry"),
+        {name: found[name] for name in limits.NAMES if name in found},
+        {status: found[name] for name, status in RETENTION.items() if name in found},
+    )
+
+
+def malformed(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in a hash that another program has written and that have no effect."""
+    found = {}
+    for name in NAMES:
+        try:
+            if name in fields:
+                read_setting(name, fields[name])
+        except InvalidInput:
+            found[name] = fields[name]
+    return found
+
+
+def read_setting(name: str, text: str) -> Any:
+    """Return the value of a field. Raises InvalidInput."""
+    try:
+        if name == "weight":
+            return require_weight(float(text))
+        if name == "retry":
+            return False if text == "null" else Retry.from_text(text)
+        if name in RETENTION:
+            return _read_keep(**json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidInput(f"{name} is {text!r}") from error
+    return None if text == NO_LIMIT and name.endswith("_limit") else limits.read(name, text)
+
+
+def write_setting(name: str, value: Any) -> str:
+    """Return the text of a value for its field."""
+    if name == "retry":
+        return value.to_text() if value else "null"
+    if name in RETENTION:
+        kept = {"age": value.age, "newest": value.newest}
+        given = {key: _short(number) for key, number in kept.items() if number is not None}
+        return json.dumps(given, separators=(",", ":"))
+    if value is None:
+        return NO_LIMIT
+    return str(_short(value))
+
+
+def _short(number: float) -> float:
+    """Return the number as it is easier to read: 7200, not 7200.0."""
+    return int(number) if float(number).is_integer() else number
+
+
+def _read_keep(age: object = None, newest: object = None) -> Keep:
+    seconds = None if age is None else require_number(age, "age", 0.001, CENTURY)
+    if newest is None:
+        return Keep(seconds)
+    return Keep(seconds, require_whole(newest, "newest", 1, MOST_KEPT), spared=SPARED)

@@ -1,0 +1,98 @@
+"""`blueque queue set`, `queue show`, and `config -q`: what holds for the tasks of a queue."""
+
+from __future__ import annotations
+
+import json
+
+from blueque import Retry
+from blueque.model import keys
+
+
+def test_settings_are_set_and_shown_and_removed(run, redis, client):
+    done = run(
+        *("queue", "set", "later", "time_limit=2h", "memory_limit=8GiB", "weight=2.5"),
+        *("retry={max = 2, backoff = '1m'}", "retention.failed=never", "--by", "ada"),
+    )
+
+    assert (done.returncode, done.stdout) == (0, "later  set\n")
+    assert done.stderr == "queue later has no task and no listener yet\n"
+    assert client.get_queue("later").get_settings().keys() == {
+        *("weight", "retry", "time_limit", "memory_limit", "retention.failed")
+    }
+    (item,) = json.loads(run("queue", "show", "later", "--json").stdout)["items"]
+    assert item["settings"] == {
+        "weight": 2.5,
+        "retry": {"max": 2, "backoff": 60},
+        "time_limit": "2 h",
+        "memory_limit": "8GiB",
+        "retention.failed": "never",
+    }
+    rows = [
+        line.split(maxsplit=2)[1:] for line in run("queue", "show", "later").stdout.splitlines()
+    ]
+    assert rows == [
+        ["NAME", "VALUE"],
+        ["paused", "no"],
+        ["limit", "none, 0 running"],
+        ["weight", "2.5"],
+        ["retry", '{"max": 2, "backoff": 60.0}'],
+        ["time_limit", "2 h"],
+        ["memory_limit", "8GiB"],
+        ["retention.failed", "never"],
+    ]
+    again = run("queue", "set", "later", "time_limit=7200", "--unset", "lead")
+    assert again.stdout == "later  unchanged\n"
+    removed = run(
+        "queue", "set", "later", "--unset", "weight", "--unset", "retry", "time_limit=false"
+    )
+    assert removed.stdout == "later  set\n"
+    assert client.get_queue("later").get_settings().keys() == {
+        *("time_limit", "memory_limit", "retention.failed")
+    }
+    told = redis.read(("XREVRANGE", keys.events("later"), "+", "-", "COUNT", 1))
+    assert '"unset":"weight retry"' in str(told)
+
+
+def test_a_wrong_setting_changes_nothing(run, redis):
+    for words, says in (
+        (["time_limit=soon"], "time_limit: "),
+        (["time_limt=2h"], "did you mean time_limit?"),
+        (["lead=5", "lead=6"], "lead is named twice"),
+        (["lead"], "write NAME=VALUE"),
+        (["lead=5", "--unset", "lead"], "lead is both set and removed"),
+        (["--unset", "leed"], "did you mean lead?"),
+        ([], "name a setting"),
+    ):
+        done = run("queue", "set", "video", *words)
+        assert done.returncode == 2 and says in done.stderr, words
+    assert redis.read(("EXISTS", keys.settings("video"))) == [0]
+
+
+def test_config_says_which_value_comes_from_redis(run, client, tmp_path):
+    client.get_queue("video").set_settings(
+        {"retry": Retry(max=2), "lead": 5, "weight": 3, "retention.failed": "9d", "grace": 4}
+    )
+    (tmp_path / "blueque.toml").write_text(
+        '[listener]\nlead = 7\ngrace = 1\n[queues.video]\ngrace = "2s"\nretention = {failed = "1d"}\n'
+        '[retention]\ncomplete = "3d"\n'
+    )
+
+    found = run("config", "-q", "video", "--config", str(tmp_path / "blueque.toml"), "--json")
+
+    says = {
+        item["name"]: (item["value"], item["origin"]) for item in json.loads(found.stdout)["items"]
+    }
+    assert says["retry"] == ({"max": 2}, "redis")
+    assert says["lead"] == ("5.0 s", "redis")
+    assert says["grace"] == ("2s", "file")
+    assert says["weight"] == (3, "redis")
+    assert says["retention.failed"] == ("1d", "file")
+    assert says["retention.complete"] == ("3d", "file")
+    assert "Redis" in run("config", "-q", "video").stdout
+
+
+def test_config_of_a_queue_does_without_redis(run):
+    found = run("config", "-q", "video", "--redis-url", "redis://localhost:1/0")
+
+    assert found.returncode == 0 and "time_limit" in found.stdout
+    assert "what the settings of video in Redis say is left out" in found.stderr

@@ -1,0 +1,118 @@
+"""Settings of a queue: their text in Redis, what it means, and who wins."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueque import InvalidInput, Retry
+from blueque.config.toml_file import check_setting, require_setting
+from blueque.model.limits import Limits
+from blueque.model.queue_settings import (
+    NAMES,
+    malformed,
+    read_setting,
+    read_settings,
+    write_setting,
+)
+from blueque.model.units import Keep
+from blueque.node.options import Defaults, InEffect
+
+TEXTS = [
+    ("weight", 2.5, "2.5"),
+    ("weight", 5, "5"),
+    ("retry", Retry(max=2, backoff=0), '{"max":2,"backoff":0.0}'),
+    ("retry", {"max": 1, "backoff": "1m"}, '{"max":1,"backoff":60.0}'),
+    ("retry", 4, '{"max":4}'),
+    ("retry", False, "null"),
+    ("time_limit", "2h", "7200"),
+    ("time_limit", False, "none"),
+    ("stall_limit", 0.5, "0.5"),
+    ("memory_limit", "8GiB", "8589934592"),
+    ("grace", 0, "0"),
+    ("lead", "5m", "300"),
+    ("retention.complete", {"age": "1d", "newest": 7}, '{"age":86400,"newest":7}'),
+    ("retention.failed", "never", "{}"),
+    ("retention.cancelled", 90, '{"age":90}'),
+]
+
+
+def test_each_setting_has_a_text_from_which_its_value_is_read_again():
+    assert {name for name, _, _ in TEXTS} == set(NAMES)
+    for name, given, text in TEXTS:
+        value = check_setting(name, given)
+        assert write_setting(name, value) == text
+        read = read_setting(name, text)
+        if isinstance(value, Retry):
+            read, value = read.to_text(), value.to_text()
+        assert read == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("time_limit", "soon", "time_limit: "),
+        ("grace", False, "grace: "),
+        (
+            "retry",
+            "often",
+            "retry: must be a number, a retry policy as a table, or false, not text",
+        ),
+        ("weight", 0, "weight: a weight is above 0"),
+        ("retention.failed", {"old": 1}, "retention.failed: unknown key"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name(name, value, message):
+    with pytest.raises(InvalidInput) as caught:
+        check_setting(name, value)
+    assert str(caught.value).startswith(message)
+
+
+def test_an_unknown_setting_is_refused_with_the_name_that_is_like_it():
+    with pytest.raises(
+        InvalidInput, match=r"time_limt: unknown setting; did you mean time_limit\?"
+    ):
+        require_setting("time_limt")
+
+
+def test_what_is_malformed_says_nothing_and_the_rest_counts():
+    wrong = {
+        "weight": "-1",
+        "retry": "7x",
+        "time_limit": "soon",
+        "grace": "none",
+        "retention.failed": "[]",
+        "retention.complete": '{"age":true}',
+    }
+    fields = {**wrong, "lead": "5", "paused": "1.0"}
+
+    assert malformed(fields) == wrong
+    assert read_settings(fields) == read_settings({"lead": "5"})
+
+
+def test_what_is_fixed_for_a_listener_goes_first_and_what_is_unset_is_as_before():
+    kept = {"failed": Keep(5.0), "complete": Keep(6.0)}
+    base = Defaults(limits=Limits(time=9.0, grace=3.0), retry=Retry(max=1), retention=kept)
+    own = base._replace(fixed=("retry", "time_limit", "retention.failed"))
+    in_effect = InEffect(base._replace(queues={"own": own}))
+    fields = {
+        "retry": "null",
+        "time_limit": "none",
+        "memory_limit": "7",
+        "retention.failed": "{}",
+        "retention.complete": '{"age":1}',
+        "weight": "4",
+    }
+
+    assert in_effect.take({"own": fields, "free": fields, "plain": {}}) == ["own", "free"]
+
+    held, free = in_effect.of("own"), in_effect.of("free")
+    assert (held.retry, free.retry) == (base.retry, None)
+    assert held.limits == Limits(time=9.0, memory=7, grace=3.0)
+    assert free.limits == Limits(time=None, memory=7, grace=3.0)
+    assert held.retention == {"failed": Keep(5.0), "complete": Keep(1.0)}
+    assert free.retention == {"failed": Keep(), "complete": Keep(1.0)}
+    assert held.weight == 4.0
+    assert in_effect.take({"own": dict(fields)}) == []
+    assert in_effect.take({"free": {}}) == ["free"] and in_effect.of("free") == in_effect.of(
+        "plain"
+    )
