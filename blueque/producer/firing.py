@@ -72,21 +72,30 @@ class Firing:
         if not names:
             self._skip = 0
             return self._wait(now, first)
-        ours = sum(
-            self._decide(names[start : start + IN_MEMORY], now)
-            for start in range(0, len(names), IN_MEMORY)
-        )
+        ours = self._ours(names)
+        for start in range(0, len(ours), IN_MEMORY):
+            self._decide(ours[start : start + IN_MEMORY], now)
         if self._queues is not None:
-            self._skip = skip + len(names) - ours if len(names) == AT_ONCE else 0
+            self._skip = skip + len(names) - len(ours) if len(names) == AT_ONCE else 0
         is_more = bool(ours or self._skip) or len(names) == AT_ONCE
         return 0.0 if is_more else self._wait(now, first)
 
-    def _decide(self, names: Sequence[str], now: float) -> int:
-        """Decide about those schedules of the names that are ours; return how many these are."""
-        found = dict(zip(names, schedules.records(self._redis, names), strict=True))
-        records = {name: record for name, record in found.items() if self._is_ours(name, record)}
+    def _ours(self, names: Sequence[str]) -> list[str]:
+        """Return the names of schedules of our queues."""
+        if self._queues is None:
+            return [*names]
+        # Not by the whole records: those of others may be many and large.
+        found = zip(names, schedules.queues(self._redis, names), strict=True)
+        return [
+            name
+            for name, queue in found
+            if self._is_readable(name, queue) and queue in self._queues
+        ]
+
+    def _decide(self, names: Sequence[str], now: float) -> None:
+        found = zip(names, schedules.records(self._redis, names), strict=True)
+        records = {name: record for name, record in found if self._is_readable(name, record)}
         self._fire(self._plans(records, now))
-        return len(records)
 
     def _wait(self, now: float, first: Mapping[str, float]) -> float | None:
         """Return in how many seconds a schedule is to be looked at."""
@@ -94,18 +103,18 @@ class Firing:
         again = [at - time.monotonic() for at in self._left_alone.values()]
         return max(min([*coming, *again]), 0.0) if coming or again else None
 
-    def _is_ours(self, name: str, record: Mapping[str, str] | RedisRefused) -> bool:
-        if isinstance(record, RedisRefused):
-            self._leave_alone(name, record)
+    def _is_readable(self, name: str, reply: object) -> bool:
+        if isinstance(reply, RedisRefused):
+            self._leave_alone(name, reply)
             return False
-        return self._queues is None or record.get("queue") in self._queues
+        return True
 
     def _plans(
         self, records: Mapping[str, Mapping[str, str] | RedisRefused], now: float
     ) -> dict[str, Plan]:
         plans: dict[str, Plan] = {}
         for name, record in records.items():
-            assert not isinstance(record, RedisRefused)  # see _is_ours
+            assert not isinstance(record, RedisRefused)  # see _is_readable
             try:
                 if "doomed" in record:
                     self._cancel(name, record["doomed"])

@@ -97,6 +97,11 @@ def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRe
     return [reply if isinstance(reply, RedisRefused) else as_hash(reply) for reply in found]
 
 
+def queues(redis: Redis, names: Sequence[str]) -> list[Any]:
+    """Return the queue of each schedule; None: there is none. An answer in place of one that is no hash."""
+    return redis.answers(*[("HGET", keys.schedule(name), "queue") for name in names])
+
+
 def load(redis: Redis, name: str) -> ScheduleSeen | None:
     """Return a schedule; None: there is none."""
     found = load_all(redis, [name])
