@@ -35,6 +35,8 @@ from blueque.errors import (
     BatchTaken,
     BluequeError,
     Contended,
+    DirectoryTaken,
+    EventsGone,
     FeedTaken,
     HasDependents,
     InvalidInput,
@@ -90,6 +92,8 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (Contended, ATTENTION, "Try again in a moment."),
     (BatchFailed, AWAY, ""),  # if it has a cause, that says more
     (SpoolRefused, CONFIGURATION, ""),
+    (DirectoryTaken, REFUSED, ""),
+    (EventsGone, ATTENTION, ""),
     (NoServer, CONFIGURATION, ""),
     (NotInstalled, CONFIGURATION, ""),
     (ArchiveRefused, CONFIGURATION, ""),

@@ -228,7 +228,8 @@ class Adoption:
             if kind == "unknown" and not (is_running or attempt.has_begun()):
                 self._spool.forget(attempt)  # its listener died before it recorded the start
             elif kind in ("closed", "superseded") and not is_running:
-                self._close(task, attempt)
+                surroundings = self._defaults.of(task.queue).surroundings
+                _close(task, attempt, surroundings.keeps_cwd(has_failed=True))
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
             elif (
@@ -236,18 +237,6 @@ class Adoption:
             ):
                 found.append(Candidate(task, attempt, pid, "orphan"))
         return found
-
-    def _close(self, task: Task, attempt: Attempt) -> None:
-        keeps_cwd = self._defaults.of(task.queue).surroundings.keeps_cwd(has_failed=True)
-        if attempt.has_cwd() and not keeps_cwd:
-            for _ in attempt.remove_cwd():
-                pass
-        try:
-            attempt.mark_reported(
-                is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path))
-            )
-        except OSError as error:  # a full disk: it is kept longer than need be
-            log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
 
 
 def _unstarted(task: Task, attempt: Attempt) -> Candidate:
@@ -279,3 +268,15 @@ def _kind(task: Task, then: Task, is_of_use: bool) -> str:
     if task.status == "failed" and task.error_type in LOST and is_of_use:
         return "lost"
     return "closed"
+
+
+def _close(task: Task, attempt: Attempt, keeps_cwd: bool) -> None:
+    if attempt.has_cwd() and not keeps_cwd:
+        for _ in attempt.remove_cwd():
+            pass
+    try:
+        attempt.mark_reported(
+            is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path))
+        )
+    except OSError as error:  # a full disk: it is kept longer than need be
+        log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)

@@ -95,6 +95,7 @@ def _import_for_client() -> None:
     import blueque.queries.history
     import blueque.queries.queue_changes
     import blueque.queries.queue_ends
+    import blueque.queries.run_progress
     import blueque.queries.search
     import blueque.queries.task_ends
     import blueque.queries.task_graph

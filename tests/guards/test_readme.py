@@ -187,6 +187,8 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
             "rendered Metropolis",
             "published Metropolis",
             "14",
+            "21",
+            "done",
             "7",
             "7",
             "from 3 to 5",
@@ -266,6 +268,8 @@ def test_verbs_and_options_exist():
         "graph",
         "delete",
         "history",
+        "web",
+        "dev",
     )
     everything += "".join(_help("blueque", verb) for verb in verbs)
     everything += "".join(_help("blueque", "schedule", verb) for verb in ("add", "apply"))

@@ -2458,7 +2458,7 @@ IN_THE_SCHEDULES = [
         "several wait for the end of one",
         "schedules",
         "_hindrance",
-        """if definition.overlap == "queue" and current.status != "started":""",
+        """if definition.overlap == "queue" and (status != "started" or before.is_open):""",
         "if False:",
     ),
     Mutant(

@@ -772,5 +772,6 @@ def test_an_attempt_that_is_let_go_of_keeps_its_place_in_the_spool_if_it_is_want
     spool.open()
     attempt = spool.create("t1", 1, {})
     os.makedirs(f"{attempt.path}/checkpoint/state")
-    adoption._close(Task("t1", {} if status is None else {"status": status}), attempt)
+    task = Task("t1", {} if status is None else {"status": status})
+    adoption._close(task, attempt, keeps_cwd=False)
     assert attempt.is_wanted() is is_wanted

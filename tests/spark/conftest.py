@@ -129,7 +129,7 @@ def df(spark: SparkSession) -> DataFrame:
 @pytest.fixture
 def mishap(
     spark: SparkSession, cli: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Any]:
+) -> Iterator[Callable[..., Any]]:
     """Return what plans a mishap; bs.enqueue writes with it from here on."""
     from blueque.spark import enqueueing  # here: see above
     from spark import mishaps
@@ -140,4 +140,5 @@ def mishap(
         from spark import mishap_source  # here: see oldest.py
 
         spark.dataSource.register(mishap_source.MishapSource)
-    return lambda *given, **named: mishaps.plan(cli, *given, **named)
+    yield lambda *given, **named: mishaps.plan(cli, *given, **named)
+    mishaps.unwatch()

@@ -138,10 +138,11 @@ class Mishaps:
 
 
 _here = threading.local()  # the mishaps that happen in this thread
+_real: list[tuple[Any, str, Any]] = []  # the functions that are watched in this process
 
 
 def _watch(place: Any, step: str) -> None:
-    """Have a function tell the mishaps of its thread when it is called, from now on."""
+    """Have a function tell the mishaps of its thread when it is called, until `unwatch`."""
     real = getattr(place, step)
     if hasattr(real, "is_watched"):
         return
@@ -156,7 +157,14 @@ def _watch(place: Any, step: str) -> None:
         return result
 
     watched.is_watched = True  # type: ignore[attr-defined]
+    _real.append((place, step, real))
     setattr(place, step, watched)
+
+
+def unwatch() -> None:
+    """Put the functions back: the tests that follow in this process compare them."""
+    while _real:
+        setattr(*_real.pop())
 
 
 def naive(url: str, queue: str) -> Callable[[Any], None]:

@@ -28,7 +28,13 @@ def pytest(*arguments: str) -> int:
     """Run tests with it, and return the exit code. Raises EnvironmentMissing."""
     environments.install(DIRECTORY, REQUIREMENTS, _IS_RIGHT, sees_ours=True)
     command = [environments.python_of(DIRECTORY), "-m", "pytest", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=clean_environment()).returncode
+    # What a session of the newest Spark has set in this process is not for the oldest.
+    environ = {
+        name: text
+        for name, text in clean_environment().items()
+        if not name.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))
+    }
+    return subprocess.run(command, cwd=ROOT, env=environ).returncode
 
 
 if __name__ == "__main__":

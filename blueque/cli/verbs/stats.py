@@ -27,7 +27,6 @@ from blueque.model import histogram
 from blueque.model.states import FINISHED
 from blueque.model.units import whole_days
 from blueque.queries.selection import Selection
-from blueque.queries.task_statistics import of_tasks
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
@@ -130,6 +129,8 @@ def stats(
     queues = queues_matching(inspector.queues(), [*patterns, *named])
     if tags:
         tasks, _ = selected(inspector, [*patterns, *named], FINISHED, Selection(tags=tags))
+        from blueque.queries.task_statistics import of_tasks  # here: --help does without
+
         found = of_tasks(tasks, days, time.time())
     else:
         found = inspector.statistics(queues, days)
