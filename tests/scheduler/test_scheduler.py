@@ -267,7 +267,7 @@ def test_it_waits_for_a_redis_that_is_not_there_yet_and_says_so_once(programs, o
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_at_once_when_it_is_told_to(scheduler, number):
-    assert scheduler.stop(number, seconds=2) == 0
+    assert scheduler.stop(number) == 0
     assert len(scheduler.log.splitlines()) == 1
 
 
@@ -278,7 +278,7 @@ def test_it_stops_at_once_while_redis_is_away(programs, own):
         scheduler = programs.scheduler(server.url)
         turn_away(4)  # by now it pauses for long between two tries
 
-        assert scheduler.stop(seconds=2) == 0
+        assert scheduler.stop() == 0
 
 
 def test_it_stops_at_once_while_redis_stands_still(programs, own):
@@ -541,7 +541,7 @@ def test_it_polls_where_its_user_may_not_ask_for_news(programs, own):
     client.close()
     assert 0 <= late < 1 + PROMPT
     assert trackers(cli) == set()
-    assert scheduler.stop(seconds=2) == 0 and warnings(scheduler) == []
+    assert scheduler.stop() == 0 and warnings(scheduler) == []
     assert "secret" not in scheduler.log
 
 

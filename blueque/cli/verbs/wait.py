@@ -21,6 +21,7 @@ from blueque.errors import InvalidInput, WaitTimedOut
 from blueque.model.group import group_of
 from blueque.model.states import STATUSES
 from blueque.queries.queue_ends import QueueWatcher
+from blueque.queries.selection import Selection
 from blueque.queries.task_ends import Watcher, ends
 from blueque.sentences.facts import value_of
 from blueque.sentences.why_blocked import how_it_ended
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
-    from blueque.queries.selection import Selection
 
 MOST = 1000  # blocked tasks whose conditions are read at a time
 MOST_NAMED = 3  # that get a line each
