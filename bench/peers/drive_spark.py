@@ -66,6 +66,12 @@ class Driver:
         return self.spark.read.parquet(path)
 
     def keyed(self, count: int, partitions: int) -> Any:
+        return self._keyed(count, partitions, False)
+
+    def grouped(self, count: int, partitions: int) -> Any:
+        return self._keyed(count, partitions, None)
+
+    def _keyed(self, count: int, partitions: int, group: Any) -> Any:
         frame = self.rows(count, partitions)
         self.number += 1
         return self.timed(
@@ -75,6 +81,7 @@ class Driver:
                 key="scene",
                 params="body",
                 run=f"run-{os.getpid()}-{self.number}",
+                group=group,
                 url=URL,
             )
         )
