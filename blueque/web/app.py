@@ -12,12 +12,12 @@ from starlette.staticfiles import StaticFiles
 from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.version import __version__
-from blueque.web.access import Tokens
 from blueque.web.acting import Orders
 from blueque.web.controls import Controls
 from blueque.web.guard import Guard
 from blueque.web.live import Live
 from blueque.web.login import Login
+from blueque.web.logins import Logins
 from blueque.web.preferences import keep_preferences
 from blueque.web.shared import GUEST, Shared
 from blueque.web.site import Authorize, Site
@@ -35,7 +35,7 @@ def create_app(
     site = site or Site(address=hide_password(client.url or "Redis"))
     shared = Shared(client, site)
     live, orders = Live(shared), Orders(shared)
-    logins = Login(shared, authorize) if isinstance(authorize, Tokens) else None
+    logins = Login(shared, authorize) if isinstance(authorize, Logins) else None
     routes = [
         Mount(f"/static/{__version__}", StaticFiles(packages=[("blueque.web", "static")])),
         Route("/healthz", _is_alive),

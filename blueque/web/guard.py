@@ -15,7 +15,8 @@ from blueque.web import access
 from blueque.web.site import Authorize, Site
 
 SAFE = ("HEAD", "GET", "OPTIONS")
-OPEN = ("/healthz", "/login", "/static/")  # paths that need no login
+OPEN = ("/healthz", "/login")  # paths that need no login, beside those of files
+STATIC = "/static/"
 MOST_URL = 8192  # characters
 POLICY = "; ".join(
     (
@@ -56,15 +57,18 @@ class Guard:
             return
         if self.site.prefix:
             scope = _below(scope, self.site.prefix)
+        if self.site.proxies is not None:
+            scope = self.site.proxies.believed(scope)
         path = access.path_of(scope)
-        is_static = path.startswith("/static/")
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                kept = "public, max-age=31536000, immutable" if is_static else "no-store"
+                kept = (
+                    "public, max-age=31536000, immutable" if path.startswith(STATIC) else "no-store"
+                )
                 headers.setdefault("Cache-Control", kept)
             await send(message)
 
@@ -77,10 +81,10 @@ class Guard:
             return PlainTextResponse("This server does not have the name in the address.", 421)
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_URL:
             return PlainTextResponse("The address is too long.", 414)
-        if scope["method"] not in SAFE and not access.is_own(scope):
+        if scope["method"] not in SAFE and not access.is_own(scope, scope["viewer"]):
             sentence = "This request does not come from a page of this server."
             return PlainTextResponse(sentence, 403)
-        if scope["viewer"] is not None or path.startswith(OPEN):
+        if scope["viewer"] is not None or path in OPEN or path.startswith(STATIC):
             return None
         if scope["method"] in SAFE and access.bearer(scope) is None and path != "/live":
             query = scope["query_string"].decode("latin-1")

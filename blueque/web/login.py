@@ -1,24 +1,39 @@
-"""The login by a token: a form, and a cookie that remembers it."""
+"""The page that asks who comes in: by a token, or by a name and a password."""
 
 from __future__ import annotations
 
+import json
+import logging
+
+import anyio
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from blueque.web import access
-from blueque.web.access import COOKIE, LASTS, Tokens
+from blueque.web.access import COOKIE, LASTS, Viewer
+from blueque.web.logins import Logins
 from blueque.web.preferences import form_of, path_below, root_of, set_cookie
 from blueque.web.shared import Shared
 from blueque.web.visit import Page
 
+log = logging.getLogger("blueque")
+
+MOST_WAITING = 20  # logins; one is looked at after the other, for a password takes memory
+
+
+class _TooMany(Exception):
+    """This address has sent too many wrong logins."""
+
 
 class Login:
-    """The page that asks for a token and remembers it."""
+    """The page that asks who comes in, and the cookie that remembers it."""
 
-    def __init__(self, shared: Shared, tokens: Tokens) -> None:
+    def __init__(self, shared: Shared, logins: Logins) -> None:
         self._shared = shared
-        self._tokens = tokens
+        self._logins = logins
+        self._turn = anyio.CapacityLimiter(1)
 
     def routes(self) -> list[Route]:
         return [
@@ -33,15 +48,35 @@ class Login:
     async def _check(self, request: Request) -> Response:
         form, address = await form_of(request), access.client_of(request.scope)
         there = form.get("next", "/")
-        if self._tokens.is_blocked(address):
-            return self._page(request, there, "Too many wrong tokens: wait a minute.", 429)
-        viewer = self._tokens.viewer_of(form.get("token", ""))
+        if self._turn.statistics().tasks_waiting >= MOST_WAITING:
+            return self._page(request, there, "Too many want to log in: wait a minute.", 503)
+        try:
+            viewer = await anyio.to_thread.run_sync(
+                self._entering, form, address, limiter=self._turn
+            )
+        except _TooMany:
+            return self._page(request, there, "Too many wrong logins: wait a minute.", 429)
         if viewer is None:
-            self._tokens.note_wrong(address)
-            return self._page(request, there, "This is not the token.", 403)
+            wrong = "This is not the token." if "token" in form else "Name or password is wrong."
+            return self._page(request, there, wrong, 403)
         answer = RedirectResponse(path_below(request, there), 303)
-        set_cookie(answer, request, COOKIE, self._tokens.cookie(viewer), int(LASTS))
+        set_cookie(answer, request, COOKIE, self._logins.cookie(viewer), int(LASTS))
         return answer
+
+    def _entering(self, form: dict[str, str], address: str) -> Viewer | None:
+        """Return who logs in. Raises _TooMany."""
+        wrong = self._logins.wrong
+        if wrong.is_blocked(address):
+            raise _TooMany
+        if "token" in form:
+            viewer = self._logins.viewer_of(form["token"])
+        else:
+            viewer = self._logins.person_of(form.get("name", ""), form.get("password", ""))
+        if viewer is None:
+            wrong.note(address)
+        facts = {"address": address, "name": viewer.name if viewer else form.get("name")}
+        log.info("web login %s", json.dumps({"is_right": viewer is not None, **facts}))
+        return viewer
 
     async def _forget(self, request: Request) -> Response:
         answer = RedirectResponse(path_below(request, "/login"), 303)
@@ -49,6 +84,12 @@ class Login:
         return answer
 
     def _page(self, request: Request, there: str, error: str = "", status: int = 200) -> Response:
-        context = {"next": there, "error": error, "is_live": False}
+        context = {
+            "next": there,
+            "error": error,
+            "has_passwords": self._logins.has_passwords,
+            "has_tokens": self._logins.has_tokens,
+            "is_live": False,
+        }
         page = Page("login.html", context, status)
         return HTMLResponse(self._shared.pages.page(page, self._shared.visit(request)), status)

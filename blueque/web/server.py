@@ -1,11 +1,10 @@
-"""Run the page as a program: the address, the token, and an end without delay."""
+"""Run the page as a program: the address, the tokens, and an end without delay."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import secrets
 import socket
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 PORT, NEXT = 8264, 10  # the first port that is tried, and how many
 UNIX = "unix:"
+SHORTEST = 16  # characters of a token
 
 
 class Address(NamedTuple):
@@ -112,11 +112,8 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(app: Starlette, listening: socket.socket, proxies: str = "") -> None:
-    """Serve until SIGINT or SIGTERM.
-
-    proxies: addresses of proxies, whose X-Forwarded-Proto and -For are believed.
-    """
+def serve(app: Starlette, listening: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -124,8 +121,7 @@ def serve(app: Starlette, listening: socket.socket, proxies: str = "") -> None:
         server_header=False,
         date_header=True,
         lifespan="off",
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=proxies or None,
+        proxy_headers=False,  # the guard knows whom to believe
         timeout_graceful_shutdown=5,
     )
     server = _Server(config, app.state.live.end)
@@ -133,9 +129,9 @@ def serve(app: Starlette, listening: socket.socket, proxies: str = "") -> None:
         asyncio.run(server.serve(sockets=[listening]))
 
 
-def token_of(environ: Mapping[str, str] = os.environ) -> tuple[str, bool]:
-    """Return the token of operators, and whether it was just drawn: BLUEQUE_WEB_TOKEN, or the content
-    of the file BLUEQUE_WEB_TOKEN_FILE, or a random one.
+def tokens_of(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the tokens that are set, with their roles: BLUEQUE_WEB_TOKEN, or the content of the file
+    BLUEQUE_WEB_TOKEN_FILE, and BLUEQUE_WEB_VIEWER_TOKEN.
 
     Raises InvalidInput.
     """
@@ -147,8 +143,12 @@ def token_of(environ: Mapping[str, str] = os.environ) -> tuple[str, bool]:
                 token = opened.read().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"BLUEQUE_WEB_TOKEN_FILE: cannot read {file}: {error}") from error
-    if not token:
-        return secrets.token_urlsafe(24), True
-    if len(token) < 16:
-        raise InvalidInput("the token of the page has to have 16 characters or more")
-    return token, False
+        if not token:
+            raise InvalidInput(f"BLUEQUE_WEB_TOKEN_FILE: {file} is empty")
+    viewer = environ.get("BLUEQUE_WEB_VIEWER_TOKEN", "")
+    if token and token == viewer:
+        raise InvalidInput("BLUEQUE_WEB_VIEWER_TOKEN is the token of operators: choose another")
+    found = {token: "operator", viewer: "viewer"}
+    if any(0 < len(one) < SHORTEST for one in found):
+        raise InvalidInput(f"a token of the page has to have {SHORTEST} characters or more")
+    return {one: role for one, role in found.items() if one}

@@ -10,6 +10,7 @@ from typing import Any
 from blueque.text import hints
 from blueque.text.redaction import Hide, hider
 from blueque.web.access import Viewer
+from blueque.web.proxies import Proxies
 
 Authorize = Callable[[Mapping[str, Any]], Viewer | None]
 
@@ -22,6 +23,7 @@ class Site:
     prefix: the path below which a proxy serves the page, if the proxy does not strip it.
     queues: patterns; what belongs to other queues does not exist on this page.
     hosts: names by which browsers may call it; empty: any, for a server that checks them itself.
+    proxies: whose headers are believed; None: no header of a proxy is looked at.
     hide: removes secrets from what tasks were given and have returned.
     serve: returns the command that starts a listener of a queue.
     """
@@ -32,6 +34,7 @@ class Site:
     queues: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     is_read_only: bool = False
+    proxies: Proxies | None = None
     hide: Hide = field(default_factory=hider)
     serve: Callable[[str], str] = hints.serve
 

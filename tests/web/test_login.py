@@ -1,12 +1,15 @@
-"""The login by a token, and what is refused without it."""
+"""The page that asks who comes in, and what is refused without a login."""
 
 from __future__ import annotations
 
 import pytest
 from asking import ask_app
 
-from blueque.web import create_app
-from blueque.web.access import COOKIE, Tokens
+from blueque.web import create_app, passwords
+from blueque.web.access import COOKIE
+from blueque.web.logins import Logins
+from blueque.web.passwords import Passwords
+from blueque.web.proxies import Proxies, networks_of
 from blueque.web.site import Site
 
 OWN = {"sec-fetch-site": "same-origin"}
@@ -15,7 +18,7 @@ OWN = {"sec-fetch-site": "same-origin"}
 @pytest.fixture
 def ask(client):
     site = Site(address="", hosts=frozenset({"localhost"}))
-    app = create_app(client, authorize=Tokens({"a token": "operator"}), site=site)
+    app = create_app(client, authorize=Logins({"a token": "operator"}), site=site)
     return lambda path, method="GET", **options: ask_app(app, path, method, **options)
 
 
@@ -50,6 +53,39 @@ def test_a_wrong_token_is_told_and_too_many_are_stopped(ask):
 
     assert [answer.status_code for answer in answers] == [403] * 5 + [429]
     assert "This is not the token." in answers[0].text
+
+
+def test_a_person_logs_in_with_a_password_and_orders_bear_the_name(client, queue, monkeypatch):
+    monkeypatch.setattr(passwords, "COST", 2)
+    monkeypatch.setattr(passwords, "TIMES", 1)
+    name, person = passwords._read(passwords.line_of("ada", "operator", "correct horse"))
+    app = create_app(client, authorize=Logins({}, Passwords({name: person})))
+    form = {"name": "ada", "password": "wrong"}
+
+    page = ask_app(app, "/login").text
+    assert 'name="password"' in page and 'name="token"' not in page
+    wrong = ask_app(app, "/login", "POST", data=form, headers=OWN)
+    assert (wrong.status_code, "Name or password is wrong." in wrong.text) == (403, True)
+    right = ask_app(app, "/login", "POST", data=form | {"password": "correct horse"}, headers=OWN)
+    cookie = right.headers["set-cookie"].partition(";")[0]
+    queue.enqueue({"scene": 1})
+    order = {"name": "video", "reason": "new disks"}
+    ask_app(app, "/controls/queue/pause", "POST", data=order, headers=OWN | {"cookie": cookie})
+    assert client.get_inspector().paused("video").by == "ada@web"
+
+
+def test_only_a_trusted_proxy_names_the_viewer(client, queue, everything):
+    queue.enqueue({"scene": 1})
+    before = everything()
+    order = {"data": {"name": "video"}, "headers": OWN | {"x-forwarded-user": "ada"}}
+    for networks, status in (["10.0.0.0/8"], 401), (["127.0.0.1"], 303):
+        proxies = Proxies(
+            networks_of(networks), False, "X-Forwarded-User", "", lambda name: "operator"
+        )
+        app = create_app(client, authorize=Logins({}), site=Site(address="", proxies=proxies))
+        assert ask_app(app, "/controls/queue/pause", "POST", **order).status_code == status
+        assert (everything() == before) is (status == 401)
+    assert client.get_inspector().paused("video").by == "ada@web"
 
 
 def test_a_form_of_another_site_and_another_name_of_the_host_are_refused(ask):

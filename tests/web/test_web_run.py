@@ -6,6 +6,8 @@ import http.client
 import signal
 from urllib.parse import urlsplit
 
+import pytest
+
 OWN = {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -38,8 +40,31 @@ def test_the_printed_token_opens_the_page_and_sigterm_ends_an_open_stream(begin)
     asking.close()
 
 
-def test_an_address_for_everybody_needs_a_word_more(run):
+def test_an_address_for_everybody_needs_a_login_of_its_own(run):
     answer = run("web", "--listen", "0.0.0.0:0")
 
     assert answer.returncode == 5
     assert "--public" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--user-header", "X-User"], "--user-header needs --trust-proxy"),
+        (["--trust-proxy", "0.0.0.0/0"], "0.0.0.0/0 is every address"),
+        (["--role-header", "X-Role"], "--role-header needs --user-header"),
+        (["--password-file", "/none"], "/none: cannot be read"),
+    ],
+)
+def test_a_login_that_cannot_work_ends_the_program(run, words, says):
+    answer = run("web", *words)
+
+    assert answer.returncode == 78
+    assert says in answer.stderr
+
+
+def test_hash_prints_a_line_of_a_password_file(run):
+    answer = run("web", "--hash", "ada:viewer", stdin="correct horse\n")
+
+    assert answer.stdout.startswith("ada:viewer:scrypt$")
+    assert run("web", "--hash", "ada:root", stdin="x\n").returncode == 2

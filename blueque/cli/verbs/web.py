@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import secrets
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import CONFIGURATION, REFUSED, Failure
+from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
+    from blueque.web.logins import Logins
+    from blueque.web.passwords import Passwords
+    from blueque.web.proxies import Proxies
     from blueque.web.server import Address
 
 EXTRA = ("starlette", "uvicorn", "jinja2")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The options."""
+
+    listen: str | None = None
+    public: bool = False
+    host_names: Sequence[str] = ()
+    prefix: str = ""
+    env: str = ""
+    queues: Sequence[str] = ()
+    read_only: bool = False
+    password_file: str | None = None
+    trust_proxy: Sequence[str] = ()
+    user_header: str | None = None
+    role_header: str | None = None
 
 
 @click.command()
@@ -26,64 +50,59 @@ EXTRA = ("starlette", "uvicorn", "jinja2")
     metavar="HOST:PORT",
     help="Address, or unix:PATH; default 127.0.0.1 and the first free port from 8264 on.",
 )
-@click.option("--public", is_flag=True, help="Allow a HOST that other machines can reach.")
-@click.option("--host-name", "names", multiple=True, metavar="NAME", help="Name of this server.")
-@click.option("--prefix", default="", metavar="/PATH", help="Path below which a proxy serves it.")
-@click.option("--env", default="", metavar="NAME", help="Show this name; prod is marked red.")
+@click.option(
+    "--public", is_flag=True, help="Allow a HOST that other machines can reach, as it is."
+)
+@click.option(
+    "--host-name", "host_names", multiple=True, metavar="NAME", help="Name of this server."
+)
+@click.option("--prefix", metavar="/PATH", help="Path below which a proxy serves it.")
+@click.option("--env", metavar="NAME", help="Show this name; prod is marked red.")
 @click.option(
     "-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="Only these queues."
 )
 @click.option("--read-only", is_flag=True, help="Nothing can be changed from the page.")
+@click.option(
+    "--password-file", metavar="FILE", help="People who may log in: a line of --hash for each."
+)
+@click.option(
+    "--trust-proxy",
+    multiple=True,
+    metavar="ADDRESS|NETWORK",
+    help="Believe the headers of this proxy: X-Forwarded-For, -Proto, and the next two.",
+)
+@click.option("--user-header", metavar="NAME", help="Header in which it names who looks.")
+@click.option("--role-header", metavar="NAME", help="Header in which it says operator, or viewer.")
+@click.option(
+    "--hash", "hashed", metavar="NAME[:ROLE]", help="Print a line for the password file, and end."
+)
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @shared_options
 @pass_invocation
-def web(
-    invocation: Invocation,
-    listen: str | None,
-    public: bool,
-    names: tuple[str, ...],
-    prefix: str,
-    env: str,
-    queues: tuple[str, ...],
-    read_only: bool,
-    opens: bool,
-) -> None:
+def web(invocation: Invocation, /, hashed: str | None, opens: bool, **options: Any) -> None:
     """Serve a page that shows queues, tasks, hosts and logs, until Ctrl-C or SIGTERM.
 
     \b
     blueque web
     blueque web --listen unix:/run/user/1000/blueque.sock
+    blueque web --hash ada >> passwords
+    blueque web --password-file passwords --host-name queue.example.com
 
     It prints an address with a token. Who has the token may see everything, and act; it is a new one each time, unless
-    BLUEQUE_WEB_TOKEN or BLUEQUE_WEB_TOKEN_FILE has one. BLUEQUE_WEB_VIEWER_TOKEN is for those who may only look. The page
-    needs pip install 'blueque[web]'. docs/guide/web.md says how to serve it for a team.
+    BLUEQUE_WEB_TOKEN or BLUEQUE_WEB_TOKEN_FILE has one. BLUEQUE_WEB_VIEWER_TOKEN is for those who may only look. With
+    --password-file or --user-header there is no token unless you set one. --hash asks for a password; without a
+    terminal it reads a line. The role is operator, who may act, or viewer. The page needs pip install 'blueque[web]'.
+    docs/guide/web.md says how to serve it for a team.
     """
     _require_extra()
-    from blueque.system.log_format import log_to_stderr
-    from blueque.web import server
-
+    if hashed is not None:
+        _print_line(hashed)
+        return
+    wish = Wish(**{name: value for name, value in options.items() if value is not None})
     try:
-        address = server.Address() if listen is None else server.address_of(listen)
-        token, is_new = server.token_of()
+        _run(invocation, wish, opens)
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
-    if not address.is_private and not public:
-        raise Failure(
-            REFUSED,
-            f"{listen} can be reached from other machines, and what it sends is not encrypted",
-            "Behind a proxy with TLS, listen on 127.0.0.1 or unix:PATH. To allow it all the same: --public.",
-        )
-    listening = _bind(address, listen)
-    log_to_stderr()
-    shown = _shown(address, listening, prefix)
-    url, origin = invocation.address()
-    printing.talk(f"{hide_password(url)} ({origin}) is shown at")
-    printing.talk(f"  {shown}/login#{token}" if is_new and not address.path else f"  {shown}/")
-    if address.path and is_new:
-        printing.talk(f"  the token is {token}")
-    if opens and not address.path:
-        click.launch(f"{shown}/login#{token}")
-    _serve(invocation, token, listening, prefix, env, queues, names, read_only)
 
 
 def missing() -> list[str]:
@@ -98,6 +117,77 @@ def _require_extra() -> None:
     if absent:
         sentence = f"the page needs {', '.join(absent)}"
         raise Failure(CONFIGURATION, sentence, "Install it: pip install 'blueque[web]'")
+
+
+def _print_line(word: str) -> None:
+    """Ask for a password, and print a line of a password file."""
+    from blueque.web import passwords
+
+    name, colon, role = word.partition(":")
+    if sys.stdin.isatty():
+        asked = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        asked = sys.stdin.readline().rstrip("\n")
+    try:
+        click.echo(passwords.line_of(name, role if colon else "operator", asked))
+    except InvalidInput as error:
+        raise Failure(USAGE, str(error)) from error
+
+
+def _run(invocation: Invocation, wish: Wish, opens: bool) -> None:
+    """Serve the page. Raises InvalidInput."""
+    from blueque.system.log_format import log_to_stderr
+    from blueque.web import passwords, server
+    from blueque.web.logins import Logins
+
+    address = server.Address() if wish.listen is None else server.address_of(wish.listen)
+    people = passwords.load(wish.password_file) if wish.password_file else None
+    proxies, tokens, drawn = _proxies(wish, address, people), server.tokens_of(), ""
+    if not tokens and people is None and not wish.user_header:
+        drawn = secrets.token_urlsafe(24)
+    _require_care(wish, address, has_own_login=not drawn)
+    listening = _bind(address, wish.listen)
+    log_to_stderr()
+    shown = _shown(address, listening, wish.prefix)
+    url, origin = invocation.address()
+    printing.talk(f"{hide_password(url)} ({origin}) is shown at")
+    printing.talk(f"  {shown}/login#{drawn}" if drawn and not address.path else f"  {shown}/")
+    if address.path and drawn:
+        printing.talk(f"  the token is {drawn}")
+    if opens and not address.path:
+        click.launch(f"{shown}/login#{drawn}" if drawn else f"{shown}/")
+    logins = Logins(tokens | ({drawn: "operator"} if drawn else {}), people)
+    _serve(invocation, wish, logins, proxies, listening)
+
+
+def _proxies(wish: Wish, address: Address, people: Passwords | None) -> Proxies:
+    """Return which proxies are believed. Raises InvalidInput."""
+    from blueque.web.proxies import Proxies, networks_of
+
+    networks = networks_of(wish.trust_proxy)
+    if wish.user_header and not (networks or address.path):
+        raise InvalidInput("--user-header needs --trust-proxy ADDRESS, or --listen unix:PATH")
+    if wish.role_header and not wish.user_header:
+        raise InvalidInput("--role-header needs --user-header NAME")
+    return Proxies(
+        networks,
+        bool(address.path),
+        wish.user_header or "",
+        wish.role_header or "",
+        people.role_of if people is not None else lambda name: None,
+    )
+
+
+def _require_care(wish: Wish, address: Address, has_own_login: bool) -> None:
+    """Refuse an address that other machines can reach, if nothing says who may come in."""
+    if address.is_private or wish.public or has_own_login:
+        return
+    raise Failure(
+        REFUSED,
+        f"{wish.listen} can be reached from other machines, and what it sends is not encrypted",
+        "Behind a proxy with TLS, listen on 127.0.0.1 or unix:PATH. Else say who may come in: --password-file FILE,"
+        " --user-header NAME with --trust-proxy ADDRESS, or BLUEQUE_WEB_TOKEN_FILE. To allow it as it is: --public.",
+    )
 
 
 def _bind(address: Address, listen: str | None) -> socket.socket:
@@ -121,34 +211,21 @@ def _shown(address: Address, listening: socket.socket, prefix: str) -> str:
 
 
 def _serve(
-    invocation: Invocation,
-    token: str,
-    listening: socket.socket,
-    prefix: str,
-    env: str,
-    queues: tuple[str, ...],
-    names: tuple[str, ...],
-    read_only: bool,
+    invocation: Invocation, wish: Wish, logins: Logins, proxies: Proxies, listening: socket.socket
 ) -> None:
-    import os
-
     from blueque.web import create_app, server
-    from blueque.web.access import Tokens
     from blueque.web.site import Site
 
     site = Site(
         address=hide_password(invocation.address()[0]),
-        env=env,
-        prefix=prefix.rstrip("/"),
-        queues=queues,
-        hosts=frozenset({"localhost", *names}),
-        is_read_only=read_only,
+        env=wish.env,
+        prefix=wish.prefix.rstrip("/"),
+        queues=tuple(wish.queues),
+        hosts=frozenset({"localhost", *(name.lower() for name in wish.host_names)}),
+        is_read_only=wish.read_only,
         hide=invocation.hider(False),
         serve=invocation.serve,
+        proxies=proxies,
     )
-    tokens = {token: "operator"}
-    viewer = os.environ.get("BLUEQUE_WEB_VIEWER_TOKEN")
-    if viewer:
-        tokens[viewer] = "viewer"
     client = invocation.client(patience=1.0)
-    server.serve(create_app(client, authorize=Tokens(tokens), site=site), listening)
+    server.serve(create_app(client, authorize=logins, site=site), listening)
