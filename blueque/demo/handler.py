@@ -7,10 +7,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from blueque.model.task import Task
+from blueque.task_process.running_task import RunningTask
 
 
-def measure(task: Task) -> dict[str, Any]:
+def measure(task: RunningTask) -> dict[str, Any]:
     """Parse the Python files at `path`, a directory or one file, and return counts of what is in
     them.
     """
@@ -25,9 +25,11 @@ def measure(task: Task) -> dict[str, Any]:
         "unreadable": 0,
     }
     warnings.simplefilter("ignore")  # a test suite has code that causes warnings on purpose
-    for file in files:
+    for file in task.track(files, unit="files"):
         source = file.read_bytes()
-        counts["lines"] += len(source.splitlines())
+        lines = len(source.splitlines())
+        counts["lines"] += lines
+        print(f"{file.name}: {lines} lines")
         try:
             tree = ast.parse(source, str(file))
         except (SyntaxError, ValueError):

@@ -1,4 +1,6 @@
-"""The demo: measures Python's standard library, a task for each package, on a temporary Redis."""
+"""The demo: measures Python's standard library, a task for each package, on a temporary Redis. It kills a
+listener in the middle, and shows all of it in a page.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +14,25 @@ import signal
 import sys
 import sysconfig
 import tempfile
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from blueque.client import Client
+from blueque.demo.crash import Crash
+from blueque.demo.page import DemoPage, open_page
 from blueque.demo.programs import (
     Interrupted,
     Interrupts,
     Program,
     Progress,
     WentWrong,
-    ask,
     end_descendants,
     open_server,
-    redis_cli,
 )
+from blueque.demo.results import print_redis, print_results
 from blueque.errors import BluequeError
-from blueque.model import keys, units
+from blueque.model import units
 from blueque.model.task import Task
 from blueque.system import process
 
@@ -43,8 +44,6 @@ REPORT = (
 SLOTS = 2
 SCHEDULED = 5  # tasks that are due 1, 2, ... seconds after the start
 MISSING = "no_such_module"  # the task that fails on purpose
-TOP = 15
-WIDTH = 79  # columns of a line
 STUCK_AFTER = 120.0  # seconds without any task that ends, after which the demo gives up
 
 
@@ -115,13 +114,9 @@ def _run(
     port, server = open_server(stack, directory)
     interrupts.pause(0)
     url = f"redis://127.0.0.1:{port}/0"
+    page = open_page(stack, directory, url, interrupts)
     programs = [_start_scheduler(stack, directory, url), _start_listener(stack, directory, url)]
-    print("Blueque demo: how large is the standard library of Python?")
-    print(f"  redis      {server}, port {port}, for this demo only")
-    print(f"  scheduler  pid {programs[0].pid}")
-    print(
-        f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each"
-    )
+    _introduce(server, port, programs, page)
     start = time.time()
     client = Client(url, max_bytes=units.DEFAULT_MAX_BYTES)
     tasks = _submit(client, start)
@@ -132,18 +127,34 @@ def _run(
         f"             {SCHEDULED} of them due 1 to {SCHEDULED} s from now, and one that fails on purpose\n",
         flush=True,
     )
-    ended = _watch(client, tasks, start, interrupts, programs)
+    watched = programs if page is None else [*programs, page]
+    crash = Crash(client, programs[1].pid, tasks)
+    ended = _watch(client, tasks, start, interrupts, watched, crash)
     seconds = time.time() - start
     verify(tasks, ended)
-    _print_results(ended, seconds)
-    _print_redis(port, tasks, ended)
+    print_results(ended, seconds)
+    crash.print_proof(None if page is None else page.url)
+    print_redis(port, QUEUE, ended)
     if has_pipeline:
-        _run_pipeline(stack, directory, url, interrupts, programs)
+        _run_pipeline(stack, directory, url, interrupts, watched)
     if is_kept:
-        _print_invitation(url)
+        _print_invitation(url, page)
         interrupts.pause(None)
     what = "All of this but the report" if has_pipeline else "All of this"
     print(f"\n{what} is thrown away now. To play with it: bin/demo --keep", flush=True)
+
+
+def _introduce(server: str, port: int, programs: Sequence[Program], page: DemoPage | None) -> None:
+    print("Blueque demo: how large is the standard library of Python?")
+    print(f"  redis      {server}, port {port}, for this demo only")
+    print(f"  scheduler  pid {programs[0].pid}")
+    print(
+        f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each"
+    )
+    if page is None:
+        print("  page       left out, for its packages are missing: pip install 'blueque[web]'")
+    else:
+        print(f"  page       {page.address}")
 
 
 def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
@@ -216,6 +227,7 @@ def _watch(
     start: float,
     interrupts: Interrupts,
     programs: Sequence[Program],
+    crash: Crash,
 ) -> dict[str, Task]:
     """Show the progress until all tasks have ended, and return their last snapshots."""
     progress = Progress(len(tasks))
@@ -235,11 +247,10 @@ def _watch(
                     f"{len(ended)} of {len(tasks)} tasks have ended, and none in the last {STUCK_AFTER:.0f} s"
                 )
             ended.update(fresh)
-            progress.show(
-                len(ended),
-                [tasks[task.id] for task in seen if task.status == "started"],
-                time.time() - start,
-            )
+            running = [task for task in seen if task.status == "started"]
+            for line in crash.step(running, ended):
+                progress.say(line)
+            progress.show(len(ended), [tasks[task.id] for task in running], time.time() - start)
     finally:
         progress.leave()
     return ended
@@ -266,78 +277,16 @@ def verify(tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
             raise WentWrong(f"the task for {tasks[task.id]} started before its time")
 
 
-def _rank(ended: Mapping[str, Task]) -> list[Task]:
-    """Return the complete tasks, the one with most lines first."""
-    complete = [task for task in ended.values() if task.status == "complete"]
-    return sorted(complete, key=lambda task: -task.result["lines"])
-
-
-def _print_results(ended: Mapping[str, Task], seconds: float) -> None:
-    ranking = _rank(ended)
-    print(
-        f"{'package':<22}{'files':>8}{'lines':>10}{'functions':>11}{'classes':>9}{'deepest':>9}{'seconds':>9}"
-    )
-    for task in ranking[:TOP]:
-        _print_row(task.result, (task.finished or 0.0) - (task.started or 0.0))
-    total = {
-        name: sum(task.result[name] for task in ranking)
-        for name in ("files", "lines", "functions", "classes")
-    }
-    deepest = max(task.result["deepest"] for task in ranking)
-    _print_row({"package": f"all {len(ranking)}", **total, "deepest": deepest}, seconds)
-    unreadable = sum(task.result["unreadable"] for task in ranking)
-    if unreadable:
-        print(
-            f"({unreadable} files are bad Python on purpose, for tests: only their lines are counted.)"
-        )
-    (failed,) = (task for task in ended.values() if task.status == "failed")
-    print(
-        f"\n{len(ended)} tasks: {len(ranking)} complete, 1 failed, as it should, in {seconds:.1f} s:"
-    )
-    print(_folded(f"{failed.parameters['package']}: {failed.error}"))
-
-
-def _print_row(row: Mapping[str, Any], seconds: float) -> None:
-    print(
-        f"{row['package'][:22]:<22}{row['files']:>8,}{row['lines']:>10,}{row['functions']:>11,}{row['classes']:>9,}"
-        f"{row['deepest']:>9}{seconds:>9.2f}"
-    )
-
-
-def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
-    """Print commands for redis-cli, and their output."""
-    largest = keys.task(_rank(ended)[0].id)
-    failed = next(keys.task(task_id) for task_id, package in tasks.items() if package == MISSING)
-    print("\nThe same in Redis, which anybody can ask:")
-    for words in (
-        ("LLEN", keys.complete(QUEUE)),
-        ("LLEN", keys.failed(QUEUE)),
-        ("ZCARD", keys.tasks(QUEUE)),
-        ("SMEMBERS", keys.listeners(QUEUE)),
-        ("HMGET", largest, "status", "attempt", "pid", "result"),
-        ("HMGET", failed, "status", "error_type", "error"),
-    ):
-        command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words)}"
-        if len(command) > WIDTH:  # its arguments go on the next line
-            command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words[:2])} \\\n    {shlex.join(words[2:])}"
-        print(command)
-        for line in ask(port, *words):
-            print(_folded(line))
-
-
-def _folded(text: str) -> str:
-    """Return the text folded to the terminal; a long path goes to the next line."""
-    return textwrap.fill(
-        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-    )
-
-
-def _print_invitation(url: str) -> None:
+def _print_invitation(url: str, page: DemoPage | None) -> None:
     package = Path(__file__).parents[1]
     in_checkout = package.parent / "bin" / "blueque"
     program = str(in_checkout) if in_checkout.exists() else "blueque"
     parameters = json.dumps({"package": "blueque", "path": str(package)})
-    print("\nRedis, the scheduler and the listener stay until Ctrl-C. In another terminal:")
+    print("\nEverything stays until Ctrl-C. In another terminal:")
     print(f"  export BLUEQUE_REDIS_URL={url}")
     print(f"  {program} status")
-    print(f"  {program} enqueue {QUEUE} {shlex.quote(parameters)}", flush=True)
+    print(f"  {program} enqueue {QUEUE} {shlex.quote(parameters)}")
+    if page is not None:
+        print("And in a browser:")
+        print(f"  {page.address}")
+    sys.stdout.flush()

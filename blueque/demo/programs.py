@@ -110,12 +110,16 @@ class Program:
         """Raise WentWrong, with its last output, if it has ended."""
         code = self._process.poll()
         if code is not None:
-            said = self._log.read_text(errors="replace").strip().splitlines()[-5:]
+            said = self.said().strip().splitlines()[-5:]
             raise WentWrong(
                 "\n    ".join(
                     [f"the {self.name} ended by itself ({process.describe(code)}):", *said]
                 )
             )
+
+    def said(self) -> str:
+        """Return its log."""
+        return self._log.read_text(errors="replace")
 
     def stop(self) -> None:
         for number in self._orders:
@@ -146,6 +150,11 @@ class Progress:
         elif seconds >= self._next or done == self._total:
             self._next = seconds + 2.0
             print(f"  {line}", flush=True)
+
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        self.leave()
+        print(f"  {line}", flush=True)
 
     def leave(self) -> None:
         """Clear the line for other output."""

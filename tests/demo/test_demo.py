@@ -13,14 +13,18 @@ import subprocess
 import sys
 import sysconfig
 import time
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from blueque import Client, Task
 from blueque.demo.handler import measure, shape
-from blueque.demo.main import MISSING, TOP, find_packages, verify
+from blueque.demo.main import MISSING, find_packages, verify
 from blueque.demo.programs import WentWrong, open_server_in_memory
+from blueque.demo.results import TOP
+from blueque.task_process.running_task import RunningTask
 
 COMMAND = [sys.executable, "-P", "-m", "blueque.demo"]
 
@@ -35,16 +39,31 @@ def environ(tmp_path) -> dict[str, str]:
 
 
 def test_in_a_pipe_it_measures_the_standard_library_and_says_what_redis_holds(environ):
-    done = subprocess.run(COMMAND, env=environ, capture_output=True, text=True, timeout=180)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\r" not in done.stdout
-    total = len(find_packages(Path(sysconfig.get_paths()["stdlib"]))) + 1
-    assert f"{total} tasks: {total - 1} complete, 1 failed" in done.stdout
-    assert re.search(
-        rf"^  {MISSING}: FileNotFoundError: .*\n? .*{MISSING}\.py", done.stdout, re.MULTILINE
+    """It kills a listener in the middle, too, and the page shows that the task goes on."""
+    demo = subprocess.Popen(
+        COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    lines = done.stdout.splitlines()
+    assert demo.stdout is not None
+    said, page = "", None
+    for line in demo.stdout:
+        said += line
+        if "/login#" in line:
+            page = line.split()[1]
+        if "has adopted" in line and page is not None:  # while it runs
+            assert "adopted" in _page_of(page, re.findall(r"process (\d+) runs on", said)[-1])
+            page = None
+    output, errors = said, demo.communicate(timeout=60)[1]
+
+    assert (demo.returncode, errors) == (0, "")
+    assert "\r" not in output
+    total = len(find_packages(Path(sysconfig.get_paths()["stdlib"]))) + 1
+    assert f"{total} tasks: {total - 1} complete, 1 failed" in output
+    assert re.search(
+        rf"^  {MISSING}: FileNotFoundError: .*\n? .*{MISSING}\.py", output, re.MULTILINE
+    )
+    assert "1 start, 1 adoption, 1 end, all in process" in output
+    assert page is None, "nothing was adopted, or there was no page"
+    lines = output.splitlines()
     assert [line for line in lines if len(line) > 79] == []
     header = next(number for number, line in enumerate(lines) if line.startswith("package "))
     ranking = lines[header + 1 : header + 1 + TOP]
@@ -192,9 +211,24 @@ def test_a_result_too_few_or_a_failure_too_many_is_noticed():
             verify(tasks, ended)
 
 
-def _task(path: Path) -> Task:
+def _task(path: Path) -> RunningTask:
     parameters = json.dumps({"package": "p", "path": str(path)})
-    return Task("t", {"parameters": parameters, "parameters_encoding": "json"})
+    fields = {"parameters": parameters, "parameters_encoding": "json"}
+    return RunningTask("t", fields, directory=None)
+
+
+def _page_of(address: str, pid: str) -> str:
+    """Return the page of the task that is this process, as a person finds it."""
+    url, _, token = address.partition("/login#")
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    own = {"Origin": url}
+    body = urllib.parse.urlencode({"token": token}).encode()
+    with browser.open(urllib.request.Request(f"{url}/login", body, own), timeout=15) as first:
+        running = re.findall(r'href="(/tasks/[0-9a-f-]{36})"', first.read().decode())
+    pages = [
+        browser.open(url + path, timeout=15).read().decode() for path in dict.fromkeys(running)
+    ]
+    return next(page for page in pages if re.search(rf"\b{pid}\b", page))
 
 
 def _asked(lines: list[str]) -> list[int]:

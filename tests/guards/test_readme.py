@@ -43,10 +43,6 @@ MODULES = {
 
 
 GREETED = (
-    "Ada",
-    "Grace",
-    "Edsger",
-    "Alan",  # of the README
     "Edsger",
     "Radia",
     "Fran",
@@ -120,14 +116,35 @@ class Block(NamedTuple):
     is_run: bool
 
 
-BLOCKS = [
-    Block(
-        match["language"],
-        match["text"],
-        is_run=match["reason"] is None and match["language"] != "text",
-    )
-    for match in FENCED.finditer(TEXT)
-]
+def _blocks(text: str) -> list[Block]:
+    return [
+        Block(
+            match["language"],
+            match["text"],
+            is_run=match["reason"] is None and match["language"] != "text",
+        )
+        for match in FENCED.finditer(text)
+    ]
+
+
+BLOCKS = _blocks(TEXT)
+TOUR = _blocks((ROOT / "README.md").read_text())
+DEV = "blueque dev tasks\n"
+# What a person does with it: it has one terminal, and the line that it prints is copied to another.
+BESIDE = """\
+redis_of_the_guide=$BLUEQUE_REDIS_URL
+blueque dev tasks >dev.log 2>&1 &
+dev=$!
+until grep -q 'export BLUEQUE_REDIS_URL=' dev.log; do sleep 0.1; done
+eval "$(grep -o 'export BLUEQUE_REDIS_URL=.*' dev.log)"
+"""
+# And at the end, as docs/guide/run-it-later.md says: Ctrl-C, and another Redis.
+END_OF_DEV = """\
+kill -INT $dev
+wait $dev
+cat dev.log
+export BLUEQUE_REDIS_URL=$redis_of_the_guide
+"""
 
 
 @pytest.fixture
@@ -143,7 +160,11 @@ def environ(server, tmp_path) -> dict[str, str]:
     }.items():
         _write_program(programs / name, f'exec {PYTHON} {" ".join(arguments)} "$@"')
     # Not by the name redis-cli: that is this very program.
-    ask = "import sys; from blueque.demo.programs import ask; print(*ask(*sys.argv[1:]), sep='\\n')"
+    ask = (
+        "import sys; from blueque.demo.programs import ask; port, *words = sys.argv[1:];"
+        " port, words = (words[1].split(':')[2][:-2], words[2:]) if words[0] == '-u' else (port, words);"
+        " print(*ask(port, *words), sep='\\n')"
+    )
     _write_program(
         programs / "redis-cli", f'PATH=/nowhere exec {PYTHON} -c "{ask}" {server.port} "$@"'
     )
@@ -165,9 +186,9 @@ def _has_come_due(task_id: str, task: dict[str, str], began: float) -> bool:
 def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     tour = tmp_path / "tour"
     tour.mkdir()
-    script = "\n".join(
-        ["set -eu", *map(_as_shell, (block for block in BLOCKS if block.is_run)), "wait"]
-    )
+    blocks = [_as_shell(block) for block in BLOCKS if block.is_run]
+    first = sum(block.is_run for block in TOUR)
+    script = "\n".join(["set -eu", *blocks[:first], END_OF_DEV, *blocks[first:], "wait"])
 
     began = time.time()
     with _shell(script, tour, environ) as shell:
@@ -217,7 +238,10 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
         what="the leaving of the listeners",
     )
     for shown in (
+        "complete {'text': 'Hello Ada'} None",
         "Hello Grace",
+        '{"text":"Hello Alan"}',
+        "Redis is saved.",
         "AttributeError",
         "QUEUE",
         "complete",
@@ -284,6 +308,8 @@ def test_environment_variables_exist():
 
 
 def _as_shell(block: Block) -> str:
+    if block.text == DEV:
+        return BESIDE
     return (
         block.text
         if block.language == "sh"

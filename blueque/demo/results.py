@@ -1,0 +1,81 @@
+"""What the demo prints in the end: a table of the results, and what Redis holds."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from blueque.demo.programs import ask, redis_cli
+from blueque.model import keys
+from blueque.model.task import Task
+
+TOP = 15
+WIDTH = 79  # columns of a line
+
+
+def _rank(ended: Mapping[str, Task]) -> list[Task]:
+    """Return the complete tasks, the one with most lines first."""
+    complete = [task for task in ended.values() if task.status == "complete"]
+    return sorted(complete, key=lambda task: -task.result["lines"])
+
+
+def print_results(ended: Mapping[str, Task], seconds: float) -> None:
+    ranking = _rank(ended)
+    print(
+        f"{'package':<22}{'files':>8}{'lines':>10}{'functions':>11}{'classes':>9}{'deepest':>9}{'seconds':>9}"
+    )
+    for task in ranking[:TOP]:
+        _print_row(task.result, (task.finished or 0.0) - (task.started or 0.0))
+    total = {
+        name: sum(task.result[name] for task in ranking)
+        for name in ("files", "lines", "functions", "classes")
+    }
+    deepest = max(task.result["deepest"] for task in ranking)
+    _print_row({"package": f"all {len(ranking)}", **total, "deepest": deepest}, seconds)
+    unreadable = sum(task.result["unreadable"] for task in ranking)
+    if unreadable:
+        print(
+            f"({unreadable} files are bad Python on purpose, for tests: only their lines are counted.)"
+        )
+    (failed,) = (task for task in ended.values() if task.status == "failed")
+    print(
+        f"\n{len(ended)} tasks: {len(ranking)} complete, 1 failed, as it should, in {seconds:.1f} s:"
+    )
+    print(folded(f"{failed.parameters['package']}: {failed.error}"))
+
+
+def _print_row(row: Mapping[str, Any], seconds: float) -> None:
+    print(
+        f"{row['package'][:22]:<22}{row['files']:>8,}{row['lines']:>10,}{row['functions']:>11,}{row['classes']:>9,}"
+        f"{row['deepest']:>9}{seconds:>9.2f}"
+    )
+
+
+def print_redis(port: int, queue: str, ended: Mapping[str, Task]) -> None:
+    """Print commands for redis-cli, and their output."""
+    largest = keys.task(_rank(ended)[0].id)
+    failed = next(keys.task(task.id) for task in ended.values() if task.status == "failed")
+    print("\nThe same in Redis, which anybody can ask:")
+    for words in (
+        ("LLEN", keys.complete(queue)),
+        ("LLEN", keys.failed(queue)),
+        ("ZCARD", keys.tasks(queue)),
+        ("SMEMBERS", keys.listeners(queue)),
+        ("HMGET", largest, "status", "attempt", "pid", "result"),
+        ("HMGET", failed, "status", "error_type", "error"),
+    ):
+        command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words)}"
+        if len(command) > WIDTH:  # its arguments go on the next line
+            command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words[:2])} \\\n    {shlex.join(words[2:])}"
+        print(command)
+        for line in ask(port, *words):
+            print(folded(line))
+
+
+def folded(text: str) -> str:
+    """Return the text folded to the terminal; a long path goes to the next line."""
+    return textwrap.fill(
+        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
