@@ -6,9 +6,7 @@ value is printed whole.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -19,6 +17,7 @@ import click
 from blueque.text.format import clean as clean
 from blueque.text.format import count as count
 from blueque.text.format import due as due
+from blueque.text.format import envelope, to_json
 from blueque.text.format import size as size
 from blueque.text.format import span as span
 from blueque.text.format import stamp as stamp
@@ -35,11 +34,6 @@ from blueque.text.terminal import width as width
 from blueque.text.terminal import within as within
 from blueque.text.terminal import wrapped as wrapped
 
-# Escaped in JSON besides what JSON requires: C1 controls, marks that change the direction of text,
-# lone surrogates.
-_UNSEEN = re.compile(
-    "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
-)
 _COLOURS = {
     "started": "blue",
     "reserved": "yellow",
@@ -104,21 +98,17 @@ def print_wrapped(text: str, before: str = "") -> None:
 
 def print_json(kind: str, **content: Any) -> None:
     """Print the JSON object of a command with --json."""
-    text = json.dumps(
-        {"blueque": 2, "kind": kind, **content}, ensure_ascii=False, allow_nan=False, indent=2
-    )
-    click.echo(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    click.echo(to_json(envelope(kind, content), indent=2))
 
 
 def print_json_line(kind: str, **content: Any) -> None:
     """Print one of many JSON objects, on a line of its own."""
-    click.echo(json_line({"blueque": 2, "kind": kind, **content}))
+    click.echo(to_json(envelope(kind, content)))
 
 
 def json_line(content: Mapping[str, Any]) -> str:
     """Return an object as one line of JSON."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
-    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return to_json(content)
 
 
 def paint(text: str, word: str, **style: Any) -> str:

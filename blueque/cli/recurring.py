@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.printing import Column, count
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.model.cron import find_zone
-from blueque.model.encoding import decode
-from blueque.model.schedule import FIELDS, OPEN, Definition, Occurrence, read_options
+from blueque.model.schedule import OPEN, Definition, Occurrence
 from blueque.model.states import FINISHED
 from blueque.queries.listing import MIN_PREFIX
 from blueque.sentences.reason import Reason
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from blueque.model.recurrence import Rule
     from blueque.producer.schedules import Schedule
     from blueque.queries.schedules import ScheduleSeen
-    from blueque.text.redaction import Hide
 
 COLUMNS = [
     Column("NAME", can_shrink=True),
@@ -41,12 +39,6 @@ LATE = 60.0  # seconds after which something is overdue
 MINUTE = 60
 HALF_A_DAY = 43200  # seconds within which the time of the day says enough
 FEW_DAYS = 6 * 86400  # within which the day of the week says enough
-_TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
-_COUNTED = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
-_HIDDEN = (
-    *("name", "requires", "digest", "before", "forgiven"),
-    *("parameters", "parameters_encoding", "options"),
-)
 
 
 def find_schedule(client: Client, name: str) -> Schedule:
@@ -224,29 +216,6 @@ def _decided(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> list[Occurrenc
     last = seen.record.get("last", 0)
     planned = [each for each in recent if each.what not in ("triggered", "backfilled")]
     return [each for each in planned if (each.until or each.planned) <= last]
-
-
-def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
-    """Return a recurring task for JSON."""
-    record = seen.record
-    others = [name for name in FIELDS if name not in (*_TIMES, *_HIDDEN)]
-    text = seen.fields.get("parameters")
-    return {
-        "name": seen.name,
-        **{name: record.get(name, 0 if name in _COUNTED else None) for name in others},
-        **printing.times(**{name: record.get(name) for name in _TIMES}),
-        "parameters": hide(decode(text, seen.fields.get("parameters_encoding"))),
-        "options": options_of(seen, hide),
-        "overdue_seconds": seen.overdue,
-        "current_status": seen.status,
-        **printing.times(current_since=seen.since),
-    }
-
-
-def options_of(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
-    """Return the options of its tasks, with the secrets of the context hidden."""
-    found = read_options(seen.fields)
-    return found | {"context": hide(found["context"])} if "context" in found else found
 
 
 def why_nothing(

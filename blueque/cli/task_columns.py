@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.cli import printing
@@ -18,6 +18,7 @@ from blueque.text.eta import read_progress
 from blueque.text.what import what
 
 if TYPE_CHECKING:
+    from blueque.sentences.start import Start
     from blueque.text.redaction import Hide
 
 Rank = Callable[[Task, float], Any]
@@ -256,3 +257,18 @@ def name_of(parent: str) -> str:
     """Return a task or group that a condition names, as people know it."""
     workflow = workflow_of(parent)
     return printing.short_id(parent) if workflow is None else f"workflow {workflow}"
+
+
+def explained(column: TaskColumn, found: Mapping[str, Start]) -> TaskColumn:
+    """Return the column REASON or START with what was found; other columns as they are."""
+    title = column.column.title
+    if title not in ("REASON", "START"):
+        return column
+
+    def cell(task: Task, now: float, is_utc: bool) -> str:
+        start = found.get(task.id)
+        if start is None:
+            return "-"
+        return start.words if title == "REASON" else start.about
+
+    return column._replace(cell=cell)

@@ -1,10 +1,12 @@
-"""Write durations, points in time, counts and sizes, and make text safe for terminals."""
+"""Write durations, points in time, counts, sizes and JSON, and make text safe for terminals."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -13,6 +15,11 @@ MAX_LINE = 200  # characters of the progress of a task
 # ECMA-48: with parameters, with a text that ends with a bell or a sequence, and short ones.
 _ESCAPES = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
+)
+# Escaped in JSON besides what it requires: C1 controls, marks that change the direction of text, lone
+# surrogates.
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
 )
 
 
@@ -107,3 +114,14 @@ def _moment(seconds: float | None) -> datetime | None:
     except (ValueError, OverflowError, OSError):
         # malformed; written by another program
         return None
+
+
+def envelope(kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object of docs/json.md."""
+    return {"blueque": 2, "kind": kind, **content}
+
+
+def to_json(content: Mapping[str, Any], indent: int | None = None) -> str:
+    """Return an object as JSON, without characters that turn or hide text."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from blueque.model.task import Task
 from blueque.text.eta import read_progress
 from blueque.text.what import what
 from blueque.web.acts import ACTS, FEW, Act, Order
+from blueque.web.api import answered
 from blueque.web.filters import command_of, filter_of
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
@@ -66,6 +67,10 @@ class Orders:
         """Answer GET with the question, and POST by giving the order."""
         visit = self._shared.visit(request)
         form = await form_of(request) if request.method == "POST" else None
+        if form is not None and "application/json" in request.headers.get("accept", ""):
+            verb = request.path_params["verb"]
+            kind = ACTS[verb].kind or verb if verb in ACTS else verb
+            return await answered(self._shared, visit, kind, self._for_program, verb, form)
         return await self._shared.guarded(visit, self._answer, request.path_params["verb"], form)
 
     async def outcome(self, request: Request) -> Response:
@@ -74,9 +79,7 @@ class Orders:
         return await self._shared.guarded(visit, self._show, request.path_params["number"])
 
     def _answer(self, visit: Visit, verb: str, form: Mapping[str, str] | None) -> Page | Response:
-        act = ACTS.get(verb)
-        if act is None:
-            raise HTTPException(404, f"There is no order {verb}.")
+        act = _act(verb)
         require_operator(visit)
         tasks = self._tasks(visit, act)
         if form is None:
@@ -89,6 +92,30 @@ class Orders:
                     return self._question(visit, verb, act, tasks, mistake, form)
                 self._give(visit, verb, act, tasks, form)
         return RedirectResponse(visit.url(f"/done/{number}", back=form.get("back")), 303)
+
+    def _for_program(self, visit: Visit, verb: str, form: Mapping[str, str]) -> dict[str, Any]:
+        """Give an order without a question before, and return the content of its object.
+
+        What a filter selects needs `expected`, the largest number of tasks that it may select.
+        """
+        act = _act(verb)
+        require_operator(visit)
+        tasks = self._tasks(visit, act)
+        ids = [task for task in visit.query.get("id", ()) if task]
+        expected = form.get("expected") or (str(len(ids)) if ids else "")
+        if not expected:
+            raise HTTPException(409, f"{len(tasks)} are selected: send expected={len(tasks)}.")
+        number = form.get("number") or secrets.token_hex(8)
+        whole = {**form, "expected": expected, "number": number, "typed": str(len(tasks))}
+        with self._lock(number):
+            if number not in self._done:
+                if mistake := _mistake(act, tasks, whole):
+                    raise HTTPException(409, mistake)
+                self._give(visit, verb, act, tasks, whole)
+            done = self._done[number]
+        if done.trouble:
+            raise HTTPException(503, f"{len(done.outcomes)} done, then it stopped: {done.trouble}")
+        return _content(verb, act, done, form, {task.id: task.queue for task in tasks}, ids)
 
     def _tasks(self, visit: Visit, act: Act) -> list[Task]:
         """Return the tasks that the address selects and that can be ordered so."""
@@ -193,6 +220,42 @@ class Orders:
         """Write to the log who has ordered what."""
         told = {"by": visit.viewer.name, "role": visit.viewer.role, "verb": verb, **facts}
         log.info("web %s %s", what, json.dumps({**told, "query": dict(visit.query)}))
+
+
+def _act(verb: str) -> Act:
+    act = ACTS.get(verb)
+    if act is None:
+        raise HTTPException(404, f"There is no order {verb}.")
+    return act
+
+
+def _content(
+    verb: str,
+    act: Act,
+    done: Done,
+    form: Mapping[str, str],
+    queues: Mapping[str, str | None],
+    ids: Sequence[str],
+) -> dict[str, Any]:
+    """Return the content of the object of an order. ids: those that were named."""
+    left_out = {*ids} - {one.task for one in done.outcomes}
+    refused = [Outcome(task, "", "it is not in a state for that") for task in sorted(left_out)]
+    more: dict[str, Any] = {"dry_run": False} if verb in ("cancel", "requeue", "delete") else {}
+    if verb == "priority":
+        more["priority"] = int(form["value"])
+    if verb == "move":
+        more["queue"] = form["value"]
+    return more | {
+        "items": [
+            {
+                "id": one.task,
+                "queue": form["value"] if verb == "move" and one.state else queues.get(one.task),
+                "status": None if one.refusal else act.status or one.state,
+                "refusal": one.refusal or None,
+            }
+            for one in [*done.outcomes, *refused]
+        ]
+    }
 
 
 def require_operator(visit: Visit) -> None:

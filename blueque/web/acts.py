@@ -35,7 +35,8 @@ class Act(NamedTuple):
     """One kind of order.
 
     word: of the button. states: in which a task can be ordered so. ask: what would happen, in words.
-    do: gives the order to one task and returns its new state. field: a value that it needs: its
+    do: gives the order to one task and returns its new state, in words. kind: of its object in
+        docs/json.md. status: the new state there, if it is always the same. field: a value that it needs: its
     name, its label and the kind of input. is_grave: whether running work or results are lost.
     """
 
@@ -46,6 +47,8 @@ class Act(NamedTuple):
     field: tuple[str, str, str] | None = None
     has_reason: bool = False
     is_grave: bool = False
+    kind: str = ""
+    status: str = ""
 
 
 def _cancel(client: Client, task: Task, order: Order) -> str:
@@ -111,14 +114,24 @@ ACTS: Mapping[str, Act] = {
     "requeue": Act(
         "Requeue", {"failed", "cancelled"}, lambda tasks, now: consent.of_requeue(tasks), _requeue
     ),
-    "now": Act("Run now", {"scheduled"}, _would("be in line at once"), _run_now),
-    "first": Act("Put first", {"pending"}, _would("be the next of their line"), _first),
+    "now": Act(
+        "Run now",
+        {"scheduled"},
+        _would("be in line at once"),
+        _run_now,
+        kind="schedule_run",
+        status="pending",
+    ),
+    "first": Act(
+        "Put first", {"pending"}, _would("be the next of their line"), _first, status="pending"
+    ),
     "priority": Act(
         "Set priority",
         {"pending"},
         _would("get another priority"),
         _prioritize,
         ("value", "Priority; higher ones run first", "number"),
+        status="pending",
     ),
     "move": Act(
         "Move",
@@ -126,6 +139,7 @@ ACTS: Mapping[str, Act] = {
         _would("wait in another queue"),
         _move,
         ("value", "To which queue", "text"),
+        status="pending",
     ),
     "unblock": Act("Unblock", {"blocked"}, _would("no longer wait for other tasks"), _unblock),
     "delete": Act(

@@ -13,6 +13,7 @@ from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.version import __version__
 from blueque.web.acting import Orders
+from blueque.web.api import Api
 from blueque.web.controls import Controls
 from blueque.web.guard import Guard
 from blueque.web.live import Live
@@ -40,6 +41,7 @@ def create_app(
         Mount(f"/static/{__version__}", StaticFiles(packages=[("blueque.web", "static")])),
         Route("/healthz", _is_alive),
         Route("/live", live.answer),
+        Route("/api/v1/{kind}", Api(shared).answer),
         Route("/settings", keep_preferences, methods=["POST"]),
         *(logins.routes() if logins else []),
         Route("/acts/{verb}", orders.answer, methods=["POST", "GET"]),

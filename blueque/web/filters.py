@@ -40,7 +40,7 @@ def filter_of(visit: Visit) -> Filter:
     """Return what the query of a visit asks for."""
     queue, node = visit.one("queue").strip(), visit.one("node").strip()
     states = tuple(state for state in visit.query.get("state", ()) if state in STATUSES)
-    limit = int(text) if (text := visit.one("limit")).isdecimal() else LIMITS[0]
+    limit = visit.number("limit", LIMITS[0], 1, LIMITS[-1])
     many = {
         field: tuple(value for value in visit.query.get(name, ()) if value)
         for name, field in _MANY.items()
@@ -50,7 +50,7 @@ def filter_of(visit: Visit) -> Filter:
     selection = Selection(
         **many, text=visit.one("text").strip() or None, since=times["since"], until=times["until"]
     )
-    return Filter(queue, states, node, selection, min(limit, LIMITS[-1]), " ".join(mistakes))
+    return Filter(queue, states, node, selection, limit, " ".join(mistakes))
 
 
 def command_of(visit: Visit, verb: str = "ls") -> str:

@@ -17,6 +17,7 @@ from blueque.web.site import Authorize, Site
 SAFE = ("HEAD", "GET", "OPTIONS")
 OPEN = ("/healthz", "/login")  # paths that need no login, beside those of files
 STATIC = "/static/"
+PROGRAMS = ("/api/", "/live")  # paths whose answers are not for people
 MOST_URL = 8192  # characters
 POLICY = "; ".join(
     (
@@ -86,7 +87,11 @@ class Guard:
             return PlainTextResponse(sentence, 403)
         if scope["viewer"] is not None or path in OPEN or path.startswith(STATIC):
             return None
-        if scope["method"] in SAFE and access.bearer(scope) is None and path != "/live":
+        if (
+            scope["method"] in SAFE
+            and not path.startswith(PROGRAMS)
+            and access.bearer(scope) is None
+        ):
             query = scope["query_string"].decode("latin-1")
             there = quote(f"{path}{f'?{query}' if query else ''}", safe="")
             return RedirectResponse(f"{scope.get('root_path', '')}/login?next={there}", 303)

@@ -16,6 +16,7 @@ from blueque.queries.inspector import Inspector
 from blueque.queries.overview import Overview
 from blueque.queries.statistics import Statistics
 from blueque.queries.timeline import Timeline
+from blueque.web import fence
 from blueque.web.site import Site
 
 T = TypeVar("T")
@@ -85,16 +86,13 @@ class Reader:
         return self.shared("overview", self._overview)
 
     def _overview(self) -> Overview:
-        inspector, has = self.inspector, self.site.has
-        found = inspector.overview()
-        running = [task for task in found.running if has(task.queue)]
-        named = inspector.with_contents(running[:100])
-        return found._replace(
-            running=[*named, *running[100:]],
-            lines=[line for line in found.lines if has(line.queue)],
-            nodes=[node for node in found.nodes if has(node.queue)],
-            feeds=[record for record in found.feeds if has(record["queue"])],
-        )
+        found = self.whole_overview()
+        named = self.inspector.with_contents(found.running[:100])
+        return found._replace(running=[*named, *found.running[100:]])
+
+    def whole_overview(self) -> Overview:
+        """Return what `overview` does, read now, without the contents of tasks."""
+        return fence.narrowed(self.inspector.overview(), self.client, self.site)
 
     def queues(self) -> list[str]:
         """Return the names of the queues of this page, sorted."""

@@ -16,7 +16,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from blueque.client import Client
-from blueque.errors import BluequeError, NoSuchTask, RedisAway, RedisRefused
+from blueque.errors import (
+    BluequeError,
+    NoSuchGroup,
+    NoSuchSchedule,
+    NoSuchTask,
+    RedisAway,
+    RedisRefused,
+)
 from blueque.web import access
 from blueque.web.access import Viewer
 from blueque.web.pages import Pages
@@ -97,6 +104,8 @@ def explained(error: Exception) -> tuple[str, str, int, str]:
     if isinstance(error, NoSuchTask):
         advice = "Finished tasks are deleted after a time: see the retention of its queue."
         return "No such task", f"There is no task {error.task_id}.", 404, advice
+    if isinstance(error, NoSuchGroup | NoSuchSchedule):
+        return "No such page", f"{str(error)[0].upper()}{str(error)[1:]}.", 404, ""
     if isinstance(error, RedisAway):
         return "Redis does not answer", str(error), 503, "This page tries again by itself."
     if isinstance(error, RedisRefused):

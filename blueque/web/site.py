@@ -19,16 +19,19 @@ Authorize = Callable[[Mapping[str, Any]], Viewer | None]
 class Site:
     """How the page looks and what it serves.
 
-    address: of Redis, without a password. env: the name of the environment, such as prod.
+    address: of Redis, without a password. origin: what says it. env: the name of the environment,
+        such as prod.
     prefix: the path below which a proxy serves the page, if the proxy does not strip it.
     queues: patterns; what belongs to other queues does not exist on this page.
     hosts: names by which browsers may call it; empty: any, for a server that checks them itself.
     proxies: whose headers are believed; None: no header of a proxy is looked at.
     hide: removes secrets from what tasks were given and have returned.
-    serve: returns the command that starts a listener of a queue.
+    serve: returns the command that starts a listener of a queue. has_handler: tells whether a file
+        says what runs its tasks.
     """
 
     address: str
+    origin: str = "the application"
     env: str = ""
     prefix: str = ""
     queues: tuple[str, ...] = ()
@@ -37,6 +40,7 @@ class Site:
     proxies: Proxies | None = None
     hide: Hide = field(default_factory=hider)
     serve: Callable[[str], str] = hints.serve
+    has_handler: Callable[[str], bool] = lambda queue: False
 
     def has(self, queue: str | None) -> bool:
         """Tell whether a queue belongs to this page."""

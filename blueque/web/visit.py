@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Query = Mapping[str, Sequence[str]]
 
+MOST_NUMBER = 10**9
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 PAGES = (
     ("/", "Overview"),
@@ -93,6 +94,12 @@ class Visit:
         """Return the last value of a name in the query."""
         values = self.query.get(name)
         return values[-1] if values else default
+
+    def number(self, name: str, default: int, least: int = 0, most: int = MOST_NUMBER) -> int:
+        """Return a whole number of the query, within bounds; the default if it is none."""
+        text = self.one(name).strip()
+        is_number = text.isascii() and text.isdecimal() and len(text) < 10
+        return min(max(int(text), least), most) if is_number else default
 
     def url(self, path: str, **query: Any) -> str:
         """Return the address of a page. query: values that are None or empty are left out."""

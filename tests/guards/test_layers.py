@@ -41,6 +41,7 @@ ROOMS = (
     "sentences",
     "metrics",
     "client",
+    "documents",
     "task_process",
     "node",
     "feeder",

@@ -19,7 +19,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, pass_invocation, reveal_option, shared_options
 from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
-from blueque.cli.verbs.show import as_item
+from blueque.documents.tasks import as_item
 from blueque.model.states import FINISHED, STATUSES
 from blueque.sentences.facts import contents
 

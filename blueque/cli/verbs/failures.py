@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -13,6 +12,7 @@ from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.verbs.stats import days_option
+from blueque.documents.numbers import of_failures
 from blueque.queries.failures import UNKNOWN, Kind
 
 MAX_COMMANDS = 5  # kinds whose commands are printed
@@ -52,10 +52,7 @@ def failures(
     found = inspector.failures(queues, days)
     now = inspector.now()
     if as_json:
-        items = [_item(kind) for kind in found.kinds]
-        printing.print_json(
-            "failures", days=days, looked_at=found.looked_at, has_more=found.has_more, items=items
-        )
+        printing.print_json("failures", **of_failures(found, days))
         return
     if not found.kinds:
         printing.talk(f"no failures in {printing.count(days, 'day')}")
@@ -117,15 +114,3 @@ def _print_commands(kinds: Sequence[Kind]) -> None:
         printing.talk(
             f"(and likewise for {printing.count(len(kinds) - MAX_COMMANDS, 'more kind')})"
         )
-
-
-def _item(kind: Kind) -> dict[str, Any]:
-    return {
-        "queue": kind.queue,
-        "error_type": kind.error_type,
-        "attempts": kind.attempts,
-        "failed": kind.failed,
-        "newest": kind.newest,
-        "error": kind.error,
-        **printing.times(at=kind.at),
-    }

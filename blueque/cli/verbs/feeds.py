@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,7 @@ from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column
+from blueque.documents.groups import of_feeds
 from blueque.queries.feeds import numbers, state_of
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ COLUMNS = [
     Column("FOR", True),
     Column("FEEDER", can_shrink=True),
 ]
-_TIMES = ("created", "updated", "finished", "since")
-_NUMBERS = ("rows", "tasks", "skipped", "row")
 
 
 @click.command()
@@ -81,9 +80,7 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
     records = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
-        printing.print_json(
-            "feeds", **printing.times(now=now), items=[item(record, now) for record in records]
-        )
+        printing.print_json("feeds", **of_feeds(records, now))
     elif records:
         click.echo("\n".join(printing.table(COLUMNS, [row(record, now) for record in records])))
     else:
@@ -118,18 +115,3 @@ def row(record: Mapping[str, str], now: float) -> list[str]:
         printing.span(None if since is None else now - since),
         printing.short_node(record.get("node", "-")),
     ]
-
-
-def item(record: Mapping[str, str], now: float) -> dict[str, Any]:
-    """Return a feed for JSON."""
-    values = numbers(record)
-    moments = {name: values.get(name) for name in _TIMES}
-    shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
-    state, _ = state_of(record, now)
-    return {
-        **shown,
-        "state": state,
-        **{name: values.get(name, 0) for name in _NUMBERS},
-        "share": values.get("share"),
-        **printing.times(**moments),
-    }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from blueque.cli import graph_text, printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.verbs.show import as_item, find_one
+from blueque.cli.verbs.show import find_one
+from blueque.documents.tasks import edges, of_graph
 from blueque.model.group import condition_on, group_of
 
 if TYPE_CHECKING:
@@ -50,14 +51,7 @@ def graph(invocation: Invocation, name: str, as_dot: bool, as_json: bool) -> Non
     is_group = inspector.has_group(group) and (group != name or not inspector.find(name))
     found = inspector.graph(condition_on(group) if is_group else _find_one(inspector, name))
     if as_json:
-        printing.print_json(
-            "graph",
-            **printing.times(now=found.now),
-            task=found.task,
-            items=[as_item(task, found.now) for task in found.tasks.values()],
-            edges=[edge._asdict() for edge in _edges(found)],
-            has_more=not found.is_whole,
-        )
+        printing.print_json("graph", **of_graph(found))
     elif as_dot:
         for line in _dot(found):
             click.echo(line)
@@ -76,27 +70,6 @@ def _find_one(inspector: Inspector, name: str) -> str:
         raise Failure(MISSING, f"no task and no workflow {name!r}", advice) from failure
 
 
-class _Edge(NamedTuple):
-    """One task waits for another, its parent. condition: as recorded; None: it was not read."""
-
-    parent: str
-    child: str
-    condition: str | None
-
-
-def _edges(graph: Graph) -> Iterator[_Edge]:
-    """Yield each edge between two tasks that were read, once."""
-    known: dict[tuple[str, str], str | None] = {}
-    for child, parents in graph.parents.items():
-        known |= {(parent, child): condition for parent, condition in parents.items()}
-    for parent, children in graph.children.items():
-        for child, condition in children.items():
-            known[parent, child] = known.get((parent, child)) or condition
-    for (parent, child), condition in known.items():
-        if parent in graph.tasks and child in graph.tasks:
-            yield _Edge(parent, child, condition)
-
-
 def _dot(graph: Graph) -> Iterator[str]:
     """Yield the lines of a graph for Graphviz: an arrow points to the task that waits."""
     yield "digraph blueque {"
@@ -108,7 +81,7 @@ def _dot(graph: Graph) -> Iterator[str]:
         colour = _COLOURS.get(task.status or "", colour)
         width = 3 if task.id == graph.task else 1
         yield f"  {_quoted(task.id)} [label={_quoted(label)}, fillcolor={colour}, penwidth={width}];"
-    for edge in _edges(graph):
+    for edge in edges(graph):
         is_usual = edge.condition in (None, "ok", "+complete")
         label = "" if is_usual else f" [label={_quoted(edge.condition or '')}]"
         yield f"  {_quoted(edge.parent)} -> {_quoted(edge.child)}{label};"

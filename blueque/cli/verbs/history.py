@@ -17,6 +17,7 @@ from blueque.cli.options import COMMAND, Invocation, json_option, pass_invocatio
 from blueque.cli.printing import Column
 from blueque.cli.selection import Moment
 from blueque.cli.verbs.show import find_one
+from blueque.documents.tasks import event_item, of_history
 from blueque.errors import RedisAway
 from blueque.sentences.events import facts, who, word
 from blueque.system.outage import Outage
@@ -116,8 +117,7 @@ def history(
     if found is None:
         raise Failure(MISSING, f"task {task_id} no longer exists")
     if as_json:
-        items = [_as_json(event) for event in found.events]
-        printing.print_json("history", items=items, task=task_id, missing=found.missing)
+        printing.print_json("history", **of_history(task_id, found))
         return
     rows = list(_rows(found.events, invocation.is_utc))
     if found.missing:
@@ -207,15 +207,4 @@ def _show(as_json: bool, is_utc: bool, event: Event) -> None:
 
 
 def _whole(event: Event) -> dict[str, Any]:
-    return {"blueque": 2, "kind": "event", "queue": event.queue or "", **_as_json(event)}
-
-
-def _as_json(event: Event) -> dict[str, Any]:
-    return {
-        "task": event.task or None,
-        "event": event.event,
-        "attempt": event.attempt,
-        "by": event.by,
-        "facts": dict(event.facts),
-        **printing.times(at=event.at),
-    }
+    return {"blueque": 2, "kind": "event", "queue": event.queue or "", **event_item(event)}

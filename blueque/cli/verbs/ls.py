@@ -11,7 +11,6 @@ from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.selection import say_what_was_searched, selection_options
-from blueque.cli.start import Start, explained, starts
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import (
     COLUMNS,
@@ -21,13 +20,14 @@ from blueque.cli.task_columns import (
     TaskColumn,
     chosen,
     contents_for,
+    explained,
 )
-from blueque.cli.verbs.show import as_item
+from blueque.documents.tasks import of_list
 from blueque.model.states import FINISHED, HELD
 from blueque.queries.listeners import names_of
 from blueque.queries.listing import STATUSES, Listing
 from blueque.queries.search import Choice
-from blueque.text.what import what
+from blueque.sentences.start import Start, starts
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -152,20 +152,7 @@ def ls(
         read = contents_for(["what"] if as_json else columns or usual)
         listing = listing._replace(tasks=inspector.with_contents(listing.tasks, read))
     if as_json:
-        items = [
-            as_item(task, listing.now)
-            | {"what": what(task, hide), "held_by": held.by(task)}
-            | _begin_item(begins.get(task.id), listing.now)
-            for task in listing.tasks
-        ]
-        printing.print_json(
-            "tasks",
-            **printing.times(now=listing.now),
-            items=items,
-            has_more=listing.has_more,
-            more=listing.more,
-            looked_at=listing.looked_at,
-        )
+        printing.print_json("tasks", **of_list(listing, hide, held.by, begins))
     elif only_ids:
         for task in listing.tasks:
             click.echo(printing.clean(task.id))
@@ -192,12 +179,6 @@ def _begins(
     if not is_usual and {"reason", "start"}.isdisjoint(columns):
         return {}
     return starts(inspector, [task for task in listing.tasks if task.status == "pending"])
-
-
-def _begin_item(start: Start | None, now: float) -> dict[str, Any]:
-    expected = None if start is None or start.seconds is None else now + start.seconds
-    reason = None if start is None else start.code
-    return {"reason": reason, **printing.times(expected_start=expected)}
 
 
 class _Held(NamedTuple):

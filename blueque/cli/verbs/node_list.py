@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 import click
 
@@ -14,10 +13,9 @@ from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.task_columns import chosen
-from blueque.cli.verbs.show import as_item
+from blueque.documents.status import of_node, of_nodes
 from blueque.queries.listeners import Node, end_of, find_named
 from blueque.text import hints
-from blueque.text.what import what
 
 _HOSTS = [
     Column("HOST", can_shrink=True),
@@ -68,9 +66,7 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
     }
     found = [node for node in nodes if node.id in serving]
     if as_json:
-        printing.print_json(
-            "nodes", **printing.times(now=now), items=[node_item(node, now) for node in found]
-        )
+        printing.print_json("nodes", **of_nodes(found, now))
     elif not found:
         printing.talk("no listeners")
     elif is_each:
@@ -101,13 +97,7 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
     tasks, hide = inspector.with_contents(tasks), invocation.hider(False)
     if as_json:
-        items = [as_item(task, now) | {"what": what(task, hide)} for task in tasks]
-        printing.print_json(
-            "node",
-            **printing.times(now=now),
-            items=[node_item(node, now) for node in nodes],
-            tasks=items,
-        )
+        printing.print_json("node", **of_node(nodes, tasks, now, hide))
         return
     for label, value in _facts(nodes, now):
         click.echo(printing.within(printing.clean(f"{label:<12}{value}")))
@@ -118,25 +108,6 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
         shown = chosen(_TASKS, hide)
         rows = [[one.cell(task, now, invocation.is_utc) for one in shown] for task in tasks]
         _print_table([one.column for one in shown], rows)
-
-
-def node_item(node: Node, now: float) -> dict[str, Any]:
-    """Return what is known of a listener of one queue, for JSON."""
-    beat = None if node.seen is None else now - node.seen
-    return {
-        "node": node.id,
-        "host": node.host,
-        "queue": node.queue,
-        "state": node.state,
-        "held": node.held,
-        **printing.times(beat=beat, ends_at=end_of(node.ends_at)),
-        "seen_seconds": node.seen,
-        "order": node.order,
-        "order_by": node.order_by,
-        "version": node.version,
-        "resources": node.resources,
-        "spool": node.spool,
-    }
 
 
 def youngest_beat(nodes: Iterable[Node]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,6 +26,7 @@ from blueque.cli.verbs.limit import limit
 from blueque.cli.verbs.pause import pause
 from blueque.cli.verbs.queue_settings import set_settings, show_queue
 from blueque.cli.verbs.resume import resume
+from blueque.documents.status import of_queues
 from blueque.model.states import FINISHED, STATUSES, WAITING
 
 if TYPE_CHECKING:
@@ -44,16 +45,6 @@ _COLUMNS = [
     Column("STATE", can_shrink=True),
 ]
 _BLOCKED = Column("BLOCKED", True)  # only where there are any
-_COUNTS = (
-    "blocked",
-    "scheduled",
-    "pending",
-    "running",
-    "failed",
-    "complete",
-    "cancelled",
-    "listeners",
-)
 _TASKS = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 _PURGED = (*WAITING, "blocked")  # the states that purge deletes if none is named
 
@@ -78,7 +69,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
     """List all queues: waiting and running tasks, listeners, limits and pauses."""
     lines = invocation.client().get_inspector().overview().lines
     if as_json:
-        printing.print_json("queues", items=[_item(line) for line in lines])
+        printing.print_json("queues", **of_queues(lines))
     elif lines:
         has_blocked = any(line.blocked for line in lines)
         columns = [*_COLUMNS[:1], *([_BLOCKED] if has_blocked else []), *_COLUMNS[1:]]
@@ -86,16 +77,6 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
         click.echo("\n".join(printing.table(columns, rows)))
     else:
         printing.talk("no queues")
-
-
-def _item(line: Line) -> dict[str, Any]:
-    counts = {name: getattr(line, name) for name in _COUNTS}
-    return {
-        "queue": line.queue,
-        **counts,
-        "max_concurrency": line.max_concurrency,
-        "paused": line.pause is not None,
-    }
 
 
 def _row(line: Line, has_blocked: bool) -> list[str]:

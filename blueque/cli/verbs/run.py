@@ -21,8 +21,8 @@ from blueque.cli.options import (
 )
 from blueque.cli.verbs.enqueue import parameters_of, remark, warn_of_no_listener
 from blueque.cli.verbs.logs import PACE, harmless
-from blueque.cli.verbs.show import as_item
 from blueque.cli.verbs.wait import detached, tell_ending
+from blueque.documents.tasks import as_item
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.states import FINISHED
 from blueque.queries import task_log

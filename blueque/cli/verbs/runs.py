@@ -22,6 +22,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs import feeds
+from blueque.documents.groups import of_runs
 from blueque.errors import WrongRun
 from blueque.text.eta import roughly
 
@@ -43,7 +44,6 @@ _COLUMNS = [
     Column("ETA", True),
     Column("STAGED", True),
 ]
-_TIMES = ("created", "decided", "finished", "moved", "hold", "collected")
 
 
 @click.command()
@@ -104,9 +104,7 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     fed = [record for queue in queues for record in client.get_feeds(queue)]
     seen = client.get_inspector().run_progress(records, now)
     if as_json:
-        items = [_item(record, far) for record, far in zip(records, seen, strict=True)]
-        fed_items = [feeds.item(record, now) for record in fed]
-        printing.print_json("runs", **printing.times(now=now), items=items, feeds=fed_items)
+        printing.print_json("runs", **of_runs(records, seen, fed, now))
         return
     rows = [_row(record, far, now) for record, far in zip(records, seen, strict=True)]
     tables = [printing.table(_COLUMNS, rows)] if rows else []
@@ -155,10 +153,3 @@ def _row(record: dict[str, Any], seen: RunSeen, now: float) -> list[str]:
         f"~{roughly(seen.seconds_left)}" if seen.seconds_left else "-",
         str(record["staged"] + record["unpublished"]),
     ]
-
-
-def _item(record: dict[str, Any], seen: RunSeen) -> dict[str, Any]:
-    others = {name: value for name, value in record.items() if name not in _TIMES}
-    far = {name: getattr(seen, name) for name in ("complete", "failed", "running", "waiting")}
-    far["seconds_left"] = seen.seconds_left
-    return others | far | printing.times(**{name: record.get(name) for name in _TIMES})

@@ -16,13 +16,13 @@ from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.recurring import COLUMNS, RECENT, item, row
+from blueque.cli.recurring import COLUMNS, RECENT, row
 from blueque.cli.task_columns import note
 from blueque.cli.verbs.schedule_control import backfill, pause, remove, resume, skip, trigger
 from blueque.cli.verbs.schedule_define import add, preview, set_schedule
 from blueque.cli.verbs.schedule_file import apply, check
 from blueque.cli.verbs.schedule_show import history, show
-from blueque.cli.verbs.show import as_item
+from blueque.documents.schedules import of_schedule as content_of
 from blueque.text.hints import of_schedule
 from blueque.text.what import what
 
@@ -102,7 +102,9 @@ def schedule_ls(
     if listing is not None:
         listing = listing._replace(tasks=inspector.with_contents(listing.tasks))
     if as_json:
-        _print_json(invocation, seen[:limit], listing)
+        now = time.time() if listing is None else listing.now
+        found = content_of(seen[:limit], listing, now, invocation.hider(False))
+        printing.print_json("schedule", **found)
     else:
         _print_recurring(client, seen[:limit], invocation.is_utc)
         _print_tasks(invocation, listing, bool(seen))
@@ -143,21 +145,6 @@ def _print_tasks(invocation: Invocation, listing: Listing | None, is_second: boo
             for task in listing.tasks
         ]
         click.echo("\n".join(printing.table(_COLUMNS, rows)))
-
-
-def _print_json(
-    invocation: Invocation, seen: Sequence[ScheduleSeen], listing: Listing | None
-) -> None:
-    hide, tasks = invocation.hider(False), [] if listing is None else listing.tasks
-    now = time.time() if listing is None else listing.now
-    printing.print_json(
-        "schedule",
-        **printing.times(now=now),
-        recurring=[item(each, hide) for each in seen],
-        items=[as_item(task, now) | {"what": what(task, hide)} for task in tasks],
-        has_more=listing is not None and listing.has_more,
-        more=0 if listing is None else listing.more,
-    )
 
 
 @schedule.command("run", short_help="Put scheduled tasks in line now.")

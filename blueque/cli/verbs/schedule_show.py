@@ -22,16 +22,15 @@ from blueque.cli.recurring import (
     find_schedule,
     have_seconds,
     in_a_row,
-    item,
     latest,
     moment_of,
-    options_of,
     whole,
     why_not,
     why_nothing,
     zone_of,
 )
 from blueque.cli.verbs.show import print_fact
+from blueque.documents.schedules import item, of_history, options_of
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
 from blueque.text.hints import words_of
@@ -119,10 +118,7 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
     seen, found = schedule.seen, schedule.history(limit)
     states = _states(client.connections, found)
     if as_json:
-        items = [_entry(each, states) for each in found]
-        printing.print_json(
-            "schedule_history", name=name, **printing.times(now=seen.now), items=items
-        )
+        printing.print_json("schedule_history", **of_history(seen, found, states))
     elif found:
         zone, is_exact = zone_of(seen, invocation.is_utc), have_seconds(_moments(found))
         rows = [_row(each, states, zone, is_exact) for each in found]
@@ -166,19 +162,6 @@ def _end(each: Occurrence, zone: tzinfo | None, is_exact: bool) -> str:
     if end.date() == begin.date():
         return end.strftime("%H:%M:%S" if is_exact else "%H:%M")
     return whole(each.until or 0, zone, to_the_second=is_exact)
-
-
-def _entry(each: Occurrence, states: dict[str, str | None]) -> dict[str, Any]:
-    return {
-        "what": each.what,
-        **printing.times(planned=each.planned, at=each.at, until=each.until),
-        "times": each.times or 1,
-        "task": each.task,
-        "status": None if each.task is None else states[each.task],
-        "why": each.why,
-        "by": each.by,
-        "was": each.status,
-    }
 
 
 def _facts(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,14 +18,13 @@ from blueque.cli.options import (
     reveal_option,
     shared_options,
 )
+from blueque.documents.tasks import of_task
 from blueque.model.group import condition_on, group_of, is_gate
-from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES, entered
-from blueque.sentences.facts import checkpoint_item, contents, dependencies_item, facts
-from blueque.sentences.pace import left_of
+from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES
+from blueque.sentences.facts import facts
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
-    from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
 
 _MAX_LINES = 12  # of a long value, on a terminal
@@ -74,14 +72,7 @@ def show_task(
     )
     signs, others = inspector.signs(task, time.time()), inspector.dependencies(task)
     if as_json:
-        heard = printing.times(beat=signs.beat, printed=signs.printed)
-        item = as_item(task, signs.now) | {"left_seconds": left_of(task, signs.now)[0]} | heard
-        item["checkpoint"] = checkpoint_item(signs)
-        item["usual_seconds"] = list(signs.usual) if signs.usual else None
-        item |= dependencies_item(others)
-        printing.print_json(
-            "task", **printing.times(now=signs.now), item=item | contents(task, hide)
-        )
+        printing.print_json("task", **of_task(task, signs, others, hide))
         return
     cause = inspector.cause(task)
     for label, value in facts(task, signs, invocation.is_utc, hide, others, cause):
@@ -139,44 +130,6 @@ def find_key(inspector: Inspector, queue: str, key: str, run: str | None) -> str
     )
 
 
-def as_item(task: Task, now: float) -> dict[str, Any]:
-    """Return the fields of a task that every answer has, for JSON."""
-    since = entered(task)
-    return {
-        "id": task.id,
-        "status": task.status,
-        "queue": task.queue,
-        "title": task.title,
-        "tags": task.tags,
-        "producer": task.producer,
-        "node": task.node,
-        "pid": task.pid,
-        "attempt": task.attempt,
-        "for_seconds": None if since is None else finite(now - since),
-        **printing.times(
-            created=task.created,
-            started=task.started,
-            finished=task.finished,
-            updated=task.updated,
-            eta=task.eta,
-            progress_at=task.progress_at,
-        ),
-        "error_type": task.error_type,
-        "exit_code": task.exit_code,
-        "signal": task.signal,
-        "failures": task.failures,
-        "last_error_type": task.last_error_type,
-        "progress": task.fields.get("progress"),
-        "cancelled_by": task.cancelled_by,
-        "priority": task.priority,
-        "needs": task.fields.get("needs"),
-        "devices": task.fields.get("devices"),
-        "after": task.after,
-        "broken_by": task.broken_by,
-        **{name: task.fields[name] for name in ("key", "run") if name in task.fields},
-    }
-
-
 def print_fact(label: str, value: str) -> None:
     """Print a value beside its label; a long value, or one of several lines, as a block."""
     lines = [printing.clean(line) for line in value.split("\n")]
@@ -198,8 +151,3 @@ def print_fact(label: str, value: str) -> None:
         click.echo(
             f"{title if n == 0 else '':<{_LABEL}}{line}" if line else title if n == 0 else ""
         )
-
-
-def finite(number: float | None) -> float | None:
-    """Return the number, or None if JSON has no word for it."""
-    return number if number is not None and math.isfinite(number) else None

@@ -22,6 +22,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column, span
 from blueque.cli.selection import selected
+from blueque.documents.numbers import of_statistics
 from blueque.errors import InvalidInput
 from blueque.model import histogram
 from blueque.model.states import FINISHED
@@ -30,7 +31,7 @@ from blueque.queries.selection import Selection
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
-    from blueque.queries.statistics import Durations, Numbers, Statistics
+    from blueque.queries.statistics import Numbers, Statistics
 
 MAX_BAR = 40  # columns
 
@@ -135,8 +136,7 @@ def stats(
     else:
         found = inspector.statistics(queues, days)
     if as_json:
-        items = [_item(its) for its in found]
-        printing.print_json("statistics", days=days, tags=[*tags], items=items)
+        printing.print_json("statistics", **of_statistics(found, days, tags))
         return
     if not found:
         printing.talk("no such tasks" if tags else "no queues yet")
@@ -232,41 +232,3 @@ def _at_most(seconds: float | None) -> str:
     ):
         seconds = histogram.end(histogram.bucket(seconds))
     return f"< {_round(seconds)}" if math.isfinite(seconds) else f"> {histogram.LAST_DAY} d"
-
-
-def _item(its: Statistics) -> dict[str, Any]:
-    return {
-        "queue": its.queue,
-        **_as_json(its.total),
-        "errors": dict(its.total.errors),
-        "by_day": [{"day": day, **_as_json(numbers)} for day, numbers in its.days.items()],
-    }
-
-
-def _as_json(its: Numbers) -> dict[str, Any]:
-    return {
-        "complete": its.complete,
-        "failed": its.failed,
-        "retried": its.retried,
-        "lost": its.lost,
-        "cancelled": its.cancelled,
-        "expired": its.expired,
-        "waiting": _durations(its.waiting),
-        "running": _durations(its.running),
-    }
-
-
-def _durations(one: Durations) -> dict[str, Any]:
-    """Return durations for JSON. longest: the upper bound; null if there is none."""
-    longest = one.longest
-    return {
-        "count": one.counted,
-        "mean_seconds": one.mean,
-        "deviation_seconds": one.deviation,
-        **{f"p{share}_seconds": one.quantile(share / 100) for share in (50, 90, 95)},
-        "longest_seconds": longest if longest is not None and math.isfinite(longest) else None,
-        "histogram": [
-            {"from_seconds": histogram.start(number), "count": count}
-            for number, count in sorted(one.buckets.items())
-        ],
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +14,9 @@ from blueque.cli.failure import ATTENTION
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.verbs import feeds
-from blueque.cli.verbs.node_list import node_item, youngest_beat
-from blueque.cli.verbs.show import as_item, finite
+from blueque.cli.verbs.node_list import youngest_beat
 from blueque.connection.address import hide_password
+from blueque.documents.status import of_overview, server_version
 from blueque.queries.listing import entered
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, pause_words
@@ -133,7 +133,8 @@ def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False)
     overview = overview._replace(running=[*named, *overview.running[most:]])
     concerns = list(attention.concerns(overview, invocation.serve))
     if as_json:
-        _print_json(invocation, overview, concerns)
+        address, hide = _address(invocation), invocation.hider(False)
+        printing.print_json("status", **of_overview(overview, concerns, address, hide))
     else:
         _print_text(invocation, overview, concerns, shows_all)
     return concerns
@@ -145,7 +146,7 @@ def _print_text(
     url, origin = _address(invocation)
     click.echo(printing.within(printing.clean(f"blueque {__version__} at {url} ({origin})")))
     stamp = printing.stamp(overview.now, invocation.is_utc)
-    click.echo(printing.within(printing.clean(f"Redis {_version(overview) or '?'}, {stamp}")))
+    click.echo(printing.within(printing.clean(f"Redis {server_version(overview) or '?'}, {stamp}")))
     most = len(concerns) if shows_all or not printing.is_terminal() else MAX_CONCERNS
     for concern in concerns[:most]:
         _print_concern(concern)
@@ -274,49 +275,6 @@ def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
     return rows
 
 
-def _print_json(invocation: Invocation, overview: Overview, concerns: Sequence[Concern]) -> None:
-    url, origin = _address(invocation)
-    hide = invocation.hider(False)
-    printing.print_json(
-        "status",
-        version=__version__,
-        redis={"url": url, "origin": origin, "version": _version(overview)},
-        **printing.times(now=overview.now),
-        attention=[concern._asdict() for concern in concerns],
-        queues=[_queue_item(line) for line in overview.lines],
-        running=[
-            as_item(task, overview.now)
-            | {"what": what(task, hide)}
-            | printing.times(printed=overview.printed.get(task.id))
-            for task in overview.running
-        ],
-        nodes=[node_item(node, overview.now) for node in overview.nodes],
-        feeds=[feeds.item(record, overview.now) for record in overview.feeds],
-    )
-
-
-def _queue_item(line: Line) -> dict[str, Any]:
-    item = line._asdict()
-    pause = item.pop("pause")
-    del item["is_minded"]  # for text only
-    item |= {
-        "paused": pause is not None,
-        **printing.times(paused_at=pause.since if pause else None),
-        "paused_by": pause.by if pause else None,
-        "paused_reason": pause.reason if pause else None,
-        "misfits": [misfit._asdict() for misfit in line.misfits],
-        "holders": [holder._asdict() for holder in line.holders],
-    }
-    item["oldest_seconds"] = finite(item.pop("oldest"))
-    item["overdue_seconds"] = finite(item.pop("overdue_for"))
-    return item
-
-
 def _address(invocation: Invocation) -> tuple[str, str]:
     url, origin = invocation.address()
     return hide_password(url), origin
-
-
-def _version(overview: Overview) -> str | None:
-    """Return the version of the server; None if this user may not ask."""
-    return overview.server.get("redis_version") if overview.server is not None else None

@@ -7,6 +7,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
+from blueque.documents.groups import of_tags
 from blueque.queries.listing import STATUSES
 
 _COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATES")]
@@ -31,8 +32,7 @@ def tags(invocation: Invocation, prefix: str, limit: int, as_json: bool) -> None
     """
     seen, has_more = invocation.client().get_inspector().tags(prefix, limit)
     if as_json:
-        items = [each._asdict() for each in seen]
-        printing.print_json("tags", items=items, has_more=has_more)
+        printing.print_json("tags", **of_tags(seen, has_more))
         return
     rows = [[each.tag, str(each.tasks), _states(each.states)] for each in seen]
     if rows:

@@ -22,6 +22,7 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.cli.selection import Moment
+from blueque.documents.numbers import of_timeline
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
 from blueque.text.what import what
@@ -93,21 +94,7 @@ def timeline(
     client = invocation.client()
     found = client.get_timeline(queues_matching(client.get_inspector().queues(), patterns), last)
     if as_json:
-        items = [
-            {
-                "task": run.task,
-                "attempt": run.attempt,
-                "queue": run.queue,
-                "node": run.node,
-                "outcome": run.outcome,
-                **printing.times(began=run.began, ended=run.ended),
-            }
-            for run in found.runs
-        ]
-        times = printing.times(since=found.since, until=found.until)
-        printing.print_json(
-            "timeline", **times, items=items, cut=found.cut, has_more=found.has_more
-        )
+        printing.print_json("timeline", **of_timeline(found))
     elif as_csv:
         _print_csv(found)
     elif found.runs:

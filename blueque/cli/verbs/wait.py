@@ -16,7 +16,7 @@ from blueque.cli.options import DURATION, Invocation, json_option, pass_invocati
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
-from blueque.cli.verbs.show import as_item
+from blueque.documents.tasks import as_item
 from blueque.errors import InvalidInput, WaitTimedOut
 from blueque.model.group import group_of
 from blueque.model.states import STATUSES

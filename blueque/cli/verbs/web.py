@@ -216,8 +216,10 @@ def _serve(
     from blueque.web import create_app, server
     from blueque.web.site import Site
 
+    url, origin = invocation.address()
     site = Site(
-        address=hide_password(invocation.address()[0]),
+        address=hide_password(url),
+        origin=origin,
         env=wish.env,
         prefix=wish.prefix.rstrip("/"),
         queues=tuple(wish.queues),
@@ -225,6 +227,7 @@ def _serve(
         is_read_only=wish.read_only,
         hide=invocation.hider(False),
         serve=invocation.serve,
+        has_handler=invocation.config.has_handler,
         proxies=proxies,
     )
     client = invocation.client(patience=1.0)

@@ -6,9 +6,10 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.start import seconds_to_start
-from blueque.cli.verbs.show import as_item, find_one
+from blueque.cli.verbs.show import find_one
+from blueque.documents.tasks import of_inquiry
 from blueque.sentences import why as words
+from blueque.sentences.start import seconds_to_start
 from blueque.text.eta import roughly
 from blueque.text.what import what
 
@@ -36,21 +37,7 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     name = what(its.task, invocation.hider(False))
     seconds = seconds_to_start(its, found)
     if as_json:
-        item = as_item(its.task, its.now) | {
-            "what": name,
-            **printing.times(expected_start=None if seconds is None else its.now + seconds),
-            "line": its.line,
-            "before": its.before,
-            "line_length": its.length,
-            "higher": its.higher,
-            "beside": its.beside,
-        }
-        printing.print_json(
-            "why",
-            **printing.times(now=its.now),
-            item=item,
-            reasons=[reason._asdict() for reason in found],
-        )
+        printing.print_json("why", **of_inquiry(its, found, seconds, invocation.hider(False)))
         return
     about = f" It may start in ~{roughly(seconds)}." if seconds is not None and seconds >= 1 else ""
     printing.print_wrapped(printing.clean(f"{words.headline(its, name)}{about}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count
 from blueque.cli.task_columns import TaskColumn, chosen
+from blueque.documents.groups import of_workflow, of_workflows, workflow_item
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model.group import MAKING, shown_state
 
@@ -33,7 +34,6 @@ _COLUMNS = [
     Column("OPEN", True),
     Column("WAITING", True),
 ]
-_TIMES = ("created", "updated", "closed", "ended", "expires", "cancel")
 _ADDED = Column("LAST TASK", True)  # only where a workflow is making
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
 _OF_BAD = ("id", "what", "queue", "state", "for", "error")
@@ -65,8 +65,7 @@ def list_workflows(invocation: Invocation, as_json: bool) -> None:
     found = groups.load_all(invocation.client().connections)
     now = time.time()
     if as_json:
-        items = [_item(seen) for seen in found]
-        printing.print_json("workflows", **printing.times(now=now), items=items)
+        printing.print_json("workflows", **of_workflows(found, now))
     elif found:
         click.echo("\n".join(_table(found, now)))
     else:
@@ -89,7 +88,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
     seen, now = _seen(group), time.time()
     bad = groups.bad_members(invocation.client().connections, name, _MOST)
     if as_json:
-        printing.print_json("workflow", **printing.times(now=now), item=_item(seen), bad=bad)
+        printing.print_json("workflow", **of_workflow(seen, bad, now))
         return
     click.echo("\n".join(_table([seen], now)))
     if bad:
@@ -172,7 +171,7 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"See it: blueque workflow show {name}") from error
     if as_json:
-        printing.print_json("workflow", item=_item(_seen(group)), bad=[], requeued=requeued)
+        printing.print_json("workflow", item=workflow_item(_seen(group)), bad=[], requeued=requeued)
     else:
         click.echo(printing.clean(f"{name}  {count(len(requeued), 'task')} in line again"))
 
@@ -195,7 +194,7 @@ def remove(invocation: Invocation, name: str, as_json: bool) -> None:
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"See it: blueque workflow show {name}") from error
     if as_json:
-        printing.print_json("workflow", item=_item(seen), bad=[])
+        printing.print_json("workflow", item=workflow_item(seen), bad=[])
     else:
         click.echo(printing.clean(f"{name}  forgotten"))
 
@@ -211,7 +210,7 @@ def _seen(group: TaskGroup) -> GroupSeen:
 
 def _say(group: TaskGroup, as_json: bool, what: str) -> None:
     if as_json:
-        printing.print_json("workflow", item=_item(_seen(group)), bad=[])
+        printing.print_json("workflow", item=workflow_item(_seen(group)), bad=[])
     else:
         click.echo(printing.clean(f"{group.name}  {what}"))
 
@@ -239,20 +238,3 @@ def _row(seen: GroupSeen, now: float) -> list[str]:
     state = shown_state(seen.state, "cancel" in seen.record, seen.open)
     numbers = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
     return [seen.name, state, age, *map(str, numbers)]
-
-
-def _item(seen: GroupSeen) -> dict[str, Any]:
-    hidden = (*_TIMES, "gate")
-    others = {name: value for name, value in seen.record.items() if name not in hidden}
-    numbers = {
-        "tasks": seen.members,
-        "complete": seen.complete,
-        "bad": seen.bad,
-        "open": seen.open,
-        "waiting": seen.waiting,
-    }
-    return {
-        **others,
-        **printing.times(**{name: seen.record.get(name) for name in _TIMES}),
-        **numbers,
-    }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.sentences.why import able_listeners, reasons, time_to_end
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
-    from blueque.cli.task_columns import TaskColumn
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
     from blueque.queries.why_facts import Inquiry
@@ -100,18 +99,3 @@ def _turn(free: list[float], ahead: int, inquiry: Inquiry) -> float | None:
     for _ in range(ahead if free else 0):
         heapq.heapreplace(free, free[0] + middle)
     return free[0] if free else None
-
-
-def explained(column: TaskColumn, found: Mapping[str, Start]) -> TaskColumn:
-    """Return the column REASON or START with what was found; other columns as they are."""
-    title = column.column.title
-    if title not in ("REASON", "START"):
-        return column
-
-    def cell(task: Task, now: float, is_utc: bool) -> str:
-        start = found.get(task.id)
-        if start is None:
-            return "-"
-        return start.words if title == "REASON" else start.about
-
-    return column._replace(cell=cell)

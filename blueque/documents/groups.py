@@ -1,0 +1,89 @@
+"""Workflows, runs, feeds and tags, for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blueque.queries.feeds import numbers, state_of
+from blueque.text.format import times
+
+if TYPE_CHECKING:
+    from blueque.queries.groups import GroupSeen
+    from blueque.queries.run_progress import RunSeen
+    from blueque.queries.tags import TagSeen
+
+_OF_GROUP = ("created", "updated", "closed", "ended", "expires", "cancel")
+_OF_RUN = ("created", "decided", "finished", "moved", "hold", "collected")
+_OF_FEED = ("created", "updated", "finished", "since")
+
+
+def of_workflows(found: Iterable[GroupSeen], now: float) -> dict[str, Any]:
+    """Return the content of `workflows`."""
+    return {**times(now=now), "items": [workflow_item(seen) for seen in found]}
+
+
+def of_workflow(seen: GroupSeen, bad: Sequence[str], now: float) -> dict[str, Any]:
+    """Return the content of `workflow`. bad: ids of its tasks that are not complete."""
+    return {**times(now=now), "item": workflow_item(seen), "bad": list(bad)}
+
+
+def workflow_item(seen: GroupSeen) -> dict[str, Any]:
+    """Return how far a workflow is."""
+    others = {
+        name: value for name, value in seen.record.items() if name not in (*_OF_GROUP, "gate")
+    }
+    return {
+        **others,
+        **times(**{name: seen.record.get(name) for name in _OF_GROUP}),
+        "tasks": seen.members,
+        "complete": seen.complete,
+        "bad": seen.bad,
+        "open": seen.open,
+        "waiting": seen.waiting,
+    }
+
+
+def of_runs(
+    records: Sequence[dict[str, Any]],
+    seen: Sequence[RunSeen],
+    fed: Iterable[Mapping[str, str]],
+    now: float,
+) -> dict[str, Any]:
+    """Return the content of `runs`. seen: how far each is. fed: the records of feeds."""
+    return {
+        **times(now=now),
+        "items": [_run_item(record, far) for record, far in zip(records, seen, strict=True)],
+        "feeds": [feed_item(record, now) for record in fed],
+    }
+
+
+def of_feeds(records: Iterable[Mapping[str, str]], now: float) -> dict[str, Any]:
+    """Return the content of `feeds`."""
+    return {**times(now=now), "items": [feed_item(record, now) for record in records]}
+
+
+def of_tags(seen: Iterable[TagSeen], has_more: bool) -> dict[str, Any]:
+    """Return the content of `tags`."""
+    return {"items": [each._asdict() for each in seen], "has_more": has_more}
+
+
+def feed_item(record: Mapping[str, str], now: float) -> dict[str, Any]:
+    """Return a feed."""
+    values = numbers(record)
+    shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
+    state, _ = state_of(record, now)
+    return {
+        **shown,
+        "state": state,
+        **{name: values.get(name, 0) for name in ("rows", "tasks", "skipped", "row")},
+        "share": values.get("share"),
+        **times(**{name: values.get(name) for name in _OF_FEED}),
+    }
+
+
+def _run_item(record: dict[str, Any], seen: RunSeen) -> dict[str, Any]:
+    others = {name: value for name, value in record.items() if name not in _OF_RUN}
+    far = {name: getattr(seen, name) for name in ("complete", "failed", "running", "waiting")}
+    far["seconds_left"] = seen.seconds_left
+    return others | far | times(**{name: record.get(name) for name in _OF_RUN})

@@ -1,0 +1,83 @@
+"""Recurring and scheduled tasks, for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from blueque.documents.tasks import as_item
+from blueque.model.encoding import decode
+from blueque.model.schedule import FIELDS, read_options
+from blueque.text.format import times
+from blueque.text.what import what
+
+if TYPE_CHECKING:
+    from blueque.model.schedule import Occurrence
+    from blueque.queries.listing import Listing
+    from blueque.queries.schedules import ScheduleSeen
+    from blueque.text.redaction import Hide
+
+_TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
+_COUNTED = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
+_HIDDEN = (
+    *("name", "requires", "digest", "before", "forgiven"),
+    *("parameters", "parameters_encoding", "options"),
+)
+
+
+def of_schedule(
+    seen: Iterable[ScheduleSeen], listing: Listing | None, now: float, hide: Hide
+) -> dict[str, Any]:
+    """Return the content of `schedule`: recurring tasks, and those that are scheduled once."""
+    tasks = [] if listing is None else listing.tasks
+    return {
+        **times(now=now),
+        "recurring": [item(each, hide) for each in seen],
+        "items": [as_item(task, now) | {"what": what(task, hide)} for task in tasks],
+        "has_more": listing is not None and listing.has_more,
+        "more": 0 if listing is None else listing.more,
+    }
+
+
+def of_history(
+    seen: ScheduleSeen, found: Iterable[Occurrence], states: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """Return the content of `schedule_history`. states: of the tasks now, by id."""
+    items = [_entry(each, states) for each in found]
+    return {"name": seen.name, **times(now=seen.now), "items": items}
+
+
+def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
+    """Return a recurring task."""
+    record = seen.record
+    others = [name for name in FIELDS if name not in (*_TIMES, *_HIDDEN)]
+    text = seen.fields.get("parameters")
+    return {
+        "name": seen.name,
+        **{name: record.get(name, 0 if name in _COUNTED else None) for name in others},
+        **times(**{name: record.get(name) for name in _TIMES}),
+        "parameters": hide(decode(text, seen.fields.get("parameters_encoding"))),
+        "options": options_of(seen, hide),
+        "overdue_seconds": seen.overdue,
+        "current_status": seen.status,
+        **times(current_since=seen.since),
+    }
+
+
+def options_of(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
+    """Return the options of its tasks, with the secrets of the context hidden."""
+    found = read_options(seen.fields)
+    return found | {"context": hide(found["context"])} if "context" in found else found
+
+
+def _entry(each: Occurrence, states: Mapping[str, str | None]) -> dict[str, Any]:
+    return {
+        "what": each.what,
+        **times(planned=each.planned, at=each.at, until=each.until),
+        "times": each.times or 1,
+        "task": each.task,
+        "status": None if each.task is None else states[each.task],
+        "why": each.why,
+        "by": each.by,
+        "was": each.status,
+    }

@@ -1,0 +1,121 @@
+"""Queues, listeners and what needs attention, for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blueque.documents.groups import feed_item
+from blueque.documents.tasks import as_item, finite
+from blueque.queries.listeners import end_of
+from blueque.text.format import times
+from blueque.text.what import what
+from blueque.version import __version__
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
+    from blueque.queries.listeners import Node
+    from blueque.queries.overview import Line, Overview
+    from blueque.sentences.attention import Concern
+    from blueque.text.redaction import Hide
+
+_COUNTS = (
+    "blocked",
+    "scheduled",
+    "pending",
+    "running",
+    "failed",
+    "complete",
+    "cancelled",
+    "listeners",
+)
+
+
+def of_overview(
+    overview: Overview, concerns: Sequence[Concern], address: tuple[str, str], hide: Hide
+) -> dict[str, Any]:
+    """Return the content of `status`. address: of Redis, without a password, and what says it."""
+    url, origin = address
+    return {
+        "version": __version__,
+        "redis": {"url": url, "origin": origin, "version": server_version(overview)},
+        **times(now=overview.now),
+        "attention": [concern._asdict() for concern in concerns],
+        "queues": [_line_item(line) for line in overview.lines],
+        "running": [
+            as_item(task, overview.now)
+            | {"what": what(task, hide)}
+            | times(printed=overview.printed.get(task.id))
+            for task in overview.running
+        ],
+        "nodes": [node_item(node, overview.now) for node in overview.nodes],
+        "feeds": [feed_item(record, overview.now) for record in overview.feeds],
+    }
+
+
+def of_queues(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return the content of `queues`."""
+    return {
+        "items": [
+            {
+                "queue": line.queue,
+                **{name: getattr(line, name) for name in _COUNTS},
+                "max_concurrency": line.max_concurrency,
+                "paused": line.pause is not None,
+            }
+            for line in lines
+        ]
+    }
+
+
+def of_nodes(nodes: Sequence[Node], now: float) -> dict[str, Any]:
+    """Return the content of `nodes`."""
+    return {**times(now=now), "items": [node_item(node, now) for node in nodes]}
+
+
+def of_node(nodes: Sequence[Node], tasks: Sequence[Task], now: float, hide: Hide) -> dict[str, Any]:
+    """Return the content of `node`. tasks: those that it holds."""
+    items = [as_item(task, now) | {"what": what(task, hide)} for task in tasks]
+    return {**of_nodes(nodes, now), "tasks": items}
+
+
+def node_item(node: Node, now: float) -> dict[str, Any]:
+    """Return what is known of a listener of one queue."""
+    beat = None if node.seen is None else now - node.seen
+    return {
+        "node": node.id,
+        "host": node.host,
+        "queue": node.queue,
+        "state": node.state,
+        "held": node.held,
+        **times(beat=beat, ends_at=end_of(node.ends_at)),
+        "seen_seconds": node.seen,
+        "order": node.order,
+        "order_by": node.order_by,
+        "version": node.version,
+        "resources": node.resources,
+        "spool": node.spool,
+    }
+
+
+def server_version(overview: Overview) -> str | None:
+    """Return the version of the server; None if this user may not ask."""
+    server: Mapping[str, Any] | None = overview.server
+    return server.get("redis_version") if server is not None else None
+
+
+def _line_item(line: Line) -> dict[str, Any]:
+    item = line._asdict()
+    pause = item.pop("pause")
+    del item["is_minded"]  # for text only
+    item |= {
+        "paused": pause is not None,
+        **times(paused_at=pause.since if pause else None),
+        "paused_by": pause.by if pause else None,
+        "paused_reason": pause.reason if pause else None,
+        "misfits": [misfit._asdict() for misfit in line.misfits],
+        "holders": [holder._asdict() for holder in line.holders],
+    }
+    item["oldest_seconds"] = finite(item.pop("oldest"))
+    item["overdue_seconds"] = finite(item.pop("overdue_for"))
+    return item

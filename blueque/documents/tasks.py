@@ -1,0 +1,177 @@
+"""Tasks for JSON: in lists, one in full, and why one waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blueque.queries.listing import entered
+from blueque.sentences.facts import checkpoint_item, contents, dependencies_item
+from blueque.sentences.pace import left_of
+from blueque.text.format import times
+from blueque.text.what import what
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
+    from blueque.queries.dependencies import Dependencies
+    from blueque.queries.history import Event, History
+    from blueque.queries.inspector import Signs
+    from blueque.queries.listing import Listing
+    from blueque.queries.task_graph import Graph
+    from blueque.queries.why_facts import Inquiry
+    from blueque.sentences.reason import Reason
+    from blueque.sentences.start import Start
+    from blueque.text.redaction import Hide
+
+
+def as_item(task: Task, now: float) -> dict[str, Any]:
+    """Return the fields of a task that every answer has."""
+    since = entered(task)
+    return {
+        "id": task.id,
+        "status": task.status,
+        "queue": task.queue,
+        "title": task.title,
+        "tags": task.tags,
+        "producer": task.producer,
+        "node": task.node,
+        "pid": task.pid,
+        "attempt": task.attempt,
+        "for_seconds": None if since is None else finite(now - since),
+        **times(
+            created=task.created,
+            started=task.started,
+            finished=task.finished,
+            updated=task.updated,
+            eta=task.eta,
+            progress_at=task.progress_at,
+        ),
+        "error_type": task.error_type,
+        "exit_code": task.exit_code,
+        "signal": task.signal,
+        "failures": task.failures,
+        "last_error_type": task.last_error_type,
+        "progress": task.fields.get("progress"),
+        "cancelled_by": task.cancelled_by,
+        "priority": task.priority,
+        "needs": task.fields.get("needs"),
+        "devices": task.fields.get("devices"),
+        "after": task.after,
+        "broken_by": task.broken_by,
+        **{name: task.fields[name] for name in ("key", "run") if name in task.fields},
+    }
+
+
+def of_list(
+    listing: Listing,
+    hide: Hide,
+    held_by: Callable[[Task], Sequence[str] | None],
+    begins: Mapping[str, Start],
+) -> dict[str, Any]:
+    """Return the content of `tasks`. held_by: what holds up a task. begins: when tasks may start."""
+    return {
+        **times(now=listing.now),
+        "items": [
+            as_item(task, listing.now)
+            | {"what": what(task, hide), "held_by": held_by(task)}
+            | _begin(begins.get(task.id), listing.now)
+            for task in listing.tasks
+        ],
+        "has_more": listing.has_more,
+        "more": listing.more,
+        "looked_at": listing.looked_at,
+    }
+
+
+def of_task(task: Task, signs: Signs, others: Dependencies, hide: Hide) -> dict[str, Any]:
+    """Return the content of `task`."""
+    item = as_item(task, signs.now) | {
+        "left_seconds": left_of(task, signs.now)[0],
+        **times(beat=signs.beat, printed=signs.printed),
+        "checkpoint": checkpoint_item(signs),
+        "usual_seconds": list(signs.usual) if signs.usual else None,
+        **dependencies_item(others),
+    }
+    return {**times(now=signs.now), "item": item | contents(task, hide)}
+
+
+def of_inquiry(
+    inquiry: Inquiry, reasons: Sequence[Reason], seconds: float | None, hide: Hide
+) -> dict[str, Any]:
+    """Return the content of `why`. seconds: until the task may start; None: unknown."""
+    item = as_item(inquiry.task, inquiry.now) | {
+        "what": what(inquiry.task, hide),
+        **times(expected_start=None if seconds is None else inquiry.now + seconds),
+        "line": inquiry.line,
+        "before": inquiry.before,
+        "line_length": inquiry.length,
+        "higher": inquiry.higher,
+        "beside": inquiry.beside,
+    }
+    return {
+        **times(now=inquiry.now),
+        "item": item,
+        "reasons": [reason._asdict() for reason in reasons],
+    }
+
+
+def of_history(task: str, found: History) -> dict[str, Any]:
+    """Return the content of `history`."""
+    items = [event_item(event) for event in found.events]
+    return {"items": items, "task": task, "missing": found.missing}
+
+
+def event_item(event: Event) -> dict[str, Any]:
+    """Return an event as `history` and `event` have it."""
+    return {
+        "task": event.task or None,
+        "event": event.event,
+        "attempt": event.attempt,
+        "by": event.by,
+        "facts": dict(event.facts),
+        **times(at=event.at),
+    }
+
+
+class Edge(NamedTuple):
+    """One task waits for another, its parent. condition: as recorded; None: it was not read."""
+
+    parent: str
+    child: str
+    condition: str | None
+
+
+def of_graph(graph: Graph) -> dict[str, Any]:
+    """Return the content of `graph`."""
+    return {
+        **times(now=graph.now),
+        "task": graph.task,
+        "items": [as_item(task, graph.now) for task in graph.tasks.values()],
+        "edges": [edge._asdict() for edge in edges(graph)],
+        "has_more": not graph.is_whole,
+    }
+
+
+def edges(graph: Graph) -> Iterator[Edge]:
+    """Yield each edge between two tasks that were read, once."""
+    known: dict[tuple[str, str], str | None] = {}
+    for child, parents in graph.parents.items():
+        known |= {(parent, child): condition for parent, condition in parents.items()}
+    for parent, children in graph.children.items():
+        for child, condition in children.items():
+            known[parent, child] = known.get((parent, child)) or condition
+    for (parent, child), condition in known.items():
+        if parent in graph.tasks and child in graph.tasks:
+            yield Edge(parent, child, condition)
+
+
+def finite(number: float | None) -> float | None:
+    """Return the number, or None if JSON has no word for it."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _begin(start: Start | None, now: float) -> dict[str, Any]:
+    expected = None if start is None or start.seconds is None else now + start.seconds
+    reason = None if start is None else start.code
+    return {"reason": reason, **times(expected_start=expected)}

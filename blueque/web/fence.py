@@ -1,0 +1,166 @@
+"""What a page for some queues leaves out: other tasks, workflows and schedules, also where tasks of
+these queues name them. A page for all queues leaves out nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from blueque.errors import NoSuchGroup
+from blueque.model.group import group_of
+from blueque.queries import groups
+from blueque.text.terminal import short_id
+
+if TYPE_CHECKING:
+    from blueque.audit.server_check import Check
+    from blueque.client import Client
+    from blueque.model.task import Task
+    from blueque.queries.dependencies import Dependencies
+    from blueque.queries.groups import GroupSeen
+    from blueque.queries.overview import Overview
+    from blueque.queries.task_graph import Graph
+    from blueque.queries.why_facts import Inquiry
+    from blueque.sentences.reason import Reason
+    from blueque.web.site import Site
+
+MOST_MEMBERS = 100  # tasks of a workflow that are looked at
+Kind = TypeVar("Kind")
+OTHER = "another one"  # in place of an id or a queue
+_OF_QUEUES = ("aliases", "archives", "clock", "due", "process", "runs", "tasks")  # names of checks
+
+
+def narrowed(found: Overview, client: Client, site: Site) -> Overview:
+    """Return an overview of the queues of the page."""
+    has = site.has
+    if not site.queues:
+        return found
+    nodes = [node for node in found.nodes if has(node.queue)]
+    ids = {node.id for node in nodes}
+    names = [group_of(one.task) or "" for one in found.groups.holders]
+    mine = _with_mine([*names, *(one.group for one in found.groups.unclosed)], client, site)
+    return found._replace(
+        running=[task for task in found.running if has(task.queue)],
+        lines=[line for line in found.lines if has(line.queue)],
+        nodes=nodes,
+        feeds=[record for record in found.feeds if has(record["queue"])],
+        ahead={node: seconds for node, seconds in found.ahead.items() if node in ids},
+        schedules=[one for one in found.schedules if has(one.queue)],
+        groups=found.groups._replace(
+            holders=[one for one in found.groups.holders if group_of(one.task) in mine],
+            unclosed=[one for one in found.groups.unclosed if one.group in mine],
+        ),
+    )
+
+
+def workflows(client: Client, site: Site) -> list[GroupSeen]:
+    """Return the workflows that have a task of the page among their first, the newest first."""
+    found = groups.load_all(client.connections)
+    if not site.queues:
+        return found
+    mine = _with_mine([seen.name for seen in found], client, site)
+    return [_without_maker(seen) for seen in found if seen.name in mine]
+
+
+def workflow(name: str, client: Client, site: Site) -> GroupSeen:
+    """Return a workflow. Raises NoSuchGroup."""
+    seen = groups.load(client.connections, name)
+    if seen is None or (site.queues and name not in _with_mine([name], client, site)):
+        raise NoSuchGroup(name)
+    return _without_maker(seen) if site.queues else seen
+
+
+def mine_of(tasks: Sequence[Task], site: Site) -> list[Task]:
+    """Return the tasks of the page among these."""
+    return [task for task in tasks if not site.queues or site.has(task.queue)]
+
+
+def dependencies(task: Task, client: Client, site: Site) -> Dependencies:
+    """Return what a task waits for, and what waits for it."""
+    found = client.get_inspector().dependencies(task)
+    if not site.queues:
+        return found
+    return found._replace(
+        conditions=[each for each in found.conditions if site.has(each.task.queue)],
+        first=mine_of(found.first, site),
+    )
+
+
+def cause(task: Task, client: Client, site: Site) -> Task | None:
+    """Return what caused the cancellation of a task, if that is on the page."""
+    found = client.get_inspector().cause(task)
+    return None if found is None or not mine_of([found], site) else found
+
+
+def graph(task_or_group: str, client: Client, site: Site) -> Graph:
+    """Return the tasks around a task, or around a group in conditions."""
+    found = client.get_inspector().graph(task_or_group)
+    if not site.queues:
+        return found
+    kept = {
+        name: task
+        for name, task in found.tasks.items()
+        if site.has(task.queue) or name == task_or_group
+    }
+
+    def among(edges: Mapping[str, Mapping[str, Kind]]) -> dict[str, dict[str, Kind]]:
+        return {
+            name: {other: kind for other, kind in others.items() if other in kept}
+            for name, others in edges.items()
+            if name in kept
+        }
+
+    counts = {name: number for name, number in found.counts.items() if name in kept}
+    parents, children = among(found.parents), among(found.children)
+    return found._replace(tasks=kept, parents=parents, children=children, counts=counts)
+
+
+def reasons(inquiry: Inquiry, found: Sequence[Reason], site: Site) -> list[Reason]:
+    """Return why a task waits, without ids and queues that are not on the page."""
+    if not site.queues:
+        return [*found]
+    tasks = [*inquiry.tasks.values(), *inquiry.causes.values()]
+    tasks += [one for some in inquiry.broken.values() for one in some]
+    tasks += [each.task for each in inquiry.dependencies.conditions]
+    outside = [task for task in tasks if not site.has(task.queue)]
+    words = {task.id for task in outside} | {short_id(task.id) for task in outside}
+    words |= {task.queue for task in outside if task.queue}
+    words |= {node.queue for node in inquiry.others if not site.has(node.queue)}
+    return [_without(words, each) for each in found]
+
+
+def checks(found: Iterable[Check], site: Site) -> list[Check]:
+    """Return the checks of the server; what is said of single queues only on a page for all."""
+    return [check for check in found if not site.queues or check.name not in _OF_QUEUES]
+
+
+def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
+    """Return those of these workflows that have a task of the page among their first."""
+    known = [name for name in dict.fromkeys(names) if name]
+    redis = client.connections
+    members = {name: groups.members(redis, name, 0, MOST_MEMBERS) for name in known}
+    ids = [*dict.fromkeys(task for some in members.values() for task in some)]
+    mine = {
+        each.task
+        for first in range(0, len(ids), groups.AT_ONCE)
+        for each in groups.look_at(redis, ids[first : first + groups.AT_ONCE])
+        if site.has(each.queue)
+    }
+    return {name for name, some in members.items() if mine.intersection(some)}
+
+
+def _without_maker(seen: GroupSeen) -> GroupSeen:
+    """Return a workflow without the run that made it, which may be of another queue."""
+    record = {name: value for name, value in seen.record.items() if name != "made_by"}
+    return seen._replace(record=record)
+
+
+def _without(words: set[str], reason: Reason) -> Reason:
+    if not words:
+        return reason
+    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+    command = reason.command
+    if command is not None and pattern.search(command):
+        command = None
+    return reason._replace(sentence=pattern.sub(OTHER, reason.sentence), command=command)

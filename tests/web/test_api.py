@@ -1,0 +1,146 @@
+"""The objects of --json over HTTP, and orders of programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from asking import ask_app
+from click.testing import CliRunner
+
+from blueque.cli.main import blueque
+from blueque.cli.options import Invocation
+from blueque.queries.inspector import Inspector
+from blueque.web import create_app
+from blueque.web.access import Viewer
+from blueque.web.api import KINDS
+from blueque.web.site import Site
+
+PROGRAM = Viewer("ci", "operator", is_program=True)
+JSON = {"accept": "application/json"}
+MOVING = ("now", "seconds", "since", "until", "beat", "oldest", "expected_start")
+# Of each kind: its query, and the command that prints the same.
+SAME = {
+    "status": ("", "status"),
+    "tasks": ("state=pending&state=failed", "ls --state pending,failed"),
+    "task": ("id={failed}", "show {failed}"),
+    "why": ("id={pending}", "why {pending}"),
+    "graph": ("workflow=w", "graph w"),
+    "history": ("id={failed}", "history {failed}"),
+    "queues": ("", "queue ls"),
+    "nodes": ("", "node ls"),
+    "node": ("name=host_1", "node show host_1"),
+    "timeline": ("", "timeline"),
+    "statistics": ("", "stats"),
+    "failures": ("", "failures"),
+    "schedule": ("", "schedule ls"),
+    "schedule_history": ("name=nightly", "schedule history nightly"),
+    "workflows": ("", "workflow ls"),
+    "workflow": ("name=w", "workflow show w"),
+    "runs": ("", "runs"),
+    "feeds": ("", "feeds"),
+    "tags": ("", "tags"),
+}
+
+
+@pytest.fixture
+def tasks(client, queue, start, end):
+    failed = start({"token": "hunter2"})
+    end(failed, "ValueError: \u202eodd")
+    pending = str(queue.enqueue({"password": "hunter2"}, title="scene 1", tags=["night"]))
+    client.set_schedule("nightly", queue="video", parameters={"token": "hunter2"}, cron="0 3 * * *")
+    with client.workflow("w") as workflow:
+        workflow.add("video", {"scene": 3}, after=workflow.add("video", {"scene": 2}))
+    queue.enqueue_many([{"scene": 4}], keys=["k"], run="2026-11-22")
+    return {"failed": failed, "pending": pending}
+
+
+@pytest.fixture
+def site(client):
+    return Site(address=client.url, origin="--redis-url")
+
+
+def without_times(value):
+    """Return a value without what differs from one moment to the next."""
+    if isinstance(value, dict):
+        return {
+            key: without_times(one)
+            for key, one in value.items()
+            if not any(word in key for word in MOVING)
+        }
+    return [without_times(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_the_object_of_its_command(client, site, tasks, kind, monkeypatch):
+    query, line = (words.format(**tasks) for words in SAME[kind])
+    if kind == "status":  # at one instant
+        seen = client.get_inspector().overview()
+        monkeypatch.setattr(Inspector, "overview", lambda self: seen)
+
+    answer = ask_app(create_app(client, site=site), f"/api/v1/{kind}?{query}")
+    words = [*line.split(), "--json", "--redis-url", client.url]
+    printed = CliRunner().invoke(blueque, words, obj=Invocation()).stdout
+
+    assert answer.status_code == 200, answer.text
+    assert "hunter2" not in answer.text
+    assert "\u202e" not in answer.text
+    mine, theirs = answer.json(), json.loads(printed)
+    if kind == "status":
+        assert mine == theirs
+    assert mine["kind"] == kind
+    assert without_times(mine) == without_times(theirs)
+
+
+def test_what_is_wrong_is_told_as_json(client, tasks):
+    app = create_app(client)
+    wrong = {
+        "nothing": 404,
+        "task?id=none": 404,
+        "task": 400,
+        "workflow?name=none": 404,
+        "schedule_history?name=none": 404,
+        "tasks?since=yesteryear": 400,
+        "timeline?since=x": 400,
+    }
+    for path, status in wrong.items():
+        answer = ask_app(app, f"/api/v1/{path}")
+        assert (answer.status_code, answer.json()["kind"]) == (status, "error"), path
+
+
+def test_without_a_login_a_program_is_told_so(client):
+    app = create_app(client, authorize=lambda scope: None)
+    answer = ask_app(app, "/api/v1/status")
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def test_a_program_orders_without_a_question(client, queue, tasks):
+    app = create_app(client, authorize=lambda scope: PROGRAM)
+
+    def order(path, **form):
+        return ask_app(app, f"/acts/{path}", "POST", data=form, headers=JSON)
+
+    answer = order(f"cancel?id={tasks['pending']}&id=none", reason="wrong input", number="7")
+    again = order(f"cancel?id={tasks['pending']}&id=none", reason="wrong input", number="7")
+    moved = order(f"priority?id={queue.enqueue({'scene': 9})}", value="7").json()
+
+    item = {"id": tasks["pending"], "queue": "video", "status": "cancelled", "refusal": None}
+    assert (answer.json()["kind"], answer.json()["items"][0]) == ("cancel", item)
+    assert answer.json()["items"][1]["refusal"] == "it is not in a state for that"
+    assert again.json()["items"][0]["status"] == "cancelled"
+    assert client.get_task(tasks["pending"]).cancelled_by == "ci@web"
+    assert (moved["priority"], moved["items"][0]["status"]) == (7, "pending")
+
+
+def test_a_program_says_how_many_tasks_it_expects(client, queue, everything):
+    for number in range(3):
+        queue.enqueue({"scene": number})
+    before, app = everything(), create_app(client, authorize=lambda scope: PROGRAM)
+    path = "/acts/cancel?queue=video&state=pending"
+    for expected in ({}, {"expected": "2"}):
+        answer = ask_app(app, path, "POST", data=expected, headers=JSON)
+        assert (answer.status_code, answer.json()["kind"]) == (409, "error")
+    assert everything() == before
+
+    answer = ask_app(app, path, "POST", data={"expected": "3"}, headers=JSON)
+    assert [item["status"] for item in answer.json()["items"]] == ["cancelled"] * 3
