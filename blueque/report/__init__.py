@@ -1,8 +1,8 @@
-"""A report about finished tasks: one HTML file with SVG charts, without scripts, other files or
-libraries.
+"""What pages draw: charts and timelines as SVG, the stylesheet, templates that they share; and a report
+about finished tasks as one HTML file, without scripts and other files. Drawing needs jinja2.
 
 May import: node/ and what is below it. Begin with page.py.
 
-`summary` is the content, `page` writes it; `charts` and `timeline` draw, with `scales` for axes and
-`svg` for elements. Nothing here reads Redis or files.
+`summary` is the content of a report, `page` writes it with the templates; `charts` and `timeline` draw,
+with `scales` for axes, `lanes` for runs and `svg` for elements. Nothing here reads Redis.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from blueque.model import histogram
@@ -126,21 +127,33 @@ class Days:
 
 
 class Times:
-    """An axis between two instants."""
+    """An axis between two instants, with labels in a time zone."""
 
-    def __init__(self, since: float, until: float) -> None:
-        self.since, self.until = since, until
+    def __init__(self, since: float, until: float, zone: tzinfo = UTC) -> None:
+        self.since, self.until, self._zone = since, until, zone
 
     def at(self, instant: float) -> float:
         return min(max((instant - self.since) / (self.until - self.since), 0.0), 1.0)
 
     def ticks(self, most: int) -> list[Tick]:
-        step = step_of(self.until - self.since, most)
-        places = range(math.ceil(self.since / step), math.floor(self.until / step) + 1)
+        step, shift = step_of(self.until - self.since, most), self._shift(self.since)
+        first, last = (
+            math.ceil((self.since + shift) / step),
+            math.floor((self.until + shift) / step),
+        )
+        instants = [place * step - shift for place in range(first, last + 1)]
         return [
-            Tick(self.at(place * step), tick(place * step, step), n % 2 == 1)
-            for n, place in enumerate(places)
+            Tick(self.at(instant), tick(instant + self._shift(instant), step), n % 2 == 1)
+            for n, instant in enumerate(instants)
         ]
+
+    def _shift(self, instant: float) -> float:
+        """Return how many seconds the clocks of the zone are ahead of UTC."""
+        try:
+            ahead = datetime.fromtimestamp(instant, self._zone).utcoffset()
+        except (ValueError, OverflowError, OSError):  # outside the calendar of Python
+            return 0.0
+        return ahead.total_seconds() if ahead else 0.0
 
 
 class Bins:

@@ -105,6 +105,7 @@ class Summary:
         of some queues, a group for each day.
     run_times: of some queues, how many by number of bucket. strays: tasks of days far from all
         others. failures: the most frequent, of `all_types`.
+    is_counted: made of the counts of queues, which have the times of attempts that completed only.
     """
 
     title: str
@@ -120,3 +121,4 @@ class Summary:
     failures: Sequence[Failure] = ()
     all_types: int = 0
     timeline: Timeline | None = None
+    is_counted: bool = False

@@ -1,4 +1,4 @@
-"""Elements of HTML and SVG, and the one place where text is escaped.
+"""Elements of HTML and SVG, and the one place where text is escaped for them.
 
 A chart has no viewBox: horizontal values are in percent, so that it may have any width, and
 vertical values in pixels, so that text and lines keep their size. Paths, which cannot use percent,
@@ -10,22 +10,24 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from markupsafe import Markup
+
 from blueque.text.format import clean
 
 WIDTH = 1000  # the width of a stretched chart, in its own units
 
 
-def text(value: object, longest: int = 0) -> str:
+def text(value: object, longest: int = 0) -> Markup:
     """Return a text escaped for an element or an attribute, and cut to `longest` characters."""
     shown = str(value)
     if longest and len(shown) > longest:
         shown = shown[: longest - 1] + "…"
-    return html.escape(clean(shown))
+    return Markup(html.escape(clean(shown)))
 
 
-def tag(name: str, *content: str, **attributes: object) -> str:
-    """Return an element. content: HTML. attributes: text; `_` is `-`, `class_` is class, and None
-    is left out.
+def tag(name: str, *content: str, **attributes: object) -> Markup:
+    """Return an element. content: elements, and text, which is escaped. attributes: `_` is `-`,
+    `class_` is class, and None is left out.
     """
     named = {
         key.strip("_").replace("_", "-"): value
@@ -33,32 +35,32 @@ def tag(name: str, *content: str, **attributes: object) -> str:
         if value is not None
     }
     said = "".join(f' {key}="{text(value)}"' for key, value in named.items())
-    return f"<{name}{said}>{''.join(content)}</{name}>"
+    inner = "".join(one if isinstance(one, Markup) else text(one) for one in content)
+    return Markup(f"<{name}{said}>{inner}</{name}>")
 
 
-def picture(
-    name: str, title: str, says: str, height: float, *content: str, class_: str = "plot"
-) -> str:
-    """Return an SVG with a description for screen readers. name: unique on the page."""
+def picture(says: str, height: float, *content: str, class_: str | None = None) -> Markup:
+    """Return an SVG of full width, with a description for screen readers. With links in it, it is a
+    group of these.
+    """
+    role = "group" if any("<a " in each for each in content) else "img"
     return tag(
         "svg",
-        tag("title", text(title), id=f"{name}-t"),
-        tag("desc", text(says), id=f"{name}-d"),
         *content,
         class_=class_,
-        role="img",
-        aria_labelledby=f"{name}-t {name}-d",
+        role=role,
+        aria_label=says,
         height=number(height),
         width="100%",
     )
 
 
-def ornament(width: str, height: int, *content: str, class_: str | None = None) -> str:
+def ornament(width: str, height: int, *content: str, class_: str | None = None) -> Markup:
     """Return an SVG beside a text that says the same."""
     return tag("svg", *content, class_=class_, width=width, height=height, aria_hidden="true")
 
 
-def stretched(height: float, *content: str) -> str:
+def stretched(height: float, *content: str) -> Markup:
     """Return a chart within a chart, WIDTH units wide at any width."""
     return tag(
         "svg",
@@ -70,17 +72,19 @@ def stretched(height: float, *content: str) -> str:
     )
 
 
-def path(points: Iterable[str], class_: str) -> str:
+def path(points: Iterable[str], class_: str) -> Markup:
     return tag("path", d="".join(points), class_=class_)
 
 
-def rect(x: float, y: float, width: float, height: float, class_: str | None, tip: str = "") -> str:
+def rect(
+    x: float, y: float, width: float, height: float, class_: str | None, tip: str = ""
+) -> Markup:
     """Return a rectangle; x and width are shares of the whole. tip: shown when a pointer rests on
     it.
     """
     return tag(
         "rect",
-        tag("title", text(tip)) if tip else "",
+        *([tag("title", tip)] if tip else ()),
         x=percent(x),
         y=number(y),
         width=percent(width),
@@ -89,12 +93,12 @@ def rect(x: float, y: float, width: float, height: float, class_: str | None, ti
     )
 
 
-def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
     return tag("line", x1=percent(x1), y1=number(y1), x2=percent(x2), y2=number(y2), class_=class_)
 
 
-def label(x: float, y: float, said: str, class_: str, dx: int | None = None) -> str:
-    return tag("text", text(said), x=percent(x), y=number(y), dx=dx, class_=f"tick {class_}")
+def label(x: float, y: float, said: str, class_: str, dx: int | None = None) -> Markup:
+    return tag("text", said, x=percent(x), y=number(y), dx=dx, class_=f"tick {class_}".strip())
 
 
 def percent(share: float) -> str:

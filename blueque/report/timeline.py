@@ -1,37 +1,84 @@
-"""The chart of what ran when: a row for each host, with lanes for concurrent runs, or their number."""
+"""Pictures of what ran when: a row for each host, with lanes for concurrent runs, or their number."""
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from blueque.report import phrases, svg
+from blueque.report.lanes import STEPS, lanes, profile
 from blueque.report.phrases import counted, span, stamp, work
 from blueque.report.scales import Times, step_of
-from blueque.report.summary import Bar, Host, Timeline
+from blueque.report.summary import Bar, Timeline
 
 LANES = 12  # lanes of one host; more are drawn as a profile
-STEPS = 240
-_LANE, _GAP, _PROFILE = 9, 2, 30  # pixels
-_THIN, _THINNEST = 0.003, 0.0012  # shares of the width
-_TICKS = 8
-_ORDER = ("complete", "cancelled", "failed")  # from the bottom
+_PROFILE = 30  # pixels
+_EDGE = 7  # pixels that lines of the axis go beyond the bars
+# Shares of the width: neighbours below the first are drawn as one, nothing is below the second, and
+# a text has room in the third.
+_THIN, _THINNEST, _WORDS = 0.004, 0.002, 0.09
+_TICKS = 9
+# Labels that may touch the word "now": on a narrow screen, and on any.
+_NEAR, _AT_NOW = 0.85, 0.935
+# From the bottom, so that trouble is on top.
+_ORDER = ("complete", "cancelled", "given back", "other", "many", "running", "failed", "lost")
 
 
-def draw(timeline: Timeline) -> str:
-    """Return a row for each host, and the common axis."""
+class Look(NamedTuple):
+    """How runs are drawn. times: the axis. clock: writes a time. link: returns the address of a
+    task. height: of a lane, in pixels. is_live: the axis ends now.
+    """
+
+    times: Times
+    clock: Callable[[float], str]
+    link: Callable[[str], str] | None = None
+    height: int = 9
+    is_live: bool = False
+
+    @property
+    def gap(self) -> int:
+        """Pixels between two lanes."""
+        return 2 if self.height < 12 else 3
+
+
+class Row(NamedTuple):
+    """A host as a row of a timeline. tip: its whole name and what it did. facts: two lines."""
+
+    short: str
+    tip: str
+    picture: Markup
+    facts: Sequence[str]
+
+
+def look(timeline: Timeline) -> Look:
+    """Return how a report draws runs: in UTC, without links."""
+    length = timeline.until - timeline.since
     times = Times(timeline.since, timeline.until)
-    short = phrases.hosts([host.name for host in timeline.hosts])
-    rows = [
-        _row(f"host{number}", host, short[host.name], timeline, times)
-        for number, host in enumerate(timeline.hosts)
-    ]
-    return svg.tag("div", *rows, _axis(times), class_="timeline")
+    return Look(times, lambda instant: stamp(instant, length))
+
+
+def rows(timeline: Timeline) -> Iterator[Row]:
+    """Yield a row for each host."""
+    short, how = phrases.hosts([host.name for host in timeline.hosts]), look(timeline)
+    for host in timeline.hosts:
+        facts = [counted(host.n, "run"), work(host.work)]
+        tip = f"{host.name}, {counted(host.nodes, 'listener')}: {', '.join(facts)} of work"
+        statuses = timeline.profiles.get(host.name)
+        if statuses is None:
+            drawn = picture(timeline.bars.get(host.name, ()), how, tip)
+        else:
+            drawn, facts[1] = (
+                _profile(statuses, how, tip),
+                f"{facts[1]}, peak {_peak(statuses):.3g}",
+            )
+        yield Row(short[host.name], tip, drawn, facts)
 
 
 def says(timeline: Timeline) -> str:
-    """Return the sentence that explains the chart."""
+    """Return the sentence that explains the pictures of a report."""
     runs = counted(sum(host.n for host in timeline.hosts), "run")
     length = timeline.until - timeline.since
     since, until = stamp(timeline.since, length), stamp(timeline.until, length)
@@ -49,105 +96,64 @@ def says(timeline: Timeline) -> str:
     )
 
 
-def add_up(changes: Mapping[int, tuple[float, int]], steps: int) -> list[float]:
-    """Return how many ran at the same time in each step, on average.
-
-    changes: by step, what the runs that start or end in it add to the step itself (part), and to
-        all later steps (whole).
+def picture(bars: Iterable[Bar], look: Look, says: str = "") -> Markup:
+    """Return the picture of the runs of a host: a bar for each, or a profile if more ran at the same
+    time than there is room for.
     """
-    found, level = [], 0.0
-    for place in range(steps):
-        part, whole = changes.get(place, (0.0, 0))
-        found.append(max(level + part, 0.0))
-        level += whole
-    return found
-
-
-def profile(bars: Iterable[Bar], since: float, step: float, steps: int) -> dict[str, list[float]]:
-    """Return the same for bars, by status."""
-    changes: dict[str, dict[int, tuple[float, int]]] = {}
-    for bar in bars:
-        for instant, sign in ((bar.start, 1), (bar.end, -1)):
-            at = max(instant - since, 0.0) / step
-            place = math.floor(at)
-            part, whole = changes.setdefault(bar.status, {}).get(place, (0.0, 0))
-            changes[bar.status][place] = (part + sign * (place + 1 - at), whole + sign)
-    return {status: add_up(places, steps) for status, places in changes.items()}
-
-
-def lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
-    """Return the bars in as few lanes as possible, without overlaps in a lane."""
-    found: list[list[Bar]] = []
-    ends: list[tuple[float, int]] = []  # when each lane is free again
-    for bar in sorted(bars, key=lambda bar: (bar.start, bar.end)):
-        if ends and ends[0][0] <= bar.start:
-            _, number = heapq.heappop(ends)
-        else:
-            number = len(found)
-            found.append([])
-        found[number].append(bar)
-        heapq.heappush(ends, (bar.end, number))
-    return found
-
-
-def _row(name: str, host: Host, short: str, timeline: Timeline, times: Times) -> str:
-    facts = f"{counted(host.n, 'run')}, {work(host.work)}"
-    tip = f"{host.name}, {counted(host.nodes, 'listener')}: {facts} of work"
-    packed = lanes(timeline.bars.get(host.name, ()))
-    if packed and len(packed) <= LANES:
-        drawn = _draw_lanes(name, tip, packed, times)
-    else:
-        statuses = _statuses(host, timeline)
-        peak = max(map(sum, zip(*statuses.values(), strict=True)), default=0.0)
-        facts += f", peak {peak:.3g}"
-        drawn = _draw_profile(
-            name, f"{tip}, at most {peak:.3g} at the same time", statuses, peak, times
-        )
-    label = svg.tag("span", svg.tag("bdi", svg.text(short)), class_="host", title=host.name)
-    return svg.tag(
-        "div", label, drawn, svg.tag("span", svg.text(facts), class_="facts"), class_="row"
-    )
-
-
-def _statuses(host: Host, timeline: Timeline) -> Mapping[str, Sequence[float]]:
-    if host.name in timeline.profiles:
-        return timeline.profiles[host.name]
-    length = timeline.until - timeline.since
-    step = step_of(length, STEPS)
-    return profile(timeline.bars.get(host.name, ()), timeline.since, step, math.ceil(length / step))
-
-
-def _draw_lanes(name: str, tip: str, packed: Sequence[Sequence[Bar]], times: Times) -> str:
-    rects = [
-        rect
+    runs = [*bars]
+    packed = lanes(runs)
+    if len(packed) > LANES:
+        since, length = look.times.since, look.times.until - look.times.since
+        step = step_of(length, STEPS)
+        statuses = profile(runs, since, step, math.ceil(length / step))
+        return _profile(statuses, look, says or _says(runs))
+    drawn = [
+        bar
         for number, lane in enumerate(packed)
-        for rect in _rects(lane, times, _GAP + number * (_LANE + _GAP))
+        for bar in _bars(lane, look, number * (look.height + look.gap))
     ]
-    height = _GAP + len(packed) * (_LANE + _GAP)
-    return svg.picture(name, tip, tip, height, *_grid(times, height), *rects, class_="lanes")
+    drawn.sort(key=lambda bar: _ORDER.index(bar[0]))
+    tall = max(len(packed), 1) * (look.height + look.gap) - look.gap
+    content = [*_grid(look, tall), *(html for _, html in drawn)]
+    return svg.picture(says or _says(runs), tall, *content)
 
 
-def _rects(lane: Iterable[Bar], times: Times, y: float) -> Iterator[str]:
-    for block in _blocks(lane, times):
-        since, until = times.at(block[0].start), times.at(block[-1].end)
-        width = max(until - since, _THINNEST)
-        yield svg.rect(
-            min(since, 1 - width), y, width, _LANE, _class(block[0].status), _tip(block, times)
-        )
+def axis(look: Look) -> Markup:
+    """Return the labels above pictures, those of a narrow screen among them."""
+    labels = []
+    for tick in look.times.ticks(_TICKS):
+        class_ = "mid odd" if tick.is_minor else "mid"
+        if look.is_live and tick.at > _NEAR:
+            class_ += " minor"
+        if not look.is_live or tick.at < _AT_NOW:
+            labels.append(svg.label(tick.at, 12, tick.label, class_))
+    now = [svg.tag("text", "now", class_="nowt", x="100%", y=12)] if look.is_live else []
+    return svg.ornament("100%", 16, *labels, *now)
+
+
+def _says(runs: Sequence[Bar]) -> str:
+    names = [run.status for run in runs]
+    each = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
+    return f"{counted(len(runs), 'run')}: {each}" if runs else "nothing ran"
+
+
+def _bars(lane: Iterable[Bar], look: Look, y: float) -> Iterator[tuple[str, Markup]]:
+    """Yield the kind and the picture of each bar of a lane."""
+    for block in _blocks(lane, look.times):
+        first, last = block[0], block[-1]
+        left = look.times.at(first.start)
+        width = max(look.times.at(last.end) - left, _THINNEST)
+        left = min(left, 1 - width)
+        status = first.status if first.status in _ORDER else "other"
+        kind = "many" if status == "complete" and len(block) > 1 else status
+        yield kind, _bar(block, look, kind, left, width, y)
 
 
 def _blocks(lane: Iterable[Bar], times: Times) -> Iterator[list[Bar]]:
     """Yield bars that are drawn as one: thin bars of the same outcome without a visible gap."""
     block: list[Bar] = []
     for bar in lane:
-        is_thin = times.at(bar.end) - times.at(bar.start) < _THIN
-        follows = (
-            block
-            and block[-1].status == bar.status
-            and times.at(bar.start) - times.at(block[-1].end) < _THINNEST
-        )
-        was_thin = block and times.at(block[-1].end) - times.at(block[-1].start) < _THIN
-        if block and not (is_thin and follows and was_thin):
+        if block and not _joins(block[-1], bar, times):
             yield block
             block = []
         block.append(bar)
@@ -155,32 +161,61 @@ def _blocks(lane: Iterable[Bar], times: Times) -> Iterator[list[Bar]]:
         yield block
 
 
-def _tip(block: Sequence[Bar], times: Times) -> str:
+def _joins(before: Bar, bar: Bar, times: Times) -> bool:
+    places = [(times.at(each.start), times.at(each.end)) for each in (before, bar)]
+    is_thin = all(end - start < _THIN for start, end in places)
+    return before.status == bar.status and is_thin and places[1][0] - places[0][1] < _THIN
+
+
+def _bar(
+    block: Sequence[Bar], look: Look, kind: str, left: float, width: float, y: float
+) -> Markup:
     first, last = block[0], block[-1]
-    start, end = (stamp(instant, times.until - times.since) for instant in (first.start, last.end))
+    ends = "now" if last.status == "running" else look.clock(last.end)
+    times = f"{look.clock(first.start)} to {ends}"
+    class_ = f"r {kind.replace(' ', '-')}"
     if len(block) > 1:
-        return f"{counted(len(block), 'run')}, {first.status}, {start} to {end}"
-    ran = f"{first.status} after {span(first.end - first.start)}, from {start}"
-    return f"{first.queue}: {ran} on {first.node}, task {first.task_id}"
+        tip = f"{counted(len(block), 'run')}, {first.status}, {times}"
+        return svg.rect(left, y, width, look.height, class_, tip)
+    where = f" on {first.node}" if first.node else ""
+    name = f"{first.queue} {first.task_id[:8]}"
+    tip = f"{name}: {first.status}, {times}, {span(first.end - first.start)}{where}"
+    box = svg.rect(left, y, width, look.height, class_, tip)
+    if look.link is None:
+        return box
+    words = []
+    if look.height >= 12 and width >= _WORDS:
+        lab = "lab odd" if kind == "running" else "lab d odd"
+        cut, middle = svg.text(name, int(width * 110)), svg.number(y + look.height / 2 + 3.7)
+        words = [svg.tag("text", cut, class_=lab, x=svg.percent(left), dx=6, y=middle)]
+    # One stop of the keyboard for each run that may need a hand.
+    stop = None if kind in ("running", "failed", "lost") else "-1"
+    href = look.link(first.task_id)
+    return svg.tag("a", box, *words, href=href, tabindex=stop, aria_label=tip)
 
 
-def _draw_profile(
-    name: str, tip: str, statuses: Mapping[str, Sequence[float]], peak: float, times: Times
-) -> str:
+def _peak(statuses: Mapping[str, Sequence[float]]) -> float:
+    return max(map(sum, zip(*statuses.values(), strict=True)), default=0.0)
+
+
+def _profile(statuses: Mapping[str, Sequence[float]], look: Look, says: str) -> Markup:
+    peak = _peak(statuses)
     known = [status for status in _ORDER if status in statuses] + sorted({*statuses} - {*_ORDER})
     below = [0.0] * len(next(iter(statuses.values()), []))
     areas = []
     for status in known:
         above = [low + more for low, more in zip(below, statuses[status], strict=True)]
-        areas.append(svg.path(_area(below, above, peak), _class(status)))
+        kind = status if status in _ORDER else "other"
+        areas.append(svg.path(_area(below, above, peak), f"r {kind.replace(' ', '-')}"))
         below = above
-    drawn = svg.stretched(_PROFILE, *areas)
-    return svg.picture(name, tip, tip, _PROFILE, *_grid(times, _PROFILE), drawn, class_="lanes")
+    says = f"{says}, at most {peak:.3g} at the same time"
+    content = [svg.tag("title", says), *_grid(look, _PROFILE), svg.stretched(_PROFILE, *areas)]
+    return svg.picture(says, _PROFILE, *content)
 
 
 def _area(below: Sequence[float], above: Sequence[float], peak: float) -> Iterator[str]:
     """Yield the outline of consecutive steps with a height, one for each run of them."""
-    width, scale = svg.WIDTH / max(len(below), 1), (_PROFILE - _GAP) / (peak or 1)
+    width, scale = svg.WIDTH / max(len(below), 1), (_PROFILE - 2) / (peak or 1)
     place = 0
     while place < len(below):
         end = place
@@ -199,27 +234,8 @@ def _steps(values: Sequence[float], places: range, width: float, scale: float) -
         yield f"V{svg.number(_PROFILE - values[place] * scale)}H{svg.number((place + (places.step > 0)) * width)}"
 
 
-def _grid(times: Times, height: float) -> Iterator[str]:
-    for tick in times.ticks(_TICKS):
-        yield svg.line(tick.at, 0, tick.at, height, "grid")
-
-
-def _axis(times: Times) -> str:
-    labels = [
-        # Also at the ends, where there is room beside it: if it were moved, equal distances would look
-        # unequal.
-        svg.label(tick.at, 12, tick.label, f"middle{' minor' if tick.is_minor else ''}")
-        for tick in times.ticks(_TICKS)
-    ]
-    drawn = svg.ornament("100%", 16, *labels, class_="lanes")
-    return svg.tag(
-        "div",
-        svg.tag("span", class_="host"),
-        drawn,
-        svg.tag("span", class_="facts"),
-        class_="row axis",
-    )
-
-
-def _class(status: str) -> str:
-    return status if status in _ORDER else "other"
+def _grid(look: Look, height: float) -> Iterator[Markup]:
+    for tick in look.times.ticks(_TICKS):
+        yield svg.line(tick.at, -_EDGE, tick.at, height + _EDGE, "gl")
+    if look.is_live:
+        yield svg.line(1, -_EDGE, 1, height + _EDGE, "now")

@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in ("pyspark", "py4j", "pyarrow", "pandas"):
+        if package not in ("pyspark", "py4j", "pyarrow", "pandas", "jinja2", "markupsafe"):
             raise
         version = _version(package) if package == "pyspark" else None
         if version is not None and _numbers(version) < _numbers(OLDEST_PYSPARK):

@@ -12,10 +12,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sql
 
+from blueque.report.lanes import STEPS, add_up
 from blueque.report.phrases import natural
 from blueque.report.scales import step_of
 from blueque.report.summary import Bar, Failure, Group, Host, Spread, Summary, Timeline
-from blueque.report.timeline import STEPS, add_up
 from blueque.spark.analytics import counted, grouped, summed
 from blueque.spark.measures import measured
 

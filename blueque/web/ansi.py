@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from markupsafe import Markup
+
 from blueque.report import svg
 
 LONGEST = 4096  # characters of a line
@@ -15,7 +17,7 @@ _OTHERS = re.compile(
 )
 
 
-def html(line: str) -> str:
+def html(line: str) -> Markup:
     """Return a line as HTML: its text, escaped, with classes for colours, bold and underlined text.
 
     What a carriage return has overwritten is left out, and so are all sequences but those of
@@ -29,8 +31,9 @@ def html(line: str) -> str:
         classes = _after(classes, found[1])
         place = found.end()
     parts.append(_part(shown[place:], classes))
-    more = svg.tag("i", svg.text(f" … {cut:,} more characters")) if cut > 0 else ""
-    return "".join(parts) + more
+    if cut > 0:
+        parts.append(svg.tag("i", f" … {cut:,} more characters"))
+    return Markup("".join(parts))
 
 
 def plain(line: str) -> str:
@@ -38,9 +41,9 @@ def plain(line: str) -> str:
     return _OTHERS.sub("", line.rstrip("\r\n").rpartition("\r")[2])
 
 
-def _part(text: str, classes: frozenset[str]) -> str:
+def _part(text: str, classes: frozenset[str]) -> Markup:
     text = _OTHERS.sub("", text)
-    escaped = "\t".join(map(svg.text, text.split("\t")))
+    escaped = Markup("\t".join(map(svg.text, text.split("\t"))))
     if not escaped or not classes:
         return escaped
     return svg.tag("span", escaped, class_=" ".join(sorted(classes)))

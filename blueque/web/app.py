@@ -23,6 +23,9 @@ from blueque.web.preferences import keep_preferences
 from blueque.web.shared import GUEST, Shared
 from blueque.web.site import Authorize, Site
 
+# The second has what pages and reports share.
+STATIC: list[str | tuple[str, str]] = [("blueque.web", "static"), ("blueque.report", "static")]
+
 
 def create_app(
     client: Client, *, authorize: Authorize | None = None, site: Site | None = None
@@ -38,7 +41,7 @@ def create_app(
     live, orders = Live(shared), Orders(shared)
     logins = Login(shared, authorize) if isinstance(authorize, Logins) else None
     routes = [
-        Mount(f"/static/{__version__}", StaticFiles(packages=[("blueque.web", "static")])),
+        Mount(f"/static/{__version__}", StaticFiles(packages=STATIC)),
         Route("/healthz", _is_alive),
         Route("/live", live.answer),
         Route("/api/v1/{kind}", Api(shared).answer),

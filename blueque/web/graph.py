@@ -52,10 +52,8 @@ def picture(graph: Graph, visit: Visit) -> Markup | None:
     width = max(x for x, _ in places.values()) + WIDTH + 2
     height = max(y for _, y in places.values()) + HEIGHT + 2
     says = f"{len(places)} tasks, of which {len(edges)} pairs wait for each other"
-    return Markup(
-        svg.tag(
-            "svg", *drawn, class_="graph", width=width, height=height, role="group", aria_label=says
-        )
+    return svg.tag(
+        "svg", *drawn, class_="graph", width=width, height=height, role="group", aria_label=says
     )
 
 
@@ -94,14 +92,14 @@ def _places(levels: Mapping[str, int], graph: Graph) -> dict[str, tuple[int, int
     return places
 
 
-def _edge(one: tuple[int, int], other: tuple[int, int]) -> str:
+def _edge(one: tuple[int, int], other: tuple[int, int]) -> Markup:
     x1, y1 = one[0] + WIDTH, one[1] + HEIGHT // 2
     x2, y2 = other[0], other[1] + HEIGHT // 2
     middle = (x1 + x2) // 2
     return svg.path([f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"], "edge")
 
 
-def _node(task_id: str, place: tuple[int, int], graph: Graph, visit: Visit) -> str:
+def _node(task_id: str, place: tuple[int, int], graph: Graph, visit: Visit) -> Markup:
     task, (x, y) = graph.tasks[task_id], place
     status = task.status or "gone"
     name = what(task, visit.site.hide) or task_id[:8]
@@ -110,9 +108,8 @@ def _node(task_id: str, place: tuple[int, int], graph: Graph, visit: Visit) -> s
     mark = svg.tag("circle", cx=x + 12, cy=y + HEIGHT // 2, r=4, class_=f"mark {status}")
     words = svg.tag("text", svg.text(name, 18), x=x + 22, y=y + HEIGHT // 2 + 4, class_="tick name")
     href = visit.task_url(task_id)
-    return svg.tag(
-        "a", svg.tag("title", svg.text(says)), box, mark, words, href=href, aria_label=says
-    )
+    title = svg.tag("title", says)
+    return svg.tag("a", title, box, mark, words, href=href, aria_label=says)
 
 
 __all__: Sequence[str] = ("picture",)

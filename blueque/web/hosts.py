@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from blueque.queries.listeners import Node
 from blueque.queries.timeline import Run, Timeline
-from blueque.report import phrases
+from blueque.report import phrases, timeline
+from blueque.report.scales import Times
+from blueque.report.summary import Bar
+from blueque.report.timeline import Look
 from blueque.text import hints
-from blueque.web import lanes
-from blueque.web.visit import Visit
+from blueque.web.visit import Visit, zone_of
 
 # The states of listeners, the worst first.
 STATES = ("dead", "silent", "gone", "draining", "paused", "unattended", "1.0.0", "up")
@@ -46,37 +49,48 @@ class Strip(NamedTuple):
 
 
 def strip(
-    nodes: Iterable[Node],
-    timeline: Timeline,
-    visit: Visit,
-    most: int,
-    first: int = 0,
-    height: int = 7,
+    nodes: Iterable[Node], found: Timeline, visit: Visit, most: int, first: int = 0, height: int = 7
 ) -> Strip:
     """Return hosts with pictures of what ran. height: of a lane, in pixels."""
-    across = lanes.Span(timeline.since, timeline.until)
+    look = look_of(found.since, found.until, visit, height)
     by_host: dict[str, list[Node]] = {}
     for node in nodes:
         by_host.setdefault(node.host, []).append(node)
     runs: dict[str, list[Run]] = {}
-    for run in timeline.runs:
+    for run in found.runs:
         runs.setdefault(run.node.rpartition("_")[0], []).append(run)
     order = sorted(by_host, key=lambda host: _rank(host, by_host[host]))
     names = phrases.hosts(order)
     shown = [
-        _host(host, names[host], by_host[host], runs.get(host, ()), across, visit, height)
+        _host(host, names[host], by_host[host], runs.get(host, ()), look)
         for host in order[first : first + most]
     ]
-    return Strip(lanes.axis(across, visit), shown, max(len(order) - first - most, 0))
+    return Strip(timeline.axis(look), shown, max(len(order) - first - most, 0))
 
 
-def by_queue(timeline: Timeline, visit: Visit, height: int = 7) -> Mapping[str, Markup]:
+def by_queue(found: Timeline, visit: Visit, height: int = 7) -> Mapping[str, Markup]:
     """Return a picture of what ran for each queue."""
-    across = lanes.Span(timeline.since, timeline.until)
-    runs: dict[str, list[Run]] = {}
-    for run in timeline.runs:
-        runs.setdefault(run.queue, []).append(run)
-    return {queue: lanes.picture(runs[queue], across, visit, height, 3) for queue in sorted(runs)}
+    look = look_of(found.since, found.until, visit, height)
+    bars: dict[str, list[Bar]] = {}
+    for run in found.runs:
+        bars.setdefault(run.queue, []).append(bar(run, found.until))
+    return {queue: timeline.picture(bars[queue], look) for queue in sorted(bars)}
+
+
+def look_of(since: float, until: float, visit: Visit, height: int) -> Look:
+    """Return how a page draws what ran: in the zone of the viewer, with links, until now."""
+    times = Times(since, until, zone_of(visit.zone))
+    return Look(times, partial(_when, visit), visit.task_url, height, is_live=True)
+
+
+def bar(run: Run, until: float) -> Bar:
+    """Return a run as a bar. until: the end of one that runs still."""
+    return Bar(run.began, run.ended or until, word_of(run), run.task, run.queue, run.node)
+
+
+def word_of(run: Run) -> str:
+    """Return the outcome of a run in words."""
+    return {None: "running", "released": "given back"}.get(run.outcome) or run.outcome or ""
 
 
 def worst(nodes: Sequence[Node]) -> str:
@@ -90,21 +104,11 @@ def _rank(host: str, nodes: Sequence[Node]) -> tuple[bool, bool, object]:
     return worst(nodes) not in TROUBLE, not is_busy, phrases.natural(host)
 
 
-def _host(
-    host: str,
-    short: str,
-    nodes: Sequence[Node],
-    runs: Sequence[Run],
-    across: lanes.Span,
-    visit: Visit,
-    height: int,
-) -> Host:
+def _host(host: str, short: str, nodes: Sequence[Node], runs: Sequence[Run], look: Look) -> Host:
     beats = [node.seen for node in nodes if node.seen is not None]
     listeners = {node.id for node in nodes}
-    worked = sum(
-        min(run.ended or across.until, across.until) - max(run.began, across.since) for run in runs
-    )
-    length = across.until - across.since
+    since, until = look.times.since, look.times.until
+    worked = sum(min(run.ended or until, until) - max(run.began, since) for run in runs)
     resources = {hints.words_of(node.resources) for node in nodes if node.resources}
     return Host(
         host,
@@ -116,6 +120,15 @@ def _host(
         sorted({node.queue for node in nodes}),
         "; ".join(sorted(resources)),
         ", ".join(sorted({node.version for node in nodes if node.version})),
-        min(worked / (length * len(listeners)), 1.0) if length > 0 else None,
-        lanes.picture(runs, across, visit, height, 2 if height < 12 else 3),
+        min(worked / ((until - since) * len(listeners)), 1.0) if until > since else None,
+        timeline.picture([bar(run, until) for run in runs], look),
     )
+
+
+def _when(visit: Visit, at: float) -> str:
+    there, today = visit.at(at), visit.at(visit.now)
+    if there is None:
+        return "?"
+    if today is not None and there.date() == today.date():
+        return f"{there:%H:%M}"
+    return f"{there.day} {there:%b %H:%M}"

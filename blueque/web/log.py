@@ -61,9 +61,9 @@ def _with_gaps(lines: Sequence[LogLine], visit: Visit, is_filtered: bool) -> Ite
     for line in lines:
         if line.number > last + 1 and not is_filtered and line.stream != OURS:
             sentence = f"Lines {last + 1:,} to {line.number - 1:,} are no longer in Redis. "
-            command = svg.tag("code", svg.text(f"blueque logs --all {line.task[:8]}"))
-            where = f"The host of the task has the whole log: {command}"
-            yield svg.tag("li", svg.text(sentence), where, class_="gap")
+            sentence += "The host of the task has the whole log: "
+            command = svg.tag("code", f"blueque logs --all {line.task[:8]}")
+            yield svg.tag("li", sentence, command, class_="gap")
         last = max(last, line.number)
         yield _line(line, visit)
 

@@ -10,13 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-from blueque.report import svg
-from blueque.text.eta import percent
-from blueque.text.format import clean, count, size, span
-from blueque.version import __version__
+from blueque.report.page import environment
 from blueque.web.visit import Page, Visit
 
 _PART = "part_"
@@ -24,33 +18,11 @@ _PART = "part_"
 _AGES = re.compile(r"<time[^>]*data-at[^>]*>[^<]*</time>|\d[\d.,]* (?:s|m|h|d)\b|\d+(?:\.\d+)?%")
 
 
-def _finalized(value: Any) -> Any:
-    """Escape the control characters of every text in a page but the ends of its lines."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return "" if value is None else value
-    return value if value.isprintable() else "\n".join(map(clean, value.split("\n")))
-
-
 class Pages:
     """The templates of the page."""
 
     def __init__(self) -> None:
-        self._environment = Environment(
-            loader=PackageLoader("blueque.web"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=_finalized,
-        )
-        self._environment.globals |= {
-            "version": __version__,
-            "span": span,
-            "size": size,
-            "percent": percent,
-            "count": count,
-            "tag": svg.tag,
-        }
+        self._environment = environment("blueque.web")
 
     def page(self, page: Page, visit: Visit) -> str:
         """Return the whole page."""

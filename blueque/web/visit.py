@@ -134,22 +134,20 @@ class Visit:
             shown = f"{there.day} {there:%b %H:%M}"
         else:
             shown = f"{there.day} {there:%b %Y %H:%M}"
-        return Markup(svg.tag("time", svg.text(shown), title=iso(seconds), datetime=iso(seconds)))
+        return svg.tag("time", shown, title=iso(seconds), datetime=iso(seconds))
 
     def age(self, seconds: float | None, suffix: str = " ago") -> Markup:
         """Return how long ago something was; the browser goes on counting."""
         if seconds is None:
             return Markup("–")
         shown = f"{span(max(self.now - seconds, 0.0))}{suffix}"
-        return Markup(
-            svg.tag(
-                "time",
-                svg.text(shown),
-                title=iso(seconds),
-                datetime=iso(seconds),
-                data_at=f"{seconds:.3f}",
-                data_suffix=suffix or None,
-            )
+        return svg.tag(
+            "time",
+            shown,
+            title=iso(seconds),
+            datetime=iso(seconds),
+            data_at=f"{seconds:.3f}",
+            data_suffix=suffix or None,
         )
 
     def linked(self, text: str) -> Markup:

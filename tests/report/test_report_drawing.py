@@ -7,14 +7,16 @@ import math
 import random
 import re
 from collections import Counter
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blueque.model import histogram
-from blueque.report import phrases, scales, svg, timeline
+from blueque.report import lanes, phrases, scales, svg, timeline
 from blueque.report.summary import Bar, Host, Timeline
+from blueque.report.timeline import Look
 
 DAY = 86400
 TODAY = 20777  # 20 November 2026
@@ -53,6 +55,27 @@ def test_an_axis_of_time_has_few_ticks_at_whole_steps(since, length, most):
     assert_ticks(times.ticks(most))
     assert times.at(since - 1) == 0
     assert times.at(since + 2 * length) == 1
+
+
+def test_an_axis_of_time_is_labelled_in_its_zone_also_after_the_clocks_have_changed():
+    berlin = scales.Times(1792854000.0, 1792854000.0 + 24 * 3600, ZoneInfo("Europe/Berlin"))
+
+    labels = [tick.label for tick in berlin.ticks(9)]
+
+    assert labels == ["18:00", "21:00", "25 Oct", "02:00", "05:00", "08:00", "11:00", "14:00"]
+
+
+@pytest.mark.parametrize("hours", [1, 6, 12, 24, 72, 168])
+def test_no_label_of_an_axis_touches_the_word_now(hours):
+    for minute in range(0, 24 * 60, 7):
+        until = 1795255200.0 + 60 * minute
+        look = Look(scales.Times(until - hours * 3600, until), str, is_live=True)
+        drawn = timeline.axis(look)
+        for x, kind in re.findall(r'<text x="([\d.]+)%" y="12" class="tick mid([^"]*)"', drawn):
+            # A label has 36 pixels, "now" has 24. Pictures of less than 724 have no minor labels; the
+            # narrowest, of a screen of 320, has 292 and no odd ones.
+            width = 724 if "minor" in kind else 384 if "odd" in kind else 292
+            assert float(x) / 100 * width + 18 < width - 24, (until, kind)
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,7 +135,7 @@ def some_bars(count, seed):
 def test_lanes_are_as_few_as_ran_at_the_same_time(seed):
     bars = some_bars(60, seed)
 
-    packed = timeline.lanes(bars)
+    packed = lanes.lanes(bars)
 
     assert sorted(bar for lane in packed for bar in lane) == sorted(bars)
     assert all(
@@ -127,7 +150,7 @@ def test_lanes_are_as_few_as_ran_at_the_same_time(seed):
 def test_a_profile_holds_as_much_work_in_each_step_as_the_bars_do(seed):
     bars, since, step, steps = some_bars(60, seed), 7.0, 2.5, 60
 
-    found = timeline.profile(bars, since, step, steps)
+    found = lanes.profile(bars, since, step, steps)
 
     for status in ("complete", "failed"):
         for place in range(steps):
@@ -140,11 +163,15 @@ def test_a_profile_holds_as_much_work_in_each_step_as_the_bars_do(seed):
             assert found[status][place] == pytest.approx(work / step, abs=1e-9)
 
 
+def drawing(whole):
+    return "".join(row.picture for row in timeline.rows(whole))
+
+
 def test_runs_too_thin_to_see_are_drawn_as_one_that_says_how_many():
     many = [Bar(n * 10.0, n * 10.0 + 9, "failed" if n == 500 else "complete") for n in range(1000)]
     whole = Timeline(0.0, 1e6, [Host("h", 1, 1000, 9000.0)], bars={"h": many})
 
-    drawn = timeline.draw(whole)
+    drawn = drawing(whole)
 
     assert [
         int(said.replace(",", "")) for said in re.findall(r"<title>([\d,]+) runs, complete", drawn)
@@ -155,9 +182,7 @@ def test_runs_too_thin_to_see_are_drawn_as_one_that_says_how_many():
 def test_the_last_run_is_seen_however_short():
     whole = Timeline(0.0, 1e6, [Host("h", 1, 1, 0.0)], bars={"h": [Bar(1e6, 1e6, "failed")]})
 
-    ((x, width),) = re.findall(
-        r'x="([\d.]+)%" y="2" width="([\d.]+)%" height="9"', timeline.draw(whole)
-    )
+    ((x, width),) = re.findall(r'x="([\d.]+)%" y="0" width="([\d.]+)%" height="9"', drawing(whole))
 
     assert float(x) + float(width) == 100
     assert float(width) > 0.1
@@ -167,9 +192,9 @@ def test_a_host_that_ran_more_at_once_than_there_is_room_for_is_summed_up():
     many = [Bar(0.0, 50.0, "complete") for _ in range(timeline.LANES + 1)]
     whole = Timeline(0.0, 100.0, [Host("h", 13, 13, 650.0)], bars={"h": many})
 
-    drawn = timeline.draw(whole)
+    drawn = drawing(whole)
 
-    assert "peak 13" in drawn
+    assert "at most 13 at the same time" in drawn
     assert "<path" in drawn
     assert "<rect" not in drawn
 
@@ -236,4 +261,4 @@ def test_a_host_goes_without_its_domain_where_no_other_has_its_name():
 
 def test_a_share_of_nothing_is_no_number_that_breaks():
     assert math.isfinite(scales.Bins({0: 1}).at(0.0))
-    assert timeline.add_up({}, 2) == [0.0, 0.0]
+    assert lanes.add_up({}, 2) == [0.0, 0.0]

@@ -18,7 +18,15 @@ from blueque.web.site import Site
 PAGES = [
     *("/", "/queues", "/queues/video", "/tasks", "/nodes", "/nodes?by=queue&span=1h"),
     *("/nodes/host_1", "/failures", "/schedule", "/schedule/nightly", "/workflows", "/workflows/w"),
-    *("/runs", "/statistics", "/doctor", "/activity", "/activity?by=people", "/settings"),
+    *(
+        "/runs",
+        "/statistics",
+        "/statistics.html",
+        "/doctor",
+        "/activity",
+        "/activity?by=people",
+        "/settings",
+    ),
 ]
 VOID = {"meta", "link", "input", "br", "option", "path", "rect", "circle", "line", "text"}
 EVIL = '"><script>alert(1)</script>\x1b[2J\u202e'
@@ -138,6 +146,16 @@ def test_the_same_concerns_as_those_of_the_command(ask, tasks, client):
     text = ask("/").text
     for concern in attention.concerns(client.get_inspector().overview()):
         assert concern.sentence.partition(",")[0] in text
+
+
+def test_the_numbers_can_be_saved_as_one_file_that_needs_no_other(ask, tasks):
+    saved = ask("/statistics.html?span=7d")
+
+    assert "attachment" in saved.headers["content-disposition"]
+    assert not re.search("<(script|link|img|a) ", saved.text)
+    for text in (saved.text, ask("/statistics?span=7d").text):
+        assert '<span class="v">2</span> <small>in 1 queue</small>' in text
+        assert re.search(r"<b[^>]*><bdi>video</bdi></b>|<b><bdi>video</bdi></b>", text)
 
 
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):

@@ -47,6 +47,7 @@ VIEWS: tuple[tuple[str, View], ...] = (
     (r"/workflows/(?P<name>.+)", groups.workflow),
     (r"/runs", groups.runs),
     (r"/statistics", statistics.statistics),
+    (r"/statistics\.html", statistics.statistics_file),
     (r"/doctor", doctor.doctor),
     (r"/activity", activity.activity),
     (r"/settings", settings.settings),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from blueque.report import svg
+from blueque.report import charts
 from blueque.web.views.tasks import matching
 from blueque.web.visit import Page, Visit
 
@@ -47,18 +47,5 @@ def _spark(kind: Kind, statistics: Statistics | None) -> Markup:
     """Return bars of how many attempts failed so on each of the last days."""
     days = [*statistics.days.values()] if statistics else []
     counts = [day.errors.get(kind.error_type, 0) for day in days]
-    most = max(counts, default=0) or 1
-    bars = [
-        svg.tag(
-            "rect",
-            x=number * 7,
-            y=svg.number(19 - max(18 * count / most, 1)),
-            width=5,
-            height=svg.number(max(18 * count / most, 1)),
-            class_="f" if count else "z",
-        )
-        for number, count in enumerate(counts)
-    ]
     says = f"{sum(counts)} failed attempts in {len(counts)} days"
-    title = svg.tag("title", says)
-    return Markup(svg.tag("svg", title, *bars, class_="spark", role="img", aria_label=says))
+    return charts.spark(counts, counts, says)

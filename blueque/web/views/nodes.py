@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from blueque.queries.listeners import names_of
 from blueque.queries.timeline import Run, Timeline
-from blueque.web import hosts, lanes
+from blueque.web import hosts
 from blueque.web.reader import MOST_QUEUES
 from blueque.web.visit import Page, Visit
 
@@ -72,7 +72,7 @@ def rows(runs: Sequence[Run]) -> list[tuple[Run, str]]:
     first, then the newest.
     """
     ordered = sorted(runs, key=lambda run: (_RANK.get(run.outcome, 3), -run.began))
-    return [(run, lanes.WORDS.get(run.outcome, "running")) for run in ordered[:MOST_ROWS]]
+    return [(run, hosts.word_of(run)) for run in ordered[:MOST_ROWS]]
 
 
 def _timeline(visit: Visit) -> tuple[Timeline, str]:

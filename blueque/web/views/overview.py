@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup
 
 from blueque.queries.listing import entered
-from blueque.report import svg
+from blueque.report import charts
 from blueque.sentences import attention
 from blueque.sentences.attention import URGENT, Concern, stands_still
 from blueque.sentences.pace import left_of, unheard, usual_of
@@ -176,30 +176,10 @@ def figures(seen: Overview, visit: Visit) -> Figures:
 def spark(statistics: Statistics | None) -> Markup:
     """Return bars of the tasks that ended on the last days, and of those that failed."""
     days = [*statistics.days.values()] if statistics else []
+    failed = [day.failed for day in days]
     ended = [day.complete + day.failed for day in days]
-    most = max(ended, default=0) or 1
-    bars = []
-    for number, day in enumerate(days):
-        whole = round(18 * ended[number] / most, 1)
-        failed = round(18 * day.failed / most, 1)
-        bars.append(_bar(number, max(whole, 1), "z" if not ended[number] else None))
-        if failed:
-            bars.append(_bar(number, max(failed, 1.5), "f"))
-    done, failed = sum(day.complete for day in days), sum(day.failed for day in days)
-    says = f"{done:,} done and {failed:,} failed in {len(days)} days"
-    title = svg.tag("title", svg.text(says))
-    return Markup(svg.tag("svg", title, *bars, class_="spark", role="img", aria_label=says))
-
-
-def _bar(number: int, height: float, class_: str | None) -> str:
-    return svg.tag(
-        "rect",
-        x=number * 7,
-        y=svg.number(19 - height),
-        width=5,
-        height=svg.number(height),
-        class_=class_,
-    )
+    says = f"{sum(ended) - sum(failed):,} done and {sum(failed):,} failed in {len(days)} days"
+    return charts.spark(ended, failed, says)
 
 
 def _importance(concerns: Iterable[Concern]) -> Callable[[Line], tuple[bool, int, str]]:

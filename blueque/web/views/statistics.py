@@ -2,108 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
 
-from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response
 
-from blueque.queries.statistics import Numbers, Statistics, total
-from blueque.report import svg
-from blueque.report.scales import Durations
-from blueque.web.views.overview import spark
+from blueque.queries.statistics import Durations, Numbers, Statistics, total
+from blueque.report.page import page
+from blueque.report.summary import Group, Spread, Summary
 from blueque.web.views.tasks import matching
 from blueque.web.visit import Page, Visit
 
 SPANS = {"7d": 7, "14d": 14, "30d": 30, "90d": 90}
 MOST_QUEUES = 50  # those with the most work
-HEIGHT = 120  # pixels of a picture
+MOST_NAMES = 1000
+DRAWN = 12  # queues that have charts of their own in the file
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def statistics(visit: Visit) -> Page:
     """Return the statistics of all queues together, and of each."""
-    chosen = visit.one("span") if visit.one("span") in SPANS else "14d"
-    names = matching(visit.one("queue").strip(), visit)
-    found = visit.reader.statistics(names[:1000], SPANS[chosen])
-    ordered = sorted(found.values(), key=lambda one: -_work(one))
-    days = _by_day(ordered)
-    context = {
-        "queues": [(one, spark(one)) for one in ordered[:MOST_QUEUES] if _ended(one.total)],
-        "all": total(one.total for one in ordered),
-        "days": [*days.items()],
-        "picture": by_day(days),
-        "durations": durations(total(one.total for one in ordered)),
+    chosen, names = _chosen(visit)
+    found = _found(visit, chosen, names)
+    context: dict[str, Any] = {
+        "summary": summary(found, visit),
+        "run_times": total(one.total for one in found).running.buckets,
+        "link": lambda queue: visit.here(queue=queue),
         "length": chosen,
         "spans": [*SPANS],
-        "more": max(len(ordered) - MOST_QUEUES, 0),
-        "is_cut": len(names) > 1000,
+        "is_cut": len(names) > MOST_NAMES,
     }
     return Page("statistics.html", context)
 
 
-def by_day(days: Mapping[str, Numbers]) -> Markup:
-    """Return a picture of the tasks that ended on each day."""
-    most = max((_ended(day) for day in days.values()), default=0) or 1
-    width = 1 / max(len(days), 1)
-    parts = [svg.tag("line", class_="gl", x1="0", x2="100%", y1=HEIGHT, y2=HEIGHT)]
-    every = max(len(days) // 7, 1)
-    for number, (name, day) in enumerate(days.items()):
-        parts += _stack(name, day, (number + 0.1) * width, 0.8 * width, most)
-        if number % every == 0:
-            place = svg.percent((number + 0.5) * width)
-            parts.append(svg.tag("text", name[5:], class_="tick mid", x=place, y=HEIGHT + 14))
-    says = f"at most {most:,} tasks on one day"
-    parts.append(svg.tag("text", f"{most:,}", class_="tick", x=0, y=9))
-    return Markup(
-        svg.tag("svg", *parts, class_="days", height=HEIGHT + 18, role="img", aria_label=says)
-    )
+def statistics_file(visit: Visit) -> Response:
+    """Return the same as one file that opens anywhere."""
+    found = _found(visit, *_chosen(visit))
+    headers = {"Content-Disposition": 'attachment; filename="statistics.html"'}
+    return HTMLResponse(page(summary(found, visit)), headers=headers)
 
 
-def _stack(name: str, day: Numbers, x: float, width: float, most: int) -> Iterator[str]:
-    """Yield the parts of the bar of one day, from the bottom."""
-    says = f"{name}: {day.complete:,} done, {day.failed:,} failed, {day.cancelled:,} cancelled"
-    base = float(HEIGHT)
-    kinds = {"complete": day.complete, "failed": day.failed, "cancelled": day.cancelled}
-    for kind, number in kinds.items():
-        tall = (HEIGHT - 14) * number / most
-        base -= tall
-        if number:
-            yield svg.rect(x, base, width, max(tall, 1), f"r {kind}", says)
-
-
-def durations(numbers: Numbers) -> Markup | None:
-    """Return a picture of how long tasks ran, on a logarithmic axis."""
-    ran = numbers.running
-    spread = [ran.quantile(share) for share in (0.5, 0.9, 0.99)]
-    known = [value for value in spread if value]
-    if ran.counted < 5 or not known:
-        return None
-    scale = Durations([min(known) / 10, (ran.longest or max(known)) * 1.1])
-    marks = []
-    for tick in scale.ticks():
-        marks.append(svg.line(tick.at, 0, tick.at, 40, "gl"))
-        marks.append(svg.label(tick.at, 54, tick.label, "mid"))
-    names = ("half", "9 of 10", "99 of 100")
-    for name, value in zip(names, spread, strict=True):
-        if value:
-            at = svg.percent(scale.at(value))
-            marks.append(svg.tag("line", class_="now", x1=at, x2=at, y1=14, y2=40))
-            marks.append(svg.tag("text", name, class_="tick mid", x=at, y=10))
-    says = "; ".join(
-        f"{name} up to {value:.1f} s" for name, value in zip(names, spread, strict=True) if value
-    )
-    return Markup(svg.tag("svg", *marks, class_="days", height=58, role="img", aria_label=says))
-
-
-def _by_day(found: Sequence[Statistics]) -> dict[str, Numbers]:
-    """Return the numbers of all queues for each day."""
+def summary(found: Sequence[Statistics], visit: Visit) -> Summary:
+    """Return the numbers of queues as the content of a report."""
     names = [*found[0].days] if found else []
-    return {name: total(one.days[name] for one in found) for name in names}
+    days = [_group(None, total(one.days[name] for one in found), name) for name in names]
+    queues = [group for one in found if (group := _group(one.queue, one.total)).n]
+    return Summary(
+        "Statistics",
+        f"Redis at {visit.site.address}",
+        visit.now,
+        _group(None, total(one.total for one in found)),
+        days,
+        queues=queues[:MOST_QUEUES],
+        all_queues=len(queues),
+        by_day={
+            one.queue: [_group(one.queue, numbers, name) for name, numbers in one.days.items()]
+            for one in found[:DRAWN]
+        },
+        run_times={one.queue: one.total.running.buckets for one in found[:DRAWN]},
+        is_counted=True,
+    )
 
 
-def _ended(numbers: Numbers) -> int:
-    return numbers.complete + numbers.failed + numbers.cancelled
+def _chosen(visit: Visit) -> tuple[str, list[str]]:
+    chosen = visit.one("span") if visit.one("span") in SPANS else "14d"
+    return chosen, matching(visit.one("queue").strip(), visit)
+
+
+def _found(visit: Visit, chosen: str, names: Sequence[str]) -> list[Statistics]:
+    """Return the numbers of queues, that with the most work first."""
+    found = visit.reader.statistics(names[:MOST_NAMES], SPANS[chosen]).values()
+    return sorted(found, key=_work, reverse=True)
+
+
+def _group(queue: str | None, numbers: Numbers, day: str | None = None) -> Group:
+    return Group(
+        queue,
+        None if day is None else date.fromisoformat(day).toordinal() - _EPOCH,
+        numbers.complete + numbers.failed + numbers.cancelled,
+        numbers.complete,
+        numbers.failed,
+        numbers.cancelled,
+        numbers.retried,
+        _spread(numbers.waiting),
+        _spread(numbers.running),
+    )
+
+
+def _spread(durations: Durations) -> Spread | None:
+    if not durations.counted:
+        return None
+    parts = (durations.quantile(share) or 0.0 for share in (0.5, 0.9, 0.99))
+    return Spread(durations.counted, durations.mean or 0.0, durations.longest or 0.0, *parts)
 
 
 def _work(one: Statistics) -> float:
     """Return how many seconds the tasks of a queue ran."""
-    ran = one.total.running
-    return ran.counted * (ran.mean or 0.0)
+    return one.total.running.counted * (one.total.running.mean or 0.0)

@@ -21,7 +21,7 @@ from blueque.sentences.pace import left_of, progress_words
 from blueque.text.eta import read_progress, roughly
 from blueque.text.format import span
 from blueque.text.what import what
-from blueque.web import lanes, log
+from blueque.web import hosts, log
 from blueque.web.acts import allowed
 from blueque.web.visit import Page, Visit
 
@@ -36,6 +36,7 @@ RUNS = ("started", "reserved")
 LEAST_RUNS = 5  # of which the usual run time is told
 TALKS = 900.0  # seconds without output after which a task counts as silent
 MOST_EVENTS = 40  # on the page
+TICKS = 9  # of the picture of its attempts
 USUAL_DAYS = 7
 # What the page shows in another place.
 _ELSEWHERE = {"task", "title", "state", "progress", "signs", "usual", "parameters", "result"}
@@ -182,9 +183,9 @@ def _draw_ruler(
     def at(seconds: float) -> str:
         return svg.percent(seconds / end)
 
-    def mark(class_: str, seconds: float, word: str, anchor: str = "mid") -> list[str]:
+    def mark(class_: str, seconds: float, word: str, anchor: str = "mid") -> list[Markup]:
         line = svg.tag("line", class_=class_, x1=at(seconds), x2=at(seconds), y1=14, y2=34)
-        label = svg.tag("text", svg.text(word), class_=f"tick {anchor}", x=at(seconds), y=10)
+        label = svg.label(seconds / end, 10, word, anchor)
         return [line, label]
 
     low, high, most = usual
@@ -208,12 +209,9 @@ def _draw_ruler(
         says.append(f"time limit {span(limit)}")
     step = step_of(end, 6)
     for number in range(1, int(end / step) + 1):
-        label = span(number * step)
-        drawn.append(
-            svg.tag("text", svg.text(label), class_="tick mid odd", x=at(number * step), y=46)
-        )
-    drawn.append(svg.tag("text", "since its start", class_="tick", x=0, y=46))
-    return Markup(svg.tag("svg", *drawn, height=50, role="img", aria_label="; ".join(says)))
+        drawn.append(svg.label(number * step / end, 46, span(number * step), "mid odd"))
+    drawn.append(svg.label(0, 46, "since its start", ""))
+    return svg.picture("; ".join(says), 50, *drawn)
 
 
 def life(task: Task, history: History | None, visit: Visit) -> Markup | None:
@@ -232,29 +230,22 @@ def life(task: Task, history: History | None, visit: Visit) -> Markup | None:
         )
     if not runs or until - since <= 0:
         return None
-    across = lanes.Span(since, until)
+    look = hosts.look_of(since, until, visit, 16)
     waited = svg.tag("rect", class_="waited", x=0, y=8, width="100%", height=4)
     bars = []
     for run in runs:
-        left = across.place(run.began)
-        width = max(across.place(run.ended or until) - left, 0.003)
-        word = lanes.WORDS.get(run.outcome, "running")
-        took = span((run.ended or until) - run.began)
+        width = max(look.times.at(run.ended or until) - look.times.at(run.began), 0.003)
+        left = min(look.times.at(run.began), 1 - width)
+        word, took = hosts.word_of(run), span((run.ended or until) - run.began)
         says = f"attempt {run.attempt} on {run.node}: {word}, {took}"
-        bars.append(
-            svg.rect(min(left, 1 - width), 2, width, 16, f"r {word.replace(' ', '-')}", says)
-        )
+        bars.append(svg.rect(left, 2, width, 16, f"r {word.replace(' ', '-')}", says))
     ticks = [
-        svg.tag("text", svg.text(label), class_="tick mid odd", x=svg.percent(at), y=33)
-        for at, label in across.ticks(visit)
-        if 0.03 < at < 0.97
+        svg.label(tick.at, 33, tick.label, "mid odd")
+        for tick in look.times.ticks(TICKS)
+        if 0.03 < tick.at < 0.97
     ]
     says = f"{len(runs)} attempts in {span(until - since)}"
-    return Markup(
-        svg.tag(
-            "svg", waited, *bars, *ticks, class_="lifeline", height=36, role="img", aria_label=says
-        )
-    )
+    return svg.picture(says, 36, waited, *bars, *ticks, class_="lifeline")
 
 
 def _newest(history: History | None) -> list[tuple[Event, str, str, str]]:
