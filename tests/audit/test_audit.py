@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from legacy import WORK, Legacy
+from restoring import restoring
 from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, protocol
@@ -25,7 +26,7 @@ from blueque.audit import groups, reads
 from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
 from blueque.cli.verbs import doctor
-from blueque.connection.redis import Redis
+from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import condition_on
@@ -62,6 +63,9 @@ class House:
 
     def __init__(self, redis: Any, cli: Any) -> None:
         self.redis, self.cli = redis, cli
+
+    def build(self) -> None:
+        redis = self.redis
         for task in ("started", "complete", "failed", "reserved"):
             self._add(NODE, task)
         protocol.complete(redis, AttemptRef(Q, "complete", "t-complete", NODE), "r", 5.0)
@@ -193,9 +197,23 @@ class House:
             protocol.start(redis, AttemptRef(Q, task, f"t-{task}", node), 99, 4.0)
 
 
+@pytest.fixture(scope="module")
+def built() -> dict[float, list[Command]]:
+    """What puts every key of a house back, by the hour in which it was built: schedules are due
+    every hour.
+    """
+    return {}
+
+
 @pytest.fixture
-def house(redis: Any, cli: Any) -> House:
-    return House(redis, cli)
+def house(redis: Any, cli: Any, built: dict[float, list[Command]]) -> House:
+    """A house that was built once: that takes 80 transactions, and to put it back one round trip."""
+    house, hour = House(redis, cli), time.time() // 3600
+    if hour not in built:
+        house.build()
+        built[hour] = restoring(redis)
+    redis.read(*built[hour])
+    return house
 
 
 class Damage(NamedTuple):
@@ -1404,17 +1422,17 @@ def test_an_empty_redis_has_no_finding(redis):
     assert audit(redis) == []
 
 
-@pytest.mark.parametrize("settle", [0.0, 0.01])
 @pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
-def test_each_damage_has_exactly_its_own_finding(house, damage, settle):
+def test_each_damage_has_exactly_its_own_finding(house, damage):
     damage.done(house.cli)
 
-    found = audit(house.redis, settle)
+    for settle in (0.0, 0.01):
+        found = audit(house.redis, settle)
 
-    assert [(finding.code, finding.key, finding.task) for finding in found] == [
-        (damage.code, damage.key, damage.task)
-    ]
-    assert (found[0].fix is not None) == damage.is_fixed
+        assert [(finding.code, finding.key, finding.task) for finding in found] == [
+            (damage.code, damage.key, damage.task)
+        ]
+        assert (found[0].fix is not None) == damage.is_fixed
 
 
 FIXED = [damage for damage in DAMAGES if damage.is_fixed]

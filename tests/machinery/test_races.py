@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from restoring import restoring
 
 from blueque import protocol
 from blueque.connection.redis import Redis
@@ -124,19 +125,20 @@ GIVING_WAY = {"claim"}  # it looks twice, and if the list has changed it does no
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_whoever_is_overtaken_does_what_he_would_do_if_he_had_come_later(
-    before, redis, other, overtaken, cli, state
+    before, redis, other, overtaken, state
 ):
+    protocol.register(redis, Q, OURS, "i1", {}, now=1.5)
+    protocol.register(redis, Q, ANOTHER, "i3", {}, now=1.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
+    for name in BEFORE[before]:
+        CALLS[name](redis)
+    found, seeding = state(), restoring(redis)
+
     def seed():
-        cli.flushall()
-        protocol.register(redis, Q, OURS, "i1", {}, now=1.5)
-        protocol.register(redis, Q, ANOTHER, "i3", {}, now=1.5)
-        protocol.enqueue(redis, Q, "t1", "in", now=5.5)
-        for name in BEFORE[before]:
-            CALLS[name](redis)
-        return state()
+        redis.read(*seeding)
 
     def changes(name):
-        found = seed()
+        seed()
         outcome(name)
         return state() != found
 
