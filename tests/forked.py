@@ -14,11 +14,15 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from blueque.cli import listener, main, scheduler
 
-for module, _ in main._VERBS.values():
+if TYPE_CHECKING:
+    from prepared import Prepared
+
+# The last one is what each fork that is a listener imports.
+for module in (*(module for module, _ in main._VERBS.values()), "blueque.node.main"):
     importlib.import_module(module)
 MAINS: dict[str, Callable[[], None]] = {
     "main": main.main,
@@ -74,9 +78,10 @@ def start(
     program: str = "main",
     cwd: Path | None = None,
     is_apart: bool = False,
+    prepared: Prepared | None = None,
 ) -> int:
     """Start a program and return its pid. stdin, stdout, stderr: descriptors. is_apart: in a
-    process group of its own.
+    process group of its own. prepared: what becomes the listener that it is to become by exec.
     """
     pid = os.fork()
     if pid == 0:
@@ -86,7 +91,11 @@ def start(
             files = [os.dup(file) for file in (stdin, stdout, stderr)]
             for number, file in enumerate(files):
                 os.dup2(file, number)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            kept = 2 if prepared is None else prepared.descriptor
+            os.closerange(3, kept)
+            os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+            if prepared is not None:
+                os.execve = prepared.become
             _become(arguments, environ, MAINS[program], cwd)
         finally:
             os._exit(70)

@@ -26,6 +26,7 @@ LOGGERS = [logging.getLogger(), logging.getLogger("blueque")]
 OF_THE_KERNEL = (b"Umask:", b"SigBlk:", b"SigIgn:", b"SigCgt:")
 # Python itself ignores them; what it starts gets their default actions from subprocess.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+KEPT = set[int]()  # the pids and descriptors of processes that tests share, see prepared.py
 KEPT_BY_PYTHON = "/dev/shm/pym-"  # what multiprocessing shares, for as long as the process lives
 INTERNAL = 1 << 31 | 1 << 32  # the bits of signals 32 and 33
 PYTEST = b"PYTEST_CURRENT_TEST"  # an environment variable that pytest changes during a test
@@ -66,7 +67,9 @@ def take() -> ProcessState:
     return ProcessState(
         signals={**handlers, **kernel, "wakeup descriptor": _wakeup()},
         descriptors=_descriptors(),
-        children={f"child process {pid}": _command(pid) for pid in process.children(os.getpid())},
+        children={
+            f"child process {pid}": _command(pid) for pid in process.children(os.getpid()) - KEPT
+        },
         threads=frozenset(threading.enumerate()),
         environment=_environment(),
         settings=settings,
@@ -228,6 +231,8 @@ def _directory() -> str:
 def _descriptors() -> dict[str, object]:
     found: dict[str, object] = {}
     for number in os.listdir("/proc/self/fd"):
+        if int(number) in KEPT:
+            continue
         with contextlib.suppress(FileNotFoundError):  # that of the directory itself
             target = os.readlink(f"/proc/self/fd/{number}")
             if target.startswith("socket:"):

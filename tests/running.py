@@ -30,7 +30,10 @@ from blueque.task_process.fork_server import NAME
 from blueque.task_process.main import NAME as TASK_NAME
 
 if TYPE_CHECKING:
+    import prepared
     from forked import Forked
+
+    Started = subprocess.Popen[bytes] | Forked | prepared.Listener
 
 _FORK_SERVER = b"blueque.task_process.fork_server"
 PATIENCE = 15.0  # seconds after which something awaited will never come
@@ -39,6 +42,7 @@ TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "l
 # where the package lies: programs here run in another directory
 ROOT = Path(__file__).parent.parent
 BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
+LISTENER = [sys.executable, "-m", "blueque.cli.listener"]
 MARK = "RUN_BY_TEST"  # an environment variable by which a test's processes are known
 
 PATCHED = "PATCHED_BY_TEST"  # the variable that tests/patched reads
@@ -137,7 +141,7 @@ def memory_of(pid: int) -> int:
 class Program:
     """One program that runs, with each of its outputs in a file."""
 
-    def __init__(self, popen: subprocess.Popen[bytes] | Forked, printed: Path, log: Path) -> None:
+    def __init__(self, popen: Started, printed: Path, log: Path) -> None:
         self._popen = popen
         self._printed, self._log = printed, log
         self.pid = popen.pid
@@ -201,12 +205,7 @@ class Listener(Program):
     """A blueque-listener: its pid is the master's."""
 
     def __init__(
-        self,
-        popen: subprocess.Popen[bytes] | Forked,
-        printed: Path,
-        log: Path,
-        client: Client,
-        queue: str,
+        self, popen: Started, printed: Path, log: Path, client: Client, queue: str
     ) -> None:
         super().__init__(popen, printed, log)
         self._client, self.queue = client, queue
@@ -239,7 +238,7 @@ class Programs:
         self._environ = environ or {}  # of all of them
         self.client = Client(url, patience=PATIENCE)
         self._mark = uuid.uuid4().hex
-        self._started: list[subprocess.Popen[bytes] | Forked] = []
+        self._started: list[Started] = []
 
     def __enter__(self) -> Programs:
         return self
@@ -314,9 +313,7 @@ class Programs:
             *work,
         ]
         if before or not self._may_fork(**options):
-            started = self._start(
-                [*before, sys.executable, "-m", "blueque.cli.listener", *arguments], **options
-            )
+            started = self._start([*before, *LISTENER, *arguments], **options)
         else:
             started = self._fork_listener(arguments, **options)
         listener = Listener(*started, self.client, queue)
@@ -342,6 +339,8 @@ class Programs:
 
     def start(self, command: list[str], **options: Any) -> Program:
         """Start any program. environ: variables of its own; the other options are those of Popen."""
+        if command[: len(LISTENER)] == LISTENER and self._may_fork(**options):
+            return Program(*self._fork_listener(command[len(LISTENER) :], **options))
         return Program(*self._start(command, **options))
 
     def _may_fork(self, environ: Mapping[str, str] | None = None, **options: Any) -> bool:
@@ -354,14 +353,17 @@ class Programs:
 
     def _fork_listener(
         self, arguments: list[str], environ: Mapping[str, str] | None = None
-    ) -> tuple[Forked, Path, Path]:
+    ) -> tuple[Started, Path, Path]:
         """Have a fork of ours read the arguments. It becomes the listener by exec, as any
-        blueque-listener does.
+        blueque-listener does, or a fork of what is prepared does.
 
         An interpreter for the arguments alone takes as long as all the rest.
         """
-        import forked  # here: it imports all verbs of the command line
+        import forked  # here: both import all of a program of ours
+        import prepared
 
+        environment = self._environment(environ)
+        process = prepared.prepared_for(environment)
         printed, log = self._files()
         with (
             open(os.devnull, "rb") as stdin,
@@ -371,13 +373,15 @@ class Programs:
             files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
             pid = forked.start(
                 arguments,
-                self._environment(environ),
+                environment,
                 *files,
                 "listener",
                 self.directory,
                 is_apart=True,
+                prepared=process,
             )
-        self._started.append(forked.Forked(pid))
+        listener = process and process.listener_of(pid, PATIENCE)
+        self._started.append(listener or forked.Forked(pid))
         return self._started[-1], printed, log
 
     def _environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
