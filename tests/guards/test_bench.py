@@ -359,7 +359,9 @@ def test_status_is_measured_with_many_queues() -> None:
     assert all(row["whole"][0] > row["p50"][0] > 0 for row in looks.rows.values())
 
 
-def test_a_full_redis_is_measured_beside_one_that_is_not() -> None:
+def test_a_full_redis_is_measured_beside_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full, "WARM_UP", 4)
+    monkeypatch.setattr(full, "SOON", 0.5)
     with open_stage() as stage:
         bench = Bench(stage, [], rounds=1, scale=0.01, quiet=Quiet(0.0))
         drained, scheduled = full.drain(bench), full.scheduler(bench)
@@ -486,7 +488,13 @@ def test_a_case_that_failed_has_no_verdict() -> None:
 def test_two_commits_are_measured_in_one_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("bench.comparing.PAIRS", 1)
+    for name, value in {"PAIRS": 1, "WARM_UP": 4, "SLOTS": (1, 2)}.items():
+        monkeypatch.setattr(comparing, name, value)
+    cases = [
+        case._replace(metrics={"2": "two"}) if case.name == "memory" else case
+        for case in comparing.COMPARISONS
+    ]
+    monkeypatch.setattr(against, "COMPARISONS", cases)
 
     code = against.compare(
         "HEAD", ["enqueue", "pickup", "idle", "memory"], rounds=1, scale=0.01, patience=0.0

@@ -206,6 +206,10 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text())
 
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
 
 @functools.cache
 def modules() -> dict[str, Module]:
@@ -234,7 +238,7 @@ def imports(module: Module) -> Iterator[tuple[str, int]]:
     """Yield the modules of ours that a module imports, with line numbers; "" for a name taken from
     the package itself.
     """
-    yield from imports_of(ast.walk(module.tree), module.path)
+    yield from imports_of(module.nodes, module.path)
 
 
 def imports_of(nodes: Iterable[ast.AST], path: Path) -> Iterator[tuple[str, int]]:
@@ -260,15 +264,15 @@ def nearest_module(name: str) -> str:
     return inner
 
 
-def strings(tree: ast.AST) -> Iterator[ast.Constant]:
+def strings(module: Module) -> Iterator[ast.Constant]:
     """Yield every string but the docstrings."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in module.nodes
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in module.nodes:
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
@@ -277,11 +281,11 @@ def strings(tree: ast.AST) -> Iterator[ast.Constant]:
             yield node
 
 
-def sent_commands(tree: ast.AST) -> Iterator[tuple[str, int]]:
+def sent_commands(module: Module) -> Iterator[tuple[str, int]]:
     """Yield the first word of everything that looks like a Redis command: a tuple or list, or a
     call of redis-py.
     """
-    for node in ast.walk(tree):
+    for node in module.nodes:
         first: ast.expr | None = None
         if isinstance(node, ast.Tuple | ast.List) and node.elts:
             first = node.elts[0]
@@ -339,7 +343,7 @@ def test_key_names_are_spelled_in_keys_only():
             (module, string.lineno)
             for module in modules().values()
             if module.name != "model.keys"
-            for string in strings(module.tree)
+            for string in strings(module)
             if re.search("blueque_[a-z]", string.value)
         )
         == []
@@ -355,7 +359,7 @@ def test_redis_commands_are_spelled_where_they_belong_only(allowed, words):
             (module, line)
             for module in modules().values()
             if room(module.name) not in allowed
-            for word, line in sent_commands(module.tree)
+            for word, line in sent_commands(module)
             if word in words
         )
         == []
@@ -365,9 +369,9 @@ def test_redis_commands_are_spelled_where_they_belong_only(allowed, words):
 def test_no_lua_and_no_sweep_over_all_keys_but_for_an_audit():
     for module in modules().values():
         forbidden = LUA | SWEEPING if module.name != "audit.scan" else LUA
-        for word, line in sent_commands(module.tree):
+        for word, line in sent_commands(module):
             assert word.upper() not in forbidden, f"{module.path}:{line} sends {word}"
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             is_sweep = is_method_call(node, {"keys"}) and node.args
             assert not is_sweep and not is_method_call(node, METHODS), (
                 f"{module.path}:{node.lineno}: {ast.unparse(node)}"
@@ -391,7 +395,7 @@ def test_processes_are_forked_signalled_and_waited_for_in_system_and_the_program
             (module, node.lineno)  # type: ignore[attr-defined]
             for module in modules().values()
             if room(module.name) not in MAY_HANDLE_PROCESSES
-            for node in ast.walk(module.tree)
+            for node in module.nodes
             if is_use(node)
         )
         == []
@@ -403,13 +407,13 @@ def test_redis_py_is_imported_by_client_and_its_connection_only_and_only_when_ne
     found = []
     for module in modules().values():
         lazy = set()
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
             if is_for_types or (
                 module.name in IMPORT_REDIS_PY and isinstance(node, ast.FunctionDef)
             ):
                 lazy |= {id(inner) for inner in ast.walk(node)}
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if "redis" in imported_packages(node) and id(node) not in lazy:
                 found.append((module, node.lineno))  # type: ignore[attr-defined]
     assert places(found) == []
@@ -422,7 +426,7 @@ def test_pyspark_is_imported_in_blueque_spark_only():
             (module, node.lineno)  # type: ignore[attr-defined]
             for module in modules().values()
             if room(module.name) != "spark" and module.name != "demo.pipeline"
-            for node in ast.walk(module.tree)
+            for node in module.nodes
             if {"pyspark", "py4j"} & imported_packages(node)
         )
         == []
