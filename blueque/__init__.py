@@ -22,7 +22,7 @@ from blueque.version import __version__
 if _typing.TYPE_CHECKING:
     from blueque.archives import archive
     from blueque.client import Client
-    from blueque.config.toml_file import Config
+    from blueque.config.contents import Config
     from blueque.errors import (
         ArchiveRefused,
         BacklogRefused,
@@ -187,7 +187,7 @@ _LAZY = {
     **dict.fromkeys((name for name in __all__ if name != "__version__"), "blueque.errors"),
     "After": "blueque.model.conditions",
     "Client": "blueque.client",
-    "Config": "blueque.config.toml_file",
+    "Config": "blueque.config.contents",
     "Count": "blueque.producer.bulk",
     "Fail": "blueque.model.outcomes",
     "ForkingRunner": "blueque.node.forking_runner",

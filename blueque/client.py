@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from blueque.config.toml_file import Config
+from blueque.config.contents import Config
 from blueque.config.toml_file import load as load_config
 from blueque.connection.address import Address, hide_password
 from blueque.connection.plain import SocketConnection

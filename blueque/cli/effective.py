@@ -169,7 +169,7 @@ def file_values(invocation: Invocation) -> dict[str, Any]:
         return {}
     import tomllib  # here: only with a file
 
-    from blueque.config.toml_file import shown_path
+    from blueque.config.checker import shown_path
 
     try:
         text = Path(found).read_text(encoding="utf-8-sig")

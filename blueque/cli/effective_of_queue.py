@@ -11,7 +11,9 @@ from blueque.cli import printing
 from blueque.cli.effective import Setting, defaults, file_values, variables
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.setting_text import shown_settings
-from blueque.config.toml_file import FINISHED, LIMITS, shown_path
+from blueque.config.checker import shown_path
+from blueque.config.tables import FINISHED
+from blueque.config.values import LIMITS
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.model.encoding import require_queue_name
 

@@ -34,7 +34,9 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variables_of
-from blueque.config.toml_file import LIMITS, MAX_SLOTS, MOST_REUSED, ON_TERM, shown_path
+from blueque.config.checker import shown_path
+from blueque.config.tables import MAX_SLOTS, MOST_REUSED, ON_TERM
+from blueque.config.values import LIMITS
 from blueque.errors import InvalidInput
 from blueque.listener.resources import GPU
 from blueque.model import queue_settings, units
@@ -61,7 +63,7 @@ from blueque.system.process import is_in_container, keep_in_memory
 if TYPE_CHECKING:
     from blueque.cli.registered import Found
     from blueque.client import Client
-    from blueque.config.toml_file import Config
+    from blueque.config.contents import Config
     from blueque.model.retry import Retry
     from blueque.node.handler_check import Registered
 

@@ -20,7 +20,7 @@ from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.config.toml_file import Config
+    from blueque.config.contents import Config
     from blueque.model.retry import Retry
     from blueque.text.redaction import Hide
 

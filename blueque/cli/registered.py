@@ -16,7 +16,7 @@ from blueque.errors import InvalidInput
 from blueque.model.units import HandlerName
 
 if TYPE_CHECKING:
-    from blueque.config.toml_file import Config
+    from blueque.config.contents import Config
     from blueque.node.handler_check import Registered
 
     Look = Callable[[Sequence[str]], dict[str, Registered]]

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from blueque.client import Client
-from blueque.config.toml_file import Config
+from blueque.config.contents import Config
 from blueque.connection.address import Address, hide_password
 from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
 from blueque.listener.group import ListenerGroup

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from blueque import protocol
-from blueque.config.toml_file import QueueConfig, check_setting, require_setting
+from blueque.config.contents import QueueConfig
+from blueque.config.toml_file import check_setting, require_setting
 from blueque.connection.redis import Redis
 from blueque.errors import (
     HasDependents,

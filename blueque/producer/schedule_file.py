@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import protocol
-from blueque.config.toml_file import Config, refused_schedule
+from blueque.config.checker import refused_schedule
+from blueque.config.contents import Config
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RedisRefused
 from blueque.model.schedule import Definition, differing, digest_of

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from blueque import Retry
-from blueque.config.toml_file import Config, QueueConfig, find, load, parse
+from blueque.config.contents import Config, QueueConfig
+from blueque.config.toml_file import find, load, parse
 from blueque.errors import ConfigRefused
 from blueque.model.units import RETENTION, Keep
 

@@ -19,7 +19,8 @@ from running import clean_environment, until
 from blueque import Client, Config, ConfigRefused, Retry
 from blueque.cli import listener, scheduler
 from blueque.cli.program import settings_of, variables_of
-from blueque.config.toml_file import FINISHED, load, parse
+from blueque.config.tables import FINISHED
+from blueque.config.toml_file import load, parse
 from blueque.model import keys
 from blueque.model.limits import Limits
 from blueque.task_process import running_task

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from blueque import InvalidInput, InvalidType
-from blueque.config.toml_file import QueueConfig
+from blueque.config.contents import QueueConfig
 from blueque.model import keys
 from blueque.producer.queue import Queue
 

@@ -144,7 +144,7 @@ def _compare(
     invocation: Invocation, client: Client, wanted: Mapping[str, Definition]
 ) -> tuple[list[Change], list[ScheduleSeen], float]:
     """Return what is to be done, the schedules in Redis, and its clock."""
-    from blueque.config.toml_file import refused_schedule  # here: --help does without
+    from blueque.config.checker import refused_schedule  # here: --help does without
     from blueque.producer import schedule_file
     from blueque.queries import schedules
 

@@ -1,0 +1,240 @@
+"""Read one value of a blueque.toml. Each function returns the value as programs use it.
+
+They raise InvalidInput, whose sentence does not name the key, and InvalidType.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Collection
+from typing import Any, Literal, TypeVar
+
+from blueque.connection.address import Address
+from blueque.errors import InvalidInput, InvalidType
+from blueque.model import limits, selection
+from blueque.model.encoding import (
+    CENTURY,
+    encode,
+    require_number,
+    require_queue_name,
+    require_whole,
+)
+from blueque.model.labels import require_context
+from blueque.model.lines import require_lock
+from blueque.model.retry import Retry
+from blueque.model.units import (
+    MOST_KEPT,
+    SPARED,
+    Keep,
+    parse_duration,
+    parse_log_limit,
+    parse_program,
+    parse_room,
+    parse_size,
+    require_callable_name,
+    require_module_name,
+    require_program,
+    whole_days,
+)
+from blueque.system.hosts import require_host_name
+
+MOST_FANNED_OUT = 100  # queues
+LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
+MEANT = "; did you mean "
+_RETRY = Retry.__slots__
+
+Checked = TypeVar("Checked")
+
+
+def read_text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidType(f"must be text, not {kind_of(value) if value != '' else 'empty'}")
+    return value
+
+
+def read_texts(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise InvalidType(f"must be an array of texts, not {kind_of(value)}")
+    return [read_text(one) for one in value]
+
+
+def read_host(value: Any) -> str:
+    return require_host_name(read_text(value))
+
+
+def read_paths(value: Any) -> list[str]:
+    return [read_text(value)] if isinstance(value, str) else read_texts(value)
+
+
+def read_address(value: Any) -> str:
+    Address(read_text(value))
+    return str(value)
+
+
+def read_queue_names(value: Any) -> list[str]:
+    names = [require_queue_name(name) for name in read_texts(value)]
+    if not 1 <= len(names) <= MOST_FANNED_OUT:
+        raise InvalidInput(f"it is 1 to {MOST_FANNED_OUT} queues, not {len(names)}")
+    return names
+
+
+def read_modules(value: Any) -> list[str]:
+    return [require_module_name(name) for name in read_texts(value)]
+
+
+def read_callable_name(value: Any) -> str:
+    return require_callable_name(read_text(value))
+
+
+def read_program(value: Any) -> list[str]:
+    """Return what is written as words in an array, or as one text that is split as a shell would."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return require_program(value)
+    if isinstance(value, list):
+        raise InvalidType("must be an array of texts, each a word of the command")
+    return parse_program(read_text(value))
+
+
+def read_yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidType(f"must be true or false, not {kind_of(value)}")
+    return value
+
+
+def one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in words:
+            raise InvalidInput(f"{value!r} is not one of {', '.join(words)}")
+        return str(value)
+
+    return check
+
+
+def read_select(value: Any) -> str:
+    if isinstance(value, str) and selection.is_own_select(value):
+        return require_callable_name(value)
+    return one_of(selection.NAMES)(value)
+
+
+def read_duration(value: Any) -> float:
+    seconds = parse_duration(value) if isinstance(value, str) else value
+    return require_number(seconds, "it", 0.001, CENTURY)
+
+
+def read_days(value: Any) -> int:
+    return whole_days(read_duration(value), value)
+
+
+def read_size(value: Any) -> int:
+    return require_whole(parse_size(value) if isinstance(value, str) else value, "it", 1, 2**40)
+
+
+def read_room(value: Any) -> float:
+    return parse_room(value) if isinstance(value, str) else require_whole(value, "it", 1, 2**62)
+
+
+def read_log_limit(value: Any) -> int:
+    return parse_log_limit(
+        value if isinstance(value, str) else str(require_whole(value, "it", 1, 2**62))
+    )
+
+
+def read_keep(value: Any) -> Keep:
+    """Return what is written as an age, as a table of age and newest, as false or as "never"."""
+    if _is_never(value):
+        return Keep()
+    if not isinstance(value, dict):
+        return Keep(read_duration(value))
+    if unknown := sorted(value.keys() - {"age", "newest"}):
+        raise InvalidInput(f"unknown key{hint_of(unknown[0], ('age', 'newest'))}")
+    age, newest = value.get("age", False), value.get("newest", False)
+    seconds = None if _is_never(age) else read_duration(age)
+    if _is_never(newest):
+        return Keep(seconds)
+    return Keep(seconds, require_whole(newest, "it", 1, MOST_KEPT), spared=SPARED)
+
+
+def _is_never(value: Any) -> bool:
+    return value is False or value == "never"
+
+
+def read_retry(value: Any) -> Retry | Literal[False]:
+    """Return a policy that is written as 3, as a table, or as false."""
+    if value is False:
+        return False
+    if isinstance(value, dict):
+        if unknown := sorted(value.keys() - set(_RETRY)):
+            raise InvalidInput(f"unknown key{hint_of(unknown[0], _RETRY)}")
+        given = {**value}
+        if isinstance(given.get("backoff"), str):
+            given["backoff"] = parse_duration(given["backoff"])
+        return Retry(**given)
+    if isinstance(value, bool) or not isinstance(value, int):
+        kind = "true" if value is True else kind_of(value)
+        raise InvalidType(f"must be a number, a retry policy as a table, or false, not {kind}")
+    return Retry(max=value)
+
+
+def read_lock(value: Any) -> tuple[str, int]:
+    """Return a lock that is written as "disk", or as ["licence", 3]."""
+    return require_lock(tuple(value) if isinstance(value, list) else value)
+
+
+def read_parameters(value: Any) -> Any:
+    """Return parameters of a task. Those that are too large are refused when the task is made."""
+    named("parameters", lambda: encode(value, "parameters", sys.maxsize))
+    return value
+
+
+def read_context(value: Any) -> Any:
+    named("context", lambda: require_context(value))
+    return value
+
+
+def as_it_is(value: Any) -> Any:
+    return value
+
+
+def limit_checks() -> dict[str, Callable[[Any], Any]]:
+    def check(name: str, value: Any) -> int | float | None:
+        is_none = value is False and name.endswith("_limit")
+        return None if is_none else read_limit(name, value)
+
+    return {name: functools.partial(check, name) for name in LIMITS}
+
+
+def read_limit(name: str, value: Any) -> int | float:
+    return named(name, lambda: limits.fields(**{name: value})[name])
+
+
+def named(name: str, check: Callable[[], Checked]) -> Checked:
+    """Return what a check returns that names the key in its error, as the path before it does."""
+    try:
+        return check()
+    except InvalidInput as error:
+        raise InvalidInput(without_name(name, str(error))) from error
+
+
+def without_name(name: str, sentence: str) -> str:
+    said = sentence.removeprefix(f"{name}: ")
+    return f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said
+
+
+def hint_of(key: str, checks: Collection[str]) -> str:
+    from difflib import get_close_matches  # here: for a mistake only
+
+    close = get_close_matches(key.replace("-", "_"), list(checks), n=1)
+    return f"{MEANT}{close[0]}?" if close else f"; the keys are {', '.join(checks)}"
+
+
+def kind_of(value: object) -> str:
+    words = {
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "an array",
+        dict: "a table",
+    }
+    return words.get(type(value), "a date or time")
