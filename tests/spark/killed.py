@@ -30,6 +30,7 @@ from blueque.model import keys
 from blueque.spark import enqueueing
 from blueque.system.embedded_redis import running_server
 from spark import mishaps
+from spark.clusters import CONNECT, HAS_CONNECT, session
 from spark.conftest import FAST, activate
 from spark.exact import is_exact, leftovers, pending
 from spark.oldest import HAS_SOURCES
@@ -151,13 +152,17 @@ def plan(cli: redis_py.Redis, steps: Mapping[str, tuple[str, int]]) -> None:
 
 @contextmanager
 def driver(
-    cli: redis_py.Redis, url: str, directory: Path, steps: Mapping[str, tuple[str, int]]
+    cli: redis_py.Redis,
+    url: str,
+    directory: Path,
+    steps: Mapping[str, tuple[str, int]],
+    master: str = "local[12]",
 ) -> Iterator[None]:
     """Have a driver come to all these steps; at the end it is killed, with its Java and their
     workers, without a word.
     """
     plan(cli, steps)
-    command = [sys.executable, "-m", "spark.killed", url, str(directory), *steps]
+    command = [sys.executable, "-m", "spark.killed", master, url, str(directory), *steps]
     path = [*TEST_PATHS, str(ROOT), os.environ.get("PYTHONPATH", "")]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     with (directory / "driver.log").open("ab") as log:
@@ -189,14 +194,19 @@ def kill(pid: int) -> None:
 
 
 def check(
-    spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path, queues: Iterable[str]
+    spark: SparkSession,
+    url: str,
+    cli: redis_py.Redis,
+    directory: Path,
+    queues: Iterable[str],
+    master: str = "local[12]",
 ) -> None:
     """Kill a driver at the steps of these queues, run the same again here, and see that it comes
     out exact.
     """
     steps = {queue: (STEPS | FORMAT | STREAMS)[queue] for queue in queues}
     add_files(spark, directory, 0, 1, 2)
-    with driver(cli, url, directory, steps):
+    with driver(cli, url, directory, steps, master):
         visible = {queue: cli.llen(keys.pending(queue)) for queue in steps}
     assert {queue: VISIBLE.get(queue, count) for queue, count in visible.items()} == visible, (
         "it was not where it should be"
@@ -247,10 +257,14 @@ def matrix() -> None:
     with running_server() as server, tempfile.TemporaryDirectory() as directory:
         cli = redis_py.Redis.from_url(server.url, decode_responses=True)
         spark = bs.session("matrix", "local[2]", **FAST)
-        steps = STEPS | FORMAT | STREAMS if HAS_SOURCES else STEPS
-        parts = {"steps": functools.partial(check, queues=steps)}
+        frames = STEPS | FORMAT if HAS_SOURCES else STEPS
+        streams = STREAMS if HAS_SOURCES else {}
+        parts = {"steps": functools.partial(check, queues=frames | streams)}
         if HAS_SOURCES:
             parts["stream"] = check_stream
+        ours = [queue for queue in frames if queue != "naive"]  # its way is not one of Connect
+        for master in ("local-cluster[2,6,1024]", *[CONNECT] * HAS_CONNECT):
+            parts[master] = functools.partial(check, queues=ours, master=master)
         for name, part in parts.items():
             place = Path(directory) / name
             place.mkdir()
@@ -260,8 +274,8 @@ def matrix() -> None:
         spark.stop()
 
 
-def main(url: str, directory: str, *queues: str) -> None:
-    spark = bs.session("killed", "local[12]", **FAST)
+def main(master: str, url: str, directory: str, *queues: str) -> None:
+    spark = session(master)
     make = enqueueing.make_writer
     enqueueing.make_writer = lambda *given: mishaps.Struck(make(*given))
     if HAS_SOURCES:

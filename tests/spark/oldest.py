@@ -1,7 +1,7 @@
 """The oldest Spark that we take, in an environment of its own: `.venv-spark-3.5` beside `.venv`,
 where it has all but pyspark from.
 
-`python -m spark.oldest ARGUMENTS` in tests/ is pytest there.
+`python -m spark.oldest ARGUMENTS` in tests/ is `python ARGUMENTS` there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from importlib.util import find_spec
 
 import environments
-from running import ROOT, clean_environment
+from running import ROOT, TEST_PATHS, clean_environment
 
 DIRECTORY = ROOT / ".venv-spark-3.5"
 REQUIREMENTS = ["pyspark==3.5.*"]
@@ -24,19 +24,21 @@ sys.exit(not pyspark.__version__.startswith("3.5") or not pyspark.__file__.start
 """
 
 
-def pytest(*arguments: str) -> int:
-    """Run tests with it, and return the exit code. Raises EnvironmentMissing."""
+def python(*arguments: str) -> int:
+    """Run a program with it, and return the exit code. Raises EnvironmentMissing."""
     environments.install(DIRECTORY, REQUIREMENTS, _IS_RIGHT, sees_ours=True)
-    command = [environments.python_of(DIRECTORY), "-m", "pytest", *arguments]
+    command = [environments.python_of(DIRECTORY), *arguments]
     # What a session of the newest Spark has set in this process is not for the oldest.
     environ = {
         name: text
         for name, text in clean_environment().items()
-        if not name.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))
+        if not name.startswith(("SPARK_", "PYSPARK_"))
     }
+    environ["PYTHONPATH"] = os.pathsep.join(TEST_PATHS)
+    if "BLUEQUE_SOAK" in os.environ:
+        environ["BLUEQUE_SOAK"] = os.environ["BLUEQUE_SOAK"]
     return subprocess.run(command, cwd=ROOT, env=environ).returncode
 
 
 if __name__ == "__main__":
-    os.chdir(ROOT)
-    sys.exit(pytest(*sys.argv[1:]))
+    sys.exit(python(*sys.argv[1:]))

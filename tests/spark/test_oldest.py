@@ -25,4 +25,4 @@ SMOKE = {
 def test_spark_3_5_does_the_same():
     names = [f"tests/spark/{file}::{name}" for file, some in SMOKE.items() for name in some]
 
-    assert oldest.pytest("-q", "-p", "no:cacheprovider", *names) == 0
+    assert oldest.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *names) == 0

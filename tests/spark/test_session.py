@@ -18,6 +18,7 @@ from blueque.system import process
 from blueque.task_process.running_task import RunningTask
 from spark import shared_classes
 from spark.conftest import FAST
+from spark.oldest import HAS_SOURCES
 
 
 def find_blueque(_):
@@ -38,6 +39,7 @@ def test_it_counts_time_in_utc_and_shows_nothing(spark):
     assert spark.sparkContext.uiWebUrl is None
 
 
+@pytest.mark.skipif(not HAS_SOURCES, reason="bin/test makes the file for the newest Spark only")
 def test_its_java_has_the_classes_of_spark_from_the_file_that_all_share(spark):
     assert shared_classes.FILE.exists(), "bin/test makes the file of classes"
     java = gateway.java_process().pid
