@@ -148,23 +148,29 @@ class Objects(Directory):
 
 def create(root: str, is_by_run: bool) -> None:
     """Make the archive at this URL if there is none. Raises ArchiveRefused."""
-    if read_mark(root) is None:
-        # The same whoever makes it: two at once do no harm.
-        identity = hashlib.sha256(root.encode()).hexdigest()[:32]
-        by = ["queue", "day", *(["run"] if is_by_run else [])]
-        content = json.dumps({"archive": identity, "version": 2, "by": by})
-        store = Store(root)
-        try:
+    store = Store(root)
+    try:
+        if _mark(store) is None:
+            # The same whoever makes it: two at once do no harm, nor does one that has died over it.
+            identity = hashlib.sha256(root.encode()).hexdigest()[:32]
+            by = ["queue", "day", *(["run"] if is_by_run else [])]
+            content = json.dumps({"archive": identity, "version": 2, "by": by})
             store.put(store.path(MARK), content.encode())
-        except OSError as error:
-            raise ArchiveRefused(root, f"cannot be written to: {error}") from error
+    except OSError as error:
+        raise ArchiveRefused(root, f"cannot be written to: {error}") from error
 
 
 def read_mark(root: str) -> Any:
     """Return what the archive at this URL is; None: there is none. Raises ArchiveRefused."""
-    store = Store(root)
     try:
-        content = store.get(store.path(MARK))
-        return None if content is None else json.loads(content)
-    except (OSError, ValueError) as error:
+        return _mark(Store(root))
+    except OSError as error:
         raise ArchiveRefused(root, f"cannot be read: {error}") from error
+
+
+def _mark(store: Store) -> Any:
+    content = store.get(store.path(MARK))
+    try:
+        return None if content is None else json.loads(content)
+    except ValueError:
+        return None  # half of it: it is being made, or its maker has died

@@ -224,7 +224,7 @@ def test_dead_at_any_point_and_run_again_it_loses_and_doubles_nothing(url, cli, 
     require_exact(cli, shelf, ids)
 
 
-@pytest.mark.parametrize("at", range(1, 70, EVERY))
+@pytest.mark.parametrize("at", range(2, 72, EVERY))
 def test_one_that_is_slow_and_taken_for_dead_at_any_point_does_no_harm(at, url, cli, hadoop):
     ids = fill(cli, 30)
     is_there, may_go_on = threading.Event(), threading.Event()
