@@ -36,6 +36,7 @@ BluequeError
 |-- FeedTaken                       Another feeder has the feed. Leave it to that one.
 |-- NotFree                         The task is back in line, because what it needs is taken. Take
 |                                   another one.
+|-- QueueFull                       Nothing was written: the queue has no room. Try later.
 |-- NotRegistered                   The listener has no registration. Register again.
 |-- NodeTaken                       Another listener uses this node id. Choose another name.
 |-- RedisAway (ConnectionError)     Redis did not answer, and nothing was written. Try later.
@@ -336,6 +337,24 @@ class NotFree(BluequeError):
     def __init__(self, task_id: str, want: str) -> None:
         super().__init__(f"task {task_id} has to wait: no free {want}")
         self.task_id, self.want = task_id, want
+
+
+class QueueFull(BluequeError):
+    """A bounded queue has no room for the new tasks. Nothing was written.
+
+    max_pending: how many may be in line. pending: how many are. tasks: how many were to join them.
+    discards: whether the oldest are discarded to make room.
+    """
+
+    def __init__(
+        self, queue: str, max_pending: int, pending: int, tasks: int, discards: bool = False
+    ) -> None:
+        what = "the new task does not fit" if tasks == 1 else f"{tasks:,} new tasks do not fit"
+        super().__init__(
+            f"queue {queue!r} has {pending:,} pending tasks, and its max_pending is {max_pending:,}: {what}"
+        )
+        self.queue, self.max_pending, self.pending = queue, max_pending, pending
+        self.tasks, self.discards = tasks, discards
 
 
 class ConfigRefused(InvalidInput):

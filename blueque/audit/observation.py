@@ -163,7 +163,8 @@ class QueueSeen(NamedTuple):
     is_used: it has keys besides those that a queue may have before its first task.
     score: in the list of queues, the number of its listeners; None: it is not listed.
     members: the number of its listeners. length: of its default line.
-    malformed: its other settings that have no effect.
+    malformed: its other settings that have no effect. is_unbound: it has a `max_pending`, of which
+        producers do not know.
     """
 
     is_used: bool
@@ -173,6 +174,7 @@ class QueueSeen(NamedTuple):
     paused: str | None
     length: int
     malformed: Mapping[str, str]
+    is_unbound: bool
 
 
 @dataclass

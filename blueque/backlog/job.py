@@ -87,6 +87,8 @@ class Feeding:
         self._ready: deque[Ready] = deque()  # the next chunks, the first of which Redis works on
         self._failure: BaseException | None = None  # raised when those chunks are fed
         self._lines: list[str] = []
+        self._window = job.window  # not more than the queue takes
+        self._size = CHUNK  # rows of a chunk
         self._lines_due = 0.0
         self._gives_up = math.inf  # when to give up if Redis is away, by time.monotonic()
 
@@ -161,8 +163,9 @@ class Feeding:
         if self._chunks is not None:
             self._chunks.close()
         self.rows = start.rows
-        size = min(CHUNK, max(job.window // 2, 1))
-        self._chunks = FeedChunks(job.backlog, job.shape, aim, size, start, done)
+        self._look_at_lines()
+        self._size = min(CHUNK, max(self._window // 2, 1))
+        self._chunks = FeedChunks(job.backlog, job.shape, aim, self._size, start, done)
         self._ready.clear()
         self._failure = None
         try:
@@ -185,6 +188,10 @@ class Feeding:
         """Feed a chunk, or wait until one can be fed. False: everything is fed."""
         if self._job.stop.is_set():
             raise Stopped
+        if time.monotonic() >= self._lines_due:
+            self._look_at_lines()
+            if self._size > max(self._window, 1):  # no chunk would ever fit
+                self._begin(self._load())
         self._make_ready(1)
         if not self._ready:
             if self._failure is not None:
@@ -207,9 +214,7 @@ class Feeding:
             self._teller.remark(
                 "Redis has lost its last changes: feeding again from where its record stands"
             )
-            self._begin(
-                self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed))
-            )
+            self._begin(self._load())
         return True
 
     def _feed(self) -> Fed:
@@ -226,7 +231,7 @@ class Feeding:
             self._redis,
             self._owner.ref,
             self._ready[0].chunk,
-            Window(self._job.window, self._other_lines()),
+            Window(self._window, self._lines),
             now,
             following,
             lambda: self._make_ready(3),
@@ -278,12 +283,16 @@ class Feeding:
         at most a second.
         """
         seconds = SHORTEST
-        while waiting + needed > self._job.window:
+        while waiting + needed > self._window:
             self._sleep(seconds)
             self._patiently(self._owner.beat)
             before = waiting
             waiting = self._patiently(lambda: self._inspector.pending(self._job.queue))
-            gone, missing = before - waiting, waiting + needed - self._job.window
+            if time.monotonic() >= self._lines_due:
+                self._look_at_lines()
+                if needed > max(self._window, 1):
+                    return
+            gone, missing = before - waiting, waiting + needed - self._window
             seconds = min(
                 max(seconds * missing / gone if gone > 0 else 2 * seconds, SHORTEST), LONGEST
             )
@@ -317,13 +326,16 @@ class Feeding:
         if self._job.stop.wait(seconds):
             raise Stopped
 
-    def _other_lines(self) -> list[str]:
-        """Return the lines besides the default line whose tasks count as waiting: our line, and all
-        that are listed.
+    def _load(self) -> dict[str, str]:
+        return self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed))
+
+    def _look_at_lines(self) -> None:
+        """Read how many tasks the queue takes, and its lines besides the default line whose tasks
+        count as waiting: our line, and all that are listed.
         """
-        if time.monotonic() >= self._lines_due:
-            options = self._job.options or {}
-            own_line = line_of(str(options.get("priority", "")), str(options.get("needs", "")))
-            self._lines = sorted({*feeds.lines(self._redis, self._job.queue), own_line} - {"0"})
-            self._lines_due = time.monotonic() + PACE
-        return self._lines
+        job, options = self._job, self._job.options or {}
+        own_line = line_of(str(options.get("priority", "")), str(options.get("needs", "")))
+        found = self._patiently(lambda: feeds.lines(self._redis, job.queue))
+        self._lines = sorted({*found.names, own_line} - {"0"})
+        self._window = job.window if found.most is None else min(job.window, found.most)
+        self._lines_due = time.monotonic() + PACE

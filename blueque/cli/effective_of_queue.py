@@ -16,6 +16,7 @@ from blueque.config.tables import FINISHED
 from blueque.config.values import LIMITS
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.model.encoding import require_queue_name
+from blueque.model.queue_settings import BOUNDS
 
 if TYPE_CHECKING:
     from blueque.cli.options import Invocation
@@ -51,6 +52,8 @@ def of_queue(
         yield values.own(name) or values.in_redis(name) or Setting(name, default, "default")
     for status in FINISHED:
         yield values.retention(status)
+    for name in BOUNDS:
+        yield values.in_redis(name) or Setting(name, None, "default")
 
 
 class _Values:

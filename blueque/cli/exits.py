@@ -57,6 +57,7 @@ from blueque.errors import (
     NotOwner,
     NotRegistered,
     OutcomeUnknown,
+    QueueFull,
     RedisAway,
     RedisRefused,
     RunDropped,
@@ -89,6 +90,7 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NodeTaken, REFUSED, ""),
     (RunDropped, REFUSED, ""),
     (RedisAway, AWAY, "{origin} Is Redis running there? To use another one: --redis-url URL"),
+    (QueueFull, ATTENTION, "Try again later, or allow more: blueque queue set QUEUE max_pending=N"),
     (Contended, ATTENTION, "Try again in a moment."),
     (BatchFailed, AWAY, ""),  # if it has a cause, that says more
     (SpoolRefused, CONFIGURATION, ""),

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blueque.cli import printing
-from blueque.model.queue_settings import NAMES, RETENTION, malformed, read_setting
+from blueque.model.queue_settings import BOUNDS, NAMES, RETENTION, malformed, read_setting
 from blueque.text.hints import amount
 
 
@@ -55,6 +55,8 @@ def _shown(name: str, value: Any) -> Any:
         age = {} if value.age is None else {"age": printing.span(value.age)}
         newest = {} if value.newest is None else {"newest": value.newest}
         return {**age, **newest} or "never"
+    if name in BOUNDS:
+        return value
     if value is None:
         return False
     if name == "weight":

@@ -5,9 +5,10 @@ docs/configuration.md explains every key.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from blueque.config.checker import Checker, shown_path
@@ -76,11 +77,15 @@ def check_setting(name: str, value: Any) -> Any:
 
     name: of `queue_settings.NAMES`. value: as in a file; a `Retry` is one, too.
     """
-    checks = {
+    checks: dict[str, Callable[[Any], Any]] = {
         "weight": selection.require_weight,
         "retry": lambda given: given if isinstance(given, Retry) else read_retry(given),
         **limit_checks(),
         **dict.fromkeys(queue_settings.RETENTION, read_keep),
+        **{
+            bound: functools.partial(queue_settings.require_bound, bound)
+            for bound in queue_settings.BOUNDS
+        },
     }
     try:
         return checks[name](value)

@@ -52,6 +52,7 @@ class Queue(NamedTuple):
     slots: int
     busy: int
     is_paused: bool
+    max_pending: int | None
 
 
 def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
@@ -170,6 +171,7 @@ def _queue(
         slots=sum(node.state not in ("draining", "paused") or bool(node.held) for node in living),
         busy=sum(bool(node.held) for node in living),
         is_paused=line.pause is not None,
+        max_pending=line.max_pending,
     )
 
 
@@ -198,6 +200,7 @@ def _together(some: Sequence[Queue]) -> Queue:
         slots=sum(queue.slots for queue in some),
         busy=sum(queue.busy for queue in some),
         is_paused=any(queue.is_paused for queue in some),
+        max_pending=None,
     )
 
 
@@ -216,8 +219,9 @@ def _families(queues: Mapping[str, Queue], nodes: Sequence[Node]) -> Iterator[Fa
             kind,
             told,
             [
-                Sample({"queue": queue}, round(number(values), 3))
+                Sample({"queue": queue}, round(value, 3))
                 for queue, values in queues.items()
+                if (value := number(values)) is not None
             ],
         )
     waits = [
@@ -241,7 +245,7 @@ def _families(queues: Mapping[str, Queue], nodes: Sequence[Node]) -> Iterator[Fa
     )
 
 
-_NUMBERS: list[tuple[str, str, str, Callable[[Queue], float]]] = [
+_NUMBERS: list[tuple[str, str, str, Callable[[Queue], float | None]]] = [
     ("tasks_enqueued_total", "counter", "How many tasks were made", lambda queue: queue.made),
     (
         "tasks_lost_total",
@@ -296,6 +300,12 @@ _NUMBERS: list[tuple[str, str, str, Callable[[Queue], float]]] = [
     ("slots", "gauge", "How many listeners take tasks, or have one", lambda queue: queue.slots),
     ("slots_busy", "gauge", "How many listeners have a task", lambda queue: queue.busy),
     ("queue_paused", "gauge", "Whether the queue is paused", lambda queue: queue.is_paused),
+    (
+        "queue_max_pending",
+        "gauge",
+        "How many tasks may be in line, of a queue that is bounded",
+        lambda queue: queue.max_pending,
+    ),
 ]
 
 

@@ -16,8 +16,12 @@ from blueque.model.states import FINISHED
 from blueque.model.units import MOST_KEPT, SPARED, Keep
 
 RETENTION = {f"retention.{status}": status for status in FINISHED}
-NAMES = ("weight", "retry", *limits.NAMES, *RETENTION)  # the fields, as in blueque.toml
+BOUNDS = ("max_pending", "discard")  # of all producers, so they are in Redis only
+NAMES = ("weight", "retry", *limits.NAMES, *RETENTION, *BOUNDS)  # the others are as in blueque.toml
 NO_LIMIT = "none"
+OLDEST = "oldest"  # the only value of discard
+DISCARDED = "discarded"  # why a task was cancelled to make room
+MOST_PENDING = 10**12
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -72,6 +76,8 @@ def read_setting(name: str, text: str) -> Any:
             return False if text == "null" else Retry.from_text(text)
         if name in RETENTION:
             return _read_keep(**json.loads(text))
+        if name in BOUNDS:
+            return require_bound(name, int(text) if name == "max_pending" else text)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{name} is {text!r}") from error
     return None if text == NO_LIMIT and name.endswith("_limit") else limits.read(name, text)
@@ -85,9 +91,20 @@ def write_setting(name: str, value: Any) -> str:
         kept = {"age": value.age, "newest": value.newest}
         given = {key: _short(number) for key, number in kept.items() if number is not None}
         return json.dumps(given, separators=(",", ":"))
+    if name in BOUNDS:
+        return str(value)
     if value is None:
         return NO_LIMIT
     return str(_short(value))
+
+
+def require_bound(name: str, value: object) -> int | str:
+    """Return the value of `max_pending` or `discard`. Raises InvalidInput."""
+    if name == "max_pending":
+        return require_whole(value, "it", 0, MOST_PENDING)
+    if value != OLDEST:
+        raise InvalidInput(f"it is {OLDEST!r} or not set, not {value!r}")
+    return OLDEST
 
 
 def _short(number: float) -> float:

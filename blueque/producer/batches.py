@@ -30,6 +30,7 @@ from blueque.model.run import Links, Record
 from blueque.model.start_time import ANY_TIME, StartTime
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
 from blueque.producer.groups import end_if_over
+from blueque.producer.room import in_room
 from blueque.producer.row_batch import relay
 from blueque.producer.wait import NOTHING, Wait
 from blueque.protocol import (
@@ -193,9 +194,9 @@ class Batches:
             # The iterable may use this thread's connection while we wait for a reply.
             self._own = self._redis.another()
         try:
-            are_new = self._put(
-                self._own or self._redis, part, follower, None if part.is_last else meanwhile
-            )
+            redis = self._own or self._redis
+            while_redis_works = None if part.is_last else meanwhile
+            are_new = in_room(redis, lambda: self._put(redis, part, follower, while_redis_works))
         except (RedisAway, RedisRefused, Contended) as error:
             # Redis notices a key of a wrong type when other commands of the MULTI have been run.
             is_unknown = (

@@ -22,6 +22,7 @@ from blueque.errors import (
 from blueque.model.conditions import HOLD
 from blueque.model.group import group_of
 from blueque.model.options import Options
+from blueque.producer.room import in_room
 from blueque.producer.wait import Wait
 from blueque.protocol import add_conditions, drop_hold, enqueue_after, enqueue_each, settle
 from blueque.protocol.bulk import NewTasks
@@ -39,7 +40,7 @@ def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
     of_groups = sorted(new.conditions.items(), key=lambda each: group_of(each[0]) is None)
     new = new._replace(conditions=dict(of_groups))
     if len(new.conditions) <= AT_ONCE:
-        is_new = enqueue_after(redis, queue, [new], now)[0]
+        (is_new,) = in_room(redis, lambda: enqueue_after(redis, queue, [new], now))
         _settle_ended(redis, [new])
         return is_new
     # What exists before the task cannot wait for it.
@@ -64,7 +65,7 @@ def make_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float
     """Create at most 100 tasks, each in its queue, all at once. Tell for each whether this call created
     it. Arguments and errors are those of `enqueue_each`.
     """
-    are_new = enqueue_each(redis, of_queues, now)
+    are_new = in_room(redis, lambda: enqueue_each(redis, of_queues, now))
     _settle_ended(redis, [new for _, new in of_queues])
     return are_new
 
@@ -147,7 +148,9 @@ class DependentBatch(NamedTuple):
                 fields["enqueued_by"] = mark
             # Of several with the same key, the first one counts.
             new.setdefault(each.task, each._replace(options=fields))
-        are_new = enqueue_after(redis, self.queue, [*new.values()], self.now)
+        are_new = in_room(
+            redis, lambda: enqueue_after(redis, self.queue, [*new.values()], self.now)
+        )
         _settle_ended(redis, new.values())
         made = dict(zip(new, are_new, strict=True))
         return [made.pop(each.task, False) for each in self.tasks]

@@ -20,6 +20,7 @@ from blueque.model.ids import ids_of_run_keys, shard_of
 from blueque.model.labels import room_beside
 from blueque.model.run import Links, Record
 from blueque.producer.groups import end_if_over
+from blueque.producer.room import in_room
 from blueque.producer.row_batch import Rows, relay
 from blueque.protocol.links import rows_at_once
 from blueque.protocol.runs import RunBatch
@@ -184,10 +185,10 @@ class KeyedRun:
         follower: RunBatch | None,
         meanwhile: Callable[[], Any] | None,
     ) -> int:
-        are_new = protocol.enqueue_run(redis, batch, follower, meanwhile)
+        are_new = in_room(redis, lambda: protocol.enqueue_run(redis, batch, follower, meanwhile))
         while self._grows and not are_new:  # another program has closed the run meanwhile
             protocol.reopen_run(self._redis, self.record, time.time())
-            are_new = protocol.enqueue_run(redis, batch)
+            are_new = in_room(redis, lambda: protocol.enqueue_run(redis, batch))
         new = sum(are_new)
         log.info(
             "enqueue_run run=%s queue=%s tasks=%d new=%d",

@@ -46,16 +46,24 @@ from blueque.model.ids import (
 )
 from blueque.model.lines import require_priority
 from blueque.model.options import Broken, Common, Options, option_fields, require_retry
-from blueque.model.queue_settings import read_settings, write_setting
+from blueque.model.queue_settings import (
+    BOUNDS,
+    malformed,
+    read_setting,
+    read_settings,
+    write_setting,
+)
 from blueque.model.retry import Retry
 from blueque.model.start_time import StartTime, Within, start_time
 from blueque.model.task import Task
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
 from blueque.producer.dependents import is_awaited, tell_of_end
+from blueque.producer.room import in_room
 from blueque.producer.wait import Wait, wait_for
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.events import Event
+from blueque.protocol.watches import ASK_BOUNDED
 from blueque.queries import groups
 from blueque.queries.dependencies import kinds
 from blueque.queries.inspector import Inspector
@@ -421,11 +429,12 @@ class Queue(ManyTasks):
         blueque.toml: those that are set. A malformed one is left out.
         """
         (fields,) = Inspector(self._redis).settings([self.name]).values()
-        settings = read_settings(fields)
+        settings, right = read_settings(fields), fields.keys() - malformed(fields).keys()
         found = {"weight": settings.weight, "retry": settings.retry}
         given = {name: value for name, value in found.items() if value is not None}
         keeps = {f"retention.{status}": keep for status, keep in settings.retention.items()}
-        return {**given, **settings.limits, **keeps}
+        bounds = {name: read_setting(name, fields[name]) for name in BOUNDS if name in right}
+        return {**given, **settings.limits, **keeps, **bounds}
 
     def set_settings(self, settings: Mapping[str, Any], by: str | None = None) -> bool:
         """Set what holds for the tasks of this queue that say nothing else, on all nodes. False:
@@ -603,8 +612,11 @@ class Queue(ManyTasks):
         text, coded = self._encode(parameters, options)
         task_id, spare = self._ids() if named is None else (named, None)
         fields = {**coded, **options}
-        is_new = protocol.enqueue(
-            self._redis, self.name, task_id, text, time.time(), fields, spare, named is None
+        is_new = in_room(
+            self._redis,
+            lambda: protocol.enqueue(
+                self._redis, self.name, task_id, text, time.time(), fields, spare, named is None
+            ),
         )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
         # without a key or an id of its own an earlier try of this call has made it
@@ -698,8 +710,9 @@ class Queue(ManyTasks):
     def _ids(self) -> tuple[str, str]:
         """Return the id for this call and one for the next call on this connection."""
         ahead = self._redis.ahead
-        # Only the look at a spare id has no reads.
-        watched = ahead.look.task if ahead is not None and not ahead.look.reads else None
+        # Only the look at a spare id reads nothing of the task.
+        is_spare = ahead is not None and ahead.look.reads == (ASK_BOUNDED,)
+        watched = ahead.look.task if ahead is not None and is_spare else None
         return watched or random_id(), random_id()
 
 

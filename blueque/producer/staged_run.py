@@ -17,8 +17,9 @@ from blueque.model.labels import room_beside
 from blueque.model.run import Links, Record
 from blueque.producer.groups import end_if_over
 from blueque.producer.keyed_run import RunOutcome, in_parts, require_room
+from blueque.producer.room import in_room
 from blueque.producer.row_batch import Rows, relay
-from blueque.protocol.staging import Chunk
+from blueque.protocol.staging import Chunk, Decision
 from blueque.queries.runs import load, staged_chunks, unpublished_chunks
 from blueque.system import process
 
@@ -111,14 +112,10 @@ class Staging:
         """
         number = self._require_batch(batch)
         chosen, mark = self._require_names(names), os.urandom(8).hex()
-        decision = protocol.commit_run(
-            self._redis, self.record, chosen, number, mark, time.time(), query
-        )
+        decision = self._decide(chosen, number, mark, query)
         while decision.is_behind:
             finish(self._redis, self.queue, self.name, self.links)
-            decision = protocol.commit_run(
-                self._redis, self.record, chosen, number, mark, time.time(), query
-            )
+            decision = self._decide(chosen, number, mark, query)
         record = finish(self._redis, self.queue, self.name, self.links)
         self.is_committed = not self.is_stream
         left = chosen if decision.is_late else decision.others
@@ -160,6 +157,16 @@ class Staging:
                 for name in staged_chunks(self._redis, self.queue, self.name)
                 if _is_of_dead(name)
             ]
+        )
+
+    def _decide(
+        self, names: Sequence[str], batch: int | None, mark: str, query: str | None
+    ) -> Decision:
+        return in_room(
+            self._redis,
+            lambda: protocol.commit_run(
+                self._redis, self.record, names, batch, mark, time.time(), query
+            ),
         )
 
     def _require_batch(self, batch: int | None) -> int | None:

@@ -24,6 +24,7 @@ from blueque.model.new import New, NewOptions
 from blueque.model.options import Broken, require_broken, require_known, waiting_fields
 from blueque.producer.groups import AT_ONCE, TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
+from blueque.producer.room import in_room
 from blueque.protocol import enqueue_graph
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph, why_too_large
@@ -153,7 +154,9 @@ class Workflow(TaskGroup):
         try:
             if why_too_large(tasks) is None:
                 graph = Graph(self.name, self._keep, self._mark, tasks)
-                is_new = enqueue_graph(self._redis, graph, time.time())
+                is_new = in_room(
+                    self._redis, lambda: enqueue_graph(self._redis, graph, time.time())
+                )
             else:
                 in_turn = [self._tasks[task] for task in order]
                 large = LargeWorkflow(self._redis, self.name, self._keep, in_turn)

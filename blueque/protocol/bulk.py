@@ -16,9 +16,17 @@ from blueque.model import keys
 from blueque.model.lines import line_of
 from blueque.protocol.fields import enter_tags, list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
+from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options, new_fields
-from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import absence, absence_of_all, absence_of_keys, exist_all
+from blueque.protocol.transaction import Answer, Change, Verdict
+from blueque.protocol.watches import (
+    ASK_BOUNDED,
+    absence_in_line,
+    absence_of_all,
+    absence_of_keys,
+    exist_all,
+    with_bounds,
+)
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
 
@@ -128,6 +136,15 @@ class Batch:
             commands += [("ZADD", keys.EXPIRING, *starts)]
         return [*packed, *map(pack, commands)]
 
+    def joins(self, chosen: Sequence[int] | None = None) -> dict[str, int]:
+        """Return how many of the tasks with these numbers, or of all, are put in line."""
+        numbers = range(len(self.tasks.ids)) if chosen is None else chosen
+        etas = self.tasks.etas
+        if self._is_blocked:
+            return {}
+        at_once = len(numbers) if etas is None else sum(etas[number] is None for number in numbers)
+        return {self.queue: at_once} if at_once else {}
+
     def _lines(
         self, chosen: Sequence[int], ids: Sequence[bytes], etas: Sequence[float | None] | None
     ) -> dict[str, Sequence[bytes]]:
@@ -178,18 +195,19 @@ def schedule_many(
 def _make(
     redis: Redis, name: str, batch: Batch, spare: str | None, meanwhile: Callable[[], object] | None
 ) -> list[bool]:
-    first = absence(batch.tasks.ids[0].decode())
+    first = absence_in_line(batch.tasks.ids[0].decode())
+    joins = batch.joins()
 
     def decide(*exist: int) -> Verdict[None]:
         # All or none: if one exists, all do, or did.
-        return Answer(None) if any(exist) else Change(batch.commands, None)
+        return Answer(None) if any(exist) else Change(batch.commands, None, joins=joins)
 
     def again(is_unknown: bool) -> AnyLook:
         # The first may have run and be deleted.
-        return first._replace(reads=(exist_all(batch.tasks.ids),))
+        return first._replace(reads=(exist_all(batch.tasks.ids), ASK_BOUNDED))
 
-    ahead = absence(spare) if spare else None
-    transact(redis, name, first, decide, ahead=ahead, again=again, meanwhile=meanwhile)
+    ahead = absence_in_line(spare) if spare else None
+    transact_in_line(redis, name, first, decide, ahead=ahead, again=again, meanwhile=meanwhile)
     return [True] * len(batch.tasks.ids)
 
 
@@ -201,7 +219,7 @@ def _make_keyed(
     meanwhile: Callable[[], object] | None,
 ) -> list[bool]:
     count = len(batch.tasks.ids)
-    ahead = follower.look if follower is not None else None
+    ahead = with_bounds(follower.look) if follower is not None else None
 
     def decide(*replies: Any) -> Verdict[list[bool] | None]:
         if len(replies) == len(batch.look.reads):
@@ -213,20 +231,25 @@ def _make_keyed(
             return Answer(is_ours)
         for number in new:
             is_ours[number] = True
-        return Change(batch.commands if len(new) == count else batch.commands_for(new), is_ours)
+        commands = batch.commands if len(new) == count else batch.commands_for(new)
+        return Change(commands, is_ours, joins=batch.joins(new))
 
     def decide_all(existing: int, kept: int) -> Verdict[list[bool] | None]:
         if existing == count:
             return Answer([False] * count)
-        return Answer(None) if existing or kept else Change(batch.commands, [True] * count)
+        if existing or kept:
+            return Answer(None)
+        return Change(batch.commands, [True] * count, joins=batch.joins())
 
     def each(is_unknown: bool = False) -> AnyLook:
-        return absence_of_keys([task.decode() for task in batch.tasks.ids])
+        return with_bounds(absence_of_keys([task.decode() for task in batch.tasks.ids]))
 
     def run(look: AnyLook) -> list[bool] | None:
-        return transact(redis, name, look, decide, ahead=ahead, again=each, meanwhile=meanwhile)
+        return transact_in_line(
+            redis, name, look, decide, ahead=ahead, again=each, meanwhile=meanwhile
+        )
 
-    made = run(batch.look)
+    made = run(with_bounds(batch.look))
     return (run(each()) if made is None else made) or []
 
 

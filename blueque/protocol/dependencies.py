@@ -14,8 +14,10 @@ from blueque.model.lines import line_of
 from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
 from blueque.protocol.fields import enter_tags, flat, join_lines_of_queues
 from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
+from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import with_bounds
 
 AT_ONCE = 100  # tasks, and parents, of one transaction
 LINKS_AT_ONCE = 1000  # conditions of all its tasks together
@@ -96,9 +98,11 @@ def _enqueue(
                 require_parents(new.conditions, states, parents.making(replies[first:]))
         done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
         commands = creation(to_make, states, now)
-        return Change([*commands, *_expiring(made)], done)
+        joins = count_in_line(to_make, states, now)
+        return Change([*commands, *_expiring(made)], done, joins=joins)
 
-    return transact(redis, name, _look(tasks, parents, is_keyed), decide)
+    look = with_bounds(_look(tasks, parents, is_keyed))
+    return transact_in_line(redis, name, look, decide)
 
 
 def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:
@@ -136,14 +140,27 @@ def _look(tasks: Sequence[NewTask], parents: Parents, is_keyed: bool) -> AnyLook
     return Look([*hashes, *parents.watch], [*reads, *parents.reads], tasks[0].task)
 
 
+def count_in_line(
+    tasks: Sequence[tuple[str, NewTask]], states: Mapping[str, str | None], now: float
+) -> dict[str, int]:
+    """Return how many new tasks are put in line at once, by queue. states: as for `creation`."""
+    counts: dict[str, int] = {}
+    for queue, new in tasks:
+        is_due = new.eta is None or new.eta <= now
+        if is_due and are_met(_marks(new, states)):
+            counts[queue] = counts.get(queue, 0) + 1
+    return counts
+
+
+def _marks(new: NewTask, states: Mapping[str, str | None]) -> dict[str, str]:
+    return marked(new.conditions, states, "inputs" in (new.options or {}))
+
+
 def creation(
     tasks: Sequence[tuple[str, NewTask]], states: Mapping[str, str | None], now: float
 ) -> list[Command]:
     """Return the commands that create tasks, each in its queue. states: the status of each parent."""
-    conditions = {
-        new.task: marked(new.conditions, states, "inputs" in (new.options or {}))
-        for _, new in tasks
-    }
+    conditions = {new.task: _marks(new, states) for _, new in tasks}
     joining: dict[tuple[str, str], list[str]] = {}
     # What is added to the blocked and the scheduled tasks of each queue, and to all of them.
     blocked, later, index = _Scores({}), _Scores({}), _Scores({})

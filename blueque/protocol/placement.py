@@ -305,8 +305,10 @@ def set_settings(
     """
     settings, names = keys.settings(queue), [*wanted]
 
-    def decide(reply: list[str | None]) -> Verdict[bool]:
+    def decide(reply: list[str | None], is_bounded: int = 1) -> Verdict[bool]:
         present = dict(zip(names, reply, strict=True))
+        if not is_bounded:
+            present["max_pending"] = None  # written by hand, so that no producer knows of it
         written = {
             name: text
             for name, text in wanted.items()
@@ -322,10 +324,16 @@ def set_settings(
             commands += [("HDEL", settings, *removed)]
         if written:
             commands += [("HSET", settings, *flat(written)), ("ZINCRBY", keys.QUEUES, 0, queue)]
+        if "max_pending" in (*written, *removed):
+            bound = "SADD" if "max_pending" in written else "SREM"
+            commands += [(bound, keys.BOUNDED, queue)]
         told = {**written, "unset": " ".join(removed) or None}
         return Change([*commands, record_in_queue(queue, Event("set", by, now, told))], True)
 
-    look: Look[list[str | None]] = Look([settings], [("HMGET", settings, *names)])
+    reads: list[Command] = [("HMGET", settings, *names)]
+    if wanted.get("max_pending") is not None:
+        reads += [("SISMEMBER", keys.BOUNDED, queue)]
+    look: AnyLook = Look([settings], reads)
     return transact(redis, "set_settings", look, decide)
 
 

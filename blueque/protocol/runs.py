@@ -38,9 +38,10 @@ from blueque.protocol.links import (
     reopening_of,
 )
 from blueque.protocol.packing import pack_with
+from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import exist_all
+from blueque.protocol.watches import exist_all, with_bounds
 
 
 class RunFields(NamedTuple):
@@ -317,11 +318,12 @@ def enqueue_run(
     follower: the next batch on this connection; its look is sent with our EXEC. meanwhile: see
         transact.
     """
-    ahead = follower.look if follower is not None else None
+    ahead = with_bounds(follower.look) if follower is not None else None
     perhaps: set[int] = set()
-    created = _enqueue_run(redis, batch, batch.look, perhaps, ahead, meanwhile)
+    created = _enqueue_run(redis, batch, with_bounds(batch.look), perhaps, ahead, meanwhile)
     if created is None:
-        created = _enqueue_run(redis, batch, batch.look_at_each(), perhaps, ahead, meanwhile)
+        look = with_bounds(batch.look_at_each())
+        created = _enqueue_run(redis, batch, look, perhaps, ahead, meanwhile)
     return created or []
 
 
@@ -362,14 +364,15 @@ def _enqueue_run(
             *linking,
             *batch.rejoining(sorted(there)),
         ]
-        return Change(commands, [number in ours for number in range(count)])
+        made = [number in ours for number in range(count)]
+        return Change(commands, made, joins=batch.joins(new))
 
     def again(is_unknown: bool) -> AnyLook:
         if is_unknown:
             perhaps.update(tried)
         return look
 
-    return transact(
+    return transact_in_line(
         redis, "enqueue_run", look, decide, ahead=ahead, again=again, meanwhile=meanwhile
     )
 

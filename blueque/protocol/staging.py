@@ -25,9 +25,11 @@ from blueque.protocol.links import (
     rejoining,
 )
 from blueque.protocol.parents import Parents
+from blueque.protocol.room import transact_in_line
 from blueque.protocol.runs import RunFields, is_open
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import with_bounds
 
 KINDS = (*STAGED, "stream")
 
@@ -107,13 +109,15 @@ def commit_run(
         run. batch: None for a run that is not a stream. mark: random, the same for every try.
     query: the id of the query; all batches of a stream are of one query.
     Raises RunDropped when a chunk is no longer staged, or the record is gone; OldBatch; WrongRun
-    for another query; NoSuchGroup, GroupClosed, GroupCancelled for a group that takes no tasks.
+    for another query; NoSuchGroup, GroupClosed, GroupCancelled for a group that takes no tasks;
+    QueueFull, by which the chunks stay staged.
     """
     queue, run, links = opened["queue"], opened["run"], Links.of(opened)
     key, staging = keys.run(queue, run), keys.staging(queue, run)
     joins = joins_of_run(links)
     joined = Parents((), joins)
     others: list[str] = []
+    tasks = _tasks_of(redis, queue, names)
 
     def decide(reply: Sequence[str], staged: Sequence[str], *replies: Any) -> Verdict[Decision]:
         texts = as_hash(reply)
@@ -140,12 +144,22 @@ def commit_run(
             commands += [("ZREM", staging, *names), ("RPUSH", keys.manifest(queue, run), *names)]
         chosen = set(names)
         others[:] = [name for name in staged if name not in chosen]
-        return Change(commands, Decision(record | decided, False, others=others))
+        decision = Decision(record | decided, False, others=others)
+        return Change(commands, decision, joins={} if links.conditions else {queue: tasks})
 
     look: AnyLook = Look(
         (key, staging, *joined.watch), [("HGETALL", key), ("ZRANGE", staging, 0, -1), *joined.reads]
     )
-    return transact(redis, "commit_run", look, decide)
+    return transact_in_line(redis, "commit_run", with_bounds(look), decide)
+
+
+def _tasks_of(redis: Redis, queue: str, names: Sequence[str]) -> int:
+    """Return how many tasks the chunks of a bounded queue have; 1 for any other."""
+    (is_bounded,) = redis.read(("SISMEMBER", keys.BOUNDED, queue))
+    if not (is_bounded and names):
+        return 1 if names else 0
+    lengths = redis.read(*[("LLEN", keys.staged(name)) for name in names])
+    return sum(lengths) - sum(length > 0 for length in lengths)  # each begins with a time
 
 
 def _require_batch(record: Record, query: str | None, batch: int | None, last: int) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_bytes, pack
+from blueque.connection.redis import Command, Look, Redis, as_bytes, pack
 from blueque.errors import HasDependents, NotFinished, NotSettled, WrongQueue
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
@@ -14,8 +14,9 @@ from blueque.model.lines import line_of
 from blueque.protocol.events import Event, after, count, record_in_queue, record_in_task
 from blueque.protocol.fields import enter_tags, flat, join_lines, put_in_line, remove_tags
 from blueque.protocol.packing import HOLE, packed_words, template
+from blueque.protocol.room import transact_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import absence, absence_of_keys
+from blueque.protocol.watches import absence, absence_in_line, absence_of_keys, with_bounds
 
 Options = Mapping[str, str | int | float] | None  # further fields of a new task
 
@@ -90,11 +91,20 @@ def enqueue(
     def decide(exists: int = 0, *marks: Any) -> Verdict[bool]:
         if _is_taken(exists, *marks):
             return Answer(_is_own(given, *marks))
-        return Change(_filled(_form(queue, line), task, parameters, now, given), True)
+        commands = _filled(_form(queue, line), task, parameters, now, given)
+        return Change(commands, True, joins={queue: 1})
 
-    ahead = absence(spare, is_drawn=True) if spare else None
-    look, again = _looks(task, given, is_drawn)
-    return transact(redis, "enqueue", look, decide, ahead=ahead, again=again)
+    ahead = absence_in_line(spare, is_drawn=True) if spare else None
+    is_keyed = "enqueued_by" in given
+    look = with_bounds(absence_of_keys([task])) if is_keyed else absence_in_line(task, is_drawn)
+    return transact_in_line(
+        redis,
+        "enqueue",
+        look,
+        decide,
+        ahead=ahead,
+        again=lambda is_unknown: absence_in_line(task) if is_drawn else look,
+    )
 
 
 def schedule(
@@ -126,8 +136,9 @@ def schedule(
             True,
         )
 
-    look, again = _looks(task, given, is_drawn)
-    return transact(redis, "schedule", look, decide, again=again)
+    look = absence_of_keys([task]) if "enqueued_by" in given else absence(task, is_drawn)
+    again = absence(task) if is_drawn else look
+    return transact(redis, "schedule", look, decide, again=lambda is_unknown: again)
 
 
 def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
@@ -244,14 +255,6 @@ def keep_key(task: str, keep: str | None, mark: str | None) -> list[Command]:
     if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY:
         return [("SET", keys.key_kept(task), mark or "", "EX", keep)]
     return []
-
-
-def _looks(
-    task: str, options: Mapping[str, Any], is_drawn: bool
-) -> tuple[AnyLook, Callable[[bool], AnyLook]]:
-    """Return the look of the first try, and what returns that of the others."""
-    look = absence_of_keys([task]) if "enqueued_by" in options else absence(task, is_drawn)
-    return look, lambda is_unknown: absence(task) if is_drawn else look
 
 
 def _is_taken(exists: int, mark: str | None = None, kept: Sequence[str | None] = (None,)) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys, record
@@ -75,7 +75,19 @@ def state_of(fields: Record, now: float) -> tuple[str, float | None]:
     return "feeding", values.get("since")
 
 
-def lines(redis: Redis, queue: str) -> list[str]:
-    """Return the names of the lines of a queue besides the default line."""
-    (names,) = redis.read(("ZRANGE", keys.lines(queue), 0, -1))
-    return list(names)
+class Lines(NamedTuple):
+    """The lines of a queue besides the default line, and how many tasks may be in all of them.
+
+    most: its `max_pending`; None: any number.
+    """
+
+    names: Sequence[str]
+    most: int | None
+
+
+def lines(redis: Redis, queue: str) -> Lines:
+    """Return what says how many tasks of a queue wait, and may wait."""
+    names, most = redis.read(
+        ("ZRANGE", keys.lines(queue), 0, -1), ("HGET", keys.settings(queue), "max_pending")
+    )
+    return Lines(names, int(most) if most is not None and most.isdecimal() else None)

@@ -16,6 +16,7 @@ from blueque.model import keys
 from blueque.model.conditions import GONE, OK
 from blueque.model.encoding import count_of, day_of
 from blueque.model.group import MAKING, condition_on, group_of, is_gate, parse, workflow_of
+from blueque.model.queue_settings import OLDEST
 from blueque.model.start_time import EXPIRED
 from blueque.queries import feeds
 from blueque.queries.listeners import (
@@ -132,7 +133,8 @@ class Line(NamedTuple):
     lost, poison: ids of failed tasks with that error type, of the `looked_at` newest and at most a
         day old.
     pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any
-        number.
+        number. max_pending: how many may be in line, as far as producers know it; None: any number.
+    discards: whether its oldest tasks make room for new ones.
     running: how many count as running.
     runnable: how many pending tasks could start now if there were listeners; see
         `waiting_lines.runnable`.
@@ -161,6 +163,8 @@ class Line(NamedTuple):
     poison: tuple[str, ...] = ()
     pause: Pause | None = None
     max_concurrency: int | None = None
+    max_pending: int | None = None
+    discards: bool = False
     running: int = 0
     misfits: tuple[Misfit, ...] = ()
     is_minded: bool = False
@@ -529,7 +533,11 @@ def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
         ("ZCOUNT", keys.scheduled(queue), "-inf", now - OVERDUE),
         ("LRANGE", keys.failed(queue), 0, newest - 1),
         ask_names(queue),
-        ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason", "max_concurrency"),
+        (
+            "HMGET",
+            keys.settings(queue),
+            *("paused", "paused_by", "paused_reason", "max_concurrency", "max_pending", "discard"),
+        ),
         ("SCARD", keys.counted(queue)),
         ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
         ("ZCARD", keys.blocked(queue)),
@@ -622,7 +630,7 @@ def _line(
     )
     held = {task_id for node in nodes for task_id in node.held}
     since, first = _oldest(counts, waits, tasks)
-    *pause, limit = counts.settings
+    *pause, limit, most, discard = counts.settings
     is_minded = puts_in_line(nodes)
     overdue = counts.overdue if is_minded else counts.late
     return Line(
@@ -642,13 +650,19 @@ def _line(
         lost=failed.lost,
         poison=failed.poison,
         pause=pause_of(*pause),
-        max_concurrency=int(limit) if limit is not None and limit.isdecimal() else None,
+        max_concurrency=_number(limit),
+        max_pending=_number(most),
+        discards=discard == OLDEST,
         running=max(counts.counted, counts.started_count),
         misfits=misfits(waits, nodes),
         first=first,
         looked_at=len(counts.newest_failed),
         blocked=counts.blocked,
     )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> int:

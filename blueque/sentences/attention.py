@@ -200,6 +200,15 @@ def _of_waiting(
         yield Concern(
             line.queue, "limit", f"{line.pending} pending, and the limit of the queue is 0", command
         )
+    if line.max_pending is not None and line.pending >= line.max_pending:
+        become = (
+            "the oldest are discarded for new ones" if line.discards else "producers are refused"
+        )
+        sentence = (
+            f"full: {line.pending} pending, and its max_pending is {line.max_pending}: {become}"
+        )
+        command = hints.of_queue("queue set", line.queue, "max_pending=N")
+        yield Concern(line.queue, "full", sentence, command)
     for misfit in line.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"

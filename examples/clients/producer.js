@@ -23,11 +23,15 @@ async function enqueue(redis, queue, parameters, { key, eta, retry } = {}) {
   const hash = `blueque_task_${task}`, kept = `blueque_key_${task}`, now = Date.now() / 1000;
   const keyed = key === undefined ? [] : ["key", key, "keep", KEEP, "enqueued_by", randomBytes(8).toString("hex")];
   const isLater = eta !== undefined && eta > now;
-  const look = [["WATCH", hash], ["EXISTS", hash]];
+  const look = [["WATCH", hash, ...(isLater ? [] : ["blueque_bounded"])], ["EXISTS", hash]];
   if (key !== undefined) look.push(["HGET", hash, "enqueued_by"], ["MGET", kept]);
-  return redis.transact(look, ([exists, , [wasDeleted] = [null]]) => exists || wasDeleted !== null ? { answer: task } : {
-    answer: task,
-    change: [
+  if (!isLater) look.push(["SMEMBERS", "blueque_bounded"]);
+  return redis.transact(look, ([exists, ...replies]) => {
+    const bounded = isLater ? [] : replies.pop(), [, [wasDeleted] = [null]] = replies;
+    if (exists || wasDeleted !== null) return { answer: task };
+    // To count what is in line, see "Room" in docs/protocol/placement.md.
+    if (bounded.includes(queue)) throw new Error(`queue ${queue} is bounded, and this producer does not count its tasks`);
+    return { answer: task, change: [
       ["HSET", hash, "status", isLater ? "scheduled" : "pending", "queue", queue,
         "parameters", isText ? parameters : JSON.stringify(parameters), "created", now, "updated", now,
         ...(isText ? [] : ["parameters_encoding", "json"]), ...(retry ? ["retry", retry] : []), ...keyed,
@@ -36,7 +40,7 @@ async function enqueue(redis, queue, parameters, { key, eta, retry } = {}) {
       isLater ? ["ZADD", `blueque_scheduled_tasks_${queue}`, eta, task] : ["LPUSH", `blueque_pending_tasks_${queue}`, task],
       ["ZADD", `blueque_tasks_${queue}`, now, task],
       ...(isLater ? [] : [["ZADD", `blueque_wake_${queue}`, 0, 0]]),
-    ],
+    ] };
   });
 }
 

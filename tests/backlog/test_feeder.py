@@ -308,6 +308,27 @@ def test_never_more_wait_than_the_window_has(feed, tmp_path, url, window):
     assert 0 < consumer.longest <= window
 
 
+def test_a_feed_keeps_the_bound_of_its_queue_also_one_that_is_set_meanwhile(
+    feed, tmp_path, url, client, monkeypatch
+):
+    monkeypatch.setattr(job, "PACE", 0.0)
+    queue = client.get_queue("video")
+    queue.set_settings({"max_pending": 40})
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(300)])
+    consumer, lengths = Consumer(url), []
+
+    def look(progress):
+        if progress.rows >= 100:
+            queue.set_settings({"max_pending": 3})
+            lengths.append(client.get_inspector().pending("video"))
+
+    consumer.start()
+    feed(tmp_path, window=100, progress=look)
+
+    assert consumer.stop() == list(range(300))
+    assert 3 < consumer.longest <= 40 and max(lengths[50:]) <= 3
+
+
 @pytest.mark.parametrize(
     ("priority", "others"), [(0, {"priority": 9}), (9, {}), (9, {"resources": {"gpu": 1}})]
 )

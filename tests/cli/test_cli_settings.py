@@ -34,6 +34,7 @@ def test_settings_are_set_and_shown_and_removed(run, redis, client):
         ["NAME", "VALUE"],
         ["paused", "no"],
         ["limit", "none, 0 running"],
+        ["pending", "0"],
         ["weight", "2.5"],
         ["retry", '{"max": 2, "backoff": 60.0}'],
         ["time_limit", "2 h"],

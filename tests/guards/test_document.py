@@ -142,6 +142,7 @@ CONSTANTS = {
     keys.SCHEDULES,
     keys.TAGS,
     keys.EXPIRING,
+    keys.BOUNDED,
 }  # keys without a name in them
 ID_MAKERS = {
     "Keys of tasks": ids_of_keys,
@@ -813,7 +814,14 @@ STAGE = {
     "CONTENT": ["t1", "t2"],
 }
 RECORD = {"run": RUN, "queue": Q, "created": 9.25}  # as whoever has opened it knows it
-COMMIT = {**OPEN, "DECIDED": "committing", "CHUNKS": ["c1", "c2"], "MARK": "m", "BATCH": []}
+COMMIT = {
+    **OPEN,
+    "DECIDED": "committing",
+    "CHUNKS": ["c1", "c2"],
+    "MARK": "m",
+    "BATCH": [],
+    "COUNTED": [],
+}
 PUBLISH = {
     **OPEN,
     **IN_NO_LINE,
@@ -5835,6 +5843,45 @@ SAMPLES = [
     ),
     Sample(
         "set_settings",
+        "a bound",
+        nothing,
+        settings(max_pending="7"),
+        {
+            **TASK,
+            "NAME": ["max_pending"],
+            "SET": ["max_pending", "7"],
+            **notice("set", by="bob", max_pending="7"),
+        },
+        ["some are to be there", "`max_pending` is set", "a `max_pending` is to be there"],
+    ),
+    Sample(
+        "set_settings",
+        "a bound of which no producer knows",
+        raw("HSET", keys.settings(Q), "max_pending", 7),
+        settings(max_pending="7"),
+        {
+            **TASK,
+            "NAME": ["max_pending"],
+            "SET": ["max_pending", "7"],
+            **notice("set", by="bob", max_pending="7"),
+        },
+        ["some are to be there", "`max_pending` is set", "a `max_pending` is to be there"],
+    ),
+    Sample(
+        "set_settings",
+        "no bound any more",
+        settings(max_pending="7"),
+        settings(max_pending=None),
+        {
+            **TASK,
+            "NAME": ["max_pending"],
+            "REMOVED": ["max_pending"],
+            **notice("set", by="bob", unset="max_pending"),
+        },
+        ["some are to go", "`max_pending` is removed"],
+    ),
+    Sample(
+        "set_settings",
         "again",
         settings(lead="5"),
         settings(lead="5", weight=None),
@@ -8398,6 +8445,27 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
     ahead = commands(look_ahead.splitlines(), {"SPARE": "t2"})
     assert first == commands(look_of("enqueue"), values) + commands(change.lines, values) + ahead
     assert second == commands(change.lines, {**values, "TASK": "t2"})
+
+
+@pytest.mark.parametrize("name", ["enqueue", "commit_run"])
+def test_the_room_of_a_bounded_queue_is_watched_before_the_look_of_a_try(redis, monitor, name):
+    (counted,) = blocks(chapter("Room"))
+    (change,), look = section(name).changes, look_of(name)
+    given(enqueued("t9", priority=5), settings(max_pending="9"))(redis)
+    call, values, holds = enqueue(NEW), NEW, [MAY_EXIST]
+    if name == "commit_run":
+        given(opened("staged"), staged("c1"), staged("c2"))(redis)
+        call, values = commit_run("c1", "c2"), {**COMMIT, "COUNTED": ["c1", "c2"]}
+        holds = [CHUNKS]
+    redis.close()
+
+    seen = monitor.commands_of(redis, lambda: call(redis))
+
+    looked = commands(look, values, holds)
+    again = looked[[words[0] for words in looked].index("WATCH") :]
+    room = commands(counted.splitlines(), {"QUEUE": Q, "MORE": ["5"]})
+    done = commands(change.lines, values, holds)
+    assert seen == [*looked, ["UNWATCH"], *room, *again, *done]
 
 
 def test_a_transaction_whose_look_has_travelled_ahead_begins_at_multi(redis, monitor):

@@ -72,6 +72,7 @@ GREETED = (
     "Barbara",  # many at once
     "Ada",
     "Alan",  # with a policy, with limits
+    "Dorothy",  # into a bounded queue
 )
 
 

@@ -264,7 +264,7 @@ def _reader(name: str) -> tuple[str | int, ...]:
         }[parsed[0]]
     if name.startswith(keys.staged("")):
         return ("LRANGE", name, 0, -1)
-    if name in (keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
+    if name in (keys.BOUNDED, keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
         return ("SMEMBERS", name)
     if name.startswith(
         (keys.lock(""), keys.waiting(""), keys.open_members(""), keys.bad_members(""))

@@ -50,8 +50,8 @@ MUTANTS = [
     Mutant(
         "enqueue does not look for the task that its first try has made of a drawn id",
         "submit",
-        "_looks",
-        "absence(task) if is_drawn else look",
+        "enqueue",
+        "absence_in_line(task) if is_drawn else look",
         "look",
         "producer",
         (0, 1),
@@ -979,6 +979,16 @@ MUTANTS = [
         "(key, lines),",
         "pause",
         (3, 0),
+    ),
+    # room
+    Mutant(
+        "a producer does not watch the line that it has counted",
+        "protocol.room",
+        "Room._watch",
+        '("WATCH", *of_tasks)',
+        '("PING",)',
+        "bounded",
+        (1, 0),
     ),
     # The listener, which must not forget what it has reserved
     Mutant(
@@ -2044,9 +2054,9 @@ MUTANTS = [
     Mutant(
         "enqueue does not watch the task",
         "watches",
-        "absence",
-        "Look((key,)",
-        'Look(("nothing",)',
+        "absence_in_line",
+        "Look((key, keys.BOUNDED)",
+        'Look(("nothing", keys.BOUNDED)',
         "producer loses answers",
         (1, 1),
     ),

@@ -33,6 +33,8 @@ TEXTS = [
     ("retention.complete", {"age": "1d", "newest": 7}, '{"age":86400,"newest":7}'),
     ("retention.failed", "never", "{}"),
     ("retention.cancelled", 90, '{"age":90}'),
+    ("max_pending", 0, "0"),
+    ("discard", "oldest", "oldest"),
 ]
 
 
@@ -58,6 +60,8 @@ def test_each_setting_has_a_text_from_which_its_value_is_read_again():
             "retry: must be a number, a retry policy as a table, or false, not text",
         ),
         ("weight", 0, "weight: a weight is above 0"),
+        ("max_pending", "many", "max_pending: it "),
+        ("discard", "newest", "discard: it is 'oldest' or not set, not 'newest'"),
         ("retention.failed", {"old": 1}, "retention.failed: unknown key"),
     ],
 )

@@ -354,7 +354,7 @@ def test_whatever_happens_to_a_write_each_key_is_there_once_and_known_to_be_new(
     ("fault", "is_there"), [(Fault.CUT_BEFORE, False), (Fault.CUT_AFTER, True), (Fault.HOLD, False)]
 )
 def test_an_error_says_which_batch_and_what_is_certain(away, proxy, cli, fault, is_there):
-    proxy.arm(fault, 2, having=b"EXEC\r\n*2\r\n$5\r\nWATCH")  # the second batch
+    proxy.arm(fault, 2, having=b"EXEC\r\n*3\r\n$5\r\nWATCH")  # the second batch
 
     with pytest.raises(BatchFailed) as failed:
         away.enqueue_many(range(12), batch=3)

@@ -48,7 +48,9 @@ def set_settings(
     blueque queue set 'render.*' weight=5 retention.failed=never
     blueque queue set video.encode 'retry={"max": 3, "backoff": 60}' --unset time_limit
 
-    The names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete, retention.failed
+    max_pending=1000 bounds the queue: new tasks that do not fit are refused; with discard=oldest, the oldest make room.
+
+    The other names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete, retention.failed
     and retention.cancelled, and the values are those of [queues.X] in blueque.toml; false: no retry, no limit. What the
     task says goes first, then the options of a listener, [queues.X] of its blueque.toml, and its handler; what
     [listener] and [retention] say comes after the setting. `blueque config -q QUEUE` shows what holds here.
@@ -106,7 +108,11 @@ def show_queue(invocation: Invocation, pattern: str, as_json: bool) -> None:
 def _items(inspector: Inspector, names: Sequence[str]) -> list[dict[str, Any]]:
     settings = inspector.settings(names)
     return [
-        {**gate, "settings": shown_settings(settings[gate["queue"]])}
+        {
+            **gate,
+            "pending": inspector.pending(gate["queue"]),
+            "settings": shown_settings(settings[gate["queue"]]),
+        }
         for gate in gates(inspector, names)
     ]
 
@@ -116,5 +122,6 @@ def _rows(item: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "paused", f"by {item['paused_by'] or 'an unknown user'}{why}" if item["paused"] else "no"
     limit = item["max_concurrency"]
     yield "limit", f"{'none' if limit is None else limit}, {item['running']} running"
+    yield "pending", str(item["pending"])
     for name, value in item["settings"].items():
         yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

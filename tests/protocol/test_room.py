@@ -1,0 +1,186 @@
+"""Bounded queues: what does not fit is refused as a whole, or the oldest tasks make room."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from blueque import BatchFailed, Client, QueueFull
+from blueque.model import keys
+
+LATER = 4e9
+
+
+def bound(client: Client, most: int, queue: str = "video", **more: object):
+    bounded = client.get_queue(queue)
+    bounded.set_settings({"max_pending": most, **more})
+    return bounded
+
+
+def in_line(client: Client, queue: str = "video") -> int:
+    return client.get_inspector().pending(queue)
+
+
+def made(cli, queue: str = "video") -> int:
+    return cli.zcard(keys.tasks(queue))
+
+
+def test_a_full_queue_refuses_and_takes_tasks_again_when_one_has_gone(client, cli):
+    queue = bound(client, 2)
+    queue.enqueue("a", priority=7)
+    first = queue.enqueue("b")
+
+    with pytest.raises(QueueFull) as caught:
+        queue.enqueue("c")
+
+    error = caught.value
+    assert (error.queue, error.max_pending, error.pending, error.tasks) == ("video", 2, 2, 1)
+    assert (
+        str(error)
+        == "queue 'video' has 2 pending tasks, and its max_pending is 2: the new task does not fit"
+    )
+    assert made(cli) == 2
+    queue.cancel(first)
+    assert queue.enqueue("c").is_new
+    queue.set_settings({"max_pending": None})
+    assert queue.enqueue("d").is_new and cli.smembers(keys.BOUNDED) == set()
+
+
+def test_a_producer_that_has_looked_before_notices_a_bound_that_is_set_since(client, cli, url):
+    queue = client.get_queue("video")
+    queue.enqueue("a")  # with the look for the next task
+    bound(Client(url), 1)
+
+    with pytest.raises(QueueFull):
+        queue.enqueue("b")
+    assert client.get_queue("audio").enqueue("c").is_new
+
+
+def test_what_waits_for_its_time_is_not_refused_neither_now_nor_when_it_is_due(client, cli):
+    queue = bound(client, 0)
+    queue.schedule("a", LATER)
+    with pytest.raises(QueueFull):
+        queue.schedule("b", 1.0)  # it is due
+    waiting = queue.schedule("c", time.time() + 3600)
+    queue.bring_forward(waiting)
+    assert (in_line(client), made(cli)) == (1, 2)
+    blocked = queue.enqueue("d", after=waiting)
+    assert client.get_task(blocked).status == "blocked"
+    queue.cancel(waiting)
+    assert queue.requeue(waiting) == "pending"
+
+
+def test_each_batch_of_many_is_in_redis_as_a_whole_or_not_at_all(client, cli):
+    queue = bound(client, 5)
+
+    with pytest.raises(QueueFull) as caught:
+        queue.enqueue_many([*"abcdefgh"], batch=2)
+    assert caught.value.__notes__ == ["blueque: the batches before are in Redis, 4 tasks"]
+    assert made(cli) == 4
+    with pytest.raises(QueueFull):
+        queue.enqueue_many([*"xyz"])
+    assert made(cli) == 4
+    assert queue.schedule_many([*"xyz"], LATER) == 3
+
+
+def test_of_tasks_with_keys_only_new_ones_need_room(client, cli):
+    queue = bound(client, 2)
+    assert queue.enqueue_many([*"ab"], keys=[*"ab"]).new == 2
+
+    assert queue.enqueue_many([*"ab"], keys=[*"ab"]).new == 0
+    assert not queue.enqueue("a", key="a").is_new
+    with pytest.raises(QueueFull):
+        queue.enqueue_many([*"bc"], keys=[*"bc"])
+    assert made(cli) == 2
+
+
+def test_a_keyed_run_goes_on_when_there_is_room(client, cli):
+    queue = bound(client, 2)
+    with pytest.raises(QueueFull):
+        queue.enqueue_many([*"abc"], keys=[*"abc"], run="r", batch=2)
+    assert (made(cli), client.get_run("video", "r")["state"]) == (2, "open")
+    queue.set_settings({"max_pending": 3})
+
+    counted = queue.enqueue_many([*"abc"], keys=[*"abc"], run="r", batch=2)
+
+    assert (counted, counted.new, client.get_run("video", "r")["state"]) == (3, 1, "committed")
+
+
+def test_a_staged_run_is_committed_as_a_whole_or_stays_staged(client, cli):
+    queue = bound(client, 2)
+    staging = queue.open_staging("r")
+    chunks = [staging.stage([b"1", b"2"]), staging.stage([b"3"])]
+
+    with pytest.raises(QueueFull) as caught:
+        staging.commit(chunks)
+
+    assert (caught.value.tasks, in_line(client)) == (3, 0)
+    assert client.get_run("video", "r")["state"] == "open"
+    queue.set_settings({"max_pending": 3})
+    assert staging.commit(chunks).tasks == 3 and in_line(client) == 3
+
+
+def test_a_fan_out_puts_tasks_into_all_queues_or_none(client, cli):
+    bound(client, 0, "small")
+    with pytest.raises(QueueFull) as caught:
+        client.get_fanout("both", to=["video", "small"]).enqueue("a")
+    assert caught.value.queue == "small"
+    assert (made(cli), made(cli, "small")) == (0, 0)
+
+
+def test_a_workflow_whose_first_tasks_do_not_fit_is_not_made(client, cli):
+    bound(client, 1)
+    flow = client.workflow("w")
+    first = flow.add("video", "a")
+    flow.add("video", "b", after=[first])
+    other = flow.add("video", "c")
+    with pytest.raises(QueueFull):
+        flow.commit()
+    assert made(cli) == 0 and other
+    client.get_queue("video").set_settings({"max_pending": 2})
+    assert flow.commit() and in_line(client) == 2
+
+
+def test_tasks_of_1_0_0_count_and_are_not_refused(client, cli):
+    queue = bound(client, 1)
+    for task in ("old-1", "old-2"):
+        cli.hset(keys.task(task), mapping={"status": "pending", "queue": "video", "created": "1"})
+        cli.lpush(keys.pending("video"), task)
+    with pytest.raises(QueueFull) as caught:
+        queue.enqueue("a")
+    assert caught.value.pending == 2
+
+
+def test_the_oldest_tasks_are_discarded_for_new_ones(client, cli, redis):
+    queue = bound(client, 3, discard="oldest")
+    old = [queue.enqueue(name, priority=number) for number, name in enumerate("abc")]
+    waits = queue.enqueue("after", after=old[0], broken="cancel")
+
+    assert queue.enqueue_many([*"de"]) == 2
+
+    assert [client.get_task(task).status for task in old] == ["cancelled", "cancelled", "pending"]
+    gone = client.get_task(old[0])
+    assert (gone.fields["cancelled_by"], gone.fields["cancel_reason"]) == ("blueque", "discarded")
+    assert client.get_task(waits).status == "cancelled"
+    assert in_line(client) == 3
+    event = client.get_history(old[0]).events[-1]
+    assert (event.event, event.facts["reason"]) == ("cancelled", "discarded")
+    with pytest.raises(QueueFull):
+        queue.enqueue_many([*"fghi"])  # more than there may ever be
+    assert in_line(client) == 3
+
+
+def test_a_bound_that_is_malformed_bounds_nothing(client, cli):
+    queue = bound(client, 0)
+    cli.hset(keys.settings("video"), "max_pending", "few")
+    assert queue.enqueue("a").is_new
+
+
+def test_a_batch_that_redis_refuses_is_no_full_queue(client, cli):
+    queue = bound(client, 5)
+    cli.set(keys.lines("video"), "of a wrong type")
+    with pytest.raises(BatchFailed):
+        queue.enqueue_many([*"ab"])
+    cli.delete(keys.lines("video"))
+    assert queue.enqueue_many([*"ab"]) == 2
