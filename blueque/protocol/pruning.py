@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from blueque.connection.packing import pack_each, pack_words
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
@@ -94,17 +95,17 @@ def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: i
         if is_archiving or not same:
             return Answer(0)
         # From the tail, where the oldest are.
-        entries: list[Command] = [("LREM", listed, -1, task) for task, _ in same]
+        entries = pack_each(("LREM", listed, -1), "", [task for task, _ in same])
         return Change(_removal(queue, dict(same), entries), len(same))
 
-    record, hashes = keys.archive(queue), [keys.task(ended.task) for ended in seen]
+    record, tasks = keys.archive(queue), [ended.task for ended in seen]
     look: Look[int, int, list[str | None], *tuple[list[str | None], ...]] = Look(
-        [record, *hashes],
+        [record, *map(keys.task, tasks)],
         [
             ("EXISTS", record),
             ("LLEN", listed),
-            ("ZMSCORE", keys.UNSETTLED_MEMBERS, *[ended.task for ended in seen]),
-            *[("HMGET", key, *_EndedFields._fields) for key in hashes],
+            ("ZMSCORE", keys.UNSETTLED_MEMBERS, *tasks),
+            *pack_each(("HMGET",), keys.task(""), tasks, _EndedFields._fields),
         ],
     )
     return transact(redis, "prune", look, decide)
@@ -160,9 +161,8 @@ def _waits(fields: _WaitingFields, place: int | None) -> bool:
 
 def _removal(queue: str, tasks: Mapping[str, _HasKey], entries: Sequence[Command]) -> list[Command]:
     """Return the commands that delete tasks. entries: take them out of the places of their status."""
-    belongings = map(keys.belongings, tasks)
     commands: list[Command] = [
-        ("UNLINK", *[key for kind in zip(*belongings, strict=True) for key in kind]),
+        pack_words("UNLINK", keys.belongings(""), [*tasks]),
         *entries,
         ("ZREM", keys.tasks(queue), *tasks),
         *remove_tags({task: fields.tags for task, fields in tasks.items()}),
