@@ -1,4 +1,4 @@
-"""Take the pictures of the page in docs/images: run it with the Python of .venv, from the checkout.
+"""Take the pictures of the page in this directory: run it with the Python of .venv, from the checkout.
 
 It fills a Redis of its own with what the tests of the page show, and needs Chromium.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "web"), str(ROOT / "tests")]
 
 from site_data import seeded  # noqa: E402
@@ -22,10 +22,10 @@ from blueque.system.embedded_redis import running_server  # noqa: E402
 
 TOKEN = "0123456789abcdef"
 PICTURES = {
-    "page-overview": ("/", 1280, "light"),
-    "page-task": ("/tasks/{running}", 1280, "light"),
-    "page-hosts": ("/nodes?span=24h", 1280, "dark"),
-    "page-phone": ("/", 390, "light"),
+    "overview": ("/", 1280, "light"),
+    "task": ("/tasks/{running}", 1280, "light"),
+    "hosts": ("/nodes?span=24h", 1280, "dark"),
+    "phone": ("/", 390, "light"),
 }
 
 
@@ -40,10 +40,7 @@ def take(browser: Browser, url: str, ids: dict[str, str]) -> None:
         page = context.new_page()
         page.goto(url + path.format(**ids), wait_until="commit")
         page.get_by_text("live", exact=True).wait_for()
-        page.screenshot(
-            path=ROOT / "docs" / "images" / f"{name}.png",
-            full_page=name != "page-hosts" and width > 400,
-        )
+        page.screenshot(path=Path(__file__).with_name(f"{name}.png"), full_page=name != "hosts")
         context.close()
 
 
