@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from blueque.client import Client
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.web.acting import require_operator
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
@@ -98,9 +98,12 @@ def _require_mine(visit: Visit, kind: str, name: str) -> None:
     if kind == "queue":
         is_mine = visit.site.has(name)
     elif kind == "schedule":
-        is_mine = visit.site.has(client.get_schedule(name).seen.record.get("queue"))
+        try:
+            is_mine = visit.site.has(client.get_schedule(name).seen.record.get("queue"))
+        except NoSuchSchedule:
+            is_mine = False
     else:
         nodes = client.get_listeners().find(name)
-        is_mine = all(visit.site.has(node.queue) for node in nodes)
+        is_mine = bool(nodes) and all(visit.site.has(node.queue) for node in nodes)
     if not is_mine:
         raise HTTPException(404, f"There is no {kind} {name}.")

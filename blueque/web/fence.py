@@ -5,13 +5,13 @@ these queues name them. A page for all queues leaves out nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from blueque.errors import NoSuchGroup
 from blueque.model.group import group_of
 from blueque.queries import groups
-from blueque.text.terminal import short_id
+from blueque.text.terminal import short_id, short_node
 
 if TYPE_CHECKING:
     from blueque.audit.server_check import Check
@@ -123,11 +123,21 @@ def reasons(inquiry: Inquiry, found: Sequence[Reason], site: Site) -> list[Reaso
     tasks = [*inquiry.tasks.values(), *inquiry.causes.values()]
     tasks += [one for some in inquiry.broken.values() for one in some]
     tasks += [each.task for each in inquiry.dependencies.conditions]
-    outside = [task for task in tasks if not site.has(task.queue)]
-    words = {task.id for task in outside} | {short_id(task.id) for task in outside}
-    words |= {task.queue for task in outside if task.queue}
-    words |= {node.queue for node in inquiry.others if not site.has(node.queue)}
-    return [_without(words, each) for each in found]
+    mine = {node.id for node in inquiry.nodes}
+    outside = _outside(tasks, site, [node.queue for node in inquiry.others], mine)
+    return [*found] if outside is None else [_without(outside, each) for each in found]
+
+
+def scrubber(task: Task, client: Client, site: Site) -> Callable[[str], str]:
+    """Return a function that takes other tasks and queues out of a text about a task."""
+    if not site.queues:
+        return lambda text: text
+    inspector = client.get_inspector()
+    found = inspector.dependencies(task)
+    ids = [task.fields[name] for name in ("broken_by", "spawned_by") if name in task.fields]
+    tasks = [*(each.task for each in found.conditions), *found.first, *inspector.tasks(ids)]
+    outside = _outside(tasks, site)
+    return lambda text: text if outside is None else outside.sub(OTHER, text)
 
 
 def checks(found: Iterable[Check], site: Site) -> list[Check]:
@@ -156,11 +166,25 @@ def _without_maker(seen: GroupSeen) -> GroupSeen:
     return seen._replace(record=record)
 
 
-def _without(words: set[str], reason: Reason) -> Reason:
+def _outside(
+    tasks: Iterable[Task], site: Site, queues: Iterable[str] = (), nodes: Collection[str] = ()
+) -> re.Pattern[str] | None:
+    """Return what finds the names of those that are not on the page, and of their listeners; None:
+    all are. nodes: those of the page.
+    """
+    words = {queue for queue in queues if not site.has(queue)}
+    for task in tasks:
+        if not site.has(task.queue):
+            words |= {task.id, short_id(task.id), *([task.queue] if task.queue else ())}
+            if task.node and task.node not in nodes:
+                words |= {task.node, short_node(task.node)}
     if not words:
-        return reason
-    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+        return None
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+
+
+def _without(outside: re.Pattern[str], reason: Reason) -> Reason:
     command = reason.command
-    if command is not None and pattern.search(command):
+    if command is not None and outside.search(command):
         command = None
-    return reason._replace(sentence=pattern.sub(OTHER, reason.sentence), command=command)
+    return reason._replace(sentence=outside.sub(OTHER, reason.sentence), command=command)

@@ -7,6 +7,7 @@ second, and those that say something else are sent. A page without viewers costs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -161,8 +162,9 @@ class _Channel:
         if self._trouble:
             self._put(queue, _event("trouble", {"text": self._trouble}))
         if place is not None:
-            html, behind = await self._shared.in_thread(self._lines, place)
-            self._put(queue, _event("lines", {"html": html}, behind.entry))
+            with contextlib.suppress(BluequeError):  # the loop says what is wrong
+                html, behind = await self._shared.in_thread(self._lines, place)
+                self._put(queue, _event("lines", {"html": html}, behind.entry))
 
     async def _run(self) -> None:
         while True:
@@ -205,7 +207,8 @@ class _Channel:
         return self._shared.pages.parts(page, visit) if isinstance(page, Page) else {}
 
     def _lines(self, place: Place) -> tuple[str, Place]:
-        """Return the lines of the log behind a place, and the place behind them."""
+        """Return the lines of the log behind a place, and the place behind them. Raises NoSuchTask."""
+        self._shared.reader.task(place.task)  # it belongs to this page
         news = task_log.follow(self._shared.reader.client.connections, [place])
         return lines_html(news.lines, self._visit), news.places[0]
 

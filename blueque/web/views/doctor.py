@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blueque.audit.doctor import Doctor
+from blueque.web import fence
 from blueque.web.visit import Page, Visit
 
 FRESH = 10.0  # seconds for which the checks are used again
@@ -13,4 +14,4 @@ def doctor(visit: Visit) -> Page:
     reader = visit.reader
     connections = reader.client.connections
     checks = reader.shared("doctor", lambda: Doctor(connections, visit.site.serve).check(), FRESH)
-    return Page("doctor.html", {"checks": checks})
+    return Page("doctor.html", {"checks": fence.checks(checks, visit.site)})

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 
+from blueque.errors import NoSuchGroup
 from blueque.model.group import condition_on
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
 from blueque.text.what import what
-from blueque.web import graph
+from blueque.web import fence, graph
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Share(NamedTuple):
 
 def workflows(visit: Visit) -> Page:
     """Return all workflows, the newest first."""
-    found = groups.load_all(visit.reader.client.connections)
+    found = fence.workflows(visit.reader.client, visit.site)
     shown = [(seen, state_of(seen), share_of(seen)) for seen in found[:MOST]]
     return Page("workflows.html", {"workflows": shown, "more": len(found) - len(shown)})
 
@@ -39,9 +40,10 @@ def workflows(visit: Visit) -> Page:
 def workflow(visit: Visit) -> Page:
     """Return one workflow: how far it is, what holds it up, and how its tasks depend on each other."""
     name, reader = visit.params["name"], visit.reader
-    seen = groups.load(reader.client.connections, name)
-    if seen is None:
-        raise HTTPException(404, f"There is no workflow {name}.")
+    try:
+        seen = fence.workflow(name, reader.client, visit.site)
+    except NoSuchGroup as error:
+        raise HTTPException(404, f"There is no workflow {name}.") from error
     ids = groups.bad_members(reader.client.connections, name, MOST_BAD)
     bad = reader.inspector.with_contents(reader.inspector.tasks(ids))
     context = {
@@ -49,7 +51,7 @@ def workflow(visit: Visit) -> Page:
         "state": state_of(seen),
         "share": share_of(seen),
         "bad": [(task, what(task, visit.site.hide)) for task in bad if visit.site.has(task.queue)],
-        "graph": graph.picture(reader.inspector.graph(condition_on(name)), visit),
+        "graph": graph.picture(fence.graph(condition_on(name), reader.client, visit.site), visit),
     }
     return Page("workflow.html", context)
 

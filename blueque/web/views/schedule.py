@@ -67,7 +67,7 @@ def recurring(visit: Visit) -> Page:
     except NoSuchSchedule as error:
         raise HTTPException(404, str(error)) from error
     if not visit.site.has(seen.record.get("queue")):
-        raise HTTPException(404, f"There is no recurring task {name}.")
+        raise HTTPException(404, str(NoSuchSchedule(name)))
     history = found.history(PAST)
     context = {
         "name": name,

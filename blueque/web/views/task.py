@@ -21,7 +21,7 @@ from blueque.sentences.pace import left_of, progress_words
 from blueque.text.eta import read_progress, roughly
 from blueque.text.format import span
 from blueque.text.what import what
-from blueque.web import hosts, log
+from blueque.web import fence, hosts, log
 from blueque.web.acts import allowed
 from blueque.web.visit import Page, Visit
 
@@ -56,7 +56,9 @@ def task(visit: Visit) -> Page:
     """Return the page of a task."""
     inspector = visit.reader.inspector
     found = visit.reader.task(visit.params["id"])
-    signs, others = inspector.signs(found, visit.now), inspector.dependencies(found)
+    client, site = visit.reader.client, visit.site
+    signs, others = inspector.signs(found, visit.now), fence.dependencies(found, client, site)
+    scrub = fence.scrubber(found, client, site)
     history = visit.reader.client.get_history(found.id)
     told = read_progress(found.fields.get("progress", ""))
     share = told.share if found.status == "started" else None
@@ -72,12 +74,12 @@ def task(visit: Visit) -> Page:
         "ruler": ruler(found, signs, visit) if found.status == "started" else None,
         "reasons": reasons(found, visit) if found.status in WAITS else None,
         "history": history,
-        "events": _newest(history),
+        "events": [(event, told, who, scrub(more)) for event, told, who, more in _newest(history)],
         "life": life(found, history, visit),
         "facts": [
-            (label.replace("_", " "), text)
+            (label.replace("_", " "), scrub(text))
             for label, text in facts(
-                found, signs, True, visit.site.hide, others, inspector.cause(found)
+                found, signs, True, visit.site.hide, others, fence.cause(found, client, site)
             )
             if label not in _ELSEWHERE
         ],
@@ -143,9 +145,10 @@ def _signs(task: Task, signs: Signs) -> Iterator[Sign]:
 def reasons(task: Task, visit: Visit) -> dict[str, Any]:
     """Return why a task waits, in the words of `blueque why`."""
     inquiry = visit.reader.inspector.inquire(task.id)
+    inquiry = inquiry._replace(has_handler=visit.site.has_handler(task.queue or ""))
     return {
         "headline": why.headline(inquiry).partition(" in ")[2],
-        "reasons": why.reasons(inquiry, is_utc=True),
+        "reasons": fence.reasons(inquiry, why.reasons(inquiry, is_utc=True), visit.site),
     }
 
 

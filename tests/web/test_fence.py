@@ -1,0 +1,194 @@
+"""A page for some queues: nothing else is on any of its pages, streams, files and objects."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from asking import NODE, ask_app
+
+from blueque import protocol
+from blueque.audit.server_check import Check
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.log_line import Line
+from blueque.protocol.feeding import FeedRef
+from blueque.web import create_app, fence
+from blueque.web.access import Viewer
+from blueque.web.acts import ACTS
+from blueque.web.api import KINDS
+from blueque.web.controls import CONTROLS
+from blueque.web.live import Live
+from blueque.web.shared import Shared
+from blueque.web.site import Site
+from blueque.web.views import VIEWS
+from blueque.web.visit import Visit
+
+SITE = Site(address="", queues=("vid*",))
+OWN = {"sec-fetch-site": "same-origin"}
+PROGRAM = Viewer("ci", "operator", is_program=True)
+# Samples of the paths: with what is on the page, and with what is not.
+PATHS = {
+    r"/queues/(?P<name>.+)": ("/queues/video", "/queues/hidden-queue"),
+    r"/nodes/(?P<name>.+)": ("/nodes/host_1", "/nodes/{node}"),
+    r"/schedule/(?P<name>.+)": ("/schedule/nightly", "/schedule/hidden-schedule"),
+    r"/workflows/(?P<name>.+)": ("/workflows/both", "/workflows/hidden-workflow"),
+    r"/tasks/(?P<id>[^/]+)": ("/tasks/{running}", "/tasks/{hidden}"),
+    r"/tasks/(?P<id>[^/]+)/log": ("/tasks/{running}/log", "/tasks/{hidden}/log"),
+    r"/tasks/(?P<id>[^/]+)/log\.txt": ("/tasks/{running}/log.txt", "/tasks/{hidden}/log.txt"),
+    r"/tasks\.csv": ("/tasks.csv?state=pending&state=started&state=blocked", None),
+    r"/find": ("/find?q={hidden}", None),
+}
+QUERIES = {
+    "task": ("id={blocked}", "id={hidden}"),
+    "why": ("id={locked}", "id={hidden}"),
+    "history": ("id={running}", "id={hidden}"),
+    "graph": ("id={blocked}", "workflow=hidden-workflow"),
+    "node": ("name=host_1", "name={node}"),
+    "workflow": ("name=both", "name=hidden-workflow"),
+    "schedule_history": ("name=nightly", "name=hidden-schedule"),
+    "tasks": ("state=pending&state=started&state=blocked", None),
+    "tags": (None, ""),
+}
+
+
+@pytest.fixture
+def ids(client, queue, start):
+    """Tasks of the page, and others that they know of."""
+    redis, now, other = client.connections, time.time(), client.get_queue("hidden-queue")
+    hidden = str(other.enqueue({"scene": 1}, title="hidden", tags=["hidden-tag"], lock="disk"))
+    taken = client.get_listener(other.name).listen(timeout=10)
+    client.get_processor(taken).start(77)
+    found = client.get_task(hidden)
+    attempt = AttemptRef(other.name, hidden, found.token, found.node)
+    protocol.log(redis, attempt, 1, [Line(1, now, "stdout", "hidden words")])
+    ids = {"hidden": hidden, "running": start(), "node": found.node}
+    ids["locked"] = str(queue.enqueue({"scene": 2}, lock="disk"))
+    ids["blocked"] = str(queue.enqueue({"scene": 3}, after=hidden))
+    ids["after"] = str(other.enqueue({"scene": 4}, after=ids["locked"]))
+    client.connections.read(("HSET", keys.task(ids["running"]), "spawned_by", hidden))
+    other.schedule({"scene": 9}, now - 600)
+    other.enqueue_many([{"scene": 5}], keys=["k"], run="hidden-run")
+    protocol.open_feed(redis, FeedRef(other.name, "hidden-feed", "token"), "i", "s", {}, None, now)
+    for name, queue_name in (("nightly", "video"), ("hidden-schedule", other.name)):
+        client.set_schedule(name, queue=queue_name, parameters={}, cron="0 3 * * *")
+    client.get_schedule("hidden-schedule").pause("ada")
+    with client.workflow("hidden-workflow") as workflow:
+        workflow.add(other.name, {"scene": 6})
+    with client.workflow("both") as workflow:
+        first = workflow.add(other.name, {"scene": 7})
+        ids["in both"] = workflow.add("video", {"scene": 8}, after=first)
+        ids["first"] = first
+    return ids
+
+
+@pytest.fixture
+def told(ids):
+    """Fail if a text tells of what is not on the page."""
+    words = {"hidden-", ids["node"], *(ids[name][:8] for name in ("hidden", "after", "first"))}
+
+    def told(text, path):
+        found = [word for word in words if word in text.replace(path, "")]
+        assert found == [], (path, found)
+
+    return told
+
+
+def test_no_page_tells_of_another_queue_and_what_is_not_there_is_404(client, ids, told):
+    app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
+    for name in ("blocked", "locked", "in both"):
+        told(ask_app(app, f"/tasks/{ids[name]}").text, ids[name])
+    for pattern, _ in VIEWS:
+        mine, others = PATHS.get(pattern, (pattern.replace("\\", ""), None))
+        path = mine.format(**ids)
+        answer = ask_app(app, path)
+        assert answer.status_code in (200, 303), (path, answer.text)
+        told(answer.text, path)
+        if others:
+            path = others.format(**ids)
+            missing = ask_app(app, path)
+            assert missing.status_code == 404, path
+            told(missing.text, path.split("/")[2])
+
+
+def test_no_object_tells_of_another_queue(client, ids, told):
+    app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
+    for kind in KINDS:
+        mine, others = QUERIES.get(kind, ("", None))
+        if mine is not None:
+            path = f"/api/v1/{kind}?{mine.format(**ids)}"
+            answer = ask_app(app, path)
+            assert answer.status_code == 200, (path, answer.text)
+            told(answer.text, path)
+        if others is not None:
+            assert ask_app(app, f"/api/v1/{kind}?{others.format(**ids)}").status_code == 404, kind
+
+
+def test_orders_for_others_change_nothing_and_say_what_is_said_of_nothing(client, ids, everything):
+    app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
+    before = everything()
+    form = {"value": "1", "running": "1"}
+    for verb in ACTS:
+        for name in ("hidden", "after"):
+            answers = [
+                ask_app(app, f"/acts/{verb}?id={task}", "POST", data=form, headers=OWN | accept)
+                for task in (ids[name], "nothing")
+                for accept in ({"accept": "application/json"}, {})
+            ]
+            texts = {answer.text.replace(ids[name], "nothing") for answer in answers[::2]}
+            assert len(texts) == 1, verb
+        assert ids["hidden"][:8] not in ask_app(app, f"/acts/{verb}").text
+    names = {"queue": "hidden-queue", "node": ids["node"], "schedule": "hidden-schedule"}
+    for kind, verb in CONTROLS:
+        path = f"/controls/{kind}/{verb}"
+        forms = [{"name": names[kind]}, {"name": "nothing"}]
+        first, second = (ask_app(app, path, "POST", data=form, headers=OWN) for form in forms)
+        assert (first.status_code, second.status_code) == (404, 404), path
+    assert everything() == before
+
+
+def test_no_stream_has_the_log_of_another_queue(client, ids):
+    """The second viewer of a page gets its log from where the page ends."""
+
+    async def look():
+        shared = Shared(client, SITE)
+        visit = Visit(SITE, shared.reader, f"/tasks/{ids['hidden']}", PROGRAM, time.time())
+        channel = Live(shared, 0.01)._channel(visit)
+        first, second = asyncio.Queue(9), asyncio.Queue(9)
+        async with asyncio.timeout(15):
+            channel.join(first, "0-1")
+            told = await first.get()
+            channel.join(second, "0-1")
+            await asyncio.gather(*channel._greetings)
+        channel.stop()
+        return told, [second.get_nowait() for _ in range(second.qsize())]
+
+    told, greeting = asyncio.run(look())
+    assert "does not exist" in told
+    assert "hidden words" not in "".join(greeting)
+
+
+def test_an_overview_has_no_recurring_task_and_no_clock_of_others(client, ids):
+    found = client.get_inspector().overview()._replace(ahead={ids["node"]: 90.0, NODE: 80.0})
+    assert {one.name for one in found.schedules} == {"nightly", "hidden-schedule"}
+
+    narrowed = fence.narrowed(found, client, SITE)
+
+    assert [one.name for one in narrowed.schedules] == ["nightly"]
+    assert narrowed.ahead == {NODE: 80.0}
+
+
+def test_of_the_checks_of_the_doctor_those_of_the_server_stay(client):
+    checks = [Check("memory", "ok", "x"), Check("runs", "warn", "run hidden-run of hidden-queue")]
+
+    assert [check.name for check in fence.checks(checks, SITE)] == ["memory"]
+    assert fence.checks(checks, Site(address="")) == checks
+
+
+def test_a_page_for_all_queues_leaves_out_nothing(client, ids):
+    app = create_app(client, authorize=lambda scope: PROGRAM)
+    assert ids["hidden"][:8] in ask_app(app, f"/tasks/{ids['blocked']}").text
+    assert ids["hidden"][:8] in ask_app(app, f"/tasks/{ids['locked']}").text
+    assert "hidden-workflow" in ask_app(app, "/workflows").text
+    assert NODE in ask_app(app, "/api/v1/nodes").text
