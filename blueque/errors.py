@@ -343,18 +343,22 @@ class QueueFull(BluequeError):
     """A bounded queue has no room for the new tasks. Nothing was written.
 
     max_pending: how many may be in line. pending: how many are. tasks: how many were to join them.
-    discards: whether the oldest are discarded to make room.
+    discards: whether the oldest are discarded to make room. excess: how many of them these tasks
+        need to be discarded; None: that is not done, or would not help.
     """
 
     def __init__(
         self, queue: str, max_pending: int, pending: int, tasks: int, discards: bool = False
     ) -> None:
         what = "the new task does not fit" if tasks == 1 else f"{tasks:,} new tasks do not fit"
+        waiting = "1 pending task" if pending == 1 else f"{pending:,} pending tasks"
         super().__init__(
-            f"queue {queue!r} has {pending:,} pending tasks, and its max_pending is {max_pending:,}: {what}"
+            f"queue {queue!r} has {waiting}, and its max_pending is {max_pending:,}: {what}"
         )
         self.queue, self.max_pending, self.pending = queue, max_pending, pending
         self.tasks, self.discards = tasks, discards
+        can_fit = discards and tasks <= max_pending
+        self.excess = pending + tasks - max_pending if can_fit else None
 
 
 class ConfigRefused(InvalidInput):

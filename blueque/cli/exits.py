@@ -90,7 +90,7 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NodeTaken, REFUSED, ""),
     (RunDropped, REFUSED, ""),
     (RedisAway, AWAY, "{origin} Is Redis running there? To use another one: --redis-url URL"),
-    (QueueFull, ATTENTION, "Try again later, or allow more: blueque queue set QUEUE max_pending=N"),
+    (QueueFull, ATTENTION, "{what} allow more: {command}"),
     (Contended, ATTENTION, "Try again in a moment."),
     (BatchFailed, AWAY, ""),  # if it has a cause, that says more
     (SpoolRefused, CONFIGURATION, ""),
@@ -165,8 +165,16 @@ def explain(error: BluequeError, origin: str) -> Failure:
         if isinstance(error, kind):
             if isinstance(error, OutcomeUnknown) and error.task_id:
                 advice = f"When Redis is back, see: blueque show {error.task_id}"
-            return Failure(code, str(error), advice.format(origin=origin))
+            of_queue = _of_full_queue(error) if isinstance(error, QueueFull) else {}
+            return Failure(code, str(error), advice.format(origin=origin, **of_queue))
     return Failure(BUG, str(error))
+
+
+def _of_full_queue(error: QueueFull) -> dict[str, str]:
+    from blueque.text import hints  # here: most commands need none
+
+    what = "Try again later, or" if error.tasks <= error.max_pending else "Send fewer at once, or"
+    return {"what": what, "command": hints.of_queue("queue set", error.queue, "max_pending=N")}
 
 
 def _invoke(command: click.Command, program: str, invocation: Invocation) -> int:

@@ -97,3 +97,24 @@ def test_config_of_a_queue_does_without_redis(run):
 
     assert found.returncode == 0 and "time_limit" in found.stdout
     assert "what the settings of video in Redis say is left out" in found.stderr
+
+
+def test_a_full_queue_says_what_to_do(run, client):
+    client.get_queue("a b").set_settings({"max_pending": 1})
+    assert run("enqueue", "a b", "1").returncode == 0
+
+    refused = run("enqueue", "a b", "2")
+    several = run("enqueue", "a b", "--lines", stdin="1\n2\n")
+
+    sentence = "queue 'a b' has 1 pending task, and its max_pending is 1:"
+    command = "blueque queue set 'a b' max_pending=N"
+    assert (refused.returncode, refused.stdout) == (75, "")
+    assert refused.stderr.splitlines() == [
+        f"blueque: {sentence} the new task does not fit",
+        f"Try again later, or allow more: {command}",
+    ]
+    assert several.returncode == 75
+    assert several.stderr.splitlines()[-2:] == [
+        f"blueque: {sentence} 2 new tasks do not fit",
+        f"Send fewer at once, or allow more: {command}",
+    ]
