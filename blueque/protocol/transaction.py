@@ -36,6 +36,7 @@ from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.system.backoff import jitter
 
 MAX_CONFLICTS = 100
+SLOW_TRY = 0.02  # seconds
 
 _MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
 
@@ -105,7 +106,9 @@ def transact(
         tries += 1
         try:
             connection = redis.connection()
+            began = time.monotonic()
             if before is not None:
+                prove(connection)  # its EXEC would end what `before` watches
                 before(connection)
             verdict = _decide(connection, look, decide)
             if isinstance(verdict, Answer):
@@ -131,7 +134,9 @@ def transact(
         if replies is not None:
             return verdict.result(replies) if callable(verdict.result) else verdict.result
         conflicts += 1
-        time.sleep(jitter(0.001 * min(conflicts, 10)))
+        # The longer a try takes, the more others meet it: many of them at once must not go on so.
+        took = min(time.monotonic() - began, SLOW_TRY)
+        time.sleep(jitter(max(0.001 * min(conflicts, 10), took * min(conflicts, 50))))
     contended = Contended(name, conflicts)
     raise _unknown(name, look, contended) if is_unknown else contended
 
