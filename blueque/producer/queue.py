@@ -442,7 +442,9 @@ class Queue(ManyTasks):
 
         settings: weight, retry, time_limit, stall_limit, memory_limit, grace, lead,
             retention.complete, retention.failed or retention.cancelled, each as in the table of the
-            queue in blueque.toml; retry may be a `Retry`. None removes a setting.
+            queue in blueque.toml; retry may be a `Retry`. None removes a setting. max_pending: how many
+            tasks may be in line; then a call that adds more raises QueueFull. discard: "oldest", to
+            cancel the oldest of them instead.
         by: who sets them (this user and host if left out).
         What a listener is told nearer to it goes first: by its options, the table of the queue in
         its blueque.toml, or its handler. Listeners know settings within a beat; those of 1.0.0 know

@@ -31,13 +31,8 @@ def in_room(redis: Redis, action: Callable[[], Result]) -> Result:
         try:
             return action()
         except QueueFull as full:
-            fits = full.discards and full.tasks <= full.max_pending
-            if not (fits and _discard(redis, full.queue, _excess(full))):
+            if full.excess is None or not _discard(redis, full.queue, full.excess):
                 raise
-
-
-def _excess(full: QueueFull) -> int:
-    return full.pending + full.tasks - full.max_pending
 
 
 def _discard(redis: Redis, queue: str, count: int) -> int:

@@ -6,13 +6,12 @@ bounded queue the lines are watched and counted before each try, and what does n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from blueque.connection.redis import AnyLook, Connection, Redis, exchange, raise_refusal
 from blueque.errors import QueueFull, RedisRefused
 from blueque.model import keys
-from blueque.model.lines import DEFAULT
 from blueque.model.queue_settings import OLDEST
 from blueque.protocol.transaction import Change, LookAgain, Verdict, transact
 
@@ -31,10 +30,11 @@ class Room:
         self.most: int | None = None
         self._pending, self._discards = 0, False
 
-    def require(self, tasks: int) -> None:
-        """Raise QueueFull unless so many more tasks fit."""
-        if self.most is not None and self._pending + tasks > self.most:
-            raise QueueFull(self.queue, self.most, self._pending, tasks, self._discards)
+    def refuses(self, tasks: int) -> QueueFull | None:
+        """Return why so many more tasks do not fit; None: they fit."""
+        if self.most is None or self._pending + tasks <= self.most:
+            return None
+        return QueueFull(self.queue, self.most, self._pending, tasks, self._discards)
 
     def watch(self, connection: Connection) -> None:
         """Read the room, and watch what it depends on until the next EXEC."""
@@ -51,20 +51,22 @@ class Room:
         replies = exchange(
             connection,
             [
-                ("WATCH", settings, lines),
+                ("WATCH", settings, lines, keys.pending(self.queue)),
                 ("HMGET", settings, "max_pending", "discard"),
+                ("LLEN", keys.pending(self.queue)),
                 ("ZRANGE", lines, 0, -1),
             ],
         )
         raise_refusal(replies)
-        _, (most, discard), names = replies
+        _, (most, discard), self._pending, names = replies
         self.most = int(most[:20]) if most is not None and most.isdecimal() else None
-        if self.most is None:
+        self._discards = discard == OLDEST
+        if self.most is None or not names:
             return
-        of_tasks = [keys.line(self.queue, name) for name in (DEFAULT, *names)]
-        replies = exchange(connection, [("WATCH", *of_tasks), *[("LLEN", key) for key in of_tasks]])
+        others = [keys.line(self.queue, name) for name in names]
+        replies = exchange(connection, [("WATCH", *others), *[("LLEN", key) for key in others]])
         raise_refusal(replies)
-        self._pending, self._discards = sum(replies[1:]), discard == OLDEST
+        self._pending += sum(replies[1:])
 
 
 def transact_in_line(
@@ -81,9 +83,8 @@ def transact_in_line(
     def decide_in_line(*replies: Any) -> Verdict[Result]:
         verdict, bounded = decide(*replies[:-1]), replies[-1]
         if bounded and isinstance(verdict, Change):
-            for queue, tasks in verdict.joins.items():
-                if queue in bounded:
-                    _room_of(rooms, queue).require(tasks)
+            joins = {queue: tasks for queue, tasks in verdict.joins.items() if queue in bounded}
+            _require_all([(_room_of(rooms, queue), tasks) for queue, tasks in joins.items()])
         return verdict
 
     def watch(connection: Connection) -> None:
@@ -91,6 +92,15 @@ def transact_in_line(
             room.watch(connection)
 
     return transact(redis, name, look, decide_in_line, before=watch, **how)
+
+
+def _require_all(wanted: Sequence[tuple[Room, int]]) -> None:
+    """Raise QueueFull unless all of it fits: of the queue for which nothing can be discarded, if
+    there is one. Then nothing is discarded in the others in vain.
+    """
+    full = [refusal for room, tasks in wanted if (refusal := room.refuses(tasks)) is not None]
+    if full:
+        raise min(full, key=lambda refusal: refusal.excess is not None)
 
 
 def _room_of(rooms: dict[str, Room], queue: str) -> Room:

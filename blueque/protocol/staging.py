@@ -118,6 +118,7 @@ def commit_run(
     joined = Parents((), joins)
     others: list[str] = []
     tasks = _tasks_of(redis, queue, names)
+    at_once = {queue: tasks} if names and not links.conditions else {}
 
     def decide(reply: Sequence[str], staged: Sequence[str], *replies: Any) -> Verdict[Decision]:
         texts = as_hash(reply)
@@ -145,7 +146,7 @@ def commit_run(
         chosen = set(names)
         others[:] = [name for name in staged if name not in chosen]
         decision = Decision(record | decided, False, others=others)
-        return Change(commands, decision, joins={} if links.conditions else {queue: tasks})
+        return Change(commands, decision, joins=at_once)
 
     look: AnyLook = Look(
         (key, staging, *joined.watch), [("HGETALL", key), ("ZRANGE", staging, 0, -1), *joined.reads]
@@ -157,7 +158,7 @@ def _tasks_of(redis: Redis, queue: str, names: Sequence[str]) -> int:
     """Return how many tasks the chunks of a bounded queue have; 1 for any other."""
     (is_bounded,) = redis.read(("SISMEMBER", keys.BOUNDED, queue))
     if not (is_bounded and names):
-        return 1 if names else 0
+        return 1
     lengths = redis.read(*[("LLEN", keys.staged(name)) for name in names])
     return sum(lengths) - sum(length > 0 for length in lengths)  # each begins with a time
 

@@ -139,12 +139,14 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
         if len(waiting) > 1:
             # From the hash: a task that 1.0.0 made is not in the index before it has run.
             created = redis.read(*[("HGET", keys.task(task), "created") for _, task in waiting])
-            ages = {head.line: _age(text) for (head, _), text in zip(waiting, created, strict=True)}
+            ages = {
+                head.line: age_of(text) for (head, _), text in zip(waiting, created, strict=True)
+            }
             waiting.sort(key=lambda entry: ages[entry[0].line])
         yield from [head for head, _ in waiting]
 
 
-def _age(created: str | None) -> float:
+def age_of(created: str | None) -> float:
     """Return when a task was made. A task that is gone, or has no such time, comes before all
     others.
     """

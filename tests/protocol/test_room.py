@@ -8,6 +8,7 @@ import pytest
 
 from blueque import BatchFailed, Client, QueueFull
 from blueque.model import keys
+from blueque.queries.oldest_pending import oldest_pending
 
 LATER = 4e9
 
@@ -169,6 +170,52 @@ def test_the_oldest_tasks_are_discarded_for_new_ones(client, cli, redis):
     with pytest.raises(QueueFull):
         queue.enqueue_many([*"fghi"])  # more than there may ever be
     assert in_line(client) == 3
+
+
+def test_of_several_producers_each_finds_a_task_to_discard(client, cli, redis, url, monkeypatch):
+    queue = bound(Client(url), 1, discard="oldest")
+    queue.enqueue("a")
+    read, others = redis.read, []
+
+    def while_others_are_faster(*commands):
+        if commands[0][0] == "HMGET" and not others:
+            others.append(queue.enqueue("b"))
+        return read(*commands)
+
+    monkeypatch.setattr(redis, "read", while_others_are_faster)
+
+    assert oldest_pending(redis, "video", 1) == others
+
+
+def test_what_is_in_line_and_not_pending_is_not_waited_for(client, cli, redis):
+    queue = bound(client, 1, discard="oldest")
+    for task, state in (("other", {"queue": "audio"}), ("gone", {}), ("odd", {"created": "?"})):
+        cli.hset(keys.task(task), mapping={"status": "pending", "queue": "video", **state})
+    cli.hset(keys.task("gone"), "status", "complete")
+    cli.lpush(keys.pending("video"), "other", "gone")
+    with pytest.raises(QueueFull):
+        queue.enqueue("a")
+    cli.lpush(keys.pending("video"), "odd")
+    assert oldest_pending(redis, "video", 3) == ["odd"]
+
+
+def test_a_fan_out_discards_nothing_for_tasks_that_do_not_fit_elsewhere(client, cli):
+    bound(client, 1, "first", discard="oldest").enqueue("a")
+    bound(client, 1, "second").enqueue("a")
+    fanout = client.get_fanout("both", to=["first", "second"])
+    with pytest.raises(QueueFull) as caught:
+        fanout.enqueue("b")
+    assert (caught.value.queue, in_line(client, "first")) == ("second", 1)
+    bound(client, 1, "second", discard="oldest")
+    assert fanout.enqueue("b").keys() == {"first", "second"}
+    assert (in_line(client, "first"), in_line(client, "second")) == (1, 1)
+
+
+def test_a_run_without_tasks_needs_no_room(client, cli):
+    client.get_queue("video").enqueue("a")
+    queue = bound(client, 0, discard="oldest")
+    assert queue.open_staging("r").commit([]).tasks == 0
+    assert in_line(client) == 1
 
 
 def test_a_bound_that_is_malformed_bounds_nothing(client, cli):
