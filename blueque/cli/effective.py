@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 from datetime import time as clock_time
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.cli import printing
@@ -23,6 +24,24 @@ if TYPE_CHECKING:
 # of [listener]: a variable for one overrules the other one in the file
 _WITH_SECRETS = ("parameters", "context")  # names of values whose secrets are hidden
 _EXCLUSIVE = (("handler", "exec"), ("spawn", "preload"))
+
+
+# The defaults of [web].
+_WEB: Mapping[str, Any] = MappingProxyType(
+    {
+        "listen": "127.0.0.1:8264",
+        "public": False,
+        "host_names": [],
+        "prefix": None,
+        "env": None,
+        "queues": [],
+        "read_only": False,
+        "password_file": None,
+        "trust_proxy": [],
+        "user_header": None,
+        "role_header": None,
+    }
+)
 
 
 class Setting(NamedTuple):
@@ -156,6 +175,7 @@ def defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         **{f"retention.{status}": keep for status, keep in retention.items()},
         "statistics.keep": f"{units.STATISTICS_KEEP} d",
         "show.redact": [],
+        **{f"web.{name}": value for name, value in _WEB.items()},
         "scheduler.log_format": units.LOG_FORMATS[0],
         "scheduler.log_level": units.LOG_LEVEL,
         "scheduler.apply_schedules": False,

@@ -20,6 +20,7 @@ from blueque.config.tables import (
     queue_checks,
     schedule_checks,
     top_checks,
+    web_checks,
 )
 from blueque.config.values import (
     LIMITS,
@@ -94,6 +95,7 @@ class Checker:
                     for name, words in own.get("fanouts", {}).items()
                 }
             ),
+            MappingProxyType(self._table(("web",), own.get("web", {}), web_checks())),
         )
 
     def _check_together(self, listener: Mapping[str, Any]) -> None:

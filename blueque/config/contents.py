@@ -64,6 +64,7 @@ class Config(NamedTuple):
     schedules: the recurring tasks, by name; `blueque schedule apply` brings them to Redis.
     aliases: the names of queues, by their second names, which are not in Redis.
     fanouts: the queues that each get a task, by the name of the fan-out.
+    web: what `[web]` says, by key.
     """
 
     path: str | None = None
@@ -78,6 +79,7 @@ class Config(NamedTuple):
     schedules: Mapping[str, ScheduleConfig] = _EMPTY
     aliases: Mapping[str, str] = _EMPTY
     fanouts: Mapping[str, tuple[str, ...]] = _EMPTY
+    web: Mapping[str, Any] = _EMPTY
 
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, QueueConfig())

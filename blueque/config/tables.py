@@ -20,13 +20,17 @@ from blueque.config.values import (
     read_callable_name,
     read_context,
     read_duration,
+    read_header,
     read_host,
     read_limit,
+    read_listen,
     read_lock,
     read_log_limit,
     read_modules,
+    read_networks,
     read_parameters,
     read_paths,
+    read_prefix,
     read_program,
     read_retry,
     read_room,
@@ -79,7 +83,7 @@ SURROUNDINGS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 
 _TABLES = (
     *("listener", "queues", "retention", "statistics", "show", "scheduler", "schedules"),
-    *("aliases", "fanouts"),
+    *("aliases", "fanouts", "web"),
 )
 
 
@@ -136,6 +140,22 @@ def queue_checks() -> dict[str, Callable[[Any], Any]]:
 
 def log_checks() -> dict[str, Callable[[Any], Any]]:
     return {"log_format": one_of(LOG_FORMATS), "log_level": one_of(LOG_LEVELS)}
+
+
+def web_checks() -> dict[str, Callable[[Any], Any]]:
+    return {
+        "listen": read_listen,
+        "public": read_yes_or_no,
+        "host_names": read_texts,
+        "prefix": read_prefix,
+        "env": read_text,
+        "queues": read_texts,
+        "read_only": read_yes_or_no,
+        "password_file": read_text,
+        "trust_proxy": read_networks,
+        "user_header": read_header,
+        "role_header": read_header,
+    }
 
 
 def schedule_checks() -> dict[str, Callable[[Any], Any]]:

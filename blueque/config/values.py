@@ -6,6 +6,7 @@ They raise InvalidInput, whose sentence does not name the key, and InvalidType.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
@@ -37,7 +38,7 @@ from blueque.model.units import (
     require_program,
     whole_days,
 )
-from blueque.system.hosts import require_host_name
+from blueque.system.hosts import network_of, require_host_name
 
 MOST_FANNED_OUT = 100  # queues
 LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
@@ -94,6 +95,37 @@ def read_program(value: Any) -> list[str]:
     if isinstance(value, list):
         raise InvalidType("must be an array of texts, each a word of the command")
     return parse_program(read_text(value))
+
+
+def read_listen(value: Any) -> str:
+    """Return HOST:PORT or unix:PATH."""
+    text = read_text(value)
+    path, (_, _, port) = text.removeprefix("unix:"), text.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and int(port[:6]) < 2**16
+    if not (path if text.startswith("unix:") else is_port):
+        raise InvalidInput(f"{text!r} is not HOST:PORT or unix:PATH")
+    return text
+
+
+def read_prefix(value: Any) -> str:
+    text = read_text(value)
+    if not text.startswith("/") or text.startswith("//") or set(text) & {"?", "#", "%", "\\"}:
+        raise InvalidInput(f"{text!r} is not a path such as /blueque")
+    return text
+
+
+def read_networks(value: Any) -> list[str]:
+    texts = read_texts([value] if isinstance(value, str) else value)
+    for text in texts:
+        network_of(text)
+    return texts
+
+
+def read_header(value: Any) -> str:
+    text = read_text(value)
+    if not re.fullmatch(r"[A-Za-z0-9-]+", text):
+        raise InvalidInput(f"{text!r} is not the name of a header, such as X-Forwarded-User")
+    return text
 
 
 def read_yes_or_no(value: Any) -> bool:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import re
+from typing import TYPE_CHECKING
 
 from blueque.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 VARIABLE = "BLUEQUE_HOST"
 _LONGEST = 253  # characters of a name in the DNS
@@ -91,3 +95,16 @@ def _is_address(name: str) -> bool:
             continue
         return True
     return False
+
+
+def network_of(text: str) -> IPv4Network | IPv6Network:
+    """Read an address or a network. Raises InvalidInput; also if it is every address."""
+    import ipaddress  # here: a task process does not need it
+
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        raise InvalidInput(f"{text!r} is not an address or a network: {error}") from error
+    if network.prefixlen == 0:
+        raise InvalidInput(f"{text} is every address: name those of your proxies")
+    return network

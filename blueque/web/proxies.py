@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blueque.errors import InvalidInput
+from blueque.system.hosts import network_of
 from blueque.web.access import Scope, Viewer, is_name
 
 NAMED = "blueque.viewer"  # in a scope: the viewer whom a proxy has named
@@ -79,16 +79,7 @@ class Proxies:
 
 def networks_of(texts: Iterable[str]) -> list[Network]:
     """Read addresses and networks. Raises InvalidInput."""
-    found = []
-    for text in texts:
-        try:
-            network = ipaddress.ip_network(text, strict=False)
-        except ValueError as error:
-            raise InvalidInput(f"{text!r} is not an address or a network: {error}") from error
-        if network.prefixlen == 0:
-            raise InvalidInput(f"{text} is every address: name those of your proxies")
-        found.append(network)
-    return found
+    return [network_of(text) for text in texts]
 
 
 def _values(scope: Scope, name: str) -> list[str]:

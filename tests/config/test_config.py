@@ -276,7 +276,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         (
             "a = 1",
             "a: unknown key; the keys are redis_url, max_bytes, listener, queues, retention, statistics, show, "
-            "scheduler, schedules, aliases, fanouts",
+            "scheduler, schedules, aliases, fanouts, web",
         ),
         ("\n\n[listner]", "listner: unknown key; did you mean listener?"),
         (
@@ -438,6 +438,16 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ("aliases.a = 1", "aliases.a: a queue name is a str, not int"),
         ('fanouts.f = ["a", "b", "a"]', "fanouts.f: queue 'a' is there twice"),
         ('aliases.c = "a"\nfanouts.f = ["a", "c"]', "fanouts.f: queue 'a' is there twice"),
+        ("web.listen = 'here'", "web.listen: 'here' is not HOST:PORT or unix:PATH"),
+        ('web.prefix = "ops"', "web.prefix: 'ops' is not a path such as /blueque"),
+        (
+            'web.trust_proxy = ["0.0.0.0/0"]',
+            "web.trust_proxy: 0.0.0.0/0 is every address: name those of your proxies",
+        ),
+        (
+            'web.user_header = "X User"',
+            "web.user_header: 'X User' is not the name of a header, such as X-Forwarded-User",
+        ),
         ("fanouts.f = []", "fanouts.f: it is 1 to 100 queues, not 0"),
         ('fanouts.f = "a"', "fanouts.f: must be an array of texts, not text"),
         ("a = 1\nb = = 2", "Invalid value (at line 2, column 5)"),

@@ -51,7 +51,8 @@ def test_an_address_for_everybody_needs_a_login_of_its_own(run):
     ("words", "says"),
     [
         (["--user-header", "X-User"], "--user-header needs --trust-proxy"),
-        (["--trust-proxy", "0.0.0.0/0"], "0.0.0.0/0 is every address"),
+        (["--trust-proxy", "0.0.0.0/0"], "--trust-proxy: 0.0.0.0/0 is every address"),
+        (["--prefix", "ops"], "--prefix: 'ops' is not a path"),
         (["--role-header", "X-Role"], "--role-header needs --user-header"),
         (["--password-file", "/none"], "/none: cannot be read"),
     ],
@@ -61,6 +62,22 @@ def test_a_login_that_cannot_work_ends_the_program(run, words, says):
 
     assert answer.returncode == 78
     assert says in answer.stderr
+
+
+def test_the_options_of_the_file_hold_and_those_of_the_command_line_go_first(begin, tmp_path):
+    file = tmp_path / "blueque.toml"
+    file.write_text(
+        '[web]\nlisten = "127.0.0.1:1"\nenv = "prod"\nprefix = "/ops"\nread_only = true\n'
+    )
+    program = begin("web", "--config", str(file), "--listen", "127.0.0.1:0")
+    url, token = address_of(program)
+    asking = http.client.HTTPConnection(url.hostname, url.port, timeout=15)
+    asking.request("GET", "/ops/tasks", headers={"Authorization": f"Bearer {token}"})
+    page = asking.getresponse().read().decode()
+    asking.close()
+
+    assert url.path == "/ops/login"
+    assert '<span class="env">prod</span>' in page and 'href="/ops/queues"' in page
 
 
 def test_hash_prints_a_line_of_a_password_file(run):

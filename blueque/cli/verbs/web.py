@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
@@ -79,7 +80,7 @@ class Wish:
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @shared_options
 @pass_invocation
-def web(invocation: Invocation, /, hashed: str | None, opens: bool, **options: Any) -> None:
+def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) -> None:
     """Serve a page that shows queues, tasks, hosts and logs, until Ctrl-C or SIGTERM.
 
     \b
@@ -90,7 +91,8 @@ def web(invocation: Invocation, /, hashed: str | None, opens: bool, **options: A
 
     It prints an address with a token. Who has the token may see everything, and act; it is a new one each time, unless
     BLUEQUE_WEB_TOKEN or BLUEQUE_WEB_TOKEN_FILE has one. BLUEQUE_WEB_VIEWER_TOKEN is for those who may only look. With
-    --password-file or --user-header there is no token unless you set one. --hash asks for a password; without a
+    --password-file or --user-header there is no token unless you set one. All options but --hash and --open can stand in
+    [web] of blueque.toml. --hash asks for a password; without a
     terminal it reads a line. The role is operator, who may act, or viewer. The page needs pip install 'blueque[web]'.
     docs/guide/web.md says how to serve it for a team.
     """
@@ -98,11 +100,26 @@ def web(invocation: Invocation, /, hashed: str | None, opens: bool, **options: A
     if hashed is not None:
         _print_line(hashed)
         return
-    wish = Wish(**{name: value for name, value in options.items() if value is not None})
     try:
+        wish = Wish(**{**invocation.config.web, **_given(click.get_current_context())})
         _run(invocation, wish, opens)
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
+
+
+def _given(context: click.Context) -> dict[str, Any]:
+    """Return the options of the command line, checked as in a file. Raises InvalidInput."""
+    from blueque.config.tables import web_checks
+
+    found = {}
+    for name, check in web_checks().items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = context.params[name]
+            try:
+                found[name] = check([*value] if isinstance(value, tuple) else value)
+            except InvalidInput as error:
+                raise InvalidInput(f"--{name.replace('_', '-')}: {error}") from error
+    return found
 
 
 def missing() -> list[str]:
