@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.errors import InvalidInput
-from blueque.model.lines import require_resources
+from blueque.model.lines import read_lock, read_resources
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
@@ -40,36 +40,11 @@ def needs_options(command: Decorated) -> Decorated:
 
 def needs(resources: Sequence[str], lock: str | None) -> dict[str, Any]:
     """Return the arguments `resources` and `lock` of `Queue.enqueue`."""
-    return {
-        "resources": _amounts(resources) or None,
-        "lock": _lock(lock) if lock is not None else None,
-    }
-
-
-def _amounts(words: Sequence[str]) -> dict[str, int | str]:
-    amounts: dict[str, int | str] = {}
-    for word in words:
-        name, _, amount = word.partition("=")
-        if not amount:
-            raise click.UsageError(
-                f"--resource {word!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB"
-            )
-        if name in amounts:
-            raise click.UsageError(f"--resource {word!r}: {name} is named twice")
-        amounts[name] = int(amount) if amount.isdecimal() else amount
-        try:
-            require_resources({name: amounts[name]})
-        except InvalidInput as error:
-            raise click.UsageError(f"--resource {word!r}: {error}") from error
-    return amounts
-
-
-def _lock(text: str) -> tuple[str, int]:
-    name, sign, limit = text.rpartition("=")
-    if not sign:
-        return text, 1
-    if not limit.isdecimal():
-        raise click.UsageError(
-            f"--lock {text!r}: {limit!r} is not a number: write NAME=N; write a lock whose name contains = as {text + '=1'!r}"
-        )
-    return name, int(limit)
+    try:
+        amounts = read_resources(resources)
+    except InvalidInput as error:
+        raise click.UsageError(f"--resource {error}") from error
+    try:
+        return {"resources": amounts or None, "lock": None if lock is None else read_lock(lock)}
+    except InvalidInput as error:
+        raise click.UsageError(f"--lock {error}") from error

@@ -8,7 +8,7 @@ list of its own, named `[priority]` or `[priority],[needs]`: `5`, `0,gpu=1`,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -138,3 +138,32 @@ def _amount(name: object, amount: object) -> int:
     if not 0 <= amount <= MAX_AMOUNT:
         raise InvalidInput(f"{amount} is not an amount of {name}: give 0 to 2**60")
     return amount
+
+
+def read_resources(words: Iterable[str]) -> dict[str, int | str]:
+    """Return the resources in words such as `gpu=1` and `memory=8GiB`. Raises InvalidInput."""
+    amounts: dict[str, int | str] = {}
+    for word in words:
+        name, _, amount = word.partition("=")
+        if not amount:
+            raise InvalidInput(f"{word!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB")
+        if name in amounts:
+            raise InvalidInput(f"{word!r}: {name} is named twice")
+        amounts[name] = int(amount) if amount.isdecimal() else amount
+        try:
+            require_resources({name: amounts[name]})
+        except InvalidInput as error:
+            raise InvalidInput(f"{word!r}: {error}") from error
+    return amounts
+
+
+def read_lock(text: str) -> tuple[str, int]:
+    """Return a lock and its limit from `name` or `name=3`. Raises InvalidInput."""
+    name, sign, limit = text.rpartition("=")
+    if not sign:
+        return text, 1
+    if not limit.isdecimal():
+        raise InvalidInput(
+            f"{text!r}: {limit!r} is not a number: write NAME=N; write a lock whose name contains = as {text + '=1'!r}"
+        )
+    return name, int(limit)

@@ -19,6 +19,7 @@ from blueque.web.guard import Guard
 from blueque.web.live import Live
 from blueque.web.login import Login
 from blueque.web.logins import Logins
+from blueque.web.making import Making
 from blueque.web.preferences import keep_preferences
 from blueque.web.shared import GUEST, Shared
 from blueque.web.site import Authorize, Site
@@ -50,6 +51,7 @@ def create_app(
         Route("/acts/{verb}", orders.answer, methods=["POST", "GET"]),
         Route("/done/{number}", orders.outcome),
         Route("/controls/{kind}/{verb}", Controls(shared).answer, methods=["POST"]),
+        *Making(shared).routes(),
         Route("/{path:path}", shared.answer),
     ]
     guard = Middleware(Guard, site=site, authorize=authorize or (lambda scope: GUEST))

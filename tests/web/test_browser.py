@@ -29,7 +29,15 @@ PAGES = (
     *("/", "/queues", "/queues/render.4k", "/tasks", "/tasks?state=pending", "/tasks/{running}"),
     *("/tasks/{failed}", "/tasks/{pending}", "/tasks/{running}/log", "/nodes", "/nodes/gpu-1"),
     *("/failures", "/schedule", "/schedule/nightly", "/workflows", "/workflows/night", "/runs"),
-    *("/statistics", "/doctor", "/activity", "/settings", "/acts/cancel?id={running}"),
+    *(
+        "/statistics",
+        "/doctor",
+        "/activity",
+        "/settings",
+        "/acts/cancel?id={running}",
+        "/new?from={pending}",
+        "/schedule/nightly/backfill?begin=2026-11-01T00:00&end=2026-11-09T00:00",
+    ),
 )
 
 

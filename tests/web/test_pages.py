@@ -27,6 +27,7 @@ PAGES = [
         "/activity?by=people",
         "/settings",
     ),
+    *("/new", "/schedule/nightly/backfill"),
 ]
 VOID = {"meta", "link", "input", "br", "option", "path", "rect", "circle", "line", "text"}
 EVIL = '"><script>alert(1)</script>\x1b[2J\u202e'

@@ -26,11 +26,11 @@ from blueque.cli.options import (
 )
 from blueque.cli.waits import open_group, opening_group, wait_options, waits
 from blueque.errors import InvalidInput, NoSuchGroup
+from blueque.sentences.made import not_new
 from blueque.text.json_errors import as_json, as_text
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.model.task import Task
 
 
 @click.command()
@@ -186,7 +186,8 @@ def enqueue(
         task = make(parameters, key=key, id=own_id, **options)
     click.echo(task)
     if not task.is_new:
-        remark(client.get_inspector().tasks([task])[0], "key" if own_id is None else "id")
+        found = client.get_inspector().tasks([task])[0]
+        printing.talk(not_new(found, "key" if own_id is None else "id"))
     elif due is None and _is_watched():
         warn_of_no_listener(invocation, client, queue)
 
@@ -202,19 +203,6 @@ def warn_of_no_listener(invocation: Invocation, client: Client, queue: str) -> N
 def _is_watched() -> bool:
     """Tell whether a person reads the output: a script may run before its listener does."""
     return sys.stderr.isatty()
-
-
-def remark(task: Task, what: str = "key") -> None:
-    """Say which state the task has that the key or the id belongs to."""
-    if task.status is None:
-        printing.talk(
-            f"Not new: the task with this {what} was deleted, and the {what} is still in use."
-        )
-    else:
-        again = f"; to run it again: blueque requeue {printing.short_id(task.id)}"
-        printing.talk(
-            f"Not new: the task with this {what} is {task.status}{again if task.status in ('failed', 'cancelled') else ''}"
-        )
 
 
 def parameters_of(source: str | None, is_text: bool) -> Any:

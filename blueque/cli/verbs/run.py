@@ -19,7 +19,7 @@ from blueque.cli.options import (
     pass_invocation,
     shared_options,
 )
-from blueque.cli.verbs.enqueue import parameters_of, remark, warn_of_no_listener
+from blueque.cli.verbs.enqueue import parameters_of, warn_of_no_listener
 from blueque.cli.verbs.logs import PACE, harmless
 from blueque.cli.verbs.wait import detached, tell_ending
 from blueque.documents.tasks import as_item
@@ -28,6 +28,7 @@ from blueque.model.states import FINISHED
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
 from blueque.sentences.facts import contents
+from blueque.sentences.made import not_new
 from blueque.system.outage import Outage
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def run_task(
     try:
         printing.talk(f"task {task_id}")
         if not task_id.is_new:
-            remark(client.get_inspector().tasks([task_id])[0])
+            printing.talk(not_new(client.get_inspector().tasks([task_id])[0]))
         else:
             warn_of_no_listener(invocation, client, queue)
         task = _follow(client, task_id, output)

@@ -16,6 +16,7 @@ from blueque.cli.recurring import find_schedule, outlook, whole, zone_of, zone_o
 from blueque.cli.schedule_options import PAST_TEXT, past
 from blueque.documents.schedules import item
 from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
+from blueque.sentences.made import backfilled, of_backfill
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
@@ -167,18 +168,17 @@ def backfill(
     first, last = _span(begin, end, zone_of_rule(schedule.rule), schedule.seen.now)
     times = schedule.planned_between(first, last, _MOST + 1)
     zone = zone_of(schedule.seen, invocation.is_utc)
-    span = f"from {whole(times[0], zone)} to {whole(times[-1], zone)}" if times else ""
+    ends = (whole(times[0], zone), whole(times[-1], zone)) if times else ("", "")
     if len(times) > MOST_BACKFILLED:
-        number = f"more than {_MOST:,}" if len(times) > _MOST else f"{len(times):,}"
-        require_consent(is_sure, f"{number} tasks would be made for {name}, {span}", "Make them?")
+        most = _MOST if len(times) > _MOST else 0
+        require_consent(is_sure, of_backfill(name, len(times), *ends, most), "Make them?")
     elif times and not as_json:
-        printing.talk(f"{count(len(times), 'planned time')} {span}")
+        printing.talk(f"{count(len(times), 'planned time')} from {ends[0]} to {ends[1]}")
     made = schedule.backfill(first, last, overlap=overlap, most=_MOST, by=by)
     if as_json:
         printing.print_json("schedule_backfill", name=name, planned=len(times), tasks=made)
         return
-    there = f", {len(times) - len(made)} were there already" if len(made) < len(times) else ""
-    click.echo(printing.clean(f"{name}  {count(len(made), 'task')} made{there}"))
+    click.echo(printing.clean(f"{name}  {backfilled(len(made), len(times))}"))
     if not times:
         printing.talk(f"Nothing was planned then. See: {of_schedule('preview', name)}")
 

@@ -1,0 +1,153 @@
+"""The forms that make tasks: a new one, a copy, and those of planned times that are past."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from html import unescape
+
+import pytest
+from asking import ask_app
+
+from blueque.web import create_app
+from blueque.web.access import Viewer
+from blueque.web.site import Site
+
+OWN = {"sec-fetch-site": "same-origin"}
+NIGHTLY = "/schedule/nightly/backfill"
+
+
+def fields_of(page):
+    """Return what a browser would send of the form of a new task."""
+    found = dict(re.findall(r'<input[^>]* name="([\w_]+)"[^>]* value="([^"]*)"', page))
+    text = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
+    return {name: unescape(value) for name, value in found.items()} | {
+        "parameters": unescape(text[1])
+    }
+
+
+@pytest.fixture
+def send(ask):
+    return lambda path, form: ask(path, "POST", data=form, headers=OWN)
+
+
+def test_a_new_task_has_what_the_form_says_and_a_form_sent_twice_makes_one(ask, send, client):
+    form = fields_of(ask("/new?queue=video").text) | {
+        "parameters": '{"scene": 17}', "title": "ferns", "tags": "night customer:17",
+        "priority": "7", "resources": "gpu=1 memory=8GiB", "lock": "licence=3", "retry": "2",
+        "time_limit": "2h", "delay": "30m",
+    }  # fmt: skip
+
+    answers = [send("/new", form) for _ in range(2)]
+
+    task = client.get_task(answers[0].headers["location"].removeprefix("/tasks/"))
+    assert answers[1].headers["location"] == answers[0].headers["location"]
+    found = client.get_inspector().listing(["video"], ["scheduled"], 5).tasks
+    assert [each.id for each in found] == [task.id]
+    assert (task.parameters, task.title, task.tags) == (
+        {"scene": 17},
+        "ferns",
+        ["night", "customer:17"],
+    )
+    assert (task.priority, task.retry.max, task.time_limit) == (7, 2, 7200.0)
+    assert task.eta == pytest.approx(time.time() + 1800, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"parameters": "{scene"}, "not valid JSON"),
+        ({"parameters": '{"token": "[hidden]"}'}, "some values are hidden"),
+        ({"priority": "high"}, "priority: a number is needed"),
+        ({"resources": "gpu"}, "write NAME=AMOUNT"),
+        ({"retry": "often"}, "retry"),
+        ({"delay": "2h", "at": "2030-01-31T08:00"}, "not both"),
+        ({"at": "soon"}, "is not a time"),
+        ({"queue": " "}, "name of a queue is missing"),
+    ],
+)
+def test_a_mistake_is_said_and_what_was_typed_stays(ask, send, everything, fields, sentence):
+    form = fields_of(ask("/new").text) | {"queue": "video", "title": "ferns"} | fields
+    before = everything()
+
+    answer = send("/new", form)
+
+    assert answer.status_code == 400
+    assert sentence in unescape(answer.text)
+    assert fields_of(answer.text).items() >= {"title": "ferns", **fields}.items()
+    assert everything() == before
+
+
+def test_the_task_that_a_key_belongs_to_is_named(ask, send, queue):
+    first = queue.enqueue({"scene": 1}, key="k")
+    form = fields_of(ask("/new?queue=video").text) | {"key": "k", "parameters": '{"scene": 1}'}
+
+    answer = send("/new", form)
+
+    assert "Not new: the task with this key is pending" in answer.text
+    assert f"/tasks/{first}" in answer.text
+
+
+def test_a_copy_has_all_that_can_be_seen_of_the_task(ask, send, client, queue):
+    first = queue.enqueue(
+        {"scene": "Aÿ\x85\u202e", "token": "hunter2"}, title="ferns", priority=3, lock=("l", 2),
+        resources={"gpu": 1}, retry=False, time_limit="2h", memory_limit="1GiB", tags=["night"],
+    )  # fmt: skip
+    page = ask(f"/new?from={first}").text
+    assert "hunter2" not in page
+    form = fields_of(page)
+    form["parameters"] = form["parameters"].replace("[hidden]", "hunter3")
+
+    answer = send("/new", form)
+
+    copy = client.get_task(answer.headers["location"].removeprefix("/tasks/"))
+    task = client.get_task(first)
+    assert copy.parameters == {"scene": "Aÿ\x85\u202e", "token": "hunter3"}
+    same = ("title", "priority", "needs", "retry", "time_limit", "memory_limit", "tags")
+    assert [copy.fields.get(name) for name in same] == [task.fields.get(name) for name in same]
+
+
+def test_past_times_are_shown_before_their_tasks_are_made_once(ask, send, client):
+    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
+    year = datetime.now(UTC).year - 1
+    query = f"?begin={year}-03-01T00:00&end={year}-03-03T12:00&overlap=queue"
+
+    question = ask(NIGHTLY + query).text
+    assert "3 tasks would be made for nightly, from" in question
+    assert client.get_inspector().pending("video") == 0
+    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', question))
+    outcomes = [send(NIGHTLY, form).text for _ in range(2)]
+
+    assert "3 tasks made." in outcomes[0]
+    assert "0 tasks made, 3 were there already." in outcomes[1]
+    assert {each.by for each in client.get_schedule("nightly").history()} == {"ada@web"}
+
+
+def test_many_past_times_need_their_number_and_wrong_ones_are_refused(ask, send, client):
+    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
+    year = datetime.now(UTC).year - 1
+    form = {"begin": f"{year}-03-01T00:00", "end": f"{year}-03-30T12:00"}
+
+    assert "Type the number of tasks, 30." in send(NIGHTLY, form).text
+    assert "past, the earlier one first" in send(NIGHTLY, form | {"end": "2099-01-01T00:00"}).text
+    assert client.get_inspector().listing(["video"], ["pending", "blocked"], 5).tasks == []
+    assert "30 tasks made" in send(NIGHTLY, form | {"typed": "30"}).text
+
+
+def test_who_may_only_look_gets_no_form_and_other_queues_get_no_task(client, queue, everything):
+    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
+    before = everything()
+    viewer = create_app(client, authorize=lambda scope: Viewer("eve", "viewer"))
+    site = Site(address="", queues=("other.*",))
+    fenced = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=site)
+
+    for path in ("/new", NIGHTLY):
+        assert ask_app(viewer, path).status_code == 403
+        assert (
+            ask_app(viewer, path, "POST", data={"queue": "video"}, headers=OWN).status_code == 403
+        )
+    form = {"queue": "video", "number": "1", "parameters": "1"}
+    assert "does not belong" in ask_app(fenced, "/new", "POST", data=form, headers=OWN).text
+    assert ask_app(fenced, NIGHTLY).status_code == 404
+    assert everything() == before
