@@ -440,7 +440,8 @@ class Inspector:
         choice: Choice | None = None,
     ) -> Listing:
         """Return at most `limit` tasks of these queues and statuses, in the order of
-        `listing.STATUSES`: three round trips.
+        `listing.STATUSES`: three round trips; a few more if there are too many lists to read so many
+        tasks of each.
 
         Order within a status: pending tasks by turn, scheduled tasks by eta, finished tasks newest
         first, others longest in the status first. Of each queue 100 lines besides the default line
@@ -559,7 +560,10 @@ class Inspector:
         of each queue, 1,000 at each end of its lists, and the next 100 of 100 lines: two round
         trips for 20 queues.
         """
-        return listing.find(self._redis, prefix)
+        # here: what a listener imports, each of its forks copies
+        from blueque.queries import finding
+
+        return finding.find(self._redis, prefix)
 
 
 def ask_work(queue: str) -> tuple[Command, ...]:

@@ -11,9 +11,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
-from blueque.model.ids import begins_uuid, is_uuid
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
+from blueque.queries import beginnings
+from blueque.queries.beginnings import Beginning
 from blueque.queries.listeners import (
     Members,
     Node,
@@ -23,16 +24,7 @@ from blueque.queries.listeners import (
     read_nodes_and,
     started_ids,
 )
-from blueque.queries.waiting_lines import (
-    MAX_HEADS,
-    Names,
-    ask_ids,
-    ask_names,
-    in_turn,
-    take_ids,
-    waiting_since,
-    with_default,
-)
+from blueque.queries.waiting_lines import MAX_HEADS, ask_names, in_turn, waiting_since, with_default
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
@@ -87,13 +79,8 @@ SHOWN = (
     "run",
 )
 
-SETS = {"scheduled": keys.scheduled, "blocked": keys.blocked}
-LISTS = {"failed": keys.failed, "cancelled": keys.cancelled, "complete": keys.complete}
-MIN_PREFIX = 4
+MIN_PREFIX = 4  # characters of an id by which it is found
 MAX_FOUND = 20
-MAX_IDS = 10_000  # ids of a queue's index that are read
-MAX_ENDS = 1000  # ids at one end of a list that are read
-QUEUES_AT_ONCE = 20  # searched in one round trip: their ids are all in memory
 LATE = 10.0  # seconds within which a scheduler puts a scheduled task in line
 OVERDUE = 60.0  # seconds within which a listener of the queue does so
 DAY = 86400.0
@@ -102,8 +89,8 @@ DAY = 86400.0
 class Listing(NamedTuple):
     """Some tasks at one instant.
 
-    more: how many more there are. None: unknown, because only `looked_at` of each list, or as many
-        as match, were searched.
+    more: how many more there are; None: that is not known. looked_at: if not None, only so many of
+        each list were searched.
     """
 
     now: float
@@ -115,32 +102,24 @@ class Listing(NamedTuple):
 
 def listing(redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int) -> Listing:
     """See Inspector.listing."""
-    depth = limit + 1
-    groups = [
-        [
-            *ask_members(queue),
-            ask_names(queue, MAX_HEADS),
-            ("SCARD", keys.started(queue)),
-            *_ask_lists(queue, statuses, depth),
-        ]
-        for queue in queues
-    ]
-    (time,), *replies = read_groups(redis, [[("TIME",)], *groups])
-    now, of_queues = to_seconds(time), dict(zip(queues, replies, strict=True))
-    ids = [page for reply in replies for page in reply[5::2]]
-    sizes = [size for reply in replies for size in reply[6::2]]
-    sizes += [reply[4] for reply in replies if "started" in statuses]
-    waiting: dict[tuple[str, str], list[str]] = {}
-    if not {"started", "reserved", "pending"}.isdisjoint(statuses):
-        held, waiting, lengths = _unfinished(redis, of_queues, now, statuses, depth)
-        ids, sizes = ids + held, sizes + lengths
-    tasks = shown(redis, chain.from_iterable([*ids, *waiting.values()]))
-    turns = in_turn({line: [tasks[task] for task in page] for line, page in waiting.items()})
-    wanted = (task for task in tasks.values() if task.status in statuses)
-    listed = in_order([task for task in wanted if task.queue in of_queues], turns)
-    reserved = sum(task.status == "reserved" for task in listed)
-    more = max(sum(sizes) + reserved - min(len(listed), limit), 0)
-    return Listing(now, listed[:limit], len(listed) > limit, more)
+    lists = beginnings.of_queues(queues, statuses)
+    ask_lists = beginnings.ask(lists, beginnings.depth_of(len(lists), limit))
+    unfinished = queues if not {"started", "reserved", "pending"}.isdisjoint(statuses) else ()
+    groups = [_ask_unfinished(queue) for queue in unfinished]
+    (time,), read, *replies = read_groups(redis, [[("TIME",)], ask_lists, *groups])
+    now, lists = to_seconds(time), beginnings.take(lists, read)
+    of_queues = dict(zip(unfinished, replies, strict=True))
+    held, lines = _unfinished(redis, of_queues, now, statuses, limit) if of_queues else ([], [])
+    listed, looked_at = _listed(redis, held, [*lists, *lines], queues, statuses, limit)
+    size = sum(one.length for one in (*lists, *lines))
+    size += sum(task.status == "reserved" for task in listed)
+    size += sum(reply[4] for reply in replies) if "started" in statuses else 0
+    more = max(size - min(len(listed), limit), 0)
+    return Listing(now, listed[:limit], len(listed) > limit, more, looked_at)
+
+
+def _ask_unfinished(queue: str) -> list[Command]:
+    return [*ask_members(queue), ask_names(queue, MAX_HEADS), ("SCARD", keys.started(queue))]
 
 
 def _unfinished(
@@ -148,21 +127,48 @@ def _unfinished(
     replies: Mapping[str, Sequence[Any]],
     now: float,
     statuses: Collection[str],
-    depth: int,
-) -> tuple[list[Sequence[str]], dict[tuple[str, str], list[str]], list[int]]:
-    """Return the ids of held and started tasks, the ids of pending tasks by line, and the lengths of
-    the lines.
-    """
+    limit: int,
+) -> tuple[list[str], list[Beginning]]:
+    """Return the ids of held and started tasks, and the lines of pending tasks."""
     members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
     names = with_default({queue: reply[3] for queue, reply in replies.items()})
     is_pending = "pending" in statuses
+    lines = [Beginning("pending", queue, name) for queue in names for name in names[queue]]
+    lines = lines if is_pending else []
     # A pending task may be in a listener's own list: the listener died between pop and reserve.
-    more = [*ask_ids(names, depth), *_ask_lengths(names)] if is_pending else []
+    more = beginnings.ask(lines, beginnings.depth_of(len(lines), limit))
     nodes, found = read_nodes_and(redis, members, now, more)
-    lines, lengths = found[: len(found) // 2], found[len(found) // 2 :]
-    held: list[Sequence[str]] = [node.held for node in nodes]
-    held += [started_ids(seen.started) for seen in members.values()]
-    return held, take_ids(names, lines) if is_pending else {}, lengths
+    held = [task for node in nodes for task in node.held]
+    held += [task for seen in members.values() for task in started_ids(seen.started)]
+    return held, beginnings.take(lines, found)
+
+
+def _listed(
+    redis: Redis,
+    held: Iterable[str],
+    lists: Sequence[Beginning],
+    queues: Sequence[str],
+    statuses: Collection[str],
+    limit: int,
+) -> tuple[list[Task], int | None]:
+    """Return tasks in order, of which the first `limit` are the first of all; and how many of each
+    list were looked at, if that is not sure.
+    """
+    of_queues, tasks = set(queues), shown(redis, chain(held, *(one.ids for one in lists)))
+    while True:
+        lines = {(one.queue, one.line): one.ids for one in lists if one.line is not None}
+        turns = in_turn({line: [tasks[task] for task in ids] for line, ids in lines.items()})
+        wanted = (task for task in tasks.values() if task.status in statuses)
+        listed = in_order([task for task in wanted if task.queue in of_queues], turns)
+        best = {task.id for task in listed[:limit]}
+        places = [place for place, one in enumerate(lists) if one.may_have_more(tasks, best, limit)]
+        if not places:
+            return listed, None
+        if sum(len(one.ids) for one in lists) > beginnings.MOST:
+            return listed, min(len(lists[place].ids) for place in places)
+        lists = beginnings.deepened(redis, lists, places, limit)
+        ids = dict.fromkeys(chain.from_iterable(lists[place].ids for place in places))
+        tasks |= shown(redis, (task for task in ids if task not in tasks))
 
 
 def all_nodes(redis: Redis) -> list[Node]:
@@ -172,40 +178,6 @@ def all_nodes(redis: Redis) -> list[Node]:
     replies = read_groups(redis, [ask_members(queue) for queue in queues])
     members = {queue: Members(*reply) for queue, reply in zip(queues, replies, strict=True)}
     return read_nodes(redis, members, to_seconds(time))
-
-
-def find(redis: Redis, prefix: str) -> list[str]:
-    """See Inspector.find."""
-    exists, names = redis.read(("EXISTS", keys.task(prefix)), ("ZRANGE", keys.QUEUES, 0, -1))
-    # "order-1" is a whole id: never "order-10", though it may be gone
-    if exists or len(prefix) < MIN_PREFIX or not begins_uuid(prefix):
-        return [prefix] if exists else []
-    ids: set[str] = set()
-    for first in range(0, len(names), QUEUES_AT_ONCE):
-        ids |= _ids_starting(redis, prefix, names[first : first + QUEUES_AT_ONCE])
-    # The index and the lists may still name what 1.0.0 has deleted.
-    candidates = sorted(ids)[: 10 * MAX_FOUND]
-    replies = redis.read(*[("EXISTS", keys.task(task_id)) for task_id in candidates])
-    existing = [task_id for task_id, exists in zip(candidates, replies, strict=True) if exists]
-    return existing[:MAX_FOUND]
-
-
-def _ids_starting(redis: Redis, prefix: str, queues: Sequence[str]) -> set[str]:
-    groups = [
-        [*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_ids(queue)] for queue in queues
-    ]
-    replies = dict(zip(queues, read_groups(redis, groups), strict=True))
-    members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
-    names = {queue: reply[3] for queue, reply in replies.items()}
-    nodes, next_ids = read_nodes_and(redis, members, 0.0, ask_ids(names, MAX_HEADS))
-    pages = chain(
-        (node.held for node in nodes),
-        (started_ids(seen.started) for seen in members.values()),
-        next_ids,
-        chain.from_iterable(reply[4:] for reply in replies.values()),
-    )
-    found = (task_id for page in pages for task_id in page if task_id.startswith(prefix))
-    return set(filter(is_uuid, found))
 
 
 def entered(task: Task) -> float | None:
@@ -224,36 +196,6 @@ def entered(task: Task) -> float | None:
 def to_seconds(time: Sequence[str]) -> float:
     """Return Unix seconds, given the reply to TIME."""
     return int(time[0]) + int(time[1]) / 1e6
-
-
-def _ask_lengths(names: Names) -> list[Command]:
-    return [("LLEN", keys.line(queue, name)) for queue, lines in names.items() for name in lines]
-
-
-def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Command]:
-    """Return the commands that read the start of these lists, each with a command for its length."""
-    commands: list[Command] = []
-    for status, set_of in SETS.items():
-        if status in statuses:
-            commands += [("ZRANGE", set_of(queue), 0, count - 1), ("ZCARD", set_of(queue))]
-    for status, list_of in LISTS.items():
-        if status in statuses:
-            commands += [("LRANGE", list_of(queue), 0, count - 1), ("LLEN", list_of(queue))]
-    return commands
-
-
-def _ask_ids(queue: str) -> list[Command]:
-    # The index first; then the lists: a task that 1.0.0 made is not in the index until we touch it.
-    return [
-        ("ZREVRANGE", keys.tasks(queue), 0, MAX_IDS - 1),
-        ("LRANGE", keys.pending(queue), -MAX_ENDS, -1),
-        ("LRANGE", keys.pending(queue), 0, MAX_ENDS - 1),
-        ("ZRANGE", keys.scheduled(queue), 0, MAX_ENDS - 1),
-        ("ZRANGE", keys.blocked(queue), 0, MAX_ENDS - 1),
-        ("LRANGE", keys.failed(queue), 0, MAX_ENDS - 1),
-        ("LRANGE", keys.cancelled(queue), 0, MAX_ENDS - 1),
-        ("LRANGE", keys.complete(queue), 0, MAX_ENDS - 1),
-    ]
 
 
 def shown(redis: Redis, ids: Iterable[str]) -> dict[str, Task]:

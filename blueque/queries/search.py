@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
 from blueque.model.task import Task
+from blueque.queries.beginnings import LISTS, SETS
 from blueque.queries.listeners import Members, ask_members, read_groups, read_nodes_and, started_ids
-from blueque.queries.listing import LISTS, SETS, Listing, entered, in_order, shown, to_seconds
+from blueque.queries.listing import Listing, entered, in_order, shown, to_seconds
 from blueque.queries.waiting_lines import MAX_HEADS, ask_names, in_turn, with_default
 
 if TYPE_CHECKING:

@@ -171,35 +171,23 @@ def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> list[Task]:
     lines: the tasks of each queue and line, the next first. Between queues, the task that has
         waited longer comes first.
     """
+    equals: dict[tuple[int, str], list[Sequence[Task]]] = {}
+    for (queue, line), some in lines.items():
+        equals.setdefault((priority_of(line), queue), []).append(some)
     queues: dict[str, list[Task]] = {}
-    for priority in sorted({priority_of(line) for _, line in lines}, reverse=True):
-        for queue in {queue for queue, _ in lines}:
-            equals = [
-                some
-                for (its, line), some in lines.items()
-                if its == queue and priority_of(line) == priority
-            ]
-            queues.setdefault(queue, []).extend(
-                heapq.merge(*equals, key=lambda task: task.created or 0.0)
-            )
+    for place in sorted(equals, key=lambda place: (-place[0], place[1])):
+        merged = heapq.merge(*equals[place], key=lambda task: task.created or 0.0)
+        queues.setdefault(place[1], []).extend(merged)
     return list(heapq.merge(*queues.values(), key=lambda task: waiting_since(task) or 0.0))
 
 
 def ask_ids(names: Names, most: int) -> list[Command]:
-    """Return the commands that read the next tasks of these lines, `most` of each; `take_ids` takes
-    the replies.
-    """
+    """Return the commands that read the next tasks of these lines, `most` of each, the next last."""
     return [
         ("LRANGE", keys.line(queue, name), -most, -1)
         for queue, some in names.items()
         for name in some
     ]
-
-
-def take_ids(names: Names, replies: Iterable[list[str]]) -> dict[tuple[str, str], list[str]]:
-    """Return the ids of the next tasks by queue and line, the next first."""
-    given = iter(replies)
-    return {(queue, name): next(given)[::-1] for queue, some in names.items() for name in some}
 
 
 def with_default(names: Names) -> dict[str, list[str]]:
