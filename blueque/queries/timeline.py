@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
 from blueque.model.states import LOST
 from blueque.queries import history, listing
 
 if TYPE_CHECKING:
-    from blueque.connection.redis import Redis
+    from blueque.connection.redis import Command, Redis
     from blueque.model.task import Task
     from blueque.queries.history import Event
 
@@ -51,7 +51,7 @@ class Timeline(NamedTuple):
     """The runs that overlap a time span, the earliest first.
 
     since, until: the span, by the clock of Redis. cut: the queues whose events at its beginning are
-        gone.
+        gone, or were not read.
     has_more: more tasks run now than it contains.
     """
 
@@ -62,27 +62,23 @@ class Timeline(NamedTuple):
     has_more: bool = False
 
 
-def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
-    """Return what ran in the last `seconds` seconds: one round trip for 4 queues, and three for
-    what runs now.
+def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None = None) -> Timeline:
+    """Return what ran in the last `seconds` seconds: three round trips for what runs now, and one for 4
+    queues.
+
+    most: events of all queues together that are read, the newest, in two round trips; None: 10,000 of each queue.
     """
     (time,) = redis.read(("TIME",))
     until = listing.to_seconds(time)
     since = until - seconds
     runs: list[Run] = []
     cut: list[str] = []
-    for first in range(0, len(queues), QUEUES_AT_ONCE):
-        some = queues[first : first + QUEUES_AT_ONCE]
-        replies = redis.read(
-            *[
-                ("XREVRANGE", keys.events(queue), "+", int(since * 1000), "COUNT", MOST_EVENTS)
-                for queue in some
-            ]
-        )
-        for queue, entries in zip(some, replies, strict=True):
-            runs += over(history.parse(queue, reversed(entries)), since)
-            if len(entries) >= MOST_EVENTS:
-                cut.append(queue)
+    for queue, entries, is_cut in (
+        _shared(redis, queues, since, most) if most else _each(redis, queues, since)
+    ):
+        runs += over(history.parse(queue, reversed(entries)), since)
+        if is_cut:
+            cut.append(queue)
     has_more = False
     if queues:
         running = listing.listing(redis, queues, ("started",), MOST_RUNNING)
@@ -91,6 +87,42 @@ def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
     return Timeline(
         since, until, sorted(runs, key=lambda run: (run.began, run.task)), cut, has_more
     )
+
+
+def _each(
+    redis: Redis, queues: Sequence[str], since: float
+) -> Iterator[tuple[str, Sequence[Any], bool]]:
+    """Yield the newest entries of each queue, the last first, and whether there may be more."""
+    for first in range(0, len(queues), QUEUES_AT_ONCE):
+        some = queues[first : first + QUEUES_AT_ONCE]
+        asked = [_newest(queue, since, MOST_EVENTS) for queue in some]
+        for queue, entries in zip(some, redis.read(*asked), strict=True):
+            yield queue, entries, len(entries) >= MOST_EVENTS
+
+
+def _shared(
+    redis: Redis, queues: Sequence[str], since: float, most: int
+) -> Iterator[tuple[str, Sequence[Any], bool]]:
+    """Yield the same for a number of entries in all. What quiet queues leave, the others get."""
+    if not queues:
+        return
+    share = max(most // len(queues), 1)
+    asked = [_newest(queue, since, share) for queue in queues]
+    found = dict(zip(queues, redis.read(*asked), strict=True))
+    full = [queue for queue in queues if len(found[queue]) >= share]
+    left = most - sum(map(len, found.values()))
+    more = left // len(full) if full else 0
+    if more > 0:
+        ends = [f"({found[queue][-1][0]}" for queue in full]
+        asked = [_newest(queue, since, more, end) for queue, end in zip(full, ends, strict=True)]
+        for queue, entries in zip(full, redis.read(*asked), strict=True):
+            found[queue] += entries
+    for queue, entries in found.items():
+        yield queue, entries, queue in full and len(entries) >= share + more
+
+
+def _newest(queue: str, since: float, count: int, end: str = "+") -> Command:
+    return ("XREVRANGE", keys.events(queue), end, int(since * 1000), "COUNT", count)
 
 
 def over(events: Iterable[Event], since: float) -> list[Run]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
@@ -55,8 +56,9 @@ def create_app(
         Route("/{path:path}", shared.answer),
     ]
     guard = Middleware(Guard, site=site, authorize=authorize or (lambda scope: GUEST))
-    starlette = Starlette(routes=routes, middleware=[guard])
-    starlette.state.live = live
+    smaller = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)  # but no stream
+    starlette = Starlette(routes=routes, middleware=[guard, smaller])
+    starlette.state.live, starlette.state.reader = live, shared.reader
     return starlette
 
 

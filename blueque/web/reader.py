@@ -25,6 +25,7 @@ FRESH = 1.0  # seconds for which a look is used again
 SHARE = 10  # and so many times as long as it took
 FORGOTTEN = 600.0  # seconds after which an unused look is dropped
 MOST_QUEUES = 40  # whose events are read for one timeline
+MOST_EVENTS = 40_000  # of them, the newest
 MOST_STATISTICS = 250  # queues whose numbers are added up
 
 
@@ -115,11 +116,11 @@ class Reader:
 
         return self.shared(("statistics", names, days), look, fresh=10.0) if names else {}
 
-    def timeline(self, queues: Sequence[str], seconds: float) -> Timeline:
-        """Return what ran in these queues, at most ten seconds old."""
+    def timeline(self, queues: Sequence[str], seconds: float, most: int = MOST_EVENTS) -> Timeline:
+        """Return what ran in these queues, at most ten seconds old. most: events that are read."""
         names = tuple(queues[:MOST_QUEUES])
 
         def look() -> Timeline:
-            return timeline.load(self.client.connections, names, seconds)
+            return timeline.load(self.client.connections, names, seconds, most)
 
-        return self.shared(("timeline", names, seconds), look, fresh=10.0)
+        return self.shared(("timeline", names, seconds, most), look, fresh=10.0)

@@ -6,14 +6,17 @@ import csv
 import io
 import json
 import operator
+import time
+from collections import Counter
 
 import pytest
 
 from blueque import protocol
 from blueque.cli.verbs.timeline import _BY, _narrowed, draw
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.history import Event
-from blueque.queries.timeline import Run, Timeline, over
+from blueque.queries.timeline import Run, Timeline, load, over
 
 Q = "render"
 HOUR = 3600.0
@@ -292,3 +295,27 @@ def test_blueque_timeline_of_nothing_says_so(run):
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing ran in the last 12 h" in done.stderr
     assert run("timeline", "--last", "0").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "runs", "cut"),
+    [
+        (30, {"busy": 13, "quiet": 4, "other": 13}, ["busy", "other"]),
+        (80, {"busy": 30, "quiet": 4, "other": 30}, []),
+    ],
+)
+def test_what_quiet_queues_leave_of_the_events_the_others_get(redis, most, runs, cut):
+    now = time.time()
+    for queue, count in {"busy": 30, "quiet": 4, "other": 30}.items():
+        for number in range(count):
+            at = now - 600 + number
+            told = {"event": "complete", "at": at, "attempt": 1, "by": "gpu-1_7", "took": 2}
+            place = f"{int(at * 1000)}-0"
+            fields = ("task", f"{queue}-{number}", "told", json.dumps(told))
+            redis.read(("XADD", keys.events(queue), place, *fields))
+
+    found = load(redis, ["busy", "quiet", "other"], HOUR, most)
+
+    assert Counter(run.queue for run in found.runs) == runs
+    assert found.cut == cut
+    assert all(f"busy-{number}" in {run.task for run in found.runs} for number in range(17, 30))

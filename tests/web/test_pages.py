@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import time
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ import pytest
 from asking import NODE, ask_app
 
 from blueque import Client, protocol
+from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
 from blueque.web import create_app
 from blueque.web.access import Viewer
@@ -30,6 +32,7 @@ PAGES = [
     *("/new", "/schedule/nightly/backfill"),
 ]
 VOID = {"meta", "link", "input", "br", "option", "path", "rect", "circle", "line", "text"}
+OPERATOR = Viewer("ada", "operator")
 EVIL = '"><script>alert(1)</script>\x1b[2J\u202e'
 
 
@@ -191,3 +194,48 @@ def test_below_a_prefix_links_and_redirects_stay_below_it(client, tasks):
         assert page.links and all(link.startswith("/ops/blueque/") for link in page.links)
     moved = ask_app(app, "/ops/blueque/find?q=video")
     assert moved.headers["location"] == "/ops/blueque/queues/video"
+
+
+# Round trips to Redis of a page that nobody has looked at, whatever there is in Redis.
+TRIPS = {
+    "/": 17,
+    "/queues": 11,
+    "/queues/video": 20,
+    "/tasks": 14,
+    "/tasks?state=failed": 13,
+    "/tasks/{started}": 6,
+    "/tasks/{pending}": 9,
+    "/tasks/{started}/log": 2,
+    "/nodes": 14,
+    "/failures": 8,
+    "/statistics": 4,
+    "/schedule": 15,
+}
+
+
+def test_a_page_needs_as_many_round_trips_with_many_queues_as_with_one(client, tasks, monkeypatch):
+    sent = []
+    send = SocketConnection.send
+    monkeypatch.setattr(
+        SocketConnection, "send", lambda own, commands: sent.append(1) or send(own, commands)
+    )
+
+    def trips() -> dict[str, int]:
+        found = {}
+        for path in TRIPS:
+            app = create_app(client, authorize=lambda scope: OPERATOR)
+            before = len(sent)
+            answer = ask_app(app, path.format(**tasks))
+            assert answer.status_code == 200
+            assert len(gzip.compress(answer.content)) < 100_000
+            found[path] = len(sent) - before
+        return found
+
+    few = trips()
+    for number in range(60):
+        queue = client.get_queue(f"queue.{number}")
+        queue.enqueue_many([{"scene": scene} for scene in range(5)])
+    many = trips()
+
+    assert {path: count for path, count in few.items() if count > TRIPS[path]} == {}
+    assert {path: count for path, count in many.items() if count > TRIPS[path]} == {}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_CONCERNS, MOST_RUNNING, MOST_QUEUES, MOST_HOSTS = 20, 10, 20, 12
 DAYS = 14
 STRIP = 12 * 3600.0  # seconds of the picture of hosts
+STRIP_EVENTS = 8000  # that are read for it
 
 
 class Running(NamedTuple):
@@ -77,7 +78,7 @@ def overview(visit: Visit) -> Page:
     shown = sorted(seen.lines, key=_importance(concerns))[:MOST_QUEUES]
     statistics = visit.reader.statistics(sorted(line.queue for line in shown), DAYS)
     busy = [line.queue for line in seen.lines if line.queue not in seen.quiet]
-    found = visit.reader.timeline(busy, STRIP)
+    found = visit.reader.timeline(busy, STRIP, STRIP_EVENTS)
     context = {
         "overview": seen,
         "heading": heading(concerns),
