@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from bench import backlog, full, looking, producing, recurring, selecting, telling, waiting, working
-from bench.case import Case, Lines, Target
+from bench import (
+    backlog,
+    full,
+    looking,
+    producing,
+    recurring,
+    selecting,
+    telling,
+    waiting,
+    watching,
+    working,
+)
+from bench.case import Case, Lines, Place, Target
 from bench.pipeline_cases import PIPELINE_CASES
 from blueque.model.selection import NAMES
+
+
+def _web(name: str, wanted: str, bound: float, ours: Place, unit: str) -> Target:
+    return Target(f"page: {name}", wanted, bound, False, ours, unit=unit)
+
 
 CASES = [
     Case(
@@ -650,6 +666,106 @@ CASES = [
             ),
         ],
         {"scheduler": "`blueque-scheduler`", "enqueue": "`Queue.enqueue`"},
+        plot="none",
+    ),
+    Case(
+        "web",
+        "What a page takes",
+        "1,000 queues with a million tasks, a listener and a running task each, and the events of a day in 20 of them. Cold: "
+        "the server forgets what it knows before each request; warm: it has answered the same a moment ago. Times count from "
+        "the request to the first byte of the answer, on a kept connection. The raw read sends the commands of the cold page "
+        "in one write and does nothing with the replies. KB are compressed; all of a page counts style and scripts, which a "
+        "browser keeps.",
+        watching.pages,
+        [
+            ("cold", "cold, p50 ms"),
+            ("cold95", "cold, p95 ms"),
+            ("warm", "warm, p50 ms"),
+            ("warm95", "warm, p95 ms"),
+            ("raw", "raw read, p50 ms"),
+            ("cpu", "CPU of the server cold, ms"),
+            ("cpuwarm", "warm, ms"),
+            ("commands", "commands"),
+            ("trips", "round trips"),
+            ("bytes", "KB"),
+            ("all", "all of it, KB"),
+            ("requests", "requests"),
+        ],
+        None,
+        [
+            _web("overview, cold", "500 ms", 500.0, ("overview", "cold95"), " ms"),
+            _web("overview, warm", "50 ms", 50.0, ("overview", "warm95"), " ms"),
+            _web("a task", "40 ms", 40.0, ("task", "cold95"), " ms"),
+            _web("a list of 100", "60 ms", 60.0, ("list", "warm95"), " ms"),
+            _web("a log of 1,000 lines", "80 ms", 80.0, ("log", "cold95"), " ms"),
+            _web("24 h of 20 queues", "400 ms", 400.0, ("timeline", "cold95"), " ms"),
+            _web("the largest page", "100 KB", 100.0, ("timeline", "all"), " KB"),
+            Target(
+                "page: overview, cold",
+                "times the raw read of its keys",
+                None,
+                False,
+                ("overview", "cold"),
+                ("overview", "raw"),
+            ),
+            Target(
+                "page: a list of 100, cold",
+                "times the raw read of its keys",
+                None,
+                False,
+                ("list", "cold"),
+                ("list", "raw"),
+            ),
+        ],
+        {
+            "overview": "overview",
+            "task": "a running task",
+            "list": "list of 100 pending tasks",
+            "log": "log of 1,000 lines",
+            "timeline": "24 h, 20 queues with 10,000 events each",
+        },
+        plot="none",
+    ),
+    Case(
+        "web_viewers",
+        "What viewers cost",
+        "Viewers of the overview, each with a stream, while a task reports progress each second; 1,000 queues with a listener "
+        "and a running task each. Then all of them leave.",
+        watching.viewers,
+        [
+            ("commands", "commands/s"),
+            ("server", "% of a core of the server"),
+            ("redis", "% of a core of Redis"),
+            ("received", "KB/s to all viewers"),
+        ],
+        None,
+        [
+            Target(
+                "50 viewers",
+                "1.1 x the commands of one",
+                1.1,
+                False,
+                ("many", "commands"),
+                ("one", "commands"),
+            ),
+            Target(
+                "50 viewers",
+                "10 % of a core of the server",
+                10.0,
+                False,
+                ("many", "server"),
+                unit=" %",
+            ),
+            Target(
+                "no viewer left",
+                "1 command/s",
+                1.0,
+                False,
+                ("left", "commands"),
+                unit=" commands/s",
+            ),
+        ],
+        {"none": "no viewer", "one": "1 viewer", "many": "50 viewers", "left": "they have left"},
         plot="none",
     ),
     *PIPELINE_CASES,

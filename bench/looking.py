@@ -141,8 +141,8 @@ def _fill(stage: Stage, each: int) -> None:
         queue = f"queue.{number}"
         nodes = [f"host-{number % 20}_{number * LISTENERS + one}" for one in range(LISTENERS)]
         for node in nodes:
-            _register(stage, queue, node, now)
-        send_all(stage, _tasks(queue, nodes[0], each, now))
+            register(stage, queue, node, now)
+        send_all(stage, tasks(queue, nodes[0], each, now))
 
 
 def _fill_queues(stage: Stage, count: int) -> None:
@@ -151,11 +151,11 @@ def _fill_queues(stage: Stage, count: int) -> None:
     send_all(stage, (command for queue in names for command in _done(queue, now)))
     for number, queue in enumerate(names[::AT_WORK]):
         node = f"host-{number % 20}_{number + 1}"
-        _register(stage, queue, node, now)
-        send_all(stage, _tasks(queue, node, 5, now))
+        register(stage, queue, node, now)
+        send_all(stage, tasks(queue, node, 5, now))
 
 
-def _register(stage: Stage, queue: str, node: str, now: float) -> None:
+def register(stage: Stage, queue: str, node: str, now: float) -> None:
     facts: dict[str, str | int | float] = {"beat_every": 10, "lease": 86400, "version": "2"}
     protocol.register(stage.redis, queue, node, "i", facts, now)
 
@@ -202,7 +202,10 @@ def _ended(node: str, now: float) -> tuple[str | float, ...]:
     return ("node", node, "pid", 77, "attempt", 1, *times)
 
 
-def _tasks(queue: str, node: str, each: int, now: float) -> Iterator[Command]:
+def tasks(
+    queue: str, node: str, each: int, now: float, running: int = RUNNING
+) -> Iterator[Command]:
+    """Yield the commands that make so many tasks, and some that run."""
     usual, ended = _usual(queue, now), _ended(node, now)
     lists = {
         "complete": keys.complete(queue),
@@ -221,7 +224,7 @@ def _tasks(queue: str, node: str, each: int, now: float) -> Iterator[Command]:
             *(() if status == "pending" else ended),
         )
         yield ("LPUSH", lists[status], task)
-    for _ in range(RUNNING):
+    for _ in range(running):
         task = str(uuid.uuid4())
         told = ("progress", "41/100 epochs", "progress_at", now)
         yield ("HSET", keys.task(task), "status", "started", *usual, *ended[:8], *told)

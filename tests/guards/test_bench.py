@@ -29,6 +29,7 @@ from bench import (
     sides,
     systems,
     telling,
+    watching,
     working,
 )
 from bench.case import Case, Target
@@ -357,6 +358,20 @@ def test_status_is_measured_with_many_queues() -> None:
     assert looks.failed == {}
     assert [row["queues"] for row in looks.rows.values()] == [[100.0], [100.0], [200.0]]
     assert all(row["whole"][0] > row["p50"][0] > 0 for row in looks.rows.values())
+
+
+def test_pages_and_their_viewers_are_measured() -> None:
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=1, scale=0.005, quiet=Quiet(0.0))
+        made, seen = watching.pages(bench), watching.viewers(bench)
+
+    assert made.failed == seen.failed == {}
+    assert made.rows.keys() == watching.PAGES.keys()
+    for its in made.rows.values():
+        assert its["all"][0] < 100 and its["requests"][0] < 10 and its["cold"][0] > 0
+    commands = {row: its["commands"][0] for row, its in seen.rows.items()}
+    assert commands["none"] == commands["left"] == 0 < commands["one"]
+    assert seen.rows["many"]["received"][0] > 10 * seen.rows["one"]["received"][0]
 
 
 def test_a_full_redis_is_measured_beside_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
