@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.model import keys
 
 LONGEST = 5.0  # seconds that one read waits for an event
@@ -120,6 +120,35 @@ def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) ->
     (reply,) = redis.read(("XREAD", *wait, "COUNT", AT_ONCE, "STREAMS", *of, *places.values()))
     for key, entries in reply or ():
         yield from parse(of[key], entries)
+
+
+class Heard(NamedTuple):
+    """Events of a queue: about which tasks they are, and the place behind them."""
+
+    queue: str
+    tasks: frozenset[str]
+    place: str
+
+
+def ask_heard(places: Mapping[str, str], seconds: float) -> Command:
+    """Return the command that waits for events behind these places; `take_heard` takes the reply."""
+    streams = map(keys.events, places)
+    block = int(seconds * 1000)
+    return ("XREAD", "BLOCK", block, "COUNT", AT_ONCE, "STREAMS", *streams, *places.values())
+
+
+def take_heard(places: Mapping[str, str], replies: Sequence[Any]) -> list[Heard]:
+    """Return what has come, if anything has. Raises RedisRefused."""
+    raise_refusal(replies)
+    of = {keys.events(queue): queue for queue in places}
+    return [
+        Heard(
+            of[key],
+            frozenset(as_hash(words).get("task", "") for _, words in entries),
+            entries[-1][0],
+        )
+        for key, entries in replies[0] or ()
+    ]
 
 
 def parse(queue: str, entries: Iterable[Any]) -> Iterator[Event]:

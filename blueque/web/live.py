@@ -1,7 +1,8 @@
 """The stream of changes: a page that several viewers look at is made once for all of them.
 
 A viewer opens `/live?page=...`. While a page has a viewer, its parts are made anew about once a
-second, and those that say something else are sent. A page without viewers costs nothing.
+second, and at once when an event changes it; those that say something else are sent. A page without
+viewers costs nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from blueque.web.log import lines_html
 from blueque.web.pages import fingerprint
 from blueque.web.shared import Shared
 from blueque.web.visit import Page, Visit
+from blueque.web.wake import Waker
 
 log = logging.getLogger("blueque")
 
@@ -46,6 +48,7 @@ class Live:
     def __init__(self, shared: Shared, pace: float = PACE) -> None:
         self._shared = shared
         self._pace = pace
+        self._waker = Waker(shared)
         self._channels: dict[object, _Channel] = {}
         self._streams: dict[str, list[tuple[_Channel, asyncio.Queue[str]]]] = {}  # by browser
         self._ending = asyncio.Event()
@@ -86,6 +89,7 @@ class Live:
         try:
             yield "retry: 2000\n\n"
             channel.join(queue, entry)
+            self._waker.join(channel)
             while not ending.done() and (queue in channel.queues or not queue.empty()):
                 await asyncio.wait({waiting, ending}, timeout=QUIET, return_when="FIRST_COMPLETED")
                 if waiting.done():
@@ -102,6 +106,7 @@ class Live:
             channel.queues.discard(queue)
             if not channel.queues:
                 channel.stop()
+                self._waker.leave(channel)
                 if self._channels.get(channel.name) is channel:
                     del self._channels[channel.name]
 
@@ -120,10 +125,12 @@ class _Channel:
 
     def __init__(self, shared: Shared, visit: Visit, name: object, pace: float) -> None:
         self.name = name
+        self.visit = visit
+        self._woken = asyncio.Event()
+        self._next_waking = 0.0  # by the clock of the loop
         self._pace = pace
         self.queues: set[asyncio.Queue[str]] = set()
         self._shared = shared
-        self._visit = visit
         self._place: Place | None = None  # of the log that the page shows
         self._parts: dict[str, str] = {}  # as they were sent last
         self._refreshed = 0.0
@@ -147,13 +154,17 @@ class _Channel:
         self._put(queue, _event("enough", {}))
         self.queues.discard(queue)
 
+    def wake(self) -> None:
+        """Look at once: something has happened."""
+        self._woken.set()
+
     def stop(self) -> None:
         for running in (self._loop, *self._greetings):
             if running is not None:
                 running.cancel()
 
     def _place_at(self, entry: str) -> Place | None:
-        task = self._visit.path.removeprefix("/tasks/").partition("/")[0]
+        task = self.visit.path.removeprefix("/tasks/").partition("/")[0]
         return Place(task, entry) if entry else None
 
     async def _greet(self, queue: asyncio.Queue[str], place: Place | None) -> None:
@@ -174,14 +185,27 @@ class _Channel:
             except (BluequeError, HTTPException) as error:
                 self._say_trouble(error)
             except Exception:
-                log.exception("web live page=%s", self._visit.path)
-            took = time.monotonic() - began
-            await asyncio.sleep(max(self._pace, SHARE * took))
+                log.exception("web live page=%s", self.visit.path)
+            await self._rest(time.monotonic() - began)
+
+    async def _rest(self, took: float) -> None:
+        """Wait for the clock, or for an event: that wakes the page once a second at most, and not soon
+        after a look that took long.
+        """
+        now = asyncio.get_running_loop().time()
+        until = now + max(self._pace, SHARE * took)
+        earliest = min(max(now + SHARE * took, self._next_waking), until)
+        await asyncio.sleep(earliest - now)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._woken.wait()
+                self._next_waking = asyncio.get_running_loop().time() + min(self._pace, PACE)
+        self._woken.clear()
 
     async def _look(self) -> None:
         """Make the parts anew and send those that have changed."""
         now = time.time()
-        visit = replace(self._visit, now=now)
+        visit = replace(self.visit, now=now)
         parts = await self._shared.in_thread(self._render, visit)
         is_refreshed = now - self._refreshed > REFRESH
         changed = {
@@ -210,7 +234,7 @@ class _Channel:
         """Return the lines of the log behind a place, and the place behind them. Raises NoSuchTask."""
         self._shared.reader.task(place.task)  # it belongs to this page
         news = task_log.follow(self._shared.reader.client.connections, [place])
-        return lines_html(news.lines, self._visit), news.places[0]
+        return lines_html(news.lines, self.visit), news.places[0]
 
     def _say_trouble(self, error: Exception) -> None:
         text = getattr(error, "detail", None) or str(error)

@@ -31,9 +31,14 @@ MOST_STATISTICS = 250  # queues whose numbers are added up
 
 @dataclass
 class _Kept:
-    """A look, until when it is used, and when it was last asked for."""
+    """A look, until when it is used, and when it was last asked for.
+
+    made: when it began. least: until when it is used though something has happened since.
+    """
 
     value: Any = None
+    made: float = 0.0
+    least: float = 0.0
     until: float = 0.0
     asked: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -51,6 +56,7 @@ class Reader:
         self._clock = clock
         self._looks: dict[object, _Kept] = {}
         self._guard = threading.Lock()
+        self._stirred = float("-inf")  # when something has happened last
 
     @property
     def inspector(self) -> Inspector:
@@ -60,7 +66,7 @@ class Reader:
         """Return the result of a look; one that is younger than `fresh` seconds is used again.
 
         A look that takes long is used for longer: Redis is busy with one for at most a tenth of the
-        time.
+        time. One for FRESH seconds or less is not used after `stir`.
         """
         with self._guard:
             now = self._clock()
@@ -70,12 +76,18 @@ class Reader:
             kept.asked = now
         with kept.lock:
             began = self._clock()
-            if began >= kept.until:
+            is_stirred = kept.made <= self._stirred and fresh <= FRESH
+            if began >= (kept.least if is_stirred else kept.until):
                 kept.value = look()
                 ended = self._clock()
-                kept.until = ended + max(fresh, SHARE * (ended - began))
+                kept.made, kept.least = began, ended + SHARE * (ended - began)
+                kept.until = max(kept.least, ended + fresh)
             value: T = kept.value
             return value
+
+    def stir(self) -> None:
+        """Note that something has happened in Redis: what is younger is used again, what is older is not."""
+        self._stirred = self._clock()
 
     def forget(self) -> None:
         """Look again at the next call: something was changed from here."""
