@@ -57,7 +57,7 @@ class Measured:
             await self._app(scope, receive, send)
             return
         text, self._counted.trips = b"%d" % self._counted.trips, 0
-        self.state.reader.forget()
+        self.state.shared.reader.forget()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": text})
 

@@ -58,7 +58,7 @@ def create_app(
     guard = Middleware(Guard, site=site, authorize=authorize or (lambda scope: GUEST))
     smaller = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)  # but no stream
     starlette = Starlette(routes=routes, middleware=[guard, smaller])
-    starlette.state.live, starlette.state.reader = live, shared.reader
+    starlette.state.live, starlette.state.shared = live, shared
     return starlette
 
 

@@ -27,7 +27,7 @@ from blueque.queries.task_log import Place
 from blueque.web import access
 from blueque.web.log import lines_html
 from blueque.web.pages import fingerprint
-from blueque.web.shared import Shared
+from blueque.web.shared import SLOW, Shared
 from blueque.web.visit import Page, Visit
 from blueque.web.wake import Waker
 
@@ -135,6 +135,7 @@ class _Channel:
         self._parts: dict[str, str] = {}  # as they were sent last
         self._refreshed = 0.0
         self._trouble = ""
+        self._looked = time.time()  # when what the viewers see was true
         self._loop: asyncio.Task[None] | None = None
         self._greetings: set[asyncio.Task[None]] = set()
 
@@ -171,7 +172,7 @@ class _Channel:
         """Send a viewer who has come later what has changed since its page was made."""
         self._put(queue, _event("parts", {"set": self._parts, "now": time.time()}))
         if self._trouble:
-            self._put(queue, _event("trouble", {"text": self._trouble}))
+            self._put(queue, _event("trouble", {"text": self._trouble, "since": self._looked}))
         if place is not None:
             with contextlib.suppress(BluequeError):  # the loop says what is wrong
                 html, behind = await self._shared.in_thread(self._lines, place)
@@ -179,14 +180,15 @@ class _Channel:
 
     async def _run(self) -> None:
         while True:
-            began = time.monotonic()
+            began, took = time.monotonic(), 0.0
             try:
-                await self._look()
+                await self._look_patiently()
+                took = time.monotonic() - began
             except (BluequeError, HTTPException) as error:
                 self._say_trouble(error)
             except Exception:
                 log.exception("web live page=%s", self.visit.path)
-            await self._rest(time.monotonic() - began)
+            await self._rest(took)
 
     async def _rest(self, took: float) -> None:
         """Wait for the clock, or for an event: that wakes the page once a second at most, and not soon
@@ -201,6 +203,16 @@ class _Channel:
                 await self._woken.wait()
                 self._next_waking = asyncio.get_running_loop().time() + min(self._pace, PACE)
         self._woken.clear()
+
+    async def _look_patiently(self) -> None:
+        """Look, and say so if Redis takes long to answer."""
+        look = asyncio.ensure_future(self._look())
+        try:
+            if not (await asyncio.wait({look}, timeout=SLOW))[0]:
+                self._say(f"Redis has not answered for {SLOW:.0f} s.")
+            await look
+        finally:
+            look.cancel()
 
     async def _look(self) -> None:
         """Make the parts anew and send those that have changed."""
@@ -217,6 +229,7 @@ class _Channel:
         if is_refreshed:
             self._refreshed = now
         self._parts |= changed
+        self._looked = now
         if changed or self._trouble:
             self._trouble = ""
             self._send(_event("parts", {"set": changed, "now": now}))
@@ -240,9 +253,13 @@ class _Channel:
         text = getattr(error, "detail", None) or str(error)
         if isinstance(error, RedisAway):
             text = f"Redis does not answer: {text}"
-        if text != self._trouble:
-            self._trouble = text
-            self._send(_event("trouble", {"text": text}))
+        self._say(text if text.endswith(".") else f"{text}.")
+
+    def _say(self, trouble: str) -> None:
+        """Send what is wrong, and since when."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._send(_event("trouble", {"text": trouble, "since": self._looked}))
 
     def _send(self, message: str) -> None:
         for queue in [*self.queues]:

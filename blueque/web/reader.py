@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from blueque.client import Client
-from blueque.errors import NoSuchTask
+from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.task import Task
 from blueque.queries import timeline
 from blueque.queries.inspector import Inspector
@@ -34,12 +34,14 @@ class _Kept:
     """A look, until when it is used, and when it was last asked for.
 
     made: when it began. least: until when it is used though something has happened since.
+    failed: when Redis did not answer to it, and with which error.
     """
 
     value: Any = None
     made: float = 0.0
     least: float = 0.0
     until: float = 0.0
+    failed: tuple[float, str] = (float("-inf"), "")
     asked: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,15 +77,24 @@ class Reader:
             kept = self._looks.setdefault(name, _Kept(asked=now))
             kept.asked = now
         with kept.lock:
+            if kept.failed[0] > now:  # while we waited for it
+                raise RedisAway(kept.failed[1])
             began = self._clock()
             is_stirred = kept.made <= self._stirred and fresh <= FRESH
             if began >= (kept.least if is_stirred else kept.until):
-                kept.value = look()
+                kept.value = self._looked(kept, look)
                 ended = self._clock()
                 kept.made, kept.least = began, ended + SHARE * (ended - began)
                 kept.until = max(kept.least, ended + fresh)
             value: T = kept.value
             return value
+
+    def _looked(self, kept: _Kept, look: Callable[[], T]) -> T:
+        try:
+            return look()
+        except RedisAway as error:
+            kept.failed = self._clock(), str(error)
+            raise
 
     def stir(self) -> None:
         """Note that something has happened in Redis: what is younger is used again, what is older is not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -36,6 +37,8 @@ from blueque.web.visit import Page, Visit
 log = logging.getLogger("blueque")
 
 THREADS = 4  # that read Redis, each with a connection of its own
+SLOW = 3.0  # seconds after which it is said that Redis does not answer
+AGAIN = 5  # seconds after which a page without Redis loads itself again
 GUEST = Viewer("guest")  # may look, where nothing else is said
 
 
@@ -47,10 +50,28 @@ class Shared:
         self.reader = Reader(client, site)
         self.pages = Pages()
         self.threads = anyio.CapacityLimiter(THREADS)
+        self._busy: dict[int, float] = {}  # since when each thread is
 
     async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that reads Redis in one of the few threads that may."""
-        return await anyio.to_thread.run_sync(function, *arguments, limiter=self.threads)
+        return await anyio.to_thread.run_sync(
+            self._call, function, *arguments, limiter=self.threads
+        )
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        thread = threading.get_ident()
+        self._busy[thread] = time.monotonic()
+        try:
+            return function(*arguments)
+        finally:
+            del self._busy[thread]
+
+    def require_threads(self) -> None:
+        """Refuse to wait behind others that wait for Redis already. Raises RedisAway."""
+        since = [*self._busy.values()]
+        waits = time.monotonic() - max(since, default=0.0)
+        if len(since) >= THREADS and waits > SLOW:
+            raise RedisAway(f"Redis has not answered for {waits:.0f} s")
 
     def visit(self, request: Request, path: str | None = None, query: str | None = None) -> Visit:
         """Return the visit of a request. path, query: of another page than the requested one."""
@@ -81,22 +102,25 @@ class Shared:
     ) -> Response:
         """Return what a view answers to a visit, as HTML, or what went wrong, in words."""
         try:
+            self.require_threads()
             page = await self.in_thread(view, visit, *arguments)
             if isinstance(page, Response):
                 return page
             return HTMLResponse(await self.in_thread(self.pages.page, page, visit), page.status)
         except Exception as error:
-            return self._failed(visit, error)
+            return self._failed(visit, error, is_read=view == self.look)
 
-    def _failed(self, visit: Visit, error: Exception) -> Response:
+    def _failed(self, visit: Visit, error: Exception, is_read: bool) -> Response:
         title, text, status, advice = explained(error)
         if status == 500:
             number = uuid.uuid4().hex[:8]
             log.error("web request=%s path=%s", number, visit.path, exc_info=error)
             text = f"This is a mistake in Blueque. The log of the server has it under {number}."
-        context = {"title": title, "text": text, "advice": advice, "is_live": False}
+        again = AGAIN if status == 503 and is_read else None
+        advice = f"This page loads itself again every {AGAIN} s." if again else advice
+        context = {"title": title, "text": text, "advice": advice, "is_live": False, "again": again}
         html = self.pages.page(Page("error.html", context), visit)
-        return HTMLResponse(html, status, {"Retry-After": "5"} if status == 503 else None)
+        return HTMLResponse(html, status, {"Retry-After": str(AGAIN)} if status == 503 else None)
 
 
 def explained(error: Exception) -> tuple[str, str, int, str]:
@@ -107,7 +131,7 @@ def explained(error: Exception) -> tuple[str, str, int, str]:
     if isinstance(error, NoSuchGroup | NoSuchSchedule):
         return "No such page", f"{str(error)[0].upper()}{str(error)[1:]}.", 404, ""
     if isinstance(error, RedisAway):
-        return "Redis does not answer", str(error), 503, "This page tries again by itself."
+        return "Redis does not answer", str(error), 503, ""
     if isinstance(error, RedisRefused):
         return "Redis refuses", str(error), 503, ""
     if isinstance(error, HTTPException):

@@ -4,6 +4,7 @@ without JavaScript.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,9 +23,10 @@ from blueque import Client, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.system.chromium import find_chromium
-from blueque.system.embedded_redis import running_server
+from blueque.system.embedded_redis import Server, running_server
 
 TOKEN = "0123456789abcdef"
+expect.set_options(timeout=15000)
 ALONE = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # no name but ours is found
 PAGES = (
     *("/", "/queues", "/queues/render.4k", "/tasks", "/tasks?state=pending", "/tasks/{running}"),
@@ -50,15 +52,15 @@ COLOURS = ALL_RULES | {"runOnly": ["color-contrast"]}  # the other rules do not 
 class Site:
     """A Redis, the page that shows it, and the ids of some tasks."""
 
-    def __init__(self, redis: str, url: str, ids: dict[str, str]) -> None:
-        self.redis, self.url, self.ids = redis, url, ids
+    def __init__(self, server: Server, url: str, ids: dict[str, str]) -> None:
+        self.server, self.redis, self.url, self.ids = server, server.url, url, ids
 
     def at(self, path: str) -> str:
         return self.url + path.format(**self.ids)
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+@contextlib.contextmanager
+def open_site() -> Iterator[Site]:
     with running_server() as server:
         ids = seeded(server.url)
         environ = os.environ | {"BLUEQUE_REDIS_URL": server.url, "BLUEQUE_WEB_TOKEN": TOKEN}
@@ -68,9 +70,17 @@ def site() -> Iterator[Site]:
         )  # fmt: skip
         assert program.stderr is not None
         line = next(line for line in program.stderr if "http://" in line)
-        yield Site(server.url, line.strip().rstrip("/"), ids)
-        program.terminate()
-        program.communicate()
+        try:
+            yield Site(server, line.strip().rstrip("/"), ids)
+        finally:
+            program.terminate()
+            program.communicate()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with open_site() as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +119,7 @@ def visit(browser: Browser, site: Site) -> Iterator[Any]:
     """Return a function that opens a page as an operator; afterwards nothing may have complained."""
     opened: list[tuple[BrowserContext, Watched]] = []
 
-    def visit(path: str, **options: Any) -> Page:
+    def visit(path: str, site: Site = site, **options: Any) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
         context.set_default_timeout(15000)
         watched = Watched(context, site)
@@ -225,3 +235,20 @@ def test_the_eighth_tab_of_a_browser_still_loads(browser, visit, site):
     for tab in tabs:
         tab.goto(site.url + "/queues", wait_until="domcontentloaded")
         expect(tab.get_by_role("heading", level=1)).to_have_text("Queues")
+
+
+def test_without_redis_the_page_says_so_with_its_age_and_comes_back_by_itself(visit):
+    with open_site() as own:
+        page = visit("/queues/preview", own)
+        expect(page.locator("#live")).to_have_text("live")
+        own.server.stop()
+
+        trouble = page.get_by_role("alert")
+        expect(trouble).to_contain_text("Redis does not answer")
+        expect(trouble).to_contain_text(re.compile(r"This page shows what was true \d.* s ago"))
+
+        own.server.start()
+        with contextlib.closing(Client(own.redis)) as client:
+            client.get_queue("preview").enqueue({"scene": 1})
+        expect(page.locator("#live")).to_have_text("live")
+        expect(trouble).to_be_hidden()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 from contextlib import aclosing
 
@@ -114,6 +116,26 @@ def test_a_viewer_is_told_that_redis_is_away_and_when_it_is_back(own_server):
             await wait_for(stream, "parts")
 
     asyncio.run(look())
+    client.close()
+
+
+def test_a_viewer_is_told_that_redis_is_slow_and_since_when(own_server, monkeypatch):
+    monkeypatch.setattr("blueque.web.live.SLOW", 0.05)
+    client = Client(own_server.url, patience=0.0)
+
+    async def look():
+        shared, live = live_of(client)
+        async with aclosing(live.messages(visit_of(shared, "/"))) as stream:
+            seen = await wait_for(stream, "parts")
+            os.kill(own_server.pid, signal.SIGSTOP)
+            told = await wait_for(stream, "trouble")
+            os.kill(own_server.pid, signal.SIGCONT)
+            await wait_for(stream, "parts")
+            return seen["now"], told
+
+    looked, told = asyncio.run(look())
+    assert "Redis has not answered" in told["text"]
+    assert looked <= told["since"] <= time.time()
     client.close()
 
 

@@ -15,6 +15,8 @@ from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
 from blueque.web import create_app
 from blueque.web.access import Viewer
+from blueque.web.reader import Reader
+from blueque.web.shared import THREADS
 from blueque.web.site import Site
 
 PAGES = [
@@ -175,14 +177,44 @@ def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):
 
 def test_without_redis_a_page_says_so_and_comes_back(own_server):
     client = Client(own_server.url, patience=0.0)
-    app = create_app(client, authorize=lambda scope: Viewer("ada"))
+    app = create_app(client, authorize=lambda scope: OPERATOR)
     own_server.stop()
     answer = ask_app(app, "/")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "Redis does not answer" in answer.text
+    assert '<meta http-equiv="refresh" content="5">' in answer.text
+    order = ask_app(app, "/acts/cancel?id=x", "POST", headers={"Sec-Fetch-Site": "same-origin"})
+    assert (order.status_code, "refresh" in order.text) == (503, False)  # it is not given again
     own_server.start()
     assert ask_app(app, "/").status_code == 200
     client.close()
+
+
+def test_without_a_thread_to_spare_a_page_does_not_wait_for_redis(client, tasks, monkeypatch):
+    """Redis hangs, and others wait for it already."""
+    monkeypatch.setattr("blueque.web.shared.SLOW", 0.0)
+    app = create_app(client)
+    app.state.shared._busy |= dict.fromkeys(range(THREADS), 0.0)
+
+    answer = ask_app(app, "/")
+
+    assert answer.status_code == 503
+    assert "Redis has not answered for" in answer.text
+
+
+def test_a_task_that_is_deleted_while_its_page_is_made_is_no_mistake(client, tasks, monkeypatch):
+    app = create_app(client, authorize=lambda scope: OPERATOR)
+    load = Reader.task
+
+    def load_and_delete(reader, task_id):
+        found = load(reader, task_id)
+        client.get_queue("video").delete_task(found)
+        return found
+
+    monkeypatch.setattr(Reader, "task", load_and_delete)
+    for state, page in (("failed", ""), ("complete", "/log")):
+        path = f"/tasks/{tasks[state]}{page}"
+        assert [ask_app(app, path).status_code for _ in range(2)] == [200, 404]
 
 
 def test_below_a_prefix_links_and_redirects_stay_below_it(client, tasks):

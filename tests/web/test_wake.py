@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import aclosing
 
 import pytest
 from running import until
 from test_live import visit_of, wait_for
 
+from blueque.errors import RedisAway
 from blueque.queries.history import Heard
 from blueque.web.live import Live
 from blueque.web.reader import Reader
@@ -95,3 +97,29 @@ def test_nobody_listens_for_events_when_the_last_viewer_has_left(client, start):
 
     start()
     asyncio.run(look())
+
+
+def test_who_waits_for_a_look_that_fails_does_not_wait_once_more(client):
+    asked, looks = [], []
+
+    def clock():
+        asked.append(1)
+        return float(len(asked))
+
+    def look():
+        looks.append(1)
+        until(lambda: len(asked) == 3)  # the first has asked twice, and now the second waits
+        raise RedisAway("timed out")
+
+    def ask():
+        with pytest.raises(RedisAway, match="timed out"):
+            reader.shared("overview", look)
+
+    reader = Reader(client, Site(address=""), clock)
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert looks == [1]

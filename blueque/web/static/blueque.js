@@ -86,7 +86,7 @@
   }
 
   // The stream of changes.
-  const sign = document.getElementById("live");
+  const sign = document.getElementById("live"), trouble = document.getElementById("trouble");
   let stream = null, failures = 0, isPaused = false, entry = log?.dataset.entry || "";
   function say(word, title) {
     if (!sign) return;
@@ -94,6 +94,16 @@
     sign.textContent = word;
     sign.title = title || "";
     sign.className = `live ${word === "live" ? "" : "off"}`;
+  }
+  // What is wrong, and how old the page is. since: when it was true, by the clock of the server.
+  function complain(text, since) {
+    const at = document.createElement("time");
+    at.dataset.at = since;
+    at.dataset.suffix = " ago";
+    trouble.replaceChildren(`${text} This page shows what was true `, at, ".");
+    trouble.hidden = false;
+    body.classList.add("stale");
+    tick();
   }
   function replace(id, html) {
     const old = document.getElementById(id);
@@ -113,6 +123,7 @@
       const title = document.querySelector("[data-title]");
       if (title) document.title = title.dataset.title + suffix;
       failures = 0;
+      trouble.hidden = true;
       body.classList.remove("stale");
       tick();
       say("live");
@@ -122,17 +133,19 @@
       append(JSON.parse(event.data).html);
     });
     stream.addEventListener("trouble", (event) => {
-      body.classList.add("stale");
-      say("waiting", JSON.parse(event.data).text);
+      const data = JSON.parse(event.data);
+      failures = 0;
+      complain(data.text, data.since);
+      say("waiting");
     });
     stream.addEventListener("enough", () => {
       close();
       say("paused", "Other pages of this browser are live; click to go on");
     });
     stream.onerror = () => {
+      if (!failures) complain("The server of this page does not answer.", now());
       failures += 1;
-      body.classList.add("stale");
-      say("reconnecting", `The data are of ${new Date((now()) * 1000).toLocaleTimeString()}`);
+      say("reconnecting");
       if (stream.readyState === EventSource.CLOSED) {
         stream = null;
         setTimeout(open, Math.min(1000 * 2 ** failures, 30000));
