@@ -437,6 +437,20 @@ def run_and_save(world: World, redis: Redis, node: str, *values: str) -> None:
             save_and_report(world, redis, task, values, execute(world, task))
 
 
+def note(world: World, redis: Redis, *texts: str) -> None:
+    """Be a listener whose task, which it has started, notes something, and then fails."""
+    task = world.given["task"]
+    processor = Processor(redis, task, MAX_BYTES)
+    record = execute(world, task)
+    for number, text in enumerate(texts, 1):
+        try:
+            insist(lambda number=number, text=text: processor.note(number, text, time.time()))  # type: ignore[misc]
+        except NotOwner:
+            break
+        world.ledger.notes.append(text)
+    report(world, redis, task, record)
+
+
 def save_and_report(
     world: World, redis: Redis, task: Task, values: Sequence[str], record: dict[str, Any]
 ) -> None:

@@ -511,6 +511,13 @@ class Machine(RuleBasedStateMachine):
             lambda: self.model.progress(*attempt.about[1:], "half", clock.now),
         )
 
+    def tell_note(self, attempt: Attempt, number: int) -> None:
+        self.both(
+            "note",
+            lambda: self.processor(attempt).note(number, "half", clock.now),
+            lambda: self.model.take_note(*attempt.about[1:], number),
+        )
+
     def end(
         self, attempt: Attempt, how: str, facts: dict[str, Any], is_answer_lost: bool = False
     ) -> None:

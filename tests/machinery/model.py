@@ -1779,6 +1779,12 @@ class Model:
         its.owner |= {"progress": text, "progress_at": now}
         its.updated = now
 
+    def take_note(self, task: str, token: str | None, node: str, number: int) -> None:
+        its = self._own(task, token, node, "started", or_lost=True)
+        last, _, count = str(its.past.get("noted", "")).rpartition(" ")
+        if last != token or int(count) < number:
+            its.past["noted"] = f"{token} {number}"
+
     def finish(
         self,
         queue: str,

@@ -451,6 +451,24 @@ MUTANTS = [
         "checkpoints",
         (0, 1),
     ),
+    Mutant(
+        "note does not watch the task",
+        "logs_and_checkpoints",
+        "note",
+        "owner.watch, (",
+        "(keys.QUEUES,), (",
+        "note, and deleted",
+        (1, 0),
+    ),
+    Mutant(
+        "note does not look what is noted already",
+        "logs_and_checkpoints",
+        "note",
+        "if token == own and count_of(last) >= number:",
+        "if False:",
+        "notes",
+        (0, 1),
+    ),
     # run
     Mutant(
         "pop does not look at the registration",

@@ -725,6 +725,8 @@ class Listeners(Machine):
             self.want_cancelled(attempt.task)
         if how == "progress":
             self.tell_progress(attempt)
+            for number in (1, 2):  # those that are there already change nothing
+                self.tell_note(attempt, number)
         else:
             self.end(attempt, how, {}, is_answer_lost)
 

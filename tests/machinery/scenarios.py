@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -687,6 +688,17 @@ def is_last_checkpoint(world: World, state: State) -> str | None:
     said = world.ledger.notes
     is_right = said == sorted(said) and (not said or value == said[-1])
     return None if is_right else f"the checkpoint is {value}, and recorded were {said}"
+
+
+def has_each_note_once(world: World, state: State) -> str | None:
+    """What a listener has recorded is in the history once, in that order, and counted."""
+    history = [
+        json.loads(text) for text in world.redis.read(("LRANGE", keys.history("t-1"), 0, -1))[0]
+    ]
+    noted = [event["text"] for event in history if event["event"] == "noted"]
+    (count,) = world.redis.read(("HGET", keys.task("t-1"), "events"))
+    is_right = noted == world.ledger.notes and int(count) == len(history)
+    return None if is_right else f"{count} events, noted {noted}, told {world.ledger.notes}"
 
 
 def is_woken(world: World, state: State) -> str | None:
@@ -1448,6 +1460,24 @@ OURS = [
         "checkpoint, and deleted",
         lost("a_1"),
         {"a_1": by(actors.save, "1"), "p": by(actors.delete, "t-1")},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        longer=[(3, 1)],
+    ),
+    # What a task notes
+    ours(
+        "notes",
+        started("a_1"),
+        {"a_1": by(actors.note, "n1", "n2")},
+        [(0, 1)],
+        faults=NETWORK,
+        afterwards=has_each_note_once,
+        longer=[(0, 3)],
+    ),
+    ours(
+        "note, and deleted",
+        lost("a_1"),
+        {"a_1": by(actors.note, "n1"), "p": by(actors.delete, "t-1")},
         [(2, 0), (0, 1)],
         faulty=["a_1"],
         longer=[(3, 1)],
