@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.cli import printing
 from blueque.cli.printing import Column
 from blueque.model.group import workflow_of
+from blueque.model.queue_settings import DISCARDED
 from blueque.model.start_time import EXPIRED
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
@@ -126,8 +127,8 @@ def _of_its_turn(task: Task, now: float) -> list[str]:
         notes.append("to run again")
     if task.status == "started" and "cancel" in task.fields:
         notes.append("cancelling")
-    if task.status == "cancelled" and task.cancel_reason == EXPIRED:
-        notes.append(EXPIRED)
+    if task.status == "cancelled" and task.cancel_reason in (EXPIRED, DISCARDED):
+        notes.append(task.cancel_reason)
     elif "cancelled_by" in task.fields and task.status in ("started", "cancelled"):
         notes.append(f"{'asked ' if task.status == 'started' else ''}by {task.cancelled_by}")
     if task.broken_by is not None and task.status == "cancelled":

@@ -77,7 +77,8 @@ def read_setting(name: str, text: str) -> Any:
         if name in RETENTION:
             return _read_keep(**json.loads(text))
         if name in BOUNDS:
-            return require_bound(name, int(text) if name == "max_pending" else text)
+            is_number = name == "max_pending" and text.isdecimal()  # as producers read it
+            return require_bound(name, int(text) if is_number else text)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{name} is {text!r}") from error
     return None if text == NO_LIMIT and name.endswith("_limit") else limits.read(name, text)

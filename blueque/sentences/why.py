@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from blueque.model import limits
 from blueque.model.limits import Limits
 from blueque.model.lines import Needs, parse_needs
+from blueque.model.queue_settings import DISCARDED
 from blueque.model.run import PUBLISHED
 from blueque.model.schedule import lock_of
 from blueque.model.start_time import EXPIRED
@@ -124,6 +125,8 @@ def _ended(task: Task) -> Reason:
     command = f"blueque requeue {task.id}"
     if task.status == "cancelled" and task.cancel_reason == EXPIRED:
         return Reason("expired", "It expired: it had not started in time.", command)
+    if task.status == "cancelled" and task.cancel_reason == DISCARDED:
+        return Reason("ended", "It was discarded: its queue was full of newer tasks.", command)
     if task.status == "cancelled":
         why = f": {task.fields['cancel_reason']}" if task.fields.get("cancel_reason") else ""
         return Reason("ended", f"It was cancelled{_by(task.cancelled_by)}{why}.", command)

@@ -118,3 +118,15 @@ def test_a_full_queue_says_what_to_do(run, client):
         f"blueque: {sentence} 2 new tasks do not fit",
         f"Send fewer at once, or allow more: {command}",
     ]
+
+
+def test_a_task_that_was_discarded_says_so(run, client):
+    queue = client.get_queue("video")
+    queue.set_settings({"max_pending": 1, "discard": "oldest"})
+    old, _ = queue.enqueue("a"), queue.enqueue("b")
+
+    why = run("why", old).stdout.splitlines()
+
+    assert why[1] == "  It was discarded: its queue was full of newer tasks."
+    listed = run("ls", "--state", "cancelled", "--columns", "id,note").stdout.splitlines()
+    assert listed[1].split() == [old, "discarded"]

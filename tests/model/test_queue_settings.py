@@ -86,6 +86,8 @@ def test_what_is_malformed_says_nothing_and_the_rest_counts():
         "grace": "none",
         "retention.failed": "[]",
         "retention.complete": '{"age":true}',
+        "max_pending": "1_000",
+        "discard": "newest",
     }
     fields = {**wrong, "lead": "5", "paused": "1.0"}
 

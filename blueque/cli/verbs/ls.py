@@ -74,7 +74,7 @@ def _named(word: str) -> str:
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
 @selection_options
 @click.option(
-    "--columns", type=_Columns(), metavar="NAMES", help="The columns to show: id,node,run,error."
+    "--columns", type=_Columns(), metavar="NAMES", help="The columns to show: id,node,ran,error."
 )
 @click.option("--sort", metavar="COLUMN", help="Sort by this column; -COLUMN: largest first.")
 @click.option(
