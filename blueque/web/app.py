@@ -51,7 +51,7 @@ def create_app(
         *(logins.routes() if logins else []),
         Route("/acts/{verb}", orders.answer, methods=["POST", "GET"]),
         Route("/done/{number}", orders.outcome),
-        Route("/controls/{kind}/{verb}", Controls(shared).answer, methods=["POST"]),
+        *Controls(shared).routes(),
         *Making(shared).routes(),
         Route("/{path:path}", shared.answer),
     ]

@@ -1,17 +1,23 @@
-"""Orders for queues, hosts and recurring tasks, which can be undone and need no question."""
+"""Orders that need no question: for queues, hosts and recurring tasks, which can be undone, and those
+that only ask.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
+from blueque.audit.doctor import Doctor
 from blueque.client import Client
 from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.text.terminal import short_id
 from blueque.web.acting import require_operator
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
@@ -46,6 +52,20 @@ def _trigger(client: Client, name: str, by: str, form: Fields) -> object:
     return client.get_schedule(name).trigger(by=by)
 
 
+def _stack(client: Client, name: str, by: str, form: Fields) -> None:
+    """Have the listener of a running task write to its log where the task is."""
+    task = client.get_task(name)
+    if task.status == "started" and task.token is None:
+        raise InvalidInput(
+            f"task {short_id(name)} runs on a listener of 1.0.0, which cannot be asked"
+        )
+    status = client.get_queue(task.queue or "").ask_stack(name, os.urandom(8).hex())
+    if status != "started":
+        raise InvalidInput(f"task {short_id(name)} does not run: it is {status}")
+
+
+PLACES = {"queue": "/queues/", "node": "/nodes/", "schedule": "/schedule/", "task": "/tasks/"}
+SETTLE = 2.0  # seconds that a finding must last, as for `blueque doctor`
 # By the kind of thing and the verb.
 CONTROLS: Mapping[tuple[str, str], Control] = {
     ("queue", "pause"): _pause_queue,
@@ -57,15 +77,26 @@ CONTROLS: Mapping[tuple[str, str], Control] = {
     ("schedule", "pause"): _pause_schedule,
     ("schedule", "resume"): lambda client, name, by, form: client.get_schedule(name).resume(),
     ("schedule", "trigger"): _trigger,
+    ("task", "stack"): _stack,
     ("schedule", "skip"): lambda client, name, by, form: client.get_schedule(name).skip(by=by),
 }
 
 
 class Controls:
-    """The forms on the pages of queues, hosts and recurring tasks."""
+    """The forms on the pages of queues, hosts, recurring tasks and running ones, and of the doctor."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/controls/{kind}/{verb}", self.answer, methods=["POST"]),
+            Route("/doctor", self.look, methods=["POST"]),
+        ]
+
+    async def look(self, request: Request) -> Response:
+        """Begin a look at every key, and lead back to the page."""
+        return await self._shared.guarded(self._shared.visit(request), _look)
 
     async def answer(self, request: Request) -> Response:
         """Give the order of a form, and lead back to the page."""
@@ -84,14 +115,27 @@ class Controls:
         by = f"{visit.viewer.name}@web"
         told = {"by": by, "role": visit.viewer.role, "verb": f"{kind} {verb}", "name": name}
         log.info("web order %s", json.dumps(told | {"reason": form.get("reason")}))
+        limit = visit.reader.inspector.room(name).limit if verb == "limit" else None
         control(visit.reader.client, name, by, form)
         visit.reader.forget()
-        there = {"queue": "/queues/", "node": "/nodes/", "schedule": "/schedule/"}[kind]
-        return RedirectResponse(visit.url(f"{there}{name}"), 303)
+        back = visit.url(f"{PLACES[kind]}{name}", did=verb, was=limit)
+        return RedirectResponse(back, 303)
+
+
+def _look(visit: Visit) -> Response:
+    require_operator(visit)
+    doctor = Doctor(visit.reader.client.connections, visit.site.serve)
+    is_new = visit.reader.scan.start(lambda: doctor.audit(SETTLE))
+    told = {"by": visit.viewer.name, "role": visit.viewer.role, "verb": "doctor", "new": is_new}
+    log.info("web order %s", json.dumps(told))
+    return RedirectResponse(visit.url("/doctor"), 303)
 
 
 def _require_mine(visit: Visit, kind: str, name: str) -> None:
-    """Refuse what does not belong to the queues of this page. Raises HTTPException."""
+    """Refuse what does not belong to the queues of this page. Raises HTTPException, NoSuchTask."""
+    if kind == "task":
+        visit.reader.task(name)
+        return
     if not visit.site.queues:
         return
     client = visit.reader.client

@@ -17,6 +17,7 @@ from blueque.queries.overview import Overview
 from blueque.queries.statistics import Statistics
 from blueque.queries.timeline import Timeline
 from blueque.web import fence
+from blueque.web.scan import Scan
 from blueque.web.site import Site
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class Reader:
     def __init__(self, client: Client, site: Site, clock: Callable[[], float] = time.monotonic):
         self.client = client
         self.site = site
+        self.scan = Scan()
         self._clock = clock
         self._looks: dict[object, _Kept] = {}
         self._guard = threading.Lock()

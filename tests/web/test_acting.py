@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 from asking import ask_app
 
+from blueque.audit.audit import Report
+from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.web import create_app
 from blueque.web.access import Viewer
@@ -132,7 +135,10 @@ def test_who_may_only_look_and_a_read_only_page_change_nothing(client, queue, ev
     form = {"number": "1", "expected": "1", "name": "video"}
     for app in (viewer, frozen):
         assert "/acts/" not in ask_app(app, f"/tasks/{task}").text
-        for path in [f"/acts/{verb}?id={task}" for verb in ACTS] + ["/controls/queue/pause"]:
+        for path in [f"/acts/{verb}?id={task}" for verb in ACTS] + [
+            "/controls/queue/pause",
+            "/doctor",
+        ]:
             assert ask_app(app, path, "POST", data=form, headers=OWN).status_code == 403
     assert everything() == before
 
@@ -171,6 +177,69 @@ def test_a_recurring_task_is_triggered_and_paused(ask, client):
         assert answer.status_code == 303
     assert client.get_inspector().pending("video") == 1
     assert client.get_schedule("nightly").is_paused
+
+
+@pytest.mark.parametrize(("verb", "opposite"), [("pause", "resume"), ("resume", "pause")])
+@pytest.mark.parametrize(("kind", "name"), [("queue", "video"), ("schedule", "nightly")])
+def test_what_was_paused_or_resumed_can_be_undone(ask, client, queue, kind, name, verb, opposite):
+    queue.enqueue({"scene": 1})
+    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
+    thing = queue if kind == "queue" else client.get_schedule(name)
+    if verb == "resume":
+        thing.pause()
+
+    moved = ask(f"/controls/{kind}/{verb}", "POST", data={"name": name}, headers=OWN)
+
+    undo = f'<form class="undo" method="post" action="/controls/{kind}/{opposite}">'
+    assert undo in ask(moved.headers["location"]).text
+    ask(f"/controls/{kind}/{opposite}", "POST", data={"name": name}, headers=OWN)
+    assert undo not in ask(moved.headers["location"]).text
+
+
+def test_the_limit_before_comes_back(ask, client, queue):
+    queue.enqueue({"scene": 1})
+    queue.set_max_concurrency(2)
+    path, form = "/controls/queue/limit", {"name": "video", "most": "5"}
+
+    page = ask(ask(path, "POST", data=form, headers=OWN).headers["location"]).text
+
+    undo = page.partition('<form class="undo"')[2]
+    back = dict(re.findall(r'name="(\w+)" value="([^"]*)"', undo.partition("</form>")[0]))
+    ask(path, "POST", data=back, headers=OWN)
+    assert client.get_inspector().room("video").limit == 2
+
+
+def test_a_running_task_is_asked_for_its_stack_and_no_other(ask, client, queue, start):
+    running, waiting = start(), str(queue.enqueue({"scene": 1}))
+    path = "/controls/task/stack"
+
+    moved = ask(path, "POST", data={"name": running}, headers=OWN)
+    refused = ask(path, "POST", data={"name": waiting}, headers=OWN)
+
+    assert "appears in the log" in ask(moved.headers["location"]).text
+    assert client.get_task(running).fields["stack"]
+    assert (refused.status_code, "does not run: it is pending" in refused.text) == (400, True)
+    assert ask(path, "POST", data={"name": "none"}, headers=OWN).status_code == 404
+
+
+def test_every_key_is_looked_at_once_at_a_time_and_all_see_what_is_wrong(
+    ask, app, client, queue, everything
+):
+    task = str(queue.enqueue({"scene": 1}))
+    client.connections.read(("LPUSH", keys.complete("video"), task))
+    before, scan = everything(), app.state.live._shared.reader.scan
+    held = threading.Event()
+    scan.start(lambda: held.wait(10) and Report([], 7, 11))
+
+    assert "Every key is being looked at" in ask("/doctor").text
+    assert not scan.start(lambda: Report([], 0, 0))
+    held.set()
+    assert scan.is_idle.wait(10)
+    assert "7 queues, 11 tasks. Every task is in exactly one place." in ask("/doctor").text
+    ask("/doctor", "POST", headers=OWN)
+    assert scan.is_idle.wait(30)
+    assert "blueque doctor --fix" in ask("/doctor").text and task[:8] in ask("/doctor").text
+    assert everything() == before
 
 
 def test_every_state_in_which_a_task_can_be_has_its_orders():
