@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pyspark
@@ -36,7 +37,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "keys": {"key": "id", "keep": "1d"},
     "staged": {"run": "r"},
 }
-MASTERS = ("local[2]", "local-cluster[2,1,512]", *[CONNECT] * HAS_CONNECT)
+# An executor has 1024 MiB: with less for a worker there, no driver starts.
+MASTERS = ("local[2]", "local-cluster[2,1,1024]", *[CONNECT] * HAS_CONNECT)
 PATIENCE = 600.0  # seconds
 
 
@@ -90,7 +92,11 @@ def play(url: str, master: str, way: str) -> None:
         until(lambda: progress() > share or driver.poll() is not None, PATIENCE)  # noqa: B023
         killed.append(kill_some(driver))
         driver.wait(PATIENCE)
-    assert start(master, url, way).wait(PATIENCE) == 0
+    with tempfile.TemporaryFile() as log:
+        code = start(master, url, way, log).wait(PATIENCE)
+        log.seek(0)
+        assert code == 0, log.read()[-3000:].decode()
+    assert any(kind != "nothing" for kind in killed), "no driver was there to be killed"
     consumer.stop()
     tasks = cli.lrange(keys.pending(way), 0, -1)
     total = consumer.seen + Counter(cli.hget(keys.task(task), "parameters") for task in tasks)
@@ -101,9 +107,11 @@ def play(url: str, master: str, way: str) -> None:
     cli.flushall()
 
 
-def start(master: str, url: str, way: str) -> subprocess.Popen[bytes]:
+def start(
+    master: str, url: str, way: str, log: IO[bytes] | int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "spark.random_kills", master, url, way]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=log, stderr=log)
 
 
 def kill_some(driver: subprocess.Popen[bytes]) -> str:
