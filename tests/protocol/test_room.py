@@ -8,6 +8,7 @@ import pytest
 
 from blueque import BatchFailed, Client, QueueFull
 from blueque.model import keys
+from blueque.producer import room
 from blueque.queries.oldest_pending import oldest_pending
 
 LATER = 4e9
@@ -170,6 +171,20 @@ def test_the_oldest_tasks_are_discarded_for_new_ones(client, cli, redis):
     with pytest.raises(QueueFull):
         queue.enqueue_many([*"fghi"])  # more than there may ever be
     assert in_line(client) == 3
+
+
+def test_very_many_tasks_are_discarded_some_at_a_time(client, cli, redis, monkeypatch):
+    client.get_queue("video").enqueue_many(range(7))
+    queue = bound(client, 2, discard="oldest")
+    monkeypatch.setattr(room, "AT_ONCE", 2)
+    looks = []
+    monkeypatch.setattr(
+        room, "oldest_pending", lambda *about: looks.append(about[-1]) or oldest_pending(*about)
+    )
+
+    queue.enqueue("a")
+
+    assert (looks, in_line(client)) == ([2, 2, 2], 2)
 
 
 def test_of_several_producers_each_finds_a_task_to_discard(client, cli, redis, url, monkeypatch):
