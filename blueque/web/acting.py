@@ -6,8 +6,10 @@ order is done once, however often its form is sent: it has a number of its own.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import re
 import secrets
 import threading
 from collections import Counter, OrderedDict
@@ -25,7 +27,7 @@ from blueque.text.what import what
 from blueque.web.acts import ACTS, FEW, Act, Order
 from blueque.web.api import answered
 from blueque.web.filters import command_of, filter_of
-from blueque.web.preferences import form_of
+from blueque.web.preferences import form_of, is_path
 from blueque.web.shared import Shared
 from blueque.web.views.tasks import look
 from blueque.web.visit import Page, Visit
@@ -35,7 +37,9 @@ log = logging.getLogger("blueque")
 MOST = 10_000  # tasks of one order
 SHOWN = 10  # of the tasks on the page of the question
 NAMED = 50  # of those on the page of the outcome
-KEPT = 200  # outcomes that are remembered
+KEPT, MOST_KEPT = 200, 100_000  # orders whose outcomes are remembered, and tasks of all of them
+LOCKS = 64
+MOST_SEEN = 2000  # tasks that a form names
 
 
 class Outcome(NamedTuple):
@@ -61,7 +65,7 @@ class Orders:
         self._shared = shared
         self._done: OrderedDict[str, Done] = OrderedDict()
         self._guard = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks = [threading.Lock() for _ in range(LOCKS)]
 
     async def answer(self, request: Request) -> Response:
         """Answer GET with the question, and POST by giving the order."""
@@ -106,6 +110,7 @@ class Orders:
         if not expected:
             raise HTTPException(409, f"{len(tasks)} are selected: send expected={len(tasks)}.")
         number = form.get("number") or secrets.token_hex(8)
+        number = f"{visit.viewer.name} {verb} {number}"  # others may count so, too
         whole = {**form, "expected": expected, "number": number, "typed": str(len(tasks))}
         with self._lock(number):
             if number not in self._done:
@@ -158,9 +163,10 @@ class Orders:
             "running": sum(task.status == "started" for task in tasks),
             "has_to_type": act.is_grave and len(tasks) > FEW,
             "number": secrets.token_hex(8),
+            "seen": " ".join(_mark(task) for task in tasks) if len(tasks) <= MOST_SEEN else "",
             "mistake": mistake,
             "form": form or {},
-            "back": visit.one("back", "/tasks"),
+            "back": _back(visit),
             "command": command_of(visit, verb) if not visit.query.get("id") else "",
             "is_live": False,
         }
@@ -190,9 +196,8 @@ class Orders:
                 outcomes.append(Outcome(task.id, "", str(error)))
         with self._guard:
             self._done[form["number"]] = Done(verb, outcomes, trouble)
-            while len(self._done) > KEPT:
-                old, _ = self._done.popitem(last=False)
-                self._locks.pop(old, None)
+            while len(self._done) > 1 and self._has_too_many():
+                self._done.popitem(last=False)
         refused = sum(bool(one.refusal) for one in outcomes)
         self._note("done", visit, verb, tasks=len(outcomes), refused=refused, trouble=trouble)
 
@@ -206,15 +211,18 @@ class Orders:
             "refused": [one for one in done.outcomes if one.refusal],
             "trouble": done.trouble,
             "most": NAMED,
-            "back": visit.one("back", "/tasks"),
+            "back": _back(visit),
             "is_live": False,
         }
         return Page("outcome.html", context)
 
     def _lock(self, number: str) -> threading.Lock:
         """Return the lock of an order: its form may be sent twice at the same time."""
-        with self._guard:
-            return self._locks.setdefault(number, threading.Lock())
+        return self._locks[hash(number) % LOCKS]
+
+    def _has_too_many(self) -> bool:
+        tasks = sum(len(one.outcomes) for one in self._done.values())
+        return len(self._done) > KEPT or tasks > MOST_KEPT
 
     def _note(self, what: str, visit: Visit, verb: str, **facts: object) -> None:
         """Write to the log who has ordered what."""
@@ -258,6 +266,17 @@ def _content(
     }
 
 
+def _mark(task: Task) -> str:
+    """Return what a form has for a task, so that no other one takes its place."""
+    return hashlib.sha256(task.id.encode()).hexdigest()[:10]
+
+
+def _back(visit: Visit) -> str:
+    """Return the path of the page that led here."""
+    path = visit.one("back", "/tasks")
+    return path if is_path(path) else "/tasks"
+
+
 def require_operator(visit: Visit) -> None:
     """Refuse who may only look. Raises HTTPException."""
     if visit.site.is_read_only:
@@ -270,11 +289,14 @@ def require_operator(visit: Visit) -> None:
 def _mistake(act: Act, tasks: Sequence[Task], form: Mapping[str, str]) -> str:
     """Return why the order is not given; empty: nothing is wrong."""
     expected = form.get("expected", "")
-    if not form.get("number") or not expected.isdecimal():
+    if not 0 < len(form.get("number", "")) < 200 or not re.fullmatch("[0-9]{1,9}", expected):
         return "The form is not complete: look again and say yes once more."
     if len(tasks) > int(expected):
         more = len(tasks) - int(expected)
         return f"{more} more by now: look again and say yes once more."
+    seen = {*form.get("seen", "").split()}
+    if new := sum(_mark(task) not in seen for task in tasks) if seen else 0:
+        return f"{new} more by now: look again and say yes once more."
     if act.is_grave and len(tasks) > FEW and form.get("typed", "").strip() != str(len(tasks)):
         return f"Type the number of tasks, {len(tasks)}."
     if act.field is not None:

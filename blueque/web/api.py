@@ -96,7 +96,9 @@ def _task(visit: Visit) -> Content:
         inspector.signs(found, visit.now),
         fence.dependencies(found, visit.reader.client, visit.site),
     )
-    return tasks.of_task(found, signs, others, visit.site.hide)
+    content = tasks.of_task(found, signs, others, visit.site.hide)
+    hidden = {name: visit.site.hide(content["item"][name]) for name in ("result", "checkpoint")}
+    return {**content, "item": content["item"] | hidden}
 
 
 def _why(visit: Visit) -> Content:

@@ -40,7 +40,7 @@ def create_app(
     """
     site = site or Site(address=hide_password(client.url or "Redis"))
     shared = Shared(client, site)
-    live, orders = Live(shared), Orders(shared)
+    live = Live(shared)
     logins = Login(shared, authorize) if isinstance(authorize, Logins) else None
     routes = [
         Mount(f"/static/{__version__}", StaticFiles(packages=STATIC)),
@@ -49,10 +49,7 @@ def create_app(
         Route("/api/v1/{kind}", Api(shared).answer),
         Route("/settings", keep_preferences, methods=["POST"]),
         *(logins.routes() if logins else []),
-        Route("/acts/{verb}", orders.answer, methods=["POST", "GET"]),
-        Route("/done/{number}", orders.outcome),
-        *Controls(shared).routes(),
-        *Making(shared).routes(),
+        *([] if site.is_read_only else _changes(shared)),
         Route("/{path:path}", shared.answer),
     ]
     guard = Middleware(Guard, site=site, authorize=authorize or (lambda scope: GUEST))
@@ -60,6 +57,17 @@ def create_app(
     starlette = Starlette(routes=routes, middleware=[guard, smaller])
     starlette.state.live, starlette.state.shared = live, shared
     return starlette
+
+
+def _changes(shared: Shared) -> list[Route]:
+    """Return what changes something, and the questions before it: a read-only page has none of it."""
+    orders = Orders(shared)
+    return [
+        Route("/acts/{verb}", orders.answer, methods=["POST", "GET"]),
+        Route("/done/{number}", orders.outcome),
+        *Controls(shared).routes(),
+        *Making(shared).routes(),
+    ]
 
 
 async def _is_alive(request: Request) -> Response:

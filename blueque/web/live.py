@@ -15,16 +15,17 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 
 from blueque.errors import BluequeError, RedisAway
 from blueque.queries import task_log
 from blueque.queries.task_log import Place
 from blueque.web import access
+from blueque.web.bounded_stream import BoundedStream
 from blueque.web.log import lines_html
 from blueque.web.pages import fingerprint
 from blueque.web.shared import SLOW, Shared
@@ -66,10 +67,12 @@ class Live:
         """Answer with the stream of a page, whose address is in `page`."""
         if sum(map(len, self._streams.values())) >= MOST_STREAMS:
             return PlainTextResponse("Too many pages are open.", 503)
-        page = urlsplit(request.query_params.get("page", "/"))
-        visit = replace(self._shared.visit(request, page.path, page.query), is_live=True)
+        if request.method == "HEAD":
+            return PlainTextResponse("")
+        path, _, query = request.query_params.get("page", "/").partition("?")
+        visit = replace(self._shared.visit(request, unquote(path), query), is_live=True)
         entry = request.headers.get("last-event-id") or request.query_params.get("entry", "")
-        return StreamingResponse(
+        return BoundedStream(
             self.messages(visit, entry, _browser_of(request)),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},

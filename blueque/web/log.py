@@ -29,8 +29,7 @@ class Shown(NamedTuple):
 def choose(lines: Sequence[LogLine], visit: Visit, attempt: int | None) -> Shown:
     """Return the lines of one attempt that fit the query: stream=, grep=."""
     attempts = sorted({line.attempt for line in lines} | ({attempt} if attempt else set()))
-    chosen_one = visit.one("attempt")
-    wanted = int(chosen_one) if chosen_one.isdecimal() else attempt
+    wanted = visit.number("attempt", attempt or 0) or attempt
     of_attempt = [line for line in lines if line.attempt == wanted]
     stream, word = visit.one("stream"), visit.one("grep")
     chosen = [

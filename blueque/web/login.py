@@ -74,7 +74,7 @@ class Login:
             viewer = self._logins.person_of(form.get("name", ""), form.get("password", ""))
         if viewer is None:
             wrong.note(address)
-        facts = {"address": address, "name": viewer.name if viewer else form.get("name")}
+        facts = {"address": address, "name": viewer.name if viewer else None}
         log.info("web login %s", json.dumps({"is_right": viewer is not None, **facts}))
         return viewer
 

@@ -91,7 +91,7 @@ def _new(visit: Visit, form: Form | None) -> Page | Response:
         task = _make(visit, form)
     except (RedisAway, RedisRefused):
         raise
-    except BluequeError as error:
+    except (BluequeError, ValueError, OverflowError) as error:
         return _form(visit, form, str(error))
     visit.reader.forget()
     if task.is_new or not form.get("key", "").strip():

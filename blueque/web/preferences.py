@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -35,12 +36,12 @@ def chosen(cookies: Mapping[str, str]) -> tuple[str, str]:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form; none if it is too large."""
+    """Return the fields of a form. Raises HTTPException if it is too large."""
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > MOST_BYTES:
-            return {}
+            raise HTTPException(413, "The form is too large.")
     fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
     return {name: values[-1] for name, values in fields.items()}
 
@@ -53,8 +54,12 @@ def root_of(request: Request) -> str:
 
 def path_below(request: Request, path: str) -> str:
     """Return a path of this server; another address becomes the first page."""
-    is_path = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return f"{root_of(request).rstrip('/')}{path if is_path else '/'}"
+    return f"{root_of(request).rstrip('/')}{path if is_path(path) else '/'}"
+
+
+def is_path(text: str) -> bool:
+    """Tell whether a text is a path of this server, and no address of another one."""
+    return text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
 
 
 def set_cookie(answer: Response, request: Request, name: str, value: str, seconds: int) -> None:

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 FRESH = 1.0  # seconds for which a look is used again
 SHARE = 10  # and so many times as long as it took
+MOST_LOOKS = 100  # that are kept, whatever viewers ask for
 FORGOTTEN = 600.0  # seconds after which an unused look is dropped
 MOST_QUEUES = 40  # whose events are read for one timeline
 MOST_EVENTS = 40_000  # of them, the newest
@@ -76,8 +77,11 @@ class Reader:
             now = self._clock()
             for old in [key for key, one in self._looks.items() if now - one.asked > FORGOTTEN]:
                 del self._looks[old]
-            kept = self._looks.setdefault(name, _Kept(asked=now))
+            kept = self._looks.pop(name, None) or _Kept()
             kept.asked = now
+            self._looks[name] = kept  # as the newest
+            while len(self._looks) > MOST_LOOKS:
+                del self._looks[next(iter(self._looks))]
         with kept.lock:
             if kept.failed[0] > now:  # while we waited for it
                 raise RedisAway(kept.failed[1])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PORT, NEXT = 8264, 10  # the first port that is tried, and how many
 UNIX = "unix:"
+MOST_CONNECTIONS = 500  # 200 of them may be streams
 SHORTEST = 16  # characters of a token
 
 
@@ -120,6 +121,7 @@ def serve(app: Starlette, listening: socket.socket) -> None:
         access_log=False,
         server_header=False,
         date_header=True,
+        limit_concurrency=MOST_CONNECTIONS,
         lifespan="off",
         proxy_headers=False,  # the guard knows whom to believe
         timeout_graceful_shutdown=5,

@@ -62,6 +62,27 @@ def test_nothing_is_done_if_there_are_more_tasks_than_were_shown(ask, queue, eve
     assert everything() == before
 
 
+def test_no_task_takes_the_place_of_one_that_was_shown(ask, client, queue, everything):
+    shown = [queue.enqueue({"scene": number}) for number in range(2)]
+    path = "/acts/cancel?queue=video&state=pending"
+    form = form_of(ask(path))
+    queue.cancel(shown[0])
+    queue.enqueue({"scene": 3})
+    before = everything()
+
+    answer = ask(path, "POST", data=form, headers=OWN)
+
+    assert "1 more by now" in answer.text
+    assert everything() == before
+
+
+def test_the_way_back_from_a_question_leads_to_no_other_server(ask, queue):
+    task = queue.enqueue({"scene": 1})
+    for elsewhere in ("//evil.example/x", "/\\evil.example", "javascript:alert(1)"):
+        page = ask(f"/acts/cancel?id={task}", params={"id": str(task), "back": elsewhere}).text
+        assert f'href="{elsewhere}"' not in page
+
+
 def test_a_form_that_is_sent_twice_is_done_once(ask, client, queue, start, end):
     task = start()
     end(task, "ValueError: x")
@@ -75,14 +96,11 @@ def test_a_form_that_is_sent_twice_is_done_once(ask, client, queue, start, end):
     assert events.count("requeued") == 1
 
 
-def test_a_task_that_started_after_the_question_runs_on(ask, client, queue, start):
+def test_a_task_that_started_after_the_question_runs_on(ask, client, queue):
     path = "/acts/cancel?queue=video"
-    queue.enqueue({"scene": 1})
+    task = queue.enqueue({"scene": 1})
     form = form_of(ask(path))
-    client.get_queue("video").cancel(
-        client.get_inspector().listing(["video"], ["pending"], 1).tasks[0].id
-    )
-    task = start()
+    client.get_processor(client.get_listener("video").listen(timeout=10)).start(77)
 
     outcome = ask(ask(path, "POST", data=form, headers=OWN).headers["location"])
 
@@ -139,7 +157,9 @@ def test_who_may_only_look_and_a_read_only_page_change_nothing(client, queue, ev
             "/controls/queue/pause",
             "/doctor",
         ]:
-            assert ask_app(app, path, "POST", data=form, headers=OWN).status_code == 403
+            refused = ask_app(app, path, "POST", data=form, headers=OWN).status_code
+            assert refused == (405 if app is frozen else 403)
+    assert ask_app(frozen, f"/acts/cancel?id={task}").status_code == 404
     assert everything() == before
 
 

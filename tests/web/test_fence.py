@@ -139,7 +139,8 @@ def test_orders_for_others_change_nothing_and_say_what_is_said_of_nothing(client
             texts = {answer.text.replace(ids[name], "nothing") for answer in answers[::2]}
             assert len(texts) == 1, verb
         assert ids["hidden"][:8] not in ask_app(app, f"/acts/{verb}").text
-    names = {"queue": "hidden-queue", "node": ids["node"], "schedule": "hidden-schedule"}
+    names = {"queue": "hidden-queue", "node": ids["node"], "task": ids["hidden"]}
+    names["schedule"] = "hidden-schedule"
     for kind, verb in CONTROLS:
         path = f"/controls/{kind}/{verb}"
         forms = [{"name": names[kind]}, {"name": "nothing"}]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -62,6 +61,5 @@ def view_of(visit: Visit) -> tuple[View, Visit]:
     for pattern, view in VIEWS:
         found = re.fullmatch(pattern, visit.path)
         if found is not None:
-            params = {name: unquote(text) for name, text in found.groupdict().items()}
-            return view, replace(visit, params=params)
+            return view, replace(visit, params=found.groupdict())
     raise HTTPException(404, f"There is no page {visit.path} here.")

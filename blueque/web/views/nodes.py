@@ -21,7 +21,7 @@ _RANK = {None: 0, "lost": 1, "failed": 2}
 def nodes(visit: Visit) -> Page:
     """Return the timeline of all hosts."""
     seen, found, span = visit.reader.overview(), *_timeline(visit)
-    first = int(text) if (text := visit.one("first")).isdecimal() else 0
+    first = visit.number("first", 0)
     is_by_queue = visit.one("by") == "queue"
     strip = hosts.strip(seen.nodes, found, visit, AT_ONCE, first, height=16)
     listeners = {node.id: node for node in seen.nodes}

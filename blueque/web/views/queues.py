@@ -29,7 +29,7 @@ def queues(visit: Visit) -> Page:
     lines = [line for line in seen.lines if not pattern or fnmatchcase(line.queue, words)]
     if order in SORTS[1:]:
         lines.sort(key=lambda line: -(getattr(line, order) or 0))
-    first = int(text) if (text := visit.one("first")).isdecimal() else 0
+    first = visit.number("first", 0)
     shown = lines[first : first + AT_ONCE]
     statistics = visit.reader.statistics(sorted(line.queue for line in shown[:50]), DAYS)
     context = {

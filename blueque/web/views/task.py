@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,10 +118,15 @@ def log_text(visit: Visit) -> Response:
     attempt = visit.one("attempt")
     chosen = [line for line in lines if not attempt or str(line.attempt) == attempt]
     headers = {
-        "Content-Disposition": f'attachment; filename="{found.id[:8]}.log.txt"',
+        "Content-Disposition": f'attachment; filename="{_plain(found.id[:8])}.log.txt"',
         "Content-Security-Policy": "sandbox",
     }
     return PlainTextResponse("".join(log.plain_text(chosen)), headers=headers)
+
+
+def _plain(text: str) -> str:
+    """Return a text as the name of a file."""
+    return re.sub("[^A-Za-z0-9._-]", "_", text)
 
 
 def pretty(value: Any) -> str | None:

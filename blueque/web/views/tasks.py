@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
+from blueque.model.task import Task
 from blueque.queries.listeners import names_of
 from blueque.queries.listing import MIN_PREFIX, STATUSES, entered
+from blueque.sentences.facts import value_of
 from blueque.text.eta import read_progress
+from blueque.text.format import clean
 from blueque.text.what import what
 from blueque.web.acts import ACTS, Act
 from blueque.web.filters import LIMITS, Filter, command_of, filter_of
 from blueque.web.visit import Page, Visit, iso
 
 if TYPE_CHECKING:
-    from blueque.model.task import Task
     from blueque.queries.listing import Listing
 
 MOST_CSV = 10_000
@@ -108,9 +111,21 @@ def look(wanted: Filter, limit: int, visit: Visit) -> Listing:
                 return False
             return wanted.selection.wants(task, now)
 
+        if choice.inside is not None:
+            # Secrets are hidden before words are looked for: else a search tells them letter by letter.
+            choice = choice._replace(
+                inside=lambda task: wanted.selection.inside(_shown(task, visit))
+            )
         choice = choice._replace(wants=wants)
     found = inspector.listing(queues, wanted.shown, limit, choice)
     return found._replace(tasks=inspector.with_contents(found.tasks, ("what", "error_text")))
+
+
+def _shown(task: Task, visit: Visit) -> Task:
+    """Return a task with parameters as a viewer may see them."""
+    given = visit.site.hide(value_of(task, "parameters"))
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    return Task(task.id, {**task.fields, "parameters": text})
 
 
 def matching(pattern: str, visit: Visit) -> list[str]:
@@ -154,7 +169,9 @@ def _counts(wanted: Filter, visit: Visit) -> list[tuple[str, int]]:
 
 def _harmless(cell: object) -> object:
     """Keep a spreadsheet from taking text for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t") else cell
+    if not isinstance(cell, str):
+        return cell
+    return clean(f"'{cell}" if cell.lstrip()[:1] in ("=", "+", "-", "@") else cell)
 
 
 __all__: Sequence[str] = ("find", "look", "matching", "row", "tasks", "tasks_csv")
