@@ -164,6 +164,10 @@ def test_the_numbers_can_be_saved_as_one_file_that_needs_no_other(ask, tasks):
         assert re.search(r"<b[^>]*><bdi>video</bdi></b>|<b><bdi>video</bdi></b>", text)
 
 
+def test_times_of_a_recurring_task_have_units(ask, tasks):
+    assert "<dt>window</dt><dd>1 d</dd>" in ask("/schedule/nightly").text
+
+
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):
     site = Site(address="", queues=("other.*",))
     app = create_app(client, site=site)

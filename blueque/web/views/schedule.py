@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.queries import schedules
 from blueque.sentences import attention
+from blueque.text.format import span
 from blueque.text.what import what
 from blueque.web.views.overview import row
 from blueque.web.visit import Page, Visit
@@ -136,7 +137,8 @@ def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the policies of a recurring task, and what came of it so far."""
     for name in ("overlap", "catch_up", "window", "jitter", "pause_after_failures"):
         if record.get(name):
-            yield name.replace("_", " "), str(record[name])
+            is_time = name in ("window", "jitter")
+            yield name.replace("_", " "), span(record[name]) if is_time else str(record[name])
     counted = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
     counts = [f"{record[name]} {name}" for name in counted if record.get(name)]
     yield "so far", ", ".join(counts) or "nothing"
