@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SETS = {"scheduled": keys.scheduled, "blocked": keys.blocked}
 LISTS = {"failed": keys.failed, "cancelled": keys.cancelled, "complete": keys.complete}
 FEW = 10_000  # ids: what is asked for is read at once if that is no more, all lists together
-LEAST = 3  # ids of each list that are read first else
+LEAST = 1  # ids of each list that are read first else
 DEEPER = 8  # times as many are read next
 MOST = 20_000  # ids of all lists together, after which no more are read
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blueque.model import keys
 from blueque.model.ids import begins_uuid, is_uuid
-from blueque.queries.listeners import Members, ask_members, read_groups, read_nodes_and, started_ids
+from blueque.queries.listeners import Members, ask_members, read_groups, read_held_and
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX
 from blueque.queries.waiting_lines import MAX_HEADS, ask_ids, ask_names
 
@@ -43,13 +43,8 @@ def _ids_starting(redis: Redis, prefix: str, queues: Sequence[str]) -> set[str]:
     replies = dict(zip(queues, read_groups(redis, groups), strict=True))
     members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
     names = {queue: reply[3] for queue, reply in replies.items()}
-    nodes, next_ids = read_nodes_and(redis, members, 0.0, ask_ids(names, MAX_HEADS))
-    pages = chain(
-        (node.held for node in nodes),
-        (started_ids(seen.started) for seen in members.values()),
-        next_ids,
-        chain.from_iterable(reply[4:] for reply in replies.values()),
-    )
+    held, next_ids = read_held_and(redis, members, ask_ids(names, MAX_HEADS))
+    pages = chain([held], next_ids, chain.from_iterable(reply[4:] for reply in replies.values()))
     found = (task_id for page in pages for task_id in page if task_id.startswith(prefix))
     return set(filter(is_uuid, found))
 

@@ -111,15 +111,7 @@ def read_nodes_and(
         queue: dict(zip(seen.beats[::2], seen.beats[1::2], strict=True))
         for queue, seen in members.items()
     }
-    pairs = sorted(
-        (queue, node)
-        for queue, seen in members.items()
-        for node in {
-            *seen.listeners,
-            *beats[queue],
-            *(running[0] for running in _parse(seen.started)),
-        }
-    )
+    pairs = _pairs(members)
     groups = [
         [
             ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
@@ -138,6 +130,31 @@ def read_nodes_and(
         listener = Node(node, queue, state, seen, tuple(held), order, order_by, *facts)
         nodes.append(listener._replace(is_late=is_late))
     return nodes, others
+
+
+def read_held_and(
+    redis: Redis, members: Mapping[str, Members], more: Sequence[Command]
+) -> tuple[list[str], list[Any]]:
+    """Return the tasks that listeners hold or that count as started, some of them twice, and the replies
+    to more commands, in one round trip.
+    """
+    asked = [("LRANGE", keys.reserved(*pair), 0, MAX_HELD - 1) for pair in _pairs(members)]
+    others, *replies = read_groups(redis, [more, *([command] for command in asked)])
+    held = [task for (ids,) in replies for task in ids]
+    return held + [task for seen in members.values() for task in started_ids(seen.started)], others
+
+
+def _pairs(members: Mapping[str, Members]) -> list[tuple[str, str]]:
+    """Return the queue and the name of each listener, sorted."""
+    return sorted(
+        (queue, node)
+        for queue, seen in members.items()
+        for node in {
+            *seen.listeners,
+            *seen.beats[::2],
+            *(running[0] for running in _parse(seen.started)),
+        }
+    )
 
 
 def end_of(ends_at: str | None) -> float | None:

@@ -20,9 +20,8 @@ from blueque.queries.listeners import (
     Node,
     ask_members,
     read_groups,
+    read_held_and,
     read_nodes,
-    read_nodes_and,
-    started_ids,
 )
 from blueque.queries.waiting_lines import MAX_HEADS, ask_names, in_turn, waiting_since, with_default
 
@@ -109,7 +108,7 @@ def listing(redis: Redis, queues: Sequence[str], statuses: Collection[str], limi
     (time,), read, *replies = read_groups(redis, [[("TIME",)], ask_lists, *groups])
     now, lists = to_seconds(time), beginnings.take(lists, read)
     of_queues = dict(zip(unfinished, replies, strict=True))
-    held, lines = _unfinished(redis, of_queues, now, statuses, limit) if of_queues else ([], [])
+    held, lines = _unfinished(redis, of_queues, statuses, limit) if of_queues else ([], [])
     listed, looked_at = _listed(redis, held, [*lists, *lines], queues, statuses, limit)
     size = sum(one.length for one in (*lists, *lines))
     size += sum(task.status == "reserved" for task in listed)
@@ -123,11 +122,7 @@ def _ask_unfinished(queue: str) -> list[Command]:
 
 
 def _unfinished(
-    redis: Redis,
-    replies: Mapping[str, Sequence[Any]],
-    now: float,
-    statuses: Collection[str],
-    limit: int,
+    redis: Redis, replies: Mapping[str, Sequence[Any]], statuses: Collection[str], limit: int
 ) -> tuple[list[str], list[Beginning]]:
     """Return the ids of held and started tasks, and the lines of pending tasks."""
     members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
@@ -137,9 +132,7 @@ def _unfinished(
     lines = lines if is_pending else []
     # A pending task may be in a listener's own list: the listener died between pop and reserve.
     more = beginnings.ask(lines, beginnings.depth_of(len(lines), limit))
-    nodes, found = read_nodes_and(redis, members, now, more)
-    held = [task for node in nodes for task in node.held]
-    held += [task for seen in members.values() for task in started_ids(seen.started)]
+    held, found = read_held_and(redis, members, more)
     return held, beginnings.take(lines, found)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.model import keys
 from blueque.model.task import Task
 from blueque.queries.beginnings import LISTS, SETS
-from blueque.queries.listeners import Members, ask_members, read_groups, read_nodes_and, started_ids
+from blueque.queries.listeners import Members, ask_members, read_groups, read_held_and
 from blueque.queries.listing import Listing, entered, in_order, shown, to_seconds
 from blueque.queries.waiting_lines import MAX_HEADS, ask_names, in_turn, with_default
 
@@ -124,11 +124,7 @@ def _sources(
     lines = [(queue, line) for queue, some in names.items() for line in some]
     lines = lines if "pending" in statuses else []
     # A pending task may be in a listener's own list: the listener died between pop and reserve.
-    nodes, lengths = read_nodes_and(
-        redis, members, now, [("LLEN", keys.line(*line)) for line in lines]
-    )
-    found = [task for node in nodes for task in node.held]
-    found += [task for seen in members.values() for task in started_ids(seen.started)]
+    found, lengths = read_held_and(redis, members, [("LLEN", keys.line(*line)) for line in lines])
     sources += [
         _Source("LRANGE", keys.line(*line), length, True, line)
         for line, length in zip(lines, lengths, strict=True)

@@ -194,6 +194,7 @@ class Orders:
                 break
             except (BluequeError, ValueError) as error:
                 outcomes.append(Outcome(task.id, "", str(error)))
+        visit.reader.forget()
         with self._guard:
             self._done[form["number"]] = Done(verb, outcomes, trouble)
             while len(self._done) > 1 and self._has_too_many():

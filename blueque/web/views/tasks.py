@@ -42,7 +42,9 @@ class Row(NamedTuple):
 def tasks(visit: Visit) -> Page:
     """Return the page with the list of tasks."""
     wanted = filter_of(visit)
-    listing = look(wanted, wanted.limit, visit)
+    listing = visit.reader.shared(
+        ("tasks", visit.path_and_query), lambda: look(wanted, wanted.limit, visit)
+    )
     context = {
         "filter": wanted,
         "rows": [row(task, visit) for task in listing.tasks],
