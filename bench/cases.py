@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench import (
     backlog,
+    dashboards,
     full,
     looking,
     producing,
@@ -766,6 +767,33 @@ CASES = [
             ),
         ],
         {"none": "no viewer", "one": "1 viewer", "many": "50 viewers", "left": "they have left"},
+        plot="none",
+    ),
+    Case(
+        "dashboards",
+        "The page beside other dashboards",
+        "One queue with 10,000 waiting tasks; of Flower, which knows only the tasks that a worker has had, some hundreds. What "
+        "each page asks its server for again and again: the overview of the queues, and a list of 100 tasks. Commands to Redis "
+        "are counted for one look at the overview, and for 50 looks of 50 viewers one after the other. Blueque forgets what it "
+        "knows before each look, but not between the 50.",
+        dashboards.dashboards,
+        [
+            ("overview", "overview, p50 ms"),
+            ("overview_cpu", "CPU of the server, ms"),
+            ("listed", "list of 100, p50 ms"),
+            ("listed_cpu", "CPU of it, ms"),
+            ("kb", "list, KB compressed"),
+            ("one", "commands, 1 viewer"),
+            ("many", "commands, 50 viewers"),
+        ],
+        None,
+        [],
+        {
+            "blueque": "Blueque",
+            "rq_dashboard": "rq-dashboard",
+            "flower": "Flower",
+            "bull_board": "bull-board",
+        },
         plot="none",
     ),
     *PIPELINE_CASES,

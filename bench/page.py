@@ -1,6 +1,6 @@
 """The page as a program for the bench: as `blueque web` serves it, but without a login.
 
-    python -m bench.page URL
+    python -m bench.page URL [PORT]
 
 Prints its port. `/bench` has it forget what it has read, and answers with the round trips to Redis since the last time.
 """
@@ -62,11 +62,11 @@ class Measured:
         await send({"type": "http.response.body", "body": text})
 
 
-def main(url: str) -> None:
-    listening = server.bind(server.Address(port=0))
+def main(url: str, port: str = "0") -> None:
+    listening = server.bind(server.Address(port=int(port)))
     print(listening.getsockname()[1], flush=True)
     server.serve(Measured(url), listening)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -17,7 +17,15 @@ IDLE_KINDS = {system.key: system.idle_kind or system.kind for system in SYSTEMS}
 BULKS = {system.key: system.bulk for system in SYSTEMS}
 IDLERS = {**IDLE_KINDS, "blueque": "its master and a scheduler"}
 HOW = {"drain": KINDS, "pickup": IDLE_KINDS, "idle": IDLERS, "bulk": BULKS}
-WHOLE = {"count", "tasks", "queues", "trips", "requests"}  # metrics that are counted, not measured
+WHOLE = {
+    "count",
+    "tasks",
+    "queues",
+    "trips",
+    "requests",
+    "one",
+    "many",
+}  # metrics that are counted, not measured
 WIDTH = 125
 
 Numbers = dict[str, Any]  # of one case, as Outcome has them, with rounds, scale and load

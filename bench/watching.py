@@ -35,6 +35,7 @@ HISTORIES, EVENTS = 20, 10_000  # queues whose events are drawn, and how many ea
 LINES = 1000  # of the log
 LOOKS = 20
 WATCHED = 20.0  # seconds that viewers look
+PATIENCE = 120.0  # seconds for an answer
 DAY = 86400.0
 PAGES = {
     "overview": "/",
@@ -55,15 +56,18 @@ class Server:
         )  # fmt: skip
         assert self.program.stdout is not None
         self.port = int(self.program.stdout.readline() or 0)
-        self._client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self._client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
 
     def get(self, path: str) -> tuple[float, str]:
         """Return after how many milliseconds the first byte came, and the whole answer."""
         try:
             took, answer = self._ask(path)
-        except (http.client.RemoteDisconnected, ConnectionError):  # it was idle for too long
+        except ConnectionError:  # it was idle for too long
             self._client.close()
             took, answer = self._ask(path)
+        except TimeoutError as error:
+            self._client.close()
+            raise RunFailed(f"{path}: no answer in {PATIENCE:.0f} s") from error
         body = answer.read()
         if answer.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)

@@ -19,6 +19,7 @@ from bench import (
     cases,
     comparing,
     cpu,
+    dashboards,
     full,
     looking,
     producing,
@@ -372,6 +373,18 @@ def test_pages_and_their_viewers_are_measured() -> None:
     commands = {row: its["commands"][0] for row, its in seen.rows.items()}
     assert commands["none"] == commands["left"] == 0 < commands["one"]
     assert seen.rows["many"]["received"][0] > 10 * seen.rows["one"]["received"][0]
+
+
+def test_a_page_is_measured_as_other_dashboards_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {"blueque": dashboards.DASHBOARDS["blueque"]}
+    monkeypatch.setattr(dashboards, "DASHBOARDS", ours)
+    with open_stage() as stage:
+        measured = dashboards.dashboards(Bench(stage, [], 1, 0.005, Quiet(0.0)))
+
+    assert measured.failed == {}
+    its = measured.rows["blueque"]
+    assert its["overview"][0] > 0 and its["listed_cpu"][0] > 0
+    assert 0 < its["many"][0] < 10 * its["one"][0]  # and not fifty times
 
 
 def test_a_full_redis_is_measured_beside_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
