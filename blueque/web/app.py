@@ -45,6 +45,7 @@ def create_app(
     routes = [
         Mount(f"/static/{__version__}", StaticFiles(packages=STATIC)),
         Route("/healthz", _is_alive),
+        Route("/readyz", shared.is_ready),
         Route("/live", live.answer),
         Route("/api/v1/{kind}", Api(shared).answer),
         Route("/settings", keep_preferences, methods=["POST"]),

@@ -15,7 +15,7 @@ from blueque.web import access
 from blueque.web.site import Authorize, Site
 
 SAFE = ("HEAD", "GET", "OPTIONS")
-OPEN = ("/healthz", "/login")  # paths that need no login, beside those of files
+OPEN = ("/healthz", "/readyz", "/login")  # paths that need no login, beside those of files
 STATIC = "/static/"
 PROGRAMS = ("/api/", "/live")  # paths whose answers are not for people
 MOST_URL = 8192  # characters

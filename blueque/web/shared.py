@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from blueque.client import Client
 from blueque.errors import (
@@ -87,6 +87,15 @@ class Shared:
             zone,
             theme,
         )
+
+    async def is_ready(self, request: Request) -> Response:
+        """Answer whether Redis answers; it is asked once a second at most."""
+        reader = self.reader
+        try:
+            await self.in_thread(reader.shared, "ready", reader.inspector.now)
+        except BluequeError:
+            return PlainTextResponse("Redis does not answer", 503)
+        return PlainTextResponse("ok")
 
     def look(self, visit: Visit) -> Page | Response:
         """Return what the view of a visit answers. Raises HTTPException, and the errors of Redis."""

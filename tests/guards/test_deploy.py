@@ -26,6 +26,7 @@ from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
 from blueque.cli.verbs.archive import archive
 from blueque.cli.verbs.metrics import collector, metrics
+from blueque.cli.verbs.web import web
 from blueque.metrics.server import Exporter
 from blueque.model.units import parse_duration, parse_size
 from blueque.node import registry
@@ -39,6 +40,7 @@ PROGRAMS: dict[str, click.Command] = {
     "blueque": blueque,
     "blueque metrics": metrics,
     "blueque archive": archive,
+    "blueque web": web,
 }
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
 UNITS = sorted(
@@ -48,7 +50,7 @@ UNITS = sorted(
 )
 MANIFESTS = ["listener.yaml", "scheduler.yaml", "metrics.yaml", "disruption.yaml", "network.yaml"]
 # what not every cluster has a use for
-OPTIONAL = ["servicemonitor.yaml", "scaledobject.yaml", "archive.yaml"]
+OPTIONAL = ["servicemonitor.yaml", "scaledobject.yaml", "archive.yaml", "web.yaml"]
 DAY = 86400.0
 
 # What one may want here of systemd.unit(5), .service(5), .exec(5), .kill(5) and
@@ -182,6 +184,13 @@ def archiver() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     return manifest, pod, container
 
 
+def page() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    manifest = documents(DEPLOY / "kubernetes" / "web.yaml")[0]
+    pod = manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return manifest, pod, container
+
+
 def services() -> dict[str, dict[str, Any]]:
     return documents(DEPLOY / "docker" / "compose.yaml")[0]["services"]
 
@@ -196,7 +205,7 @@ def orders() -> dict[str, list[str]]:
     for name, service in services().items():
         if service["image"] == "blueque":
             found[f"compose {name}"] = service["command"]
-    for manifest, _, container in [*containers(), archiver()]:
+    for manifest, _, container in [*containers(), archiver(), page()]:
         found[f"kubernetes {manifest['metadata']['name']}"] = container["args"]
     script = (DEPLOY / "slurm" / "blueque-listener.sbatch").read_text()
     arguments = shlex.split(
@@ -291,14 +300,15 @@ def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
         "--time",
         "--build-arg",
         "--gres",
+        "--from-literal",
     }
-    own = set().union(*map(known_options, (listener, metrics, archive)))
+    own = set().union(*map(known_options, (listener, metrics, archive, web)))
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= own
 
 
-def test_every_file_is_named_in_a_readme_of_under_90_lines():
+def test_every_file_is_named_in_a_readme_of_under_120_lines():
     text = (DEPLOY / "README.md").read_text()
-    assert len(text.splitlines()) < 90
+    assert len(text.splitlines()) < 120
     assert {
         path.parent.relative_to(DEPLOY).parts[0] for path in FILES if path.parent != DEPLOY
     } == set(re.findall(r"^\| [^|]+ \| `([a-z]+)/`", text, re.M))
@@ -315,6 +325,7 @@ def test_units_have_directives_that_exist_in_their_section(tmp_path):
         "blueque-listener@.service",
         "blueque-metrics.service",
         "blueque-scheduler.service",
+        "blueque-web.service",
         "blueque.target",
         "drain.conf",
     ]
@@ -386,6 +397,7 @@ def test_units_that_notify_are_of_programs_that_do_and_wait_for_redis():
         ("blueque-listener@.service", ["notify"]),
         ("blueque-metrics.service", ["exec"]),
         ("blueque-scheduler.service", ["notify"]),
+        ("blueque-web.service", ["exec"]),
     ]
     assert values("blueque-listener@.service", "TimeoutStartSec") == ["5min"]
     assert values("blueque-scheduler.service", "WatchdogSec") == ["5min"]
@@ -449,7 +461,9 @@ def test_compose_waits_for_days_for_a_listener_that_drains():
     service = services()["listener"]
     assert on_term(service["command"]) == "drain"
     assert parse_duration(service["stop_grace_period"]) >= DAY
-    assert all("ports" not in one for one in services().values())
+    assert {name: one["ports"] for name, one in services().items() if "ports" in one} == {
+        "web": ["127.0.0.1:8264:8264"]  # this machine only
+    }
     (compose,) = documents(DEPLOY / "docker" / "compose.yaml")
     volumes = {volume.partition(":")[0] for volume in services()["redis"]["volumes"]}
     assert volumes == set(compose["volumes"])
@@ -615,7 +629,7 @@ def test_kubernetes_waits_for_days_for_a_listener_that_drains_and_moves_none():
 
 
 def test_pods_run_as_the_user_of_the_image_keep_its_tini_and_have_no_probe_that_could_kill_tasks():
-    for _, pod, container in [*containers(), archiver()]:
+    for _, pod, container in [*containers(), archiver(), page()]:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] == 10001
         assert "command" not in container
@@ -625,7 +639,7 @@ def test_pods_run_as_the_user_of_the_image_keep_its_tini_and_have_no_probe_that_
 
 
 def test_pods_meet_the_restricted_pod_security_standard_and_write_to_volumes_only():
-    for _, pod, container in [*containers(), archiver()]:
+    for _, pod, container in [*containers(), archiver(), page()]:
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -671,6 +685,38 @@ def test_nothing_but_the_exporter_can_be_connected_to():
     assert workers["spec"]["policyTypes"] == exporter["spec"]["policyTypes"] == ["Ingress"]
     assert "ingress" not in workers["spec"]
     assert exporter["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": "metrics"}]}]
+
+
+def test_the_page_of_a_cluster_has_a_token_a_name_and_one_open_port():
+    deployment, service, policy = documents(DEPLOY / "kubernetes" / "web.yaml")
+    _, _, container = page()
+    labels = {"app.kubernetes.io/name": "blueque-web"}
+    assert service["spec"]["selector"] == policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert deployment["spec"]["selector"]["matchLabels"] == labels
+    assert {"--public"} & {*container["args"]} == set()  # the token makes it safe, not a word
+    assert {one["name"] for one in container["env"]} == {"BLUEQUE_REDIS_URL", "BLUEQUE_WEB_TOKEN"}
+    (port,) = container["ports"]
+    assert container["args"][3] == f"0.0.0.0:{port['containerPort']}"
+    assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": port["name"]}]}]
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_nginx_reads_the_block_of_the_readme_and_does_not_buffer(tmp_path):
+    text = (DEPLOY / "README.md").read_text()
+    (block,) = re.findall(r"```nginx\n(.*?)```", text, re.S)
+    assert "proxy_buffering off;" in block and "proxy_set_header Host $http_host;" in block
+    if shutil.which("nginx") is None:
+        return
+    plain = re.sub(r" *ssl_certificate.*\n", "", block).replace("443 ssl", "127.0.0.1:18443")
+    file = tmp_path / "nginx.conf"
+    file.write_text(
+        f"pid {tmp_path}/pid; error_log stderr; events {{}} http {{ access_log off;\n{plain} }}\n"
+    )
+    checked = subprocess.run(
+        ["nginx", "-t", "-p", str(tmp_path), "-c", str(file)], capture_output=True, text=True
+    )
+    assert "syntax is ok" in checked.stderr, checked.stderr
 
 
 def test_the_archive_runs_each_night_and_before_finished_tasks_are_deleted():

@@ -185,12 +185,15 @@ def test_without_redis_a_page_says_so_and_comes_back(own_server):
     own_server.stop()
     answer = ask_app(app, "/")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    ready = ask_app(create_app(client, authorize=lambda scope: None), "/readyz")
+    assert (ready.status_code, ready.text) == (503, "Redis does not answer")
     assert "Redis does not answer" in answer.text
     assert '<meta http-equiv="refresh" content="5">' in answer.text
     order = ask_app(app, "/acts/cancel?id=x", "POST", headers={"Sec-Fetch-Site": "same-origin"})
     assert (order.status_code, "refresh" in order.text) == (503, False)  # it is not given again
     own_server.start()
     assert ask_app(app, "/").status_code == 200
+    assert ask_app(app, "/readyz").text == "ok"
     client.close()
 
 
