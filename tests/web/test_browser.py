@@ -31,7 +31,15 @@ ALONE = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # no name but ours is found
 PAGES = (
     *("/", "/queues", "/queues/render.4k", "/tasks", "/tasks?state=pending", "/tasks/{running}"),
     *("/tasks/{failed}", "/tasks/{pending}", "/tasks/{running}/log", "/nodes", "/nodes/gpu-1"),
-    *("/failures", "/schedule", "/schedule/nightly", "/workflows", "/workflows/night", "/runs"),
+    *(
+        "/failures",
+        "/failures/OSError",
+        "/schedule",
+        "/schedule/nightly",
+        "/workflows",
+        "/workflows/night",
+        "/runs",
+    ),
     *(
         "/statistics",
         "/doctor",

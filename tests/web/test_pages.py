@@ -13,6 +13,7 @@ from asking import NODE, ask_app
 from blueque import Client, protocol
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
+from blueque.queries.failures import UNKNOWN
 from blueque.web import create_app
 from blueque.web.access import Viewer
 from blueque.web.reader import Reader
@@ -162,6 +163,26 @@ def test_the_numbers_can_be_saved_as_one_file_that_needs_no_other(ask, tasks):
     for text in (saved.text, ask("/statistics?span=7d").text):
         assert '<span class="v">2</span> <small>in 1 queue</small>' in text
         assert re.search(r"<b[^>]*><bdi>video</bdi></b>|<b><bdi>video</bdi></b>", text)
+
+
+def test_errors_that_differ_in_numbers_are_one_and_their_host_is_named(ask, client, start, end):
+    for text in ("OSError: file 0x1f of 7", "OSError: file 0x2a of 30", "OSError: no space"):
+        attempt = AttemptRef("video", start(), "token", NODE)
+        fields = {"error_type": "OSError"}
+        protocol.fail(client.connections, attempt, text, time.time(), fields)
+    end(start(), "of 1.0.0")
+
+    page = ask("/failures/OSError?queue=video").text
+
+    assert re.findall(r'class="says full">([^<]*)</th><td class="n left">(\d)', page) == [
+        ("OSError: file # of #", "2"),
+        ("OSError: no space", "1"),
+    ]
+    assert "3 of 3 on host." in page and "/failures/OSError?queue=video" in ask("/failures").text
+    assert "OSError: no space" in ask("/tasks?state=failed").text
+    unknown = ask(f"/failures/{UNKNOWN}").text
+    assert ">of #.#.#<" in unknown and "/acts/requeue" in page and "/acts/requeue" not in unknown
+    assert "No failed task has this error" in ask("/failures/KeyError").text
 
 
 def test_times_of_a_recurring_task_have_units(ask, tasks):

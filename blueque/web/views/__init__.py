@@ -40,6 +40,7 @@ VIEWS: tuple[tuple[str, View], ...] = (
     (r"/nodes", nodes.nodes),
     (r"/nodes/(?P<name>.+)", nodes.node),
     (r"/failures", failures.failures),
+    (r"/failures/(?P<name>.+)", failures.kind),
     (r"/schedule", schedule.schedule),
     (r"/schedule/(?P<name>.+)", schedule.recurring),
     (r"/workflows", groups.workflows),

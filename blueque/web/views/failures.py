@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from blueque.queries.failures import UNKNOWN
 from blueque.report import charts
-from blueque.web.views.tasks import matching
+from blueque.web.filters import filter_of
+from blueque.web.views.tasks import look, matching
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
+    from blueque.model.task import Task
     from blueque.queries.failures import Kind
     from blueque.queries.statistics import Statistics
 
@@ -18,6 +24,9 @@ SPANS = {"1d": 1, "7d": 7, "30d": 30}
 MOST_KINDS = 200
 DAYS = 14
 MOST_QUEUES = 50  # whose failures are drawn by day
+MOST_TASKS = 200  # of one kind that are read
+MOST_HOSTS = 10
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
 
 
 def failures(visit: Visit) -> Page:
@@ -41,6 +50,37 @@ def failures(visit: Visit) -> Page:
         "has_more": found.has_more,
     }
     return Page("failures.html", context)
+
+
+def kind(visit: Visit) -> Page:
+    """Return what the newest failed tasks with one kind of error say, and where they ran."""
+    name = visit.params["name"]
+    types = () if name == UNKNOWN else (name,)
+    query = {"queue": visit.query.get("queue", ()), "state": ("failed",), "error": types}
+    found = look(filter_of(replace(visit, query=query)), MOST_TASKS, visit)
+    tasks = [task for task in found.tasks if (task.error_type or UNKNOWN) == name]
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(likeness(task.fields.get("error", "")), []).append(task)
+    hosts = Counter(
+        (task.node or "no host").rpartition("_")[0] or "no host" for task in found.tasks
+    )
+    context = {
+        "name": name,
+        "tasks": len(tasks),
+        "has_more": found.has_more,
+        "groups": sorted(groups.items(), key=lambda group: -len(group[1])),
+        "hosts": hosts.most_common(MOST_HOSTS),
+        "attempts": sorted(Counter(task.attempt or 0 for task in tasks).items()),
+        # There is no filter for tasks without a type.
+        "order": {"queue": visit.one("queue"), "state": "failed", "error": name} if types else None,
+    }
+    return Page("kind.html", context)
+
+
+def likeness(error: str) -> str:
+    """Return the first line of an error with # for each number, so that those of many tasks are equal."""
+    return _NUMBERS.sub("#", error.strip().partition("\n")[0])
 
 
 def _spark(kind: Kind, statistics: Statistics | None) -> Markup:

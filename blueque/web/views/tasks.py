@@ -120,7 +120,9 @@ def look(wanted: Filter, limit: int, visit: Visit) -> Listing:
             )
         choice = choice._replace(wants=wants)
     found = inspector.listing(queues, wanted.shown, limit, choice)
-    return found._replace(tasks=inspector.with_contents(found.tasks, ("what", "error_text")))
+    return found._replace(
+        tasks=inspector.with_contents(found.tasks, ("what", "error", "last_error"))
+    )
 
 
 def _shown(task: Task, visit: Visit) -> Task:
