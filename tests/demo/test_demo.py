@@ -16,12 +16,14 @@ import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from blueque import Client, Task
 from blueque.demo.handler import measure, shape
-from blueque.demo.main import MISSING, find_packages, verify
+from blueque.demo.main import MISSING, _introduce, find_packages, verify
+from blueque.demo.page import open_page
 from blueque.demo.programs import WentWrong, open_server_in_memory
 from blueque.demo.results import TOP
 from blueque.task_process.running_task import RunningTask
@@ -139,6 +141,16 @@ def test_when_nobody_reads_on_it_ends_without_a_word(environ):
     assert demo.stderr.read() == ""
     assert demo.wait(60) == 128 + signal.SIGPIPE
     assert _left_by(environ) == ([], [])
+
+
+def test_without_its_packages_the_page_is_left_out(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("blueque.demo.page.missing", lambda: ["starlette"])
+    with contextlib.ExitStack() as stack:
+        page = open_page(stack, tmp_path, "redis://localhost", None)
+
+    _introduce("redis", 6379, [SimpleNamespace(pid=1)] * 2, page)
+
+    assert "left out, for its packages are missing: pip install" in capsys.readouterr().out
 
 
 def test_fakeredis_stands_in_when_there_is_no_server(tmp_path):
