@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
-from urllib.parse import unquote
 
 from blueque.connection.redis import Connection
 from blueque.errors import BluequeError, NoSuchTask
@@ -118,7 +117,7 @@ def scope_of(visit: Visit) -> Scope:
     if page in _UNMOVED:
         return Scope(())
     if page == "queues" and rest:
-        return Scope((unquote(rest),))
+        return Scope((rest,))
     if page == "tasks" and rest:
         return _scope_of_task(visit, rest.partition("/")[0])
     pattern = visit.one("queue").strip() if page == "tasks" else ""

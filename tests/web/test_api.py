@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
-from asking import ask_app
+from asking import NODE, ask_app
 from click.testing import CliRunner
 
+from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 from blueque.web import create_app
 from blueque.web.access import Viewer
@@ -90,6 +93,18 @@ def test_each_kind_is_the_object_of_its_command(client, site, tasks, kind, monke
         assert mine == theirs
     assert mine["kind"] == kind
     assert without_times(mine) == without_times(theirs)
+
+
+def test_secrets_of_a_result_are_hidden_as_on_the_page(client, start):
+    task = start()
+    attempt = AttemptRef("video", task, "token", NODE)
+    more = {"result_encoding": "json"}
+    protocol.complete(
+        client.connections, attempt, '{"token": "hunter2", "n": 1}', time.time(), more
+    )
+
+    item = ask_app(create_app(client), f"/api/v1/task?id={task}").json()["item"]
+    assert item["result"] == {"token": "[hidden]", "n": 1}
 
 
 def test_what_is_wrong_is_told_as_json(client, tasks):

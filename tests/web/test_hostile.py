@@ -164,10 +164,21 @@ def test_pages_need_only_rights_to_read(client, queue, start):
         client.connections.read(("ACL", "DELUSER", "looks"))
 
 
+async def nothing():
+    for _ in ():
+        yield ""
+
+
 def test_a_name_is_decoded_once(app, client):
     client.get_queue("a%41b").enqueue({"scene": 1})
     assert ask_app(app, "/queues/a%2541b").status_code == 200
     assert ask_app(app, "/queues/a%41b").status_code == 404
+    seen = []
+    live = app.state.live
+    live.messages = lambda visit, *more: seen.append(visit.path) or nothing()
+    for page in ("/queues/a%2541b?x=1", "//["):
+        ask_app(app, "/live", params={"page": page})
+    assert seen == ["/queues/a%41b", "//["]
 
 
 def test_many_different_questions_take_bounded_memory(client, queue, monkeypatch):

@@ -74,6 +74,15 @@ def test_a_person_logs_in_with_a_password_and_orders_bear_the_name(client, queue
     assert client.get_inspector().paused("video").by == "ada@web"
 
 
+def test_what_is_typed_at_a_wrong_login_is_not_in_the_log(ask, caplog):
+    caplog.set_level("DEBUG")
+    ask("/login", "POST", data={"name": "my-password", "password": "other"}, headers=OWN)
+    ask("/login", "POST", data={"token": "a tokem"}, headers=OWN)
+
+    assert caplog.text.count("web login") == 2
+    assert "my-password" not in caplog.text and "a tokem" not in caplog.text
+
+
 def test_only_a_trusted_proxy_names_the_viewer(client, queue, everything):
     queue.enqueue({"scene": 1})
     before = everything()
