@@ -22,7 +22,7 @@ def text(value: object, longest: int = 0) -> Markup:
     shown = str(value)
     if longest and len(shown) > longest:
         shown = shown[: longest - 1] + "…"
-    return Markup(html.escape(clean(shown)))
+    return Markup(_escaped(shown))
 
 
 def tag(name: str, *content: str, **attributes: object) -> Markup:
@@ -34,9 +34,9 @@ def tag(name: str, *content: str, **attributes: object) -> Markup:
         for key, value in attributes.items()
         if value is not None
     }
-    said = "".join(f' {key}="{text(value)}"' for key, value in named.items())
-    inner = "".join(one if isinstance(one, Markup) else text(one) for one in content)
-    return Markup(f"<{name}{said}>{inner}</{name}>")
+    said = "".join([f' {key}="{_escaped(str(value))}"' for key, value in named.items()])
+    inner = "".join([one if isinstance(one, Markup) else _escaped(one) for one in content])
+    return str.__new__(Markup, f"<{name}{said}>{inner}</{name}>")  # a log has thousands of these
 
 
 def picture(says: str, height: float, *content: str, class_: str | None = None) -> Markup:
@@ -111,3 +111,7 @@ def number(value: float, places: int = 2) -> str:
     if "." in shown:
         shown = shown.rstrip("0").rstrip(".")
     return "0" if shown == "-0" else shown
+
+
+def _escaped(value: str) -> str:
+    return html.escape(clean(value))
