@@ -83,7 +83,7 @@ def _tasks(visit: Visit) -> Content:
     wanted = filter_of(visit)
     if wanted.mistake:
         raise InvalidInput(wanted.mistake)
-    listing = look(wanted, wanted.limit, visit)
+    listing = look(wanted, wanted.limit, visit, ("what",))
     waiting = [task for task in listing.tasks if task.status == "pending"]
     is_pending = [*wanted.shown] == ["pending"]
     begins = starts(visit.reader.inspector, waiting) if is_pending else {}

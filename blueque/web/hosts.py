@@ -120,7 +120,7 @@ def _host(host: str, short: str, nodes: Sequence[Node], runs: Sequence[Run], loo
         sorted({node.queue for node in nodes}),
         "; ".join(sorted(resources)),
         ", ".join(sorted({node.version for node in nodes if node.version})),
-        min(worked / ((until - since) * len(listeners)), 1.0) if until > since else None,
+        min(max(worked / ((until - since) * len(listeners)), 0.0), 1.0) if until > since else None,
         timeline.picture([bar(run, until) for run in runs], look),
     )
 

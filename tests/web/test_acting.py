@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import threading
 
@@ -106,6 +107,21 @@ def test_a_task_that_started_after_the_question_runs_on(ask, client, queue):
 
     assert "it has started meanwhile" in outcome.text
     assert client.get_task(task).cancel is None
+
+
+def test_all_tasks_of_a_queue_are_one_link_away(ask, queue, start):
+    start()
+    queue.enqueue_many([{"scene": 2}, {"scene": 3}])
+    pages = {"/queues/video": "cancel", "/tasks?queue=video": "cancel"}
+
+    asked = {}
+    for path, verb in pages.items():
+        link = re.search(rf'href="(/acts/{verb}\?[^"]*)"', ask(path).text)
+        assert link is not None, path
+        asked[path] = re.search("<h1>(.*?)</h1>", ask(html.unescape(link[1])).text)[1]
+
+    assert asked == {"/queues/video": "Cancel 3 tasks?", "/tasks?queue=video": "Cancel 3 tasks?"}
+    assert "all that match" not in ask("/tasks").text  # that would be the tasks of all queues
 
 
 def test_the_number_of_many_tasks_has_to_be_typed(ask, client, queue):

@@ -205,6 +205,19 @@ def test_a_line_of_a_log_arrives_as_text(visit, site):
     client.close()
 
 
+def test_the_numbers_and_the_question_of_a_drain_stay_inside_the_page(visit):
+    page = visit("/statistics", viewport={"width": 390, "height": 900})
+    page.locator(".figures dd small").first.evaluate(
+        "it => it.textContent += ' 90 % within 5 m 53 s'"
+    )
+    narrow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    page = visit("/nodes/gpu-1")
+    page.get_by_text("Drain…", exact=True).click()
+    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    assert (narrow, wide) == (0, 0)
+
+
 def test_without_javascript_a_task_is_found_and_cancelled(visit, site):
     client = Client(site.redis)
     task = str(client.get_queue("preview").enqueue({"scene": 7}, title="cancel me"))

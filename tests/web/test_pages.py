@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import re
 import time
@@ -187,6 +188,22 @@ def test_errors_that_differ_in_numbers_are_one_and_their_host_is_named(ask, clie
 
 def test_times_of_a_recurring_task_have_units(ask, tasks):
     assert "<dt>window</dt><dd>1 d</dd>" in ask("/schedule/nightly").text
+
+
+def test_a_list_says_what_its_errors_say_and_saves_its_results(ask, client, queue, start, end):
+    def cells(state):
+        header, row = csv.reader(ask(f"/tasks.csv?state={state}").text.splitlines())
+        return dict(zip(header, row, strict=True))
+
+    failed, complete = start(), start()
+    end(failed, "OSError: the disk of cam 3 is full")
+    attempt = AttemptRef("video", complete, "token", NODE)
+    result = '{"frames": 1440, "password": "hunter2"}'
+    protocol.complete(client.connections, attempt, result, time.time())
+
+    assert "the disk of cam 3 is full" in ask("/tasks?state=failed").text
+    assert cells("failed")["error"] == "OSError: the disk of cam 3 is full"
+    assert cells("complete")["result"] == '{"frames": 1440, "password": "[hidden]"}'
 
 
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):

@@ -57,7 +57,7 @@ def kind(visit: Visit) -> Page:
     name = visit.params["name"]
     types = () if name == UNKNOWN else (name,)
     query = {"queue": visit.query.get("queue", ()), "state": ("failed",), "error": types}
-    found = look(filter_of(replace(visit, query=query)), MOST_TASKS, visit)
+    found = look(filter_of(replace(visit, query=query)), MOST_TASKS, visit, ("error", "last_error"))
     tasks = [task for task in found.tasks if (task.error_type or UNKNOWN) == name]
     groups: dict[str, list[Task]] = {}
     for task in tasks:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from blueque.queries.listing import Listing
 
 MOST_CSV = 10_000
+_SHOWN = ("what", "error", "last_error")  # contents of a row
 FIELDS = ("queue", "text", "error", "key", "run", "tag", "schedule", "node", "since", "until")
 
 
@@ -43,7 +44,7 @@ def tasks(visit: Visit) -> Page:
     """Return the page with the list of tasks."""
     wanted = filter_of(visit)
     listing = visit.reader.shared(
-        ("tasks", visit.path_and_query), lambda: look(wanted, wanted.limit, visit)
+        ("tasks", visit.path_and_query), lambda: look(wanted, wanted.limit, visit, _SHOWN)
     )
     context = {
         "filter": wanted,
@@ -61,11 +62,11 @@ def tasks(visit: Visit) -> Page:
 
 def tasks_csv(visit: Visit) -> Response:
     """Return the tasks as a file for spreadsheets."""
-    listing = look(filter_of(visit), MOST_CSV, visit)
+    listing = look(filter_of(visit), MOST_CSV, visit, (*_SHOWN, "result"))
     file = io.StringIO()
     writer = csv.writer(file)
     names = ("id", "what", "state", "queue", "node", "attempt", "created", "started", "finished")
-    writer.writerow([*names, "error_type", "progress"])
+    writer.writerow([*names, "error_type", "progress", "error", "result"])
     for task in listing.tasks:
         cells: list[object] = [
             task.id,
@@ -76,7 +77,7 @@ def tasks_csv(visit: Visit) -> Response:
         ]
         times = [iso(at) for at in (task.created, task.started, task.finished)]
         progress = task.fields.get("progress")
-        cells += [task.attempt, *times, task.error_type, progress]
+        cells += [task.attempt, *times, task.error_type, progress, task.error, _result(task, visit)]
         writer.writerow([_harmless(cell) for cell in cells])
     headers = {"Content-Disposition": 'attachment; filename="tasks.csv"'}
     return Response(file.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
@@ -98,8 +99,8 @@ def find(visit: Visit) -> Response:
     return RedirectResponse(visit.url("/tasks", text=word, state=states), 303)
 
 
-def look(wanted: Filter, limit: int, visit: Visit) -> Listing:
-    """Return the tasks that a filter selects."""
+def look(wanted: Filter, limit: int, visit: Visit, names: Sequence[str] = ()) -> Listing:
+    """Return the tasks that a filter selects. names: of contents to read."""
     inspector = visit.reader.inspector
     queues = matching(wanted.queue, visit)
     choice = None
@@ -120,9 +121,7 @@ def look(wanted: Filter, limit: int, visit: Visit) -> Listing:
             )
         choice = choice._replace(wants=wants)
     found = inspector.listing(queues, wanted.shown, limit, choice)
-    return found._replace(
-        tasks=inspector.with_contents(found.tasks, ("what", "error", "last_error"))
-    )
+    return found._replace(tasks=inspector.with_contents(found.tasks, names)) if names else found
 
 
 def _shown(task: Task, visit: Visit) -> Task:
@@ -146,12 +145,8 @@ def row(task: Task, visit: Visit) -> Row:
 
 
 def _acts(wanted: Filter) -> list[tuple[str, Act]]:
-    """Return what can be ordered for tasks in the states of a list, if these are chosen."""
-    return [
-        (verb, act)
-        for verb, act in ACTS.items()
-        if wanted.states and {*wanted.states} <= {*act.states}
-    ]
+    """Return what can be ordered for tasks in all states of a list."""
+    return [(verb, act) for verb, act in ACTS.items() if {*wanted.shown} <= {*act.states}]
 
 
 def _error(task: Task) -> str:
@@ -159,6 +154,12 @@ def _error(task: Task) -> str:
     kind = task.error_type or task.last_error_type or ""
     first = text.strip().partition("\n")[0]
     return first if not kind or first.startswith(kind) else f"{kind}: {first}" if first else kind
+
+
+def _result(task: Task, visit: Visit) -> str | None:
+    """Return the result without its secrets: a text as it is, anything else as JSON."""
+    found = visit.site.hide(value_of(task, "result"))
+    return found if isinstance(found, str | None) else json.dumps(found, ensure_ascii=False)
 
 
 def _counts(wanted: Filter, visit: Visit) -> list[tuple[str, int]]:
