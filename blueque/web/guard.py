@@ -67,9 +67,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                kept = (
-                    "public, max-age=31536000, immutable" if path.startswith(STATIC) else "no-store"
-                )
+                is_file = path.startswith(STATIC) and message["status"] == 200
+                kept = "public, max-age=31536000, immutable" if is_file else "no-store"
                 headers.setdefault("Cache-Control", kept)
             await send(message)
 

@@ -15,6 +15,7 @@ from blueque import Client, protocol
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.failures import UNKNOWN
+from blueque.version import __version__
 from blueque.web import create_app
 from blueque.web.access import Viewer
 from blueque.web.reader import Reader
@@ -146,6 +147,10 @@ def test_every_answer_has_the_headers_of_a_strict_policy(ask, tasks):
         assert headers["x-frame-options"] == "DENY"
         assert headers["x-content-type-options"] == "nosniff"
     assert ask("/").headers["cache-control"] == "no-store"
+    # While servers are upgraded, one may not have the file that a page of another one names.
+    assert ask("/static/0.0/blueque.css").headers["cache-control"] == "no-store"
+    file = ask(f"/static/{__version__}/blueque.js").headers["cache-control"]
+    assert file.endswith("immutable")
 
 
 def test_the_same_concerns_as_those_of_the_command(ask, tasks, client):
