@@ -111,6 +111,8 @@ def test_the_overview_counts_each_status(redis, inspector):
         (),
         None,
         None,
+        None,
+        False,
         1,
         (),
         True,
