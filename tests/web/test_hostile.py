@@ -14,6 +14,7 @@ from starlette.routing import Mount
 from blueque import Client
 from blueque.web import bounded_stream, create_app, reader
 from blueque.web.access import COOKIE, Viewer
+from blueque.web.acts import ACTS
 from blueque.web.api import KINDS
 from blueque.web.bounded_stream import BoundedStream
 from blueque.web.logins import Logins
@@ -145,7 +146,7 @@ def test_secrets_are_in_no_page_object_file_or_line_of_the_log(
     assert "web order" in caplog.text  # who, and what
 
 
-def test_pages_need_only_rights_to_read(client, queue, start):
+def test_no_get_needs_more_than_rights_to_read(client, queue, start):
     task = start()
     with client.workflow("w") as workflow:
         workflow.add("video", {"scene": 1})
@@ -153,12 +154,15 @@ def test_pages_need_only_rights_to_read(client, queue, start):
     rights = ("+@read", "+@connection", "+@transaction", "+info", "+time", "+config|get")
     client.connections.read(("ACL", "SETUSER", "looks", "on", ">secret", "~*", *rights))
     reading = Client(client.url.replace("redis://", "redis://looks:secret@"), patience=0.0)
-    app = create_app(
-        reading, authorize=lambda scope: PROGRAM, site=Site(address="", is_read_only=True)
-    )
+    app = create_app(reading, authorize=lambda scope: PROGRAM)
+    forms = ["/new", f"/new?from={task}", "/schedule/video/backfill?begin=2026-01-01", "/done/x"]
+    forms += [f"/acts/{verb}?id={task}" for verb in ACTS]
     try:
-        answers = {path: ask_app(app, path).status_code for path in paths_of(task)}
+        answers = {path: ask_app(app, path).status_code for path in [*paths_of(task), *forms]}
         assert {path: code for path, code in answers.items() if code >= 500} == {}
+        order = {"number": "1", "expected": "1", "running": "1"}
+        refused = ask_app(app, f"/acts/cancel?id={task}", "POST", data=order, headers=OWN)
+        assert "NOPERM" in ask_app(app, refused.headers["location"]).text  # the rights are enforced
     finally:
         reading.close()
         client.connections.read(("ACL", "DELUSER", "looks"))
