@@ -90,7 +90,7 @@ def play(url: str, master: str, way: str) -> None:
         driver = start(master, url, way)
         share = progress() + random.randrange(ROWS // 3)
         until(lambda: progress() > share or driver.poll() is not None, PATIENCE)  # noqa: B023
-        killed.append(kill_some(driver))
+        killed.append(kill_some(driver, master))
         driver.wait(PATIENCE)
     with tempfile.TemporaryFile() as log:
         code = start(master, url, way, log).wait(PATIENCE)
@@ -114,7 +114,7 @@ def start(
     return subprocess.Popen(command, stdout=log, stderr=log)
 
 
-def kill_some(driver: subprocess.Popen[bytes]) -> str:
+def kill_some(driver: subprocess.Popen[bytes], master: str) -> str:
     """Kill one kind of process of a driver without a word, and say which."""
     if driver.poll() is not None:
         return "nothing"
@@ -128,6 +128,8 @@ def kill_some(driver: subprocess.Popen[bytes]) -> str:
             # An executor is a Java below that of the driver.
             if is_java == (kind == "java"):
                 process.kill()
+    if kind == "java" and master == CONNECT:
+        killing.kill(driver.pid)  # it would call the dead server for ten minutes
     return kind
 
 
