@@ -219,7 +219,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
         return seconds
 
     def _parse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from blueque.cli.moments import parse_time  # here: hardly ever needed
+        from blueque.text.moments import parse_time  # here: hardly ever needed
 
         try:
             return parse_time(value, time.time(), self._is_ahead)

@@ -83,7 +83,7 @@ def _zone(options: Mapping[str, Any], before: Rule | None) -> tzinfo | None:
 
 
 def _seconds(value: str, zone: tzinfo | None, is_ahead: bool = True) -> float:
-    from blueque.cli.moments import parse_time  # here: --help does without
+    from blueque.text.moments import parse_time  # here: --help does without
 
     try:
         return float(value)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from blueque.errors import InvalidInput
 from blueque.model.units import parse_duration
 from blueque.queries.listing import STATUSES
 from blueque.queries.selection import Selection
-from blueque.web.visit import Visit
+from blueque.text.moments import parse_time
+from blueque.web.visit import Visit, zone_of
 
 UNFINISHED = ("started", "reserved", "pending")
 LIMITS = (50, 200, 1000)
@@ -46,7 +48,7 @@ def filter_of(visit: Visit) -> Filter:
         for name, field in _MANY.items()
     }
     mistakes: list[str] = []
-    times = {name: _age(visit.one(name).strip(), name, mistakes) for name in ("since", "until")}
+    times = {name: _time(visit, name, mistakes) for name in ("since", "until")}
     selection = Selection(
         **many, text=visit.one("text").strip() or None, since=times["since"], until=times["until"]
     )
@@ -72,11 +74,15 @@ def command_of(visit: Visit, verb: str = "ls") -> str:
     return shlex.join(words)
 
 
-def _age(text: str, name: str, mistakes: list[str]) -> tuple[bool, float] | None:
+def _time(visit: Visit, name: str, mistakes: list[str]) -> tuple[bool, float] | None:
+    """Return an age, or a time in the zone of the viewer, as a Selection has it."""
+    text = visit.one(name).strip()
     if not text:
         return None
-    try:
+    with suppress(InvalidInput):
         return True, parse_duration(text)
+    try:
+        return False, parse_time(text, visit.now, is_ahead=False, zone=zone_of(visit.zone))
     except InvalidInput as error:
         mistakes.append(f"{name}: {error}.")
         return None

@@ -206,6 +206,17 @@ def test_a_queue_is_paused_limited_and_resumed(ask, client, queue):
     assert client.get_inspector().room("video").limit == 3
 
 
+def test_a_host_can_be_paused_or_resumed_not_both(ask, start):
+    start()
+
+    def offered():
+        return re.findall("/controls/node/([a-z]*)", ask("/nodes/host_1").text)
+
+    assert offered() == ["pause", "drain"]
+    ask("/controls/node/pause", "POST", data={"name": "host_1"}, headers=OWN)
+    assert offered() == ["resume", "drain"]
+
+
 def test_a_recurring_task_is_triggered_and_paused(ask, client):
     client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
     for verb in ("trigger", "pause"):

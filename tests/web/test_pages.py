@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import html
 import re
 import time
 from html.parser import HTMLParser
@@ -209,6 +210,28 @@ def test_a_list_says_what_its_errors_say_and_saves_its_results(ask, client, queu
     assert "the disk of cam 3 is full" in ask("/tasks?state=failed").text
     assert cells("failed")["error"] == "OSError: the disk of cam 3 is full"
     assert cells("complete")["result"] == '{"frames": 1440, "password": "[hidden]"}'
+
+
+def test_times_of_a_filter_are_ages_or_times_of_the_viewers_clock(ask, start, end):
+    end(start())
+    tokyo = {"cookie": "blueque-zone=Asia/Tokyo"}  # 9 h ahead of UTC
+    before = time.strftime("%Y-%m-%d %H:%M", time.gmtime(time.time() + 9 * 3600 - 60))
+    rows = {}
+    for since in ("1h", before, "yesterday", "tomorrow", "soon"):
+        page = ask(f"/tasks?state=complete&since={since}", headers=tokyo).text
+        rows[since] = page.count("<tr id=")
+
+    assert rows == {"1h": 1, before: 1, "yesterday": 1, "tomorrow": 0, "soon": 1}
+    assert "since: &#39;soon&#39; is not a time" in page
+
+
+def test_what_needs_attention_links_to_its_tasks(ask, client, start, end):
+    for _ in range(10):
+        end(start(), "ValueError: x")
+
+    links = re.findall(r'class="btn mini" href="([^"]*)">Tasks</a>', ask("/").text)
+
+    assert [html.unescape(link) for link in links] == ["/tasks?queue=video&state=failed&since=1h"]
 
 
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):

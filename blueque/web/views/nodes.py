@@ -62,6 +62,7 @@ def node(visit: Visit) -> Page:
         "rows": rows(found.runs),
         "host": own[0].host,
         "slots": len(ids),
+        "orders": {"resume" if one.state == "paused" else "pause" for one in own},
         "busy": len({one.id for one in own if one.held}),
     }
     return Page("node.html", context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -128,7 +129,18 @@ def _act(command: str | None, visit: Visit) -> tuple[str, str] | None:
         return ("Log", f"{page}/log") if words[1] == "logs" else (words[1].capitalize(), page)
     if words[1:2] == ["doctor"]:
         return "Doctor", visit.url("/doctor")
+    if words[1:2] == ["ls"] and "held" not in words:
+        return "Tasks", visit.url("/tasks", **_selected(command or ""))
+    if words[1:3] == ["schedule", "history"]:
+        return "History", visit.url("/schedule/" + shlex.split(command or "")[3])
     return ("Hosts", visit.url("/nodes")) if words[1:2] == ["node"] else None
+
+
+def _selected(command: str) -> dict[str, str]:
+    """Return what a command selects, as the query of a page."""
+    words = shlex.split(command)[2:]
+    names = ("queue" if word == "-q" else word.lstrip("-") for word in words[::2])
+    return dict(zip(names, words[1::2], strict=True))
 
 
 def running(task: Task, seen: Overview, visit: Visit) -> Running:

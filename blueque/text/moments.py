@@ -1,4 +1,4 @@
-"""Read points in time from a command line; without a zone they are local times, or those of a zone
+"""Read points in time that people write; without a zone they are local times, or those of a zone
 that the caller names.
 """
 
