@@ -204,6 +204,7 @@ def test_a_queue_is_paused_limited_and_resumed(ask, client, queue):
     ask("/controls/queue/resume", "POST", data={"name": "video"}, headers=OWN)
     assert client.get_inspector().paused("video") is None
     assert client.get_inspector().room("video").limit == 3
+    assert "0 running, at most 3 " in ask("/queues/video").text
 
 
 def test_a_host_can_be_paused_or_resumed_not_both(ask, start):
