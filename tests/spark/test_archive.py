@@ -400,7 +400,7 @@ def test_a_table_whose_files_were_compacted_meanwhile_is_an_error_and_not_an_emp
     frame = bs.read_archive(spark, directory)
     bs.compact(spark, directory, min_files=2)
 
-    with pytest.raises(Exception, match="FILE_NOT_EXIST|does not exist"):
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
         frame.count()
 
     assert bs.read_archive(spark, directory).count() == 30
