@@ -47,6 +47,9 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 _OPTIONS = (
     click.option("--key", multiple=True, metavar="KEY", help="Only the task with this key."),
     click.option("--run", multiple=True, metavar="NAME", help="Only tasks of this run."),
+    click.option(
+        "--group", multiple=True, metavar="NAME", help="Only tasks of this group or workflow."
+    ),
     tag_option("Only tasks with this tag; several times: with all of them."),
     click.option(
         "--schedule", multiple=True, metavar="SCHEDULE", help="Only tasks of this recurring task."

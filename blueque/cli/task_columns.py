@@ -12,7 +12,7 @@ from blueque.model.queue_settings import DISCARDED
 from blueque.model.start_time import EXPIRED
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
-from blueque.queries.listing import STATUSES, entered
+from blueque.queries.listing import STATUSES, entered, run_time
 from blueque.sentences.pace import left_of, progress_cell, progress_words
 from blueque.text import hints, redaction
 from blueque.text.eta import read_progress
@@ -41,19 +41,6 @@ def in_state(task: Task, now: float) -> float | None:
     """Return how long it has had its status; None if scheduled or unknown."""
     since = entered(task)
     return None if since is None or task.status == "scheduled" else now - since
-
-
-def run_time(task: Task, now: float) -> float | None:
-    """Return how long its last attempt has run."""
-    if task.started is None:
-        return None
-    if task.status == "started":
-        return now - task.started
-    return (
-        task.finished - task.started
-        if task.status in FINISHED and task.finished is not None
-        else None
-    )
 
 
 def note(task: Task, now: float) -> str:

@@ -10,6 +10,7 @@ from blueque.errors import RedisRefused, WrongGroup
 from blueque.model import keys
 from blueque.model.group import condition_on, gate_of, is_gate, parse, require_whole
 
+MOST = 100_000  # ids of a group that are read
 AT_ONCE = 1000  # tasks in one round trip
 
 

@@ -466,6 +466,15 @@ class Inspector:
         """
         return tagged(self._redis, tags)
 
+    def group_members(self, names: Sequence[str]) -> tuple[list[str], bool]:
+        """Return the ids of the tasks of these groups and workflows, and whether there may be more: of
+        each, 100,000 are read. Raises InvalidType.
+        """
+        from blueque.queries import groups
+
+        found = [groups.members(self._redis, name, count=groups.MOST) for name in names]
+        return [*chain(*found)], any(len(ids) == groups.MOST for ids in found)
+
     def run_members(self, runs: Sequence[tuple[str, str]]) -> list[str] | None:
         """Return the ids of all tasks of these runs, each given as its queue and name, by their
         groups. None: their groups do not list them, or there are more than 100,000.

@@ -186,6 +186,19 @@ def entered(task: Task) -> float | None:
     return waiting_since(task)
 
 
+def run_time(task: Task, now: float) -> float | None:
+    """Return how long its last attempt has run."""
+    if task.started is None:
+        return None
+    if task.status == "started":
+        return now - task.started
+    return (
+        task.finished - task.started
+        if task.status in FINISHED and task.finished is not None
+        else None
+    )
+
+
 def to_seconds(time: Sequence[str]) -> float:
     """Return Unix seconds, given the reply to TIME."""
     return int(time[0]) + int(time[1]) / 1e6

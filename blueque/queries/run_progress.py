@@ -20,7 +20,6 @@ from blueque.queries.task_ends import Watcher
 from blueque.text.eta import seconds_left
 
 UNSETTLED_AT_ONCE = 10_000  # ends that groups have not noted
-MOST_MEMBERS = 100_000  # ids of a run that are read
 
 
 class RunSeen(NamedTuple):
@@ -97,9 +96,9 @@ def members(redis: Redis, wanted: Sequence[tuple[str, str]]) -> list[str] | None
     names = [record["group"] for record in records if "group" in record]
     found = {group.name: group for group in groups.load_named(redis, names)}
     own = [record["group"] for record in records if _has_own(record, found)]
-    if len(own) < max(len(records), 1) or sum(found[name].members for name in own) > MOST_MEMBERS:
+    if len(own) < max(len(records), 1) or sum(found[name].members for name in own) > groups.MOST:
         return None
-    return [task for name in own for task in groups.members(redis, name, count=MOST_MEMBERS)]
+    return [task for name in own for task in groups.members(redis, name, count=groups.MOST)]
 
 
 def _has_own(record: Record, found: Mapping[str, GroupSeen]) -> bool:

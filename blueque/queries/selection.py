@@ -1,4 +1,4 @@
-"""Which tasks a person wants: by key, run, tag, schedule, error, text and time."""
+"""Which tasks a person wants: by key, run, group, tag, schedule, error, text and time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Selection(NamedTuple):
     until: tuple[bool, float] | None = None
     schedule: Sequence[str] = ()
     tags: Sequence[str] = ()
+    group: Sequence[str] = ()
 
     @property
     def is_named(self) -> bool:
         """Whether it says what the tasks are, not only when they entered their state."""
-        return any(self[:4]) or bool(self.schedule or self.tags)
+        return any(self[:4]) or bool(self.schedule or self.tags or self.group)
 
     @property
     def is_any(self) -> bool:
@@ -61,26 +62,30 @@ class Selection(NamedTuple):
     def choice(
         self, queues: Sequence[str], inspector: Inspector, say: Callable[[str], None]
     ) -> Choice:
-        """Return what to search for in these queues. The tasks of keys, of tags and of runs with a
-        group are found by their ids.
+        """Return what to search for in these queues. The tasks of keys, of tags, of groups and of runs
+        with a group are found by their ids.
 
         say: gets a sentence if not all of them can be found.
         """
+        inside = None if self.text is None else self.inside
+        if self.group:
+            members, has_more = inspector.group_members(self.group)
+            if has_more:
+                say("Of each group, only the first 100,000 tasks were searched.")
+            return Choice(self.wants, inside=inside, ids=members, is_indexed=True)
         if self.tags:
             ids, has_more = inspector.tagged(self.tags)
             if has_more:
                 say("Of each tag, only the first 10,000 tasks were searched.")
-            inside = None if self.text is None else self.inside
             return Choice(self.wants, inside=inside, ids=ids, is_indexed=True)
         runs = [(queue, run) for queue in queues for run in self.run]
-        members = inspector.run_members(runs) if runs and not self.key else None
-        if members is not None:
-            inside = None if self.text is None else self.inside
-            return Choice(self.wants, inside=inside, ids=members, is_indexed=True)
+        of_runs = inspector.run_members(runs) if runs and not self.key else None
+        if of_runs is not None:
+            return Choice(self.wants, inside=inside, ids=of_runs, is_indexed=True)
         ids = [id_of_key(queue, key) for queue in queues for key in self.key]
         keys = [key.encode() for key in self.key]
         ids += [one.decode() for pair in runs for one in ids_of_run_keys(*pair, keys)]
-        return Choice(self.wants, inside=None if self.text is None else self.inside, ids=ids)
+        return Choice(self.wants, inside=inside, ids=ids)
 
     def _is_in_time(self, task: Task, now: float) -> bool:
         if self.since is None and self.until is None:

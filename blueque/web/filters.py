@@ -16,7 +16,15 @@ from blueque.web.visit import Visit, zone_of
 
 UNFINISHED = ("started", "reserved", "pending")
 LIMITS = (50, 200, 1000)
-_MANY = {"key": "key", "run": "run", "error": "error_type", "tag": "tags", "schedule": "schedule"}
+RAN = "-ran"  # the order by run time, as the command has it
+_MANY = {
+    "key": "key",
+    "run": "run",
+    "group": "group",
+    "error": "error_type",
+    "tag": "tags",
+    "schedule": "schedule",
+}
 _ONE = {"text": "text", "since": "since", "until": "until"}
 
 
@@ -29,6 +37,7 @@ class Filter(NamedTuple):
     selection: Selection
     limit: int
     mistake: str = ""
+    is_by_run: bool = False  # those that have run the longest come first
 
     @property
     def shown(self) -> Sequence[str]:
@@ -52,7 +61,8 @@ def filter_of(visit: Visit) -> Filter:
     selection = Selection(
         **many, text=visit.one("text").strip() or None, since=times["since"], until=times["until"]
     )
-    return Filter(queue, states, node, selection, limit, " ".join(mistakes))
+    is_by_run = visit.one("sort") == RAN
+    return Filter(queue, states, node, selection, limit, " ".join(mistakes), is_by_run)
 
 
 def command_of(visit: Visit, verb: str = "ls") -> str:
@@ -71,6 +81,8 @@ def command_of(visit: Visit, verb: str = "ls") -> str:
     for name in _ONE:
         if value := visit.one(name).strip():
             words += [f"--{name}", value]
+    if verb == "ls" and visit.one("sort") == RAN:
+        words += ["--sort", RAN]
     return shlex.join(words)
 
 

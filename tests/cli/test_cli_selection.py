@@ -12,7 +12,7 @@ import pytest
 from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.queries import search
+from blueque.queries import groups, search
 from blueque.queries.listing import STATUSES
 from blueque.queries.selection import Selection
 
@@ -228,6 +228,20 @@ def test_tasks_are_selected_by_all_of_their_tags(run, client, monkeypatch):
     assert sorted(run("cancel", "--tag", "b", "--yes")[1]) == sorted(
         [f"{one}  cancelled", f"{two}  cancelled"]
     )
+
+
+def test_tasks_are_selected_by_their_group(run, client, monkeypatch):
+    monkeypatch.setattr(search, "MOST_SEARCHED", 1)
+    with client.workflow("night") as workflow:
+        first = workflow.add("video", 1, tags=["a"])
+        workflow.add("audio", 2, after=first)
+    client.get_queue("video").enqueue(3, tags=["a"])
+    one, two = groups.members(client.connections, "night")
+
+    assert sorted(run("ls", "--ids", "--group", "night")[1]) == sorted([one, two])
+    assert run("ls", "--ids", "--group", "night", "-q", "audio")[1] == [two]
+    assert run("ls", "--ids", "--group", "night", "--tag", "a")[1] == [one]
+    assert run("ls", "--ids", "--group", "day")[1] == []
 
 
 @pytest.mark.usefixtures("now")

@@ -225,6 +225,26 @@ def test_times_of_a_filter_are_ages_or_times_of_the_viewers_clock(ask, start, en
     assert "since: &#39;soon&#39; is not a time" in page
 
 
+def test_tasks_of_a_workflow_are_listed_and_saved(ask, tasks):
+    assert '<a class="btn" href="/tasks?group=w">Its tasks</a>' in ask("/workflows/w").text
+    assert ask("/tasks?group=w").text.count("<tr id=") == 2
+    assert len(ask("/tasks.csv?group=w").text.splitlines()) == 3
+    assert "blueque ls --group w" in ask("/tasks?group=w").text
+
+
+def test_what_has_run_the_longest_can_come_first(ask, client, start):
+    for seconds in (15, 50, 20):
+        attempt = AttemptRef("video", start(title=f"ran {seconds}"), "token", NODE)
+        protocol.complete(client.connections, attempt, "out", time.time() + seconds)
+
+    page = ask("/tasks?state=complete&sort=-ran").text
+
+    assert re.findall(r"<bdi>ran (\d+)</bdi>", page) == ["50", "20", "15"]
+    assert re.findall(r'<td class="n nw hide">(\d+) s</td>', page) == ["50", "20", "15"]
+    assert "blueque ls --state complete --sort -ran" in page
+    assert 'href="/tasks?state=complete">Ran' in page
+
+
 def test_what_needs_attention_links_to_its_tasks(ask, client, start, end):
     for _ in range(10):
         end(start(), "ValueError: x")

@@ -120,8 +120,8 @@ def ls(
     cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their
     turn; the others by their time in the state, longest first.
 
-    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run, --tag,
-    --schedule, --error-type or --text, and without --state, tasks in all states are listed.
+    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run, --group,
+    --tag, --schedule, --error-type or --text, and without --state, tasks in all states are listed.
 
     With --state pending alone, REASON says why a task waits, and START in about how long it may start: from the
     progress of the tasks before it, and from how long tasks of its queue usually run. `blueque why` tells more. It is

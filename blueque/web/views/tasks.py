@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from blueque.model.task import Task
 from blueque.queries.listeners import names_of
-from blueque.queries.listing import MIN_PREFIX, STATUSES, entered
+from blueque.queries.listing import MIN_PREFIX, STATUSES, entered, run_time
 from blueque.sentences.facts import value_of
 from blueque.text.eta import read_progress
 from blueque.text.format import clean
@@ -27,15 +27,29 @@ if TYPE_CHECKING:
 
 MOST_CSV = 10_000
 _SHOWN = ("what", "error", "last_error")  # contents of a row
-FIELDS = ("queue", "text", "error", "key", "run", "tag", "schedule", "node", "since", "until")
+FIELDS = (
+    "queue",
+    "text",
+    "error",
+    "key",
+    "run",
+    "group",
+    "tag",
+    "schedule",
+    "node",
+    "since",
+    "until",
+)
 
 
 class Row(NamedTuple):
-    """A task of the list. since: when it entered its state. note: its progress or its error."""
+    """A task of the list. since: when it entered its state. ran: for
+    how many seconds its last attempt has. note: its progress or its error."""
 
     task: Task
     what: str | None
     since: float | None
+    ran: float | None
     share: float | None
     note: str
 
@@ -104,7 +118,7 @@ def look(wanted: Filter, limit: int, visit: Visit, names: Sequence[str] = ()) ->
     inspector = visit.reader.inspector
     queues = matching(wanted.queue, visit)
     choice = None
-    if wanted.selection.is_any or wanted.node:
+    if wanted.selection.is_any or wanted.node or wanted.is_by_run:
         choice = wanted.selection.choice(queues, inspector, lambda sentence: None)
 
         def wants(task: Task, now: float) -> bool:
@@ -120,6 +134,8 @@ def look(wanted: Filter, limit: int, visit: Visit, names: Sequence[str] = ()) ->
                 inside=lambda task: wanted.selection.inside(_shown(task, visit))
             )
         choice = choice._replace(wants=wants)
+        if wanted.is_by_run:
+            choice = choice._replace(rank=run_time, is_reversed=True)
     found = inspector.listing(queues, wanted.shown, limit, choice)
     return found._replace(tasks=inspector.with_contents(found.tasks, names)) if names else found
 
@@ -141,7 +157,9 @@ def row(task: Task, visit: Visit) -> Row:
     told = read_progress(task.fields.get("progress", ""))
     note = told.text if task.status == "started" else _error(task)
     share = told.share if task.status == "started" else None
-    return Row(task, what(task, visit.site.hide), entered(task), share, note)
+    return Row(
+        task, what(task, visit.site.hide), entered(task), run_time(task, visit.now), share, note
+    )
 
 
 def _acts(wanted: Filter) -> list[tuple[str, Act]]:
