@@ -1510,6 +1510,8 @@ OURS = [
 def test_every_error_of_ours_has_an_exit_code_of_its_own(kind):
     error = kind.__new__(kind)
     error.task_id, error.code, error.command, error.answer = None, "NOPERM", "", ""
+    if isinstance(error, errors.QueueFull):
+        error.queue, error.tasks, error.max_pending = "video", 1, 1
 
     failure = explain(error, "default")
 

@@ -177,6 +177,7 @@ class Injector:
                 victim = Victim(run, task.node or "", pid, os.pidfd_open(pid))
                 if is_there(pid) and is_there(run.process or 0):
                     return victim
+                os.close(victim.pidfd)
         return None
 
     # Afterwards

@@ -1341,7 +1341,7 @@ class Model:
         _drop(self.ended[queue, its.status], task)
         kept = {
             name: its.past[name]
-            for name in ("eta", "finished_by", "last_files")
+            for name in ("eta", "finished_by", "last_files", "noted")
             if name in its.past
         }
         its.past = {**kept, "requeued": mark, **self._last_files(its)}
