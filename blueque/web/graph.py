@@ -43,6 +43,8 @@ def picture(graph: Graph, visit: Visit) -> Markup | None:
         return None
     levels = _levels(known, edges)
     places = _places(levels, graph)
+    shown = visit.reader.inspector.with_contents([graph.tasks[task] for task in places])
+    graph = graph._replace(tasks={**graph.tasks, **{task.id: task for task in shown}})
     drawn = [
         _edge(places[one], places[other])
         for one, other in sorted(edges)

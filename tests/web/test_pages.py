@@ -226,7 +226,9 @@ def test_times_of_a_filter_are_ages_or_times_of_the_viewers_clock(ask, start, en
 
 
 def test_tasks_of_a_workflow_are_listed_and_saved(ask, tasks):
-    assert '<a class="btn" href="/tasks?group=w">Its tasks</a>' in ask("/workflows/w").text
+    page = ask("/workflows/w").text
+    assert '<a class="btn" href="/tasks?group=w">Its tasks</a>' in page
+    assert "scene=2</text>" in page  # the graph says what its tasks are
     assert ask("/tasks?group=w").text.count("<tr id=") == 2
     assert len(ask("/tasks.csv?group=w").text.splitlines()) == 3
     assert "blueque ls --group w" in ask("/tasks?group=w").text
