@@ -236,6 +236,7 @@ def test_without_javascript_a_task_is_found_and_cancelled(visit, site):
 
 def test_the_keyboard_alone_leads_to_a_task(visit):
     page = visit("/")
+    page.get_by_text("live", exact=True).wait_for()  # the script listens to keys
     page.keyboard.press("/")
     expect(page.locator("#q")).to_be_focused()
     page.keyboard.type("scan")
