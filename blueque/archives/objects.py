@@ -151,7 +151,7 @@ def create(root: str, is_by_run: bool) -> None:
     store = Store(root)
     try:
         if _mark(store) is None:
-            # The same whoever makes it: two at once do no harm, nor does one that has died over it.
+            # All would write the same: two at once do no harm, nor does one that has died over it.
             identity = hashlib.sha256(root.encode()).hexdigest()[:32]
             by = ["queue", "day", *(["run"] if is_by_run else [])]
             content = json.dumps({"archive": identity, "version": 2, "by": by})

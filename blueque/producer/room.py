@@ -18,7 +18,7 @@ from blueque.queries.oldest_pending import oldest_pending
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 500  # tasks to discard, of which one look is taken
+AT_ONCE = 500  # tasks that are looked up and discarded in one go
 
 Result = TypeVar("Result")
 

@@ -144,8 +144,8 @@ def _listed(
     statuses: Collection[str],
     limit: int,
 ) -> tuple[list[Task], int | None]:
-    """Return tasks in order, of which the first `limit` are the first of all; and how many of each
-    list were looked at, if that is not sure.
+    """Return tasks in order; the first `limit` are the first of all tasks. If that is not sure, return
+    also how many of each list were looked at.
     """
     of_queues, tasks = set(queues), shown(redis, chain(held, *(one.ids for one in lists)))
     while True:

@@ -21,22 +21,16 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from pyarrow import fs
-from shelves import LISTS, QUEUE, Points, fill, quick_lease
+from shelves import LISTS, OF_ANY_STORE, QUEUE, Points, fill, quick_lease
 
 from blueque import ArchiveRefused, Client, archives, protocol
-from blueque.archives import layout, parquet, picking, steps, stores
+from blueque.archives import layout, stores
 from blueque.model import keys
 
 CALLS = [
     *[(protocol, name) for name in ("claim_batch", "mark_batch", "erase", "finish_batch")],
     *[(stores.Store, name) for name in ("names", "below", "put", "create", "remove")],
-    (parquet.Files, "write"),
-    (parquet.Files, "close"),
-    (picking, "pick"),
-    (steps, "write_down"),
-    (steps, "publish"),
-    (steps, "delete"),
-    (steps, "finish"),
+    *OF_ANY_STORE,
 ]
 EVERY = 1 if os.environ.get("BLUEQUE_SOAK") else 5  # all points in bin/soak
 

@@ -2560,6 +2560,15 @@ BACKFILL = {
 }
 OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
 IS_RECORD = "there is a record"
+BOUND: tuple[Values, list[str]] = (
+    {
+        **TASK,
+        "NAME": ["max_pending"],
+        "SET": ["max_pending", "7"],
+        **notice("set", by="bob", max_pending="7"),
+    },
+    ["some are to be there", "`max_pending` is set", "a `max_pending` is to be there"],
+)
 
 
 SAMPLES = [
@@ -5841,31 +5850,13 @@ SAMPLES = [
         {**TASK, "NAME": ["lead"], "REMOVED": ["lead"], **notice("set", by="bob", unset="lead")},
         ["some are to go"],
     ),
+    Sample("set_settings", "a bound", nothing, settings(max_pending="7"), *BOUND),
     Sample(
         "set_settings",
-        "a bound",
-        nothing,
-        settings(max_pending="7"),
-        {
-            **TASK,
-            "NAME": ["max_pending"],
-            "SET": ["max_pending", "7"],
-            **notice("set", by="bob", max_pending="7"),
-        },
-        ["some are to be there", "`max_pending` is set", "a `max_pending` is to be there"],
-    ),
-    Sample(
-        "set_settings",
-        "a bound of which no producer knows",
+        "a bound that no producer knows",
         raw("HSET", keys.settings(Q), "max_pending", 7),
         settings(max_pending="7"),
-        {
-            **TASK,
-            "NAME": ["max_pending"],
-            "SET": ["max_pending", "7"],
-            **notice("set", by="bob", max_pending="7"),
-        },
-        ["some are to be there", "`max_pending` is set", "a `max_pending` is to be there"],
+        *BOUND,
     ),
     Sample(
         "set_settings",

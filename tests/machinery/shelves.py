@@ -98,12 +98,7 @@ def require_exact(
 
 # Dying in the middle
 
-POINTS: list[tuple[Any, str]] = [
-    *[
-        (protocol, name)
-        for name in ("claim_batch", "mark_batch", "erase", "finish_batch", "freeze", "thaw")
-    ],
-    *[(durable, name) for name in ("sync", "make_folder", "move", "remove_tree", "write_json")],
+OF_ANY_STORE: list[tuple[Any, str]] = [
     (parquet.Files, "write"),
     (parquet.Files, "close"),
     (picking, "pick"),
@@ -111,6 +106,14 @@ POINTS: list[tuple[Any, str]] = [
     (steps, "publish"),
     (steps, "delete"),
     (steps, "finish"),
+]
+POINTS = [
+    *[
+        (protocol, name)
+        for name in ("claim_batch", "mark_batch", "erase", "finish_batch", "freeze", "thaw")
+    ],
+    *[(durable, name) for name in ("sync", "make_folder", "move", "remove_tree", "write_json")],
+    *OF_ANY_STORE,
 ]
 
 
