@@ -102,6 +102,8 @@ def write_setting(name: str, value: Any) -> str:
 def require_bound(name: str, value: object) -> int | str:
     """Return the value of `max_pending` or `discard`. Raises InvalidInput."""
     if name == "max_pending":
+        if isinstance(value, str | float):  # as people write it
+            raise InvalidInput(f"{value!r} is not a whole number: write 1000")
         return require_whole(value, "it", 0, MOST_PENDING)
     if value != OLDEST:
         raise InvalidInput(f"it is {OLDEST!r} or not set, not {value!r}")

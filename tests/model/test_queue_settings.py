@@ -60,7 +60,7 @@ def test_each_setting_has_a_text_from_which_its_value_is_read_again():
             "retry: must be a number, a retry policy as a table, or false, not text",
         ),
         ("weight", 0, "weight: a weight is above 0"),
-        ("max_pending", "many", "max_pending: it "),
+        ("max_pending", "many", "max_pending: 'many' is not a whole number"),
         ("discard", "newest", "discard: it is 'oldest' or not set, not 'newest'"),
         ("retention.failed", {"old": 1}, "retention.failed: unknown key"),
     ],
