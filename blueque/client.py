@@ -302,17 +302,17 @@ class Client:
 
         return Run(self._redis, self._queue_name(queue_name), require_run_name(name))
 
-    def get_runs(self, queue_name: str) -> list[dict[str, Any]]:
-        """Return the records of all runs of a queue, the oldest first."""
-        return runs.load_all(self._redis, self._queue_name(queue_name))
+    def get_runs(self, *queue_names: str) -> list[dict[str, Any]]:
+        """Return the records of all runs of these queues, of each the oldest first."""
+        return runs.load_all(self._redis, [self._queue_name(name) for name in queue_names])
 
-    def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
-        """Return the records of all feeds of a queue, the open ones last; see
+    def get_feeds(self, *queue_names: str) -> list[dict[str, str]]:
+        """Return the records of all feeds of these queues, of each the open ones last; see
         docs/protocol/feeds.md, "Feeds".
         """
         from blueque.queries import feeds
 
-        return feeds.load_all(self._redis, self._queue_name(queue_name))
+        return feeds.load_all(self._redis, [self._queue_name(name) for name in queue_names])
 
     def forget_feed(self, queue_name: str, name: str) -> bool:
         """Remove the record of a feed. Feeding starts anew then. False: there is no such feed.

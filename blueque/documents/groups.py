@@ -86,4 +86,6 @@ def _run_item(record: dict[str, Any], seen: RunSeen) -> dict[str, Any]:
     others = {name: value for name, value in record.items() if name not in _OF_RUN}
     far = {name: getattr(seen, name) for name in ("complete", "failed", "running", "waiting")}
     far["seconds_left"] = seen.seconds_left
+    if "tasks" not in record and seen.tasks is not None:  # the run is open
+        far["tasks"] = seen.tasks
     return others | far | times(**{name: record.get(name) for name in _OF_RUN})

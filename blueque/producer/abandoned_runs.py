@@ -57,11 +57,8 @@ class Leftovers:
         they need.
         """
         now = time.time()
-        found = [
-            self._judge(record, now, older_than)
-            for queue in queues
-            for record in load_all(self._redis, queue)
-        ]
+        records = load_all(self._redis, [*queues])
+        found = [self._judge(record, now, older_than) for record in records]
         return [leftover for leftover in found if leftover is not None]
 
     def end(self, leftover: Leftover) -> bool:

@@ -133,7 +133,7 @@ class KeyedRun:
         """Return how many tasks the run has made so far; 0 a week after it was closed: its record
         has the number.
         """
-        return count_ledgers(self._redis, self.queue, self.name, self.shards)
+        return count_ledgers(self._redis, [(self.queue, self.name, self.shards)])[0]
 
     def close(self, rows: int) -> RunOutcome:
         """Declare the run complete: whatever is put from now on changes nothing.

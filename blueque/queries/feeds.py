@@ -30,12 +30,15 @@ def marks(redis: Redis, queue: str, feed: str) -> dict[str, str]:
     return as_hash(reply)
 
 
-def load_all(redis: Redis, queue: str) -> list[dict[str, str]]:
-    """Return the records of all feeds of a queue in the order in which they finished, open feeds
-    last.
+def load_all(redis: Redis, queues: Sequence[str]) -> list[dict[str, str]]:
+    """Return the records of all feeds of these queues, of each in the order in which they finished, open
+    feeds last: two round trips.
     """
-    (names,) = redis.read(("ZRANGE", keys.feeds(queue), 0, -1))
-    return take(redis.read(*ask({queue: names})))
+    replies = (
+        redis.read(*[("ZRANGE", keys.feeds(queue), 0, -1) for queue in queues]) if queues else []
+    )
+    commands = ask(dict(zip(queues, replies, strict=True)))
+    return take(redis.read(*commands)) if commands else []
 
 
 def ask(names: Mapping[str, Iterable[str]]) -> list[Command]:

@@ -10,7 +10,7 @@ from blueque.connection.redis import Command, Connection, Redis, exchange, raise
 from blueque.errors import InvalidInput, RunDropped, WaitTimedOut
 from blueque.model import keys
 from blueque.model.group import RUN
-from blueque.model.run import Record
+from blueque.model.run import KEYED, Record
 from blueque.model.task import Task
 from blueque.queries import groups, runs
 from blueque.queries.groups import GroupSeen
@@ -26,7 +26,7 @@ class RunSeen(NamedTuple):
     """How far a run is.
 
     state: open, committing, publishing or committed: then all its tasks are in Redis.
-    rows: of a run that was committed. tasks: how many there are so far.
+    rows: of a run that was committed. tasks: how many there are so far, also of one that is open.
     complete, failed: how many have ended so; cancelled ones count as failed. running, waiting: how
         many have not ended. All four are None if the run has no group of its own.
     seconds_left: an estimate; None: it is too early.
@@ -59,15 +59,16 @@ def load(redis: Redis, queue: str, run: str, now: float) -> RunSeen:
 
 
 def of_records(redis: Redis, records: Sequence[Record], now: float) -> list[RunSeen]:
-    """Return how far these runs are: two round trips for all of them."""
+    """Return how far these runs are: at most four round trips for all of them."""
     names = list(dict.fromkeys(record["group"] for record in records if "group" in record))
     found = {group.name: group for group in groups.load_named(redis, names)}
     own = {record["group"]: record["queue"] for record in records if _has_own(record, found)}
     running = _running(redis, own)
-    return [
+    seen = [
         _seen(record, found[record["group"]] if record.get("group") in own else None, running, now)
         for record in records
     ]
+    return _with_ledgers(redis, records, seen)
 
 
 def require_own_group(redis: Redis, queue: str, run: str) -> str:
@@ -130,6 +131,19 @@ def _seen(
         waiting=group.open - at_work,
         seconds_left=left,
     )
+
+
+def _with_ledgers(
+    redis: Redis, records: Sequence[Record], found: Sequence[RunSeen]
+) -> list[RunSeen]:
+    """Return runs with the numbers of their tasks where only the ledgers of open runs have them."""
+    wanted = {
+        place: (record["queue"], record["run"], record["shards"])
+        for place, (record, seen) in enumerate(zip(records, found, strict=True))
+        if seen.tasks is None and record.get("kind") in KEYED and "shards" in record
+    }
+    counts = dict(zip(wanted, runs.count_ledgers(redis, wanted.values()), strict=True))
+    return [seen._replace(tasks=counts.get(place, seen.tasks)) for place, seen in enumerate(found)]
 
 
 def _running(redis: Redis, queues: Mapping[str, str]) -> dict[str, int]:

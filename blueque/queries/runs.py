@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
@@ -15,19 +16,30 @@ def load(redis: Redis, queue: str, run: str) -> Record | None:
 
     moved: when it was last opened, or got tasks.
     """
-    found = _load(redis, queue, [run])
+    found = _load(redis, [(queue, run)])
     return found[0] if found else None
 
 
-def load_all(redis: Redis, queue: str) -> list[Record]:
-    """Return the records of all runs of a queue, the oldest first."""
-    (names,) = redis.read(("ZRANGE", keys.runs(queue), 0, -1))
-    return _load(redis, queue, names) if names else []
+def load_all(redis: Redis, queues: Sequence[str]) -> list[Record]:
+    """Return the records of all runs of these queues, of each the oldest first: two round trips."""
+    replies = (
+        redis.read(*[("ZRANGE", keys.runs(queue), 0, -1) for queue in queues]) if queues else []
+    )
+    wanted = [(queue, name) for queue, some in zip(queues, replies, strict=True) for name in some]
+    return _load(redis, wanted) if wanted else []
 
 
-def count_ledgers(redis: Redis, queue: str, run: str, shards: int) -> int:
-    """Return how many tasks the ledgers of a keyed run contain."""
-    return sum(redis.read(*[("SCARD", keys.ledger(queue, run, shard)) for shard in range(shards)]))
+def count_ledgers(redis: Redis, wanted: Iterable[tuple[str, str, int]]) -> list[int]:
+    """Return how many tasks the ledgers of keyed runs contain: each a queue, a name and a number of
+    shards.
+    """
+    ledgers = [
+        [("SCARD", keys.ledger(queue, run, shard)) for shard in range(shards)]
+        for queue, run, shards in wanted
+    ]
+    commands = [command for some in ledgers for command in some]
+    counts = iter(redis.read(*commands) if commands else ())
+    return [sum(islice(counts, len(some))) for some in ledgers]
 
 
 def held(redis: Redis, queue: str, names: Iterable[str], now: float) -> set[str]:
@@ -52,11 +64,11 @@ def unpublished_chunks(redis: Redis, queue: str, run: str) -> list[str]:
     return list(names)
 
 
-def _load(redis: Redis, queue: str, names: list[str]) -> list[Record]:
+def _load(redis: Redis, wanted: Sequence[tuple[str, str]]) -> list[Record]:
     replies = redis.read(
         *[
             command
-            for name in names
+            for queue, name in wanted
             for command in (
                 ("HGETALL", keys.run(queue, name)),
                 ("ZCARD", keys.staging(queue, name)),
@@ -66,8 +78,8 @@ def _load(redis: Redis, queue: str, names: list[str]) -> list[Record]:
         ]
     )
     records = []
-    for name, fields, staged, unpublished, moved in zip(
-        names, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True
+    for (queue, name), fields, staged, unpublished, moved in zip(
+        wanted, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True
     ):
         record = parse(as_hash(fields))
         if not record and staged:  # the record has expired

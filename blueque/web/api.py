@@ -199,16 +199,14 @@ def _workflow(visit: Visit) -> Content:
 def _runs(visit: Visit) -> Content:
     client, now = visit.reader.client, time.time()
     queues = _queues(visit)
-    records = [record for queue in queues for record in client.get_runs(queue)]
-    fed = [record for queue in queues for record in client.get_feeds(queue)]
+    records, fed = client.get_runs(*queues), client.get_feeds(*queues)
     seen = visit.reader.inspector.run_progress(records, now)
     return of_groups.of_runs(records, seen, fed, now)
 
 
 def _feeds(visit: Visit) -> Content:
     client = visit.reader.client
-    records = [record for queue in _queues(visit) for record in client.get_feeds(queue)]
-    return of_groups.of_feeds(records, time.time())
+    return of_groups.of_feeds(client.get_feeds(*_queues(visit)), time.time())
 
 
 def _tags(visit: Visit) -> Content:

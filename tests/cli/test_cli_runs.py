@@ -47,9 +47,10 @@ def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):
         ["video", "staged", "committing", "-", "-", "3"],
         ["video", "stream", "open", "-", "-", "0"],
     ]
-    assert [line[6] for line in lines[2:]] == ["-", "2", "0", "1"]
+    assert [line[6] for line in lines[2:]] == ["2", "2", "0", "1"]
     assert len(some.stdout.splitlines()) == 2
-    item = json.loads(as_json.stdout)["items"][2]
+    first, _, item, _ = json.loads(as_json.stdout)["items"]
+    assert (first["run"], first["tasks"]) == ("2026-11-21", 2)  # only its ledgers know
     assert item["run"] == "s"
     assert item["decided_seconds"] == 1e9
     assert (item["staged"], item["unpublished"]) == (1, 2)

@@ -78,7 +78,7 @@ def feeds(
 
 def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
-    records = [record for queue in queues for record in client.get_feeds(queue)]
+    records = client.get_feeds(*queues)
     if as_json:
         printing.print_json("feeds", **of_feeds(records, now))
     elif records:

@@ -100,8 +100,7 @@ def runs(
 
 def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
-    records = [record for queue in queues for record in client.get_runs(queue)]
-    fed = [record for queue in queues for record in client.get_feeds(queue)]
+    records, fed = client.get_runs(*queues), client.get_feeds(*queues)
     seen = client.get_inspector().run_progress(records, now)
     if as_json:
         printing.print_json("runs", **of_runs(records, seen, fed, now))

@@ -60,7 +60,7 @@ def runs(visit: Visit) -> Page:
     """Return the runs and the feeds of all queues."""
     client, now = visit.reader.client, visit.now
     queues = visit.reader.queues()[:MOST_QUEUES]
-    records = [record for queue in queues for record in client.get_runs(queue)]
+    records = client.get_runs(*queues)
     seen = visit.reader.inspector.run_progress(records, now)
     context = {
         "runs": [*zip(records, seen, map(_share_of_run, seen), strict=True)],
@@ -93,9 +93,8 @@ def _share_of_run(seen: RunSeen) -> Share | None:
 
 def _feeds(visit: Visit, queues: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the feeds with their states, those that go on first."""
-    for queue in queues:
-        for record in visit.reader.client.get_feeds(queue):
-            state, since = feeds.state_of(record, visit.now)
-            values = feeds.numbers(record)
-            share = 1.0 if state == "finished" else values.get("share")
-            yield {"record": record, "state": state, "since": since, "share": share, **values}
+    for record in visit.reader.client.get_feeds(*queues):
+        state, since = feeds.state_of(record, visit.now)
+        values = feeds.numbers(record)
+        share = 1.0 if state == "finished" else values.get("share")
+        yield {"record": record, "state": state, "since": since, "share": share, **values}
