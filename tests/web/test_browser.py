@@ -221,7 +221,7 @@ def test_the_numbers_and_the_question_of_a_drain_stay_inside_the_page(visit):
 def test_without_javascript_a_task_is_found_and_cancelled(visit, site):
     client = Client(site.redis)
     task = str(client.get_queue("preview").enqueue({"scene": 7}, title="cancel me"))
-    page = visit("/", java_script_enabled=False)
+    page = visit("/", java_script_enabled=False, viewport={"width": 390, "height": 844})
     page.get_by_role("searchbox").or_(page.locator("#q")).fill("cancel me")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="cancel me").click()

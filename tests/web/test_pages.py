@@ -256,6 +256,15 @@ def test_what_needs_attention_links_to_its_tasks(ask, client, start, end):
     assert [html.unescape(link) for link in links] == ["/tasks?queue=video&state=failed&since=1h"]
 
 
+def test_what_ran_is_told_by_name_and_hosts_without_their_domain(ask, client, start):
+    task = start(title="intro")
+    node = client.get_task(task).node
+
+    for path in ("/nodes?span=1h", "/activity", f"/nodes/{node}"):
+        assert re.search(rf'href="/tasks/{task}"><bdi>intro</bdi>', ask(path).text), path
+    assert f'title="{node}">host<' in ask("/tasks").text
+
+
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):
     site = Site(address="", queues=("other.*",))
     app = create_app(client, site=site)
@@ -333,10 +342,13 @@ TRIPS = {
     "/tasks/{started}": 6,
     "/tasks/{pending}": 9,
     "/tasks/{started}/log": 2,
-    "/nodes": 14,
+    "/nodes": 17,
     "/failures": 8,
     "/statistics": 4,
     "/schedule": 15,
+    "/nodes/host_1": 19,
+    "/runs": 8,
+    "/activity": 6,
 }
 
 

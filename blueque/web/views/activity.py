@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueque.queries import history
 from blueque.sentences import events
-from blueque.web.views.tasks import matching
+from blueque.web.views.tasks import matching, names
 from blueque.web.visit import Page, Visit
 
 MOST = 200  # events on the page
@@ -22,4 +22,6 @@ def activity(visit: Visit) -> Page:
     if visit.one("by") == "people":
         found = [event for event in found if event.event in BY_PEOPLE]
     rows = [(event, events.word(event), events.who(event), events.facts(event)) for event in found]
-    return Page("activity.html", {"rows": rows, "queues": visit.reader.queues()[:1000]})
+    named = names([event.task for event in found if event.task], visit)
+    context = {"rows": rows, "names": named, "queues": visit.reader.queues()[:1000]}
+    return Page("activity.html", context)

@@ -10,6 +10,7 @@ from blueque.queries.listeners import names_of
 from blueque.queries.timeline import Run, Timeline
 from blueque.web import hosts
 from blueque.web.reader import MOST_QUEUES
+from blueque.web.views.tasks import names
 from blueque.web.visit import Page, Visit
 
 SPANS = {"1h": 3600.0, "6h": 21600.0, "24h": 86400.0, "3d": 259200.0, "7d": 604800.0}
@@ -35,7 +36,7 @@ def nodes(visit: Visit) -> Page:
         "length": span,
         "spans": [*SPANS],
         "timeline": found,
-        "rows": rows(found.runs),
+        "rows": rows(found.runs, visit),
         "is_cut": len(visit.reader.queues()) > MOST_QUEUES,
         "is_by_queue": is_by_queue,
     }
@@ -51,15 +52,14 @@ def node(visit: Visit) -> Page:
     found, span = _timeline(visit)
     ids = {one.id for one in own}
     found = found._replace(runs=[run for run in found.runs if run.node in ids])
-    held = visit.reader.inspector.tasks([task for one in own for task in one.held])
     context = {
         "name": name,
         "nodes": own,
-        "held": {task.id: task for task in held},
+        "held": names([task for one in own for task in one.held], visit),
         "strip": hosts.strip(own, found, visit, AT_ONCE, height=16),
         "length": span,
         "spans": [*SPANS],
-        "rows": rows(found.runs),
+        "rows": rows(found.runs, visit),
         "host": own[0].host,
         "slots": len(ids),
         "orders": {"resume" if one.state == "paused" else "pause" for one in own},
@@ -68,12 +68,13 @@ def node(visit: Visit) -> Page:
     return Page("node.html", context)
 
 
-def rows(runs: Sequence[Run]) -> list[tuple[Run, str]]:
-    """Return the runs of a table with the words of their outcomes: those that run or ended badly
-    first, then the newest.
+def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]:
+    """Return the runs of a table, each with what its task is and the word of its outcome: those that
+    run or ended badly first, then the newest.
     """
-    ordered = sorted(runs, key=lambda run: (_RANK.get(run.outcome, 3), -run.began))
-    return [(run, hosts.word_of(run)) for run in ordered[:MOST_ROWS]]
+    shown = sorted(runs, key=lambda run: (_RANK.get(run.outcome, 3), -run.began))[:MOST_ROWS]
+    named = names([run.task for run in shown], visit)
+    return [(run, named.get(run.task), hosts.word_of(run)) for run in shown]
 
 
 def _timeline(visit: Visit) -> tuple[Timeline, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,7 @@ from blueque.sentences.facts import value_of
 from blueque.text.eta import read_progress
 from blueque.text.format import clean
 from blueque.text.what import what
+from blueque.web import fence
 from blueque.web.acts import ACTS, Act
 from blueque.web.filters import LIMITS, Filter, command_of, filter_of
 from blueque.web.visit import Page, Visit, iso
@@ -147,6 +148,18 @@ def _shown(task: Task, visit: Visit) -> Task:
     return Task(task.id, {**task.fields, "parameters": text})
 
 
+def names(ids: Iterable[str], visit: Visit) -> dict[str, str]:
+    """Return what these tasks are, in a few words, at most ten seconds old. Unknown ones are left out."""
+    reader, wanted = visit.reader, tuple(dict.fromkeys(ids))
+
+    def look() -> dict[str, str]:
+        found = fence.mine_of(reader.inspector.tasks(wanted), visit.site)
+        named = reader.inspector.with_contents(found)
+        return {task.id: name for task in named if (name := what(task, visit.site.hide))}
+
+    return reader.shared(("names", wanted), look, 10.0) if wanted else {}
+
+
 def matching(pattern: str, visit: Visit) -> list[str]:
     """Return the queues that a name or a pattern selects; all if there is none."""
     return [name for name in visit.reader.queues() if not pattern or fnmatchcase(name, pattern)]
@@ -197,4 +210,4 @@ def _harmless(cell: object) -> object:
     return clean(f"'{cell}" if cell.lstrip()[:1] in ("=", "+", "-", "@") else cell)
 
 
-__all__: Sequence[str] = ("find", "look", "matching", "row", "tasks", "tasks_csv")
+__all__: Sequence[str] = ("find", "look", "matching", "names", "row", "tasks", "tasks_csv")
