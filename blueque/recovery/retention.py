@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,33 +83,46 @@ class Retention:
         self.rest = (time.monotonic() - began) * (1 / SHARE - 1)
         return is_more
 
-    def delete_all(self) -> None:
-        """Delete everything that the rules do not keep, list by list, without a rest."""
-        for place in self._rules:
-            while self._step([place]):
-                pass
+    def delete_all(self, most: int = sys.maxsize) -> None:
+        """Delete everything that the rules do not keep, list by list, without a rest.
 
-    def count(self) -> Counter[Place]:
+        most: tasks that are deleted.
+        """
+        for place in self._rules:
+            while left := most - self.deleted.total():
+                if not self._step([place], left):
+                    break
+
+    def count(self, most: int = sys.maxsize) -> Counter[Place]:
         """Return how many tasks `delete_all` would delete, by list, without those for which others
         wait or have waited, and those that are held. Nothing is changed.
+
+        most: that are counted.
         """
         numbers: Counter[Place] = Counter()
-        for place, keep in self._rules.items():
-            stock = ended.stock(self._redis, [place])
-            passed = 0
-            while place.queue not in stock.archiving:
-                (tasks,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
-                length = stock.lengths[place] - passed
-                going = [task for task, _ in _going(keep, stock.now, length, tasks)]
-                held = self._held(place.queue, going, stock.now)
-                numbers[place] += sum(
-                    not task.has_dependents and task.run not in held for task in going
-                )
-                passed += len(tasks)
-                is_all_going = len(going) + tasks.count(None) == len(tasks)
-                if len(tasks) < COUNTED_AT_ONCE or not is_all_going:
-                    break
+        places = [*self._rules]
+        for first in range(0, len(places), LISTS_AT_ONCE):
+            some = places[first : first + LISTS_AT_ONCE]
+            stock = ended.stock(self._redis, some)
+            for place in some:
+                for number in self._counted(place, stock):
+                    numbers[place] += min(number, most - numbers.total())
+                    if numbers.total() == most:
+                        return +numbers
         return +numbers
+
+    def _counted(self, place: Place, stock: ended.Stock) -> Iterator[int]:
+        """Yield how many tasks of a list go, of the oldest first."""
+        passed, is_all_going = 0, stock.lengths[place] > 0 and place.queue not in stock.archiving
+        while is_all_going:
+            (tasks,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
+            length = stock.lengths[place] - passed
+            going = [task for task, _ in _going(self._rules[place], stock.now, length, tasks)]
+            held = self._held(place.queue, going, stock.now)
+            yield sum(not task.has_dependents and task.run not in held for task in going)
+            passed += len(tasks)
+            is_whole = len(tasks) == COUNTED_AT_ONCE
+            is_all_going = is_whole and len(going) + tasks.count(None) == len(tasks)
 
     def _turn(self) -> list[Place]:
         """Return the lists that this step looks at."""
@@ -118,7 +132,7 @@ class Retention:
         self._next = first + LISTS_AT_ONCE
         return places[first : self._next]
 
-    def _step(self, places: Sequence[Place]) -> bool:
+    def _step(self, places: Sequence[Place], most: int = sys.maxsize) -> bool:
         if not places:
             return False
         try:
@@ -133,7 +147,9 @@ class Retention:
                 if place.queue not in stock.archiving and self._may_have_old(place, stock)
             ]
             oldest = ended.oldest(
-                self._redis, {place: self._passed_now(place, stock) for place in busy}, AT_ONCE
+                self._redis,
+                {place: self._passed_now(place, stock) for place in busy},
+                min(AT_ONCE, most),
             )
             left = [self._delete(place, oldest[place], stock) for place in busy]
         except RedisRefused as error:

@@ -60,8 +60,11 @@ def unpolicied(tasks: Iterable[Task]) -> list[Task]:
 
 def of_delete(tasks: Sequence[Task]) -> str:
     """Return what is gone if these finished tasks are deleted."""
-    what = f"{count(len(tasks), 'task')} would be deleted for good, with results, errors and logs"
     found = Counter(task.status or "" for task in tasks)
-    return (
-        f"{what}: {', '.join(f'{found[status]} {status}' for status in FINISHED if found[status])}"
-    )
+    states = ", ".join(f"{found[status]} {status}" for status in FINISHED if found[status])
+    return f"{of_prune(len(tasks))}: {states}"
+
+
+def of_prune(number: int) -> str:
+    """Return what is gone if so many finished tasks are deleted."""
+    return f"{count(number, 'task')} would be deleted for good, with results, errors and logs"

@@ -35,7 +35,7 @@ PAGES = [
         "/activity?by=people",
         "/settings",
     ),
-    *("/new", "/schedule/nightly/backfill"),
+    *("/new", "/schedule/nightly/backfill", "/prune", "/prune?older=0s"),
 ]
 VOID = {"meta", "link", "input", "br", "option", "path", "rect", "circle", "line", "text"}
 OPERATOR = Viewer("ada", "operator")

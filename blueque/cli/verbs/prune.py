@@ -25,6 +25,7 @@ from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.model.states import FINISHED, Place
 from blueque.model.units import Keep
+from blueque.sentences import consent
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -85,7 +86,7 @@ def prune(
     retention = Retention(client.connections, rules)
     found = retention.count()
     if not dry_run and found:
-        facts = f"{count(found.total(), 'task')} would be deleted for good, with results, errors and logs"
+        facts = consent.of_prune(found.total())
         table = printing.table(_COLUMNS, _rows(found))
         require_consent(is_sure, facts, "Delete?", table, number=found.total())
         try:
