@@ -12,10 +12,14 @@ from asking import ask_app
 from blueque.audit.audit import Report
 from blueque.model import keys
 from blueque.model.states import FINISHED
+from blueque.sentences.attention import Concern
 from blueque.web import create_app
 from blueque.web.access import Viewer
 from blueque.web.acts import ACTS, FEW
+from blueque.web.shared import Shared
 from blueque.web.site import Site
+from blueque.web.views import overview
+from blueque.web.visit import Visit
 
 OWN = {"sec-fetch-site": "same-origin"}
 
@@ -256,6 +260,46 @@ def test_the_limit_before_comes_back(ask, client, queue):
     back = dict(re.findall(r'name="(\w+)" value="([^"]*)"', undo.partition("</form>")[0]))
     ask(path, "POST", data=back, headers=OWN)
     assert client.get_inspector().room("video").limit == 2
+
+
+def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
+    queue.set_max_concurrency(0)
+    queue.enqueue({"scene": 1})
+
+    form = re.search(r'<form method="post" action="(/controls/[^"]*)">(.*?)</form>', ask("/").text)
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form[2]))
+    moved = ask(form[1], "POST", data=fields, headers=OWN)
+
+    assert client.get_inspector().room("video").limit is None
+    assert "Undo" in ask(moved.headers["location"]).text
+
+
+@pytest.mark.parametrize(
+    ("code", "command", "of_operators", "of_viewers"),
+    [
+        ("paused", "blueque resume -- -q", "Resume", None),
+        ("lost", "blueque requeue -q video --error-type lost", "Requeue…", None),
+        ("poison", "blueque show old", "Requeue…", "Show"),
+        ("held", "blueque requeue old", "Requeue…", None),
+        ("schedule_paused", "blueque schedule resume nightly", "Resume", None),
+        ("schedule_overdue", "blueque schedule show nightly", "Show", "Show"),
+        ("feed_silent", "blueque feeds video", "Feeds", "Feeds"),
+        ("dead", "blueque-listener video, on that host with its spool", None, None),
+        ("unclosed", "blueque workflow close w", None, None),
+    ],
+)
+def test_a_concern_is_mended_by_operators_and_shown_to_others(
+    client, code, command, of_operators, of_viewers
+):
+    shared = Shared(client, Site(address=""))
+    concern = Concern("video", code, "it is so", command)
+
+    def word(role):
+        visit = Visit(shared.site, shared.reader, "/", Viewer("ada", role), 0.0)
+        act = overview.row(concern, visit).act
+        return act and act.word
+
+    assert (word("operator"), word("viewer")) == (of_operators, of_viewers)
 
 
 def test_a_running_task_is_asked_for_its_stack_and_no_other(ask, client, queue, start):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
@@ -45,16 +45,24 @@ class Running(NamedTuple):
     is_still: bool
 
 
-class Row(NamedTuple):
-    """A concern as a row. sentence: with links. act: a word and the page that tells more or helps;
-    None: only the command does.
+class Remedy(NamedTuple):
+    """What a button of a concern does: it leads to a page, or sends fields to an order that can be
+    undone.
     """
+
+    word: str
+    url: str
+    fields: Mapping[str, str] = {}
+
+
+class Row(NamedTuple):
+    """A concern as a row. sentence: with links. act: None: only the command helps."""
 
     is_urgent: bool
     about: str
     url: str | None
     sentence: Markup
-    act: tuple[str, str] | None
+    act: Remedy | None
     command: str | None
 
 
@@ -115,32 +123,64 @@ def row(concern: Concern, visit: Visit) -> Row:
         concern.about,
         url,
         visit.linked(concern.sentence),
-        _act(concern.command, visit),
+        _remedy(concern, visit),
         command,
     )
 
 
-def _act(command: str | None, visit: Visit) -> tuple[str, str] | None:
+def _remedy(concern: Concern, visit: Visit) -> Remedy | None:
+    """Return the button that does what the command of a concern does, or shows what it prints."""
+    words = [word for word in shlex.split(concern.command or "") if word != "--"]
+    if words[:1] != ["blueque"]:  # a program to start
+        return None
+    mended = _order(concern, words[1:], visit) if visit.may_act else None
+    return mended or _page(words[1:], visit)
+
+
+def _order(concern: Concern, words: Sequence[str], visit: Visit) -> Remedy | None:
+    """Return the order that mends it, with its question or its undo."""
+    back = visit.path_and_query
+    if concern.code in ("lost", "poison"):
+        chosen = {"queue": concern.about, "state": "failed", "error": concern.code, "back": back}
+        return Remedy("Requeue…", visit.url("/acts/requeue", **chosen))
+    match words:
+        case ["requeue", task]:
+            return Remedy("Requeue…", visit.url("/acts/requeue", id=task, back=back))
+        case ["resume", queue]:
+            return Remedy("Resume", visit.url("/controls/queue/resume"), {"name": queue})
+        case ["limit", queue, "none"]:
+            return Remedy("No limit", visit.url("/controls/queue/limit"), {"name": queue})
+        case ["schedule", "resume", name]:
+            return Remedy("Resume", visit.url("/controls/schedule/resume"), {"name": name})
+    return None
+
+
+def _page(words: Sequence[str], visit: Visit) -> Remedy | None:
     """Return the page that shows what a command prints."""
-    words = (command or "").split()
-    task = next(filter(ID.fullmatch, words), None)
-    if task is not None and words[1] in ("why", "show", "logs"):
-        page = visit.task_url(task)
-        return ("Log", f"{page}/log") if words[1] == "logs" else (words[1].capitalize(), page)
-    if words[1:2] == ["doctor"]:
-        return "Doctor", visit.url("/doctor")
-    if words[1:2] == ["ls"] and "held" not in words:
-        return "Tasks", visit.url("/tasks", **_selected(command or ""))
-    if words[1:3] == ["schedule", "history"]:
-        return "History", visit.url("/schedule/" + shlex.split(command or "")[3])
-    return ("Hosts", visit.url("/nodes")) if words[1:2] == ["node"] else None
+    match words:
+        case ["why" | "show" as verb, task]:
+            return Remedy(verb.capitalize(), visit.task_url(task))
+        case ["logs", task]:
+            return Remedy("Log", f"{visit.task_url(task)}/log")
+        case ["doctor"]:
+            return Remedy("Doctor", visit.url("/doctor"))
+        case ["ls", *options] if "held" not in options:
+            return Remedy("Tasks", visit.url("/tasks", **_selected(options)))
+        case ["node", *_]:
+            return Remedy("Hosts", visit.url("/nodes"))
+        case ["feeds", *_]:
+            return Remedy("Feeds", visit.url("/runs"))
+        case ["workflow", "show", name]:
+            return Remedy("Workflow", visit.url(f"/workflows/{name}"))
+        case ["schedule", "show" | "history" as verb, name]:
+            return Remedy(verb.capitalize(), visit.url(f"/schedule/{name}"))
+    return None
 
 
-def _selected(command: str) -> dict[str, str]:
-    """Return what a command selects, as the query of a page."""
-    words = shlex.split(command)[2:]
-    names = ("queue" if word == "-q" else word.lstrip("-") for word in words[::2])
-    return dict(zip(names, words[1::2], strict=True))
+def _selected(options: Sequence[str]) -> dict[str, str]:
+    """Return what the options of a command select, as the query of a page."""
+    names = ("queue" if word == "-q" else word.lstrip("-") for word in options[::2])
+    return dict(zip(names, options[1::2], strict=True))
 
 
 def running(task: Task, seen: Overview, visit: Visit) -> Running:
