@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 _MOST_MODULES, _MOST_BYTES = 100, 2**20  # of the user's own code
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
-_NO_PART_OF_A_TASK = {"cli", "demo", "previous_release", "report", "__pycache__"}
+_NO_PART_OF_A_TASK = {"cli", "demo", "report", "__pycache__"}
 # What a task process may need late of the standard library, with all that these modules import and
 # that is not built in: 1 MB in each process that has it. An upgrade of Python may replace them, too.
 _LIBRARY = (

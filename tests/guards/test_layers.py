@@ -57,9 +57,6 @@ ROOMS = (
     "__main__",
     "",  # blueque/__init__.py; nothing inside imports from it
 )
-# Not a room: exact copies of old modules, for processes of the previous release. test_upgrade.py
-# checks them.
-EXEMPT = {"previous_release"}
 PROGRAMS = (
     "task_process",
     "node",
@@ -216,8 +213,6 @@ def modules() -> dict[str, Module]:
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if parts[0] in EXEMPT:
-            continue
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = Module(name, path)
     return found
