@@ -97,17 +97,28 @@ def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:
     }
 
 
-def newest(redis: Redis, queues: Sequence[str], limit: int) -> list[Event]:
-    """Return the newest events of these queues, the last first: one round trip."""
+def newest(
+    redis: Redis,
+    queues: Sequence[str],
+    each: int,
+    since: float | None = None,
+    until: float | None = None,
+) -> list[Event]:
+    """Return the newest events of these queues, the last first: one round trip.
+
+    each: so many of each queue. since, until: in Unix seconds, by the clock of Redis.
+    """
     if not queues:
         return []
-    asked = [("XREVRANGE", keys.events(queue), "+", "-", "COUNT", limit) for queue in queues]
+    first = "-" if since is None else int(since * 1000)
+    last = "+" if until is None else int(until * 1000)
+    asked = [("XREVRANGE", keys.events(queue), last, first, "COUNT", each) for queue in queues]
     found = [
         event
         for queue, entries in zip(queues, redis.read(*asked), strict=True)
         for event in parse(queue, entries)
     ]
-    return sorted(found, key=lambda event: event.at, reverse=True)[:limit]
+    return sorted(found, key=lambda event: event.at, reverse=True)
 
 
 def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) -> Iterator[Event]:

@@ -86,6 +86,17 @@ def command_of(visit: Visit, verb: str = "ls") -> str:
     return shlex.join(words)
 
 
+def times_of(visit: Visit) -> tuple[float | None, float | None, str]:
+    """Return the times between which a visit asks for events, and what is wrong with them."""
+    mistakes: list[str] = []
+    since, until = (_time(visit, name, mistakes) for name in ("since", "until"))
+
+    def at(time: tuple[bool, float] | None) -> float | None:
+        return None if time is None else visit.now - time[1] if time[0] else time[1]
+
+    return at(since), at(until), " ".join(mistakes)
+
+
 def _time(visit: Visit, name: str, mistakes: list[str]) -> tuple[bool, float] | None:
     """Return an age, or a time in the zone of the viewer, as a Selection has it."""
     text = visit.one(name).strip()

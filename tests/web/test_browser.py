@@ -45,6 +45,7 @@ PAGES = (
         "/doctor",
         "/activity",
         "/settings",
+        "/help",
         "/acts/cancel?id={running}",
         "/new?from={pending}",
         "/prune?older=1h",
@@ -249,6 +250,9 @@ def test_the_keyboard_alone_leads_to_a_task(visit):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("scan")
+    page.get_by_text("live", exact=True).wait_for()
+    page.keyboard.press("?")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Help")
 
 
 def test_the_eighth_tab_of_a_browser_still_loads(browser, visit, site):

@@ -13,11 +13,12 @@ import pytest
 from asking import NODE, ask_app
 
 from blueque import Client, protocol
+from blueque.cli.main import _VERBS
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.failures import UNKNOWN
 from blueque.version import __version__
-from blueque.web import create_app
+from blueque.web import create_app, visit
 from blueque.web.access import Viewer
 from blueque.web.reader import Reader
 from blueque.web.shared import THREADS
@@ -34,6 +35,7 @@ PAGES = [
         "/activity",
         "/activity?by=people",
         "/settings",
+        "/help",
     ),
     *("/new", "/schedule/nightly/backfill", "/prune", "/prune?older=0s"),
 ]
@@ -263,6 +265,34 @@ def test_what_ran_is_told_by_name_and_hosts_without_their_domain(ask, client, st
     for path in ("/nodes?span=1h", "/activity", f"/nodes/{node}"):
         assert re.search(rf'href="/tasks/{task}"><bdi>intro</bdi>', ask(path).text), path
     assert f'title="{node}">host<' in ask("/tasks").text
+
+
+def test_the_help_names_each_page_and_commands_that_there_are(ask):
+    told = ask("/help").text
+
+    verbs = {words.split()[1] for words in re.findall(r'data-copy="(blueque [a-z]+[^"]*)"', told)}
+    assert verbs <= {*_VERBS} and {"status", "prune", "interrupt"} <= verbs
+    assert {path for path, _ in visit.PAGES} <= Checker(told).links
+
+
+def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue, start, end):
+    end(start(title="bad"), "ValueError: x")
+    end(start(title="good"))
+    other = client.get_queue("audio")
+    other.pause("ada", "new codec")
+    other.resume("bob")
+
+    def told(query):
+        rows = ask(f"/activity?{query}").text.partition("<tbody>")[2].partition("</tbody>")[0]
+        return re.findall(r'<td class="nw">(\w+)</td>', rows)
+
+    assert told("queue=video&on=failed") == ["failed"]
+    assert told("who=ADA") == ["paused"]
+    assert told("queue=audio&since=1h") == ["resumed", "paused"]
+    assert told("by=people") == ["resumed", "paused"]
+    assert told("until=1h") == told("on=nothing") == []
+    assert "blueque history -q video --on failed" in ask("/activity?queue=video&on=failed").text
+    assert "since: " in ask("/activity?since=soon").text
 
 
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):

@@ -55,6 +55,8 @@
       document.getElementById("q").focus();
     } else if (event.key === ".") {
       toggle();
+    } else if (event.key === "?") {
+      document.getElementById("help").click();
     }
   });
 

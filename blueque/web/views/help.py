@@ -1,0 +1,81 @@
+"""What each page answers, which command does the same, the keys, and the words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from blueque.web.acts import ACTS
+from blueque.web.visit import Page, Visit
+
+
+class Answer(NamedTuple):
+    """A page: its name, the question that it answers, and the commands that answer it, too."""
+
+    path: str
+    word: str
+    question: str
+    commands: tuple[str, ...] = ()
+    is_order: bool = False  # only operators have it
+
+
+ANSWERS = (
+    Answer("/", "Overview", "Is anything wrong now? What runs, what waits?", ("status", "top")),
+    Answer("/queues", "Queues", "Does each queue keep up?", ("queue ls", "queue show QUEUE")),
+    Answer("/tasks", "Tasks", "Which tasks are there? Find them, and act on many.", ("ls",)),
+    Answer(
+        "/tasks",
+        "A task",
+        "Is it fine, how long yet, what does it print? Why does it wait?",
+        ("show ID", "why ID", "logs -f ID", "history ID"),
+    ),
+    Answer("/nodes", "Hosts", "Who works, what is idle, what ran when?", ("timeline", "node ls")),
+    Answer("/failures", "Failures", "What breaks, since when, on which hosts?", ("failures",)),
+    Answer(
+        "/schedule",
+        "Schedule",
+        "What comes when? What came of recurring tasks?",
+        ("schedule ls", "schedule show NAME"),
+    ),
+    Answer(
+        "/workflows",
+        "Workflows",
+        "How far are tasks that depend on each other?",
+        ("workflow ls", "graph ID"),
+    ),
+    Answer("/runs", "Runs", "How far are many tasks at once, and feeds?", ("runs", "feeds")),
+    Answer(
+        "/statistics", "Statistics", "How long do tasks wait and run? How many fail?", ("stats",)
+    ),
+    Answer("/doctor", "Doctor", "Is Redis fit? Does all that is in it fit together?", ("doctor",)),
+    Answer("/activity", "Activity", "Who did what, and when?", ("history -q '*'",)),
+    Answer("/new", "New task", "A task by hand.", ("enqueue QUEUE JSON",), True),
+    Answer("/prune", "Delete old tasks", "What ended long ago and can go?", ("prune",), True),
+    Answer("/settings", "Settings", "Time zone and colours."),
+)
+KEYS = (
+    ("/", "find a task, a queue, a host or words"),
+    (".", "pause the changes of the page, and go on"),
+    ("?", "this page"),
+)
+STATES = (
+    ("blocked", "It waits for other tasks."),
+    ("scheduled", "It waits for a time."),
+    ("pending", "It waits in its queue for a listener."),
+    ("reserved", "A listener has taken it, and has not begun it."),
+    ("started", "Its process runs."),
+    ("complete", "It has ended well."),
+    ("failed", "It has ended badly, or its host is gone."),
+    ("cancelled", "A person has ended it, or what it waited for."),
+)
+_COMMANDS = {"now": "schedule run"}  # of orders whose command has another name
+
+
+def help(visit: Visit) -> Page:
+    """Return the page that explains the others."""
+    answers = [each for each in ANSWERS if visit.may_act or not each.is_order]
+    orders = [
+        (act.word, sorted(act.states), f"blueque {_COMMANDS.get(verb, verb)}")
+        for verb, act in ACTS.items()
+    ]
+    context = {"answers": answers, "orders": orders, "keys": KEYS, "states": STATES}
+    return Page("help.html", {**context, "is_live": False})
