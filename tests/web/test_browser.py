@@ -73,18 +73,25 @@ class Site:
 def open_site() -> Iterator[Site]:
     with running_server() as server:
         ids = seeded(server.url)
-        environ = os.environ | {"BLUEQUE_REDIS_URL": server.url, "BLUEQUE_WEB_TOKEN": TOKEN}
-        program = subprocess.Popen(
-            [*BLUEQUE, "web", "--listen", "127.0.0.1:0", "--env", "prod"],
-            env=environ, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert program.stderr is not None
+        with serving(server) as url:
+            yield Site(server, url, ids)
+
+
+@contextlib.contextmanager
+def serving(server: Server, token: str = TOKEN, listen: str = "127.0.0.1:0") -> Iterator[str]:
+    """Serve the page until the end of the block; yield its address."""
+    environ = os.environ | {"BLUEQUE_REDIS_URL": server.url, "BLUEQUE_WEB_TOKEN": token}
+    program = subprocess.Popen(
+        [*BLUEQUE, "web", "--listen", listen, "--env", "prod"],
+        env=environ, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stderr is not None
+    try:
         line = next(line for line in program.stderr if "http://" in line)
-        try:
-            yield Site(server, line.strip().rstrip("/"), ids)
-        finally:
-            program.terminate()
-            program.communicate()
+        yield line.strip().rstrip("/")
+    finally:
+        program.terminate()
+        program.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -107,16 +114,21 @@ def browser() -> Iterator[Browser]:
 
 
 class Watched:
-    """A page of a context, and everything that its browser complained about."""
+    """A page of a context, and everything that its browser complained about.
 
-    def __init__(self, context: BrowserContext, site: Site) -> None:
+    loses: whether its server goes away, so that requests fail.
+    """
+
+    def __init__(self, context: BrowserContext, site: Site, loses: bool) -> None:
         self.page, self.complaints = context.new_page(), []
+        self._loses = loses
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self._require_ours(request.url, site.url))
 
     def _note(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        is_expected = self._loses and message.text.startswith("Failed to load resource")
+        if message.type in ("error", "warning") and not is_expected:
             self.complaints.append(message.text)
 
     def _require_ours(self, url: str, ours: str) -> None:
@@ -129,10 +141,10 @@ def visit(browser: Browser, site: Site) -> Iterator[Any]:
     """Return a function that opens a page as an operator; afterwards nothing may have complained."""
     opened: list[tuple[BrowserContext, Watched]] = []
 
-    def visit(path: str, site: Site = site, **options: Any) -> Page:
+    def visit(path: str, site: Site = site, loses: bool = False, **options: Any) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
         context.set_default_timeout(15000)
-        watched = Watched(context, site)
+        watched = Watched(context, site, loses)
         opened.append((context, watched))
         answer = context.request.post(
             f"{site.url}/login",
@@ -279,3 +291,41 @@ def test_without_redis_the_page_says_so_with_its_age_and_comes_back_by_itself(vi
             client.get_queue("preview").enqueue({"scene": 1})
         expect(page.locator("#live")).to_have_text("live")
         expect(trouble).to_be_hidden()
+
+
+def test_a_page_of_a_server_that_was_started_anew_leads_to_the_login(visit, site):
+    with contextlib.ExitStack() as first:
+        url = first.enter_context(serving(site.server))
+        page = visit("/queues", Site(site.server, url, site.ids), loses=True)
+        expect(page.locator("#live")).to_have_text("live")
+        first.close()
+        with serving(site.server, "another-token-0123", url.removeprefix("http://")):
+            expect(page.locator("#live")).to_have_text("logged out")
+            expect(page.get_by_role("alert")).to_contain_text("The server was started anew")
+            page.get_by_role("alert").get_by_role("link", name="Log in").click()
+            page.get_by_label("Token").fill("another-token-0123")
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+            expect(page.locator("#live")).to_have_text("live")
+
+
+def test_ages_are_right_though_the_clock_of_the_viewer_is_an_hour_ahead(visit, site):
+    page = visit("/settings")
+    page.add_init_script(
+        "Date = class extends Date {"
+        "constructor(...it) { super(...(it.length ? it : [Date.now()])); }"
+        "static now() { return super.now() + 3600e3; } };"
+    )
+    with contextlib.closing(Client(site.redis)) as client:
+        queue = client.get_queue("preview")
+        queue.schedule({}, time.time() + 300, title="comes later")
+        queue.enqueue({}, title="waits now")
+    page.goto(site.at("/tasks?state=pending&state=scheduled"), wait_until="commit")
+
+    expect(page.locator("#live")).to_have_text("live")
+    age = page.get_by_role("row", name="waits now").locator("time")
+    loaded = age.inner_text()
+    expect(age).not_to_have_text(loaded)  # the browser counts
+    assert re.fullmatch(r"\d[\d.]* s", age.inner_text())
+    expect(page.get_by_role("row", name="comes later")).to_contain_text(re.compile("in 4 m"))
+    assert page.evaluate("new Date() / 1000") - time.time() > 3000  # the clock is another one

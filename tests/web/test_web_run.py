@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import signal
 from urllib.parse import urlsplit
@@ -38,6 +39,36 @@ def test_the_printed_token_opens_the_page_and_sigterm_ends_an_open_stream(begin)
     stream.read()  # it has an end
     stream.close()
     asking.close()
+
+
+def test_two_servers_with_one_token_file_share_logins_and_show_each_others_changes(
+    begin, queue, environ, tmp_path
+):
+    queue.enqueue({})
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    environ["BLUEQUE_WEB_TOKEN_FILE"] = str(tmp_path / "token")
+    with contextlib.ExitStack() as stack:
+        asking = []
+        for _ in range(2):
+            program = begin("web", "--listen", "127.0.0.1:0")
+            url = urlsplit(next(line for line in program.stderr if "http://" in line).strip())
+            asking.append(http.client.HTTPConnection(url.hostname, url.port, timeout=15))
+            stack.callback(asking[-1].close)
+        first, second = asking
+        first.request("POST", "/login", "token=0123456789abcdef", OWN)
+        answer = first.getresponse()
+        answer.read()
+        own = OWN | {"Cookie": answer.getheader("set-cookie").partition(";")[0]}
+        second.request("GET", f"/live?page=/queues/{queue.name}", headers=own)
+        stream = stack.enter_context(second.getresponse())
+        while b"event: parts" not in stream.readline():
+            pass
+
+        first.request("POST", "/controls/queue/pause", f"name={queue.name}&reason=both", own)
+
+        assert first.getresponse().status == 303
+        while b"paused" not in stream.readline():
+            pass
 
 
 def test_an_address_for_everybody_needs_a_login_of_its_own(run):

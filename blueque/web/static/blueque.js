@@ -89,7 +89,7 @@
 
   // The stream of changes.
   const sign = document.getElementById("live"), trouble = document.getElementById("trouble");
-  let stream = null, failures = 0, isPaused = false, entry = log?.dataset.entry || "";
+  let stream = null, failures = 0, failed = 0, isPaused = false, entry = log?.dataset.entry || "";
   function say(word, title) {
     if (!sign) return;
     sign.hidden = false;
@@ -145,14 +145,26 @@
       say("paused", "Other pages of this browser are live; click to go on");
     });
     stream.onerror = () => {
-      if (!failures) complain("The server of this page does not answer.", now());
+      if (!failures) complain("The server of this page does not answer.", failed = now());
       failures += 1;
       say("reconnecting");
       if (stream.readyState === EventSource.CLOSED) {
         stream = null;
+        askWhy();
         setTimeout(open, Math.min(1000 * 2 ** failures, 30000));
       }
     };
+  }
+  // A stream does not tell why it is refused: ask for its headers.
+  async function askWhy() {
+    const answer = await fetch(body.dataset.live, { method: "HEAD" }).catch(() => null);
+    if (answer?.status !== 401) return;
+    const link = document.createElement("a");
+    link.href = location.href;  // the server leads from there to the login, and back
+    link.textContent = "Log in";
+    complain("The server was started anew, or this login has lasted its 12 hours.", failed);
+    trouble.append(" ", link, " to go on.");
+    say("logged out");
   }
   function close() {
     stream?.close();
