@@ -43,8 +43,10 @@ def _ids_starting(redis: Redis, prefix: str, queues: Sequence[str]) -> set[str]:
     replies = dict(zip(queues, read_groups(redis, groups), strict=True))
     members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
     names = {queue: reply[3] for queue, reply in replies.items()}
-    held, next_ids = read_held_and(redis, members, ask_ids(names, MAX_HEADS))
-    pages = chain([held], next_ids, chain.from_iterable(reply[4:] for reply in replies.values()))
+    held, started, next_ids = read_held_and(redis, members, ask_ids(names, MAX_HEADS))
+    pages = chain(
+        [held, started], next_ids, chain.from_iterable(reply[4:] for reply in replies.values())
+    )
     found = (task_id for page in pages for task_id in page if task_id.startswith(prefix))
     return set(filter(is_uuid, found))
 

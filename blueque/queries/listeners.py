@@ -134,14 +134,14 @@ def read_nodes_and(
 
 def read_held_and(
     redis: Redis, members: Mapping[str, Members], more: Sequence[Command]
-) -> tuple[list[str], list[Any]]:
-    """Return the tasks that listeners hold or that count as started, some of them twice, and the replies
-    to more commands, in one round trip.
+) -> tuple[list[str], list[str], list[Any]]:
+    """Return the tasks that listeners hold, those that count as started, most of which are held, too, and
+    the replies to more commands, in one round trip.
     """
     asked = [("LRANGE", keys.reserved(*pair), 0, MAX_HELD - 1) for pair in _pairs(members)]
     others, *replies = read_groups(redis, [more, *([command] for command in asked)])
     held = [task for (ids,) in replies for task in ids]
-    return held + [task for seen in members.values() for task in started_ids(seen.started)], others
+    return held, [task for seen in members.values() for task in started_ids(seen.started)], others
 
 
 def _pairs(members: Mapping[str, Members]) -> list[tuple[str, str]]:

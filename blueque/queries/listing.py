@@ -77,6 +77,10 @@ SHOWN = (
     "key",
     "run",
 )
+MANY = 500  # tasks: of more, all fields in SHOWN are read only of the first ones
+
+# What decides about the order.
+_ORDER = ("status", "queue", "created", "queued", "eta", "updated", "started", "finished")
 
 MIN_PREFIX = 4  # characters of an id by which it is found
 MAX_FOUND = 20
@@ -109,12 +113,12 @@ def listing(redis: Redis, queues: Sequence[str], statuses: Collection[str], limi
     now, lists = to_seconds(time), beginnings.take(lists, read)
     of_queues = dict(zip(unfinished, replies, strict=True))
     held, lines = _unfinished(redis, of_queues, statuses, limit) if of_queues else ([], [])
-    listed, looked_at = _listed(redis, held, [*lists, *lines], queues, statuses, limit)
+    listed, has_more, looked_at = _listed(redis, held, [*lists, *lines], queues, statuses, limit)
     size = sum(one.length for one in (*lists, *lines))
     size += sum(task.status == "reserved" for task in listed)
     size += sum(reply[4] for reply in replies) if "started" in statuses else 0
     more = max(size - min(len(listed), limit), 0)
-    return Listing(now, listed[:limit], len(listed) > limit, more, looked_at)
+    return Listing(now, listed[:limit], has_more, more, looked_at)
 
 
 def _ask_unfinished(queue: str) -> list[Command]:
@@ -132,36 +136,65 @@ def _unfinished(
     lines = lines if is_pending else []
     # A pending task may be in a listener's own list: the listener died between pop and reserve.
     more = beginnings.ask(lines, beginnings.depth_of(len(lines), limit))
-    held, found = read_held_and(redis, members, more)
+    held, started, found = read_held_and(redis, members, more)
+    # What has started is neither pending nor reserved: it need not be read to know that.
+    held = [*held, *started] if "started" in statuses else [*{*held}.difference(started)]
     return held, beginnings.take(lines, found)
 
 
 def _listed(
     redis: Redis,
-    held: Iterable[str],
+    held: Sequence[str],
     lists: Sequence[Beginning],
     queues: Sequence[str],
     statuses: Collection[str],
     limit: int,
-) -> tuple[list[Task], int | None]:
-    """Return tasks in order; the first `limit` are the first of all tasks. If that is not sure, return
-    also how many of each list were looked at.
+) -> tuple[list[Task], bool, int | None]:
+    """Return tasks in order, and whether there are more than `limit`; the first `limit` are the first
+    of all tasks. If that is not sure, return also how many of each list were looked at.
+
+    Of many tasks only what decides about the order is read.
     """
-    of_queues, tasks = set(queues), shown(redis, chain(held, *(one.ids for one in lists)))
+    ids, has_more, looked_at = _ids(held, lists), False, None
+    fields = _ORDER if len(ids) > max(2 * limit, MANY) else SHOWN
+    tasks = shown(redis, ids, fields)
     while True:
-        lines = {(one.queue, one.line): one.ids for one in lists if one.line is not None}
-        turns = in_turn({line: [tasks[task] for task in ids] for line, ids in lines.items()})
-        wanted = (task for task in tasks.values() if task.status in statuses)
-        listed = in_order([task for task in wanted if task.queue in of_queues], turns)
+        listed = _in_turn(tasks, lists, {*queues}, statuses)
+        has_more = has_more or len(listed) > limit
         best = {task.id for task in listed[:limit]}
-        places = [place for place, one in enumerate(lists) if one.may_have_more(tasks, best, limit)]
-        if not places:
-            return listed, None
-        if sum(len(one.ids) for one in lists) > beginnings.MOST:
-            return listed, min(len(lists[place].ids) for place in places)
-        lists = beginnings.deepened(redis, lists, places, limit)
-        ids = dict.fromkeys(chain.from_iterable(lists[place].ids for place in places))
-        tasks |= shown(redis, (task for task in ids if task not in tasks))
+        places = {n for n, one in enumerate(lists) if one.may_have_more(tasks, best, limit)}
+        if places and sum(len(one.ids) for one in lists) > beginnings.MOST:
+            looked_at = min(len(lists[place].ids) for place in places)
+        if not places or looked_at is not None:
+            break
+        lists = beginnings.deepened(redis, lists, sorted(places), limit)
+        # The others may have none of the best: what is behind their first tasks comes later still.
+        lists = [one for n, one in enumerate(lists) if n in places or not best.isdisjoint(one.ids)]
+        ids = _ids(held, lists)
+        tasks |= shown(redis, (task for task in ids if task not in tasks), fields)
+        tasks = {task: tasks[task] for task in ids}
+    if fields is _ORDER:
+        read = shown(redis, (task.id for task in listed[:limit])).values()
+        # without those that have gone on meanwhile
+        listed[:limit] = [task for task in read if task.status in statuses]
+    return listed, has_more, looked_at
+
+
+def _ids(held: Iterable[str], lists: Iterable[Beginning]) -> dict[str, None]:
+    return dict.fromkeys(chain(held, *(one.ids for one in lists)))
+
+
+def _in_turn(
+    tasks: Mapping[str, Task],
+    lists: Iterable[Beginning],
+    queues: Collection[str],
+    statuses: Collection[str],
+) -> list[Task]:
+    """Return those of these tasks that belong to the queues and have one of the statuses, in order."""
+    lines = {(one.queue, one.line): one.ids for one in lists if one.line is not None}
+    turns = in_turn({line: [tasks[task] for task in ids] for line, ids in lines.items()})
+    wanted = (task for task in tasks.values() if task.status in statuses)
+    return in_order([task for task in wanted if task.queue in queues], turns)
 
 
 def all_nodes(redis: Redis) -> list[Node]:
@@ -204,23 +237,25 @@ def to_seconds(time: Sequence[str]) -> float:
     return int(time[0]) + int(time[1]) / 1e6
 
 
-def shown(redis: Redis, ids: Iterable[str]) -> dict[str, Task]:
-    """Return snapshots of these tasks with the fields in SHOWN, by their ids, in one round trip."""
+def shown(redis: Redis, ids: Iterable[str], fields: Sequence[str] = SHOWN) -> dict[str, Task]:
+    """Return snapshots of these tasks with these fields, by their ids, in one round trip."""
     unique = list(dict.fromkeys(ids))
-    return take_shown(unique, redis.read(*ask_shown(unique)))
+    return take_shown(unique, redis.read(*ask_shown(unique, fields)), fields)
 
 
-def ask_shown(ids: Iterable[str]) -> list[Command]:
-    """Return the commands that read the fields in SHOWN; `take_shown` takes the replies."""
-    return [("HMGET", keys.task(task_id), *SHOWN) for task_id in ids]
+def ask_shown(ids: Iterable[str], fields: Sequence[str] = SHOWN) -> list[Command]:
+    """Return the commands that read these fields; `take_shown` takes the replies."""
+    return [("HMGET", keys.task(task_id), *fields) for task_id in ids]
 
 
-def take_shown(ids: Iterable[str], replies: Iterable[Sequence[str | None]]) -> dict[str, Task]:
+def take_shown(
+    ids: Iterable[str], replies: Iterable[Sequence[str | None]], fields: Sequence[str] = SHOWN
+) -> dict[str, Task]:
     """Return snapshots of tasks, each once, by their ids."""
     return {
         task_id: Task(
             task_id,
-            {name: text for name, text in zip(SHOWN, reply, strict=True) if text is not None},
+            {name: text for name, text in zip(fields, reply, strict=True) if text is not None},
         )
         for task_id, reply in zip(ids, replies, strict=True)
     }

@@ -124,12 +124,13 @@ def _sources(
     lines = [(queue, line) for queue, some in names.items() for line in some]
     lines = lines if "pending" in statuses else []
     # A pending task may be in a listener's own list: the listener died between pop and reserve.
-    found, lengths = read_held_and(redis, members, [("LLEN", keys.line(*line)) for line in lines])
+    asked: list[Command] = [("LLEN", keys.line(*line)) for line in lines]
+    held, started, lengths = read_held_and(redis, members, asked)
     sources += [
         _Source("LRANGE", keys.line(*line), length, True, line)
         for line, length in zip(lines, lengths, strict=True)
     ]
-    return now, found, sources
+    return now, [*held, *started], sources
 
 
 def _keys(queue: str, statuses: Collection[str]) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from blueque.client import Client
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.task import Task
 from blueque.queries import timeline
+from blueque.queries.counts import counts
 from blueque.queries.inspector import Inspector
 from blueque.queries.overview import Overview
 from blueque.queries.statistics import Statistics
@@ -127,6 +128,11 @@ class Reader:
     def queues(self) -> list[str]:
         """Return the names of the queues of this page, sorted."""
         return self.shared("queues", lambda: [*filter(self.site.has, self.inspector.queues())])
+
+    def counts(self, queues: Sequence[str]) -> Mapping[str, int]:
+        """Return how many tasks these queues have in each status."""
+        names = tuple(queues)
+        return self.shared(("counts", names), lambda: counts(self.client.connections, names))
 
     def task(self, task_id: str) -> Task:
         """Return a task. Raises NoSuchTask."""

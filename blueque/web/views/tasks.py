@@ -195,12 +195,8 @@ def _result(task: Task, visit: Visit) -> str | None:
 
 def _counts(wanted: Filter, visit: Visit) -> list[tuple[str, int]]:
     """Return how many tasks the queues of a filter have in each state."""
-    lines = visit.reader.overview().lines
-    names = {*matching(wanted.queue, visit)}
-    return [
-        (state, sum(getattr(line, state) for line in lines if line.queue in names))
-        for state in STATUSES
-    ]
+    found = visit.reader.counts(matching(wanted.queue, visit))
+    return [(state, found[state]) for state in STATUSES]
 
 
 def _harmless(cell: object) -> object:

@@ -1,0 +1,55 @@
+"""How many tasks queues have in each status."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from asking import NODE
+
+from blueque import protocol
+from blueque.model.attempt_ref import AttemptRef
+from blueque.queries import counts
+from blueque.queries.listing import STATUSES
+
+
+@pytest.fixture
+def filled(client, redis, queue):
+    """A queue with tasks in each status, two of which a listener holds; and two more queues."""
+
+    def reserve(**options):
+        task = str(queue.enqueue({}, **options))
+        assert protocol.pop(redis, "video", NODE, "i1").task == task
+        attempt = AttemptRef("video", task, "t", NODE)
+        protocol.reserve(redis, attempt, "i1", time.time())
+        return attempt
+
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+    for end, told in ((protocol.complete, "out"), (protocol.fail, "OSError")):
+        attempt = reserve()
+        protocol.start(redis, attempt, 77, time.time())
+        end(redis, attempt, told, time.time())
+    queue.cancel(str(queue.enqueue({})))
+    queue.enqueue({}, after=[queue.schedule({}, time.time() + 99)])
+    for _ in range(2):
+        protocol.start(redis, reserve(), 77, time.time())
+    reserve()
+    queue.enqueue({})
+    protocol.pop(redis, "video", NODE, "i1")
+    queue.enqueue({}, priority=7)
+    queue.enqueue({})
+    client.get_queue("audio").enqueue({})
+    return ["audio", "empty", "video"]
+
+
+@pytest.mark.parametrize("most", [counts.MAX_MEMBERS, 1])
+def test_they_are_those_of_the_overview(client, filled, monkeypatch, most):
+    monkeypatch.setattr(counts, "MAX_MEMBERS", most)
+    lines = client.get_inspector().overview().lines
+
+    found = counts.counts(client.connections, filled)
+
+    assert [found[status] for status in STATUSES] == [
+        sum(getattr(line, status) for line in lines) for status in STATUSES
+    ]
+    assert 0 not in found.values()
