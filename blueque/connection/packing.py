@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from blueque.connection.redis import Command, as_bytes, pack
 
@@ -13,30 +14,31 @@ def pack_each(
     """Return a command for each text, in Redis' wire format: the words before, the beginning with
     the text behind it as one word, and the words after.
     """
-    begun, end = as_bytes(beginning), _words(after)
+    begun, end = as_bytes(beginning), b"\r\n" + _words(after)
     start = b"*%d\r\n%b" % (len(before) + 1 + len(after), _words(before))
-    heads: dict[int, bytes] = {}
-    packed = []
-    for text in map(as_bytes, texts):
-        size = len(text)
-        head = heads.get(size)
-        if head is None:
-            head = heads[size] = start + b"$%d\r\n%b" % (len(begun) + size, begun)
-        packed.append(b"%b%b\r\n%b" % (head, text, end))
+    packed: list[bytes] = []
+    for size, some in groupby(_encoded(texts), len):  # most ids are of one length
+        head = start + b"$%d\r\n%b" % (len(begun) + size, begun)
+        packed += [b"%b%b%b" % (head, text, end) for text in some]
     return packed
 
 
-def pack_words(verb: str, beginnings: Sequence[str], texts: Sequence[str]) -> bytes:
-    """Return one command with a word for each beginning and text: all that begin alike, then the
-    next ones.
-    """
-    encoded = [as_bytes(text) for text in texts]
-    sizes = {*map(len, encoded)}
-    parts = [b"*%d\r\n%b" % (1 + len(beginnings) * len(texts), _words((verb,)))]
-    for begun in map(as_bytes, beginnings):
-        heads = {size: b"$%d\r\n%b" % (len(begun) + size, begun) for size in sizes}
-        parts += [b"%b%b\r\n" % (heads[len(text)], text) for text in encoded]
+def pack_words(verb: str, texts: Mapping[str, Sequence[str]]) -> bytes:
+    """Return one command with a word for each text. texts: by what their words begin with."""
+    parts = [b"*%d\r\n%b" % (1 + sum(map(len, texts.values())), _words((verb,)))]
+    for begun, those in texts.items():
+        for size, some in groupby(_encoded(those), len):
+            head = b"$%d\r\n%b" % (len(as_bytes(begun)) + size, as_bytes(begun))
+            parts += [head, (b"\r\n" + head).join(some), b"\r\n"]
     return b"".join(parts)
+
+
+def _encoded(texts: Iterable[str]) -> Sequence[bytes]:
+    several = [*texts]
+    try:
+        return [text.encode() for text in several]
+    except UnicodeEncodeError:
+        return [*map(as_bytes, several)]
 
 
 def _words(words: Command) -> bytes:

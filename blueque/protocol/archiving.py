@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.packing import pack_each, pack_words
+from blueque.connection.packing import pack_each
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import BatchTaken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
-from blueque.protocol.fields import Facts, flat, remove_tags
-from blueque.protocol.submit import keep_key
+from blueque.protocol.fields import Facts, flat
+from blueque.protocol.pruning import removal
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 STATES = ("claimed", "written", "published", "deleted")
@@ -69,6 +69,10 @@ class _TaskFields(NamedTuple):
     enqueued_by: str | None
     dependents: str | None
     tags: str | None
+    events: str | None
+    after: str | None
+    inputs: str | None
+    spawned: str | None
 
 
 def claim_batch(
@@ -153,12 +157,7 @@ def erase(
             return Answer(0)
         return Change(
             [
-                pack_words("UNLINK", keys.belongings(""), [row.task for row, _ in same]),
-                *_take_out(queue, same),
-                ("ZREM", keys.tasks(queue), *[row.task for row, _ in same]),
-                *remove_tags({row.task: fields.tags for row, fields in same}),
-                *_keep_keys(same),
-                ("HINCRBY", keys.totals(queue), "deleted", len(same)),
+                *removal(queue, {row.task: fields for row, fields in same}, _take_out(queue, same)),
                 ("HINCRBY", keys.archive(queue), "deleted", len(same)),
                 ("HSET", keys.archive(queue), "beat_at", now),
             ],
@@ -176,13 +175,6 @@ def _take_out(queue: str, same: Sequence[tuple[Written, _TaskFields]]) -> list[C
         # From the tail, where the oldest are: from the head, a list of a million takes 17 ms for
         # each task.
         commands += pack_each(("LREM", key(queue), -1), "", tasks)
-    return commands
-
-
-def _keep_keys(same: Sequence[tuple[Written, _TaskFields]]) -> list[Command]:
-    commands: list[Command] = []
-    for row, fields in same:
-        commands += keep_key(row.task, fields.keep, fields.enqueued_by)
     return commands
 
 

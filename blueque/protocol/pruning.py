@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from blueque.connection.packing import pack_each, pack_words
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
+from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, line_of
+from blueque.protocol.events import FIRST
 from blueque.protocol.fields import remove_tags
 from blueque.protocol.submit import keep_key
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -41,6 +43,11 @@ class _EndedFields(NamedTuple):
     enqueued_by: str | None
     dependents: str | None
     tags: str | None
+    attempt: str | None
+    events: str | None
+    after: str | None
+    inputs: str | None
+    spawned: str | None
 
 
 class _WaitingFields(NamedTuple):
@@ -54,14 +61,19 @@ class _WaitingFields(NamedTuple):
     enqueued_by: str | None
     dependents: str | None
     tags: str | None
+    attempt: str | None
+    events: str | None
+    after: str | None
+    inputs: str | None
+    spawned: str | None
 
     @property
     def line(self) -> str:
         return line_of(self.priority, self.needs)
 
 
-class _HasKey(Protocol):
-    """Fields of a task, those of its key and its tags among them."""
+class HasBelongings(Protocol):
+    """Fields of a task that tell what to remove with it."""
 
     @property
     def keep(self) -> str | None: ...
@@ -69,6 +81,34 @@ class _HasKey(Protocol):
     def enqueued_by(self) -> str | None: ...
     @property
     def tags(self) -> str | None: ...
+    @property
+    def attempt(self) -> str | None: ...
+    @property
+    def events(self) -> str | None: ...
+    @property
+    def after(self) -> str | None: ...
+    @property
+    def dependents(self) -> str | None: ...
+    @property
+    def inputs(self) -> str | None: ...
+    @property
+    def spawned(self) -> str | None: ...
+
+
+# The kinds of keys that belong to a task alone, and whether its fields say that there may be one.
+# To find nothing under a name takes Redis as long as to delete what is small.
+BELONGINGS: dict[str, Callable[[HasBelongings], object]] = {
+    keys.task(""): lambda fields: True,
+    keys.log(""): lambda fields: fields.attempt,
+    keys.log_head(""): lambda fields: fields.attempt,
+    keys.checkpoint(""): lambda fields: fields.attempt,
+    keys.history(""): lambda fields: fields.events,
+    keys.recent(""): lambda fields: count_of(fields.events) > FIRST,
+    keys.conditions(""): lambda fields: fields.after,
+    keys.dependents(""): lambda fields: fields.dependents,
+    keys.inputs(""): lambda fields: fields.inputs,
+    keys.spawned(""): lambda fields: fields.spawned,
+}
 
 
 def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: int = 0) -> int:
@@ -96,7 +136,7 @@ def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: i
             return Answer(0)
         # From the tail, where the oldest are.
         entries = pack_each(("LREM", listed, -1), "", [task for task, _ in same])
-        return Change(_removal(queue, dict(same), entries), len(same))
+        return Change(removal(queue, dict(same), entries), len(same))
 
     record, tasks = keys.archive(queue), [ended.task for ended in seen]
     look: Look[int, int, list[str | None], *tuple[list[str | None], ...]] = Look(
@@ -141,7 +181,7 @@ def purge(redis: Redis, queue: str, tasks: Sequence[str], is_forced: bool = Fals
         blocked = [task for task, fields in waiting.items() if fields.status == "blocked"]
         if blocked:
             entries += [("ZREM", keys.blocked(queue), *blocked)]
-        return Change(_removal(queue, waiting, entries), len(waiting))
+        return Change(removal(queue, waiting, entries), len(waiting))
 
     line, hashes = keys.pending(queue), [keys.task(task) for task in tasks]
     places: list[Command] = [("LPOS", line, task, "RANK", -1, "MAXLEN", FARTHEST) for task in tasks]
@@ -159,10 +199,16 @@ def _waits(fields: _WaitingFields, place: int | None) -> bool:
     return fields.status in ("pending", "scheduled", "blocked")
 
 
-def _removal(queue: str, tasks: Mapping[str, _HasKey], entries: Sequence[Command]) -> list[Command]:
+def removal(
+    queue: str, tasks: Mapping[str, HasBelongings], entries: Sequence[Command]
+) -> list[Command]:
     """Return the commands that delete tasks. entries: take them out of the places of their status."""
+    names = {
+        begun: [task for task, fields in tasks.items() if may_exist(fields)]
+        for begun, may_exist in BELONGINGS.items()
+    }
     commands: list[Command] = [
-        pack_words("UNLINK", keys.belongings(""), [*tasks]),
+        pack_words("UNLINK", names),
         *entries,
         ("ZREM", keys.tasks(queue), *tasks),
         *remove_tags({task: fields.tags for task, fields in tasks.items()}),

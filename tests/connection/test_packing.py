@@ -15,6 +15,7 @@ def test_commands_that_differ_in_one_text_are_packed_as_each_alone():
 
 
 def test_a_command_of_many_keys_has_all_of_a_kind_together():
-    packed = pack_words("UNLINK", ["task_", "log_"], TEXTS)
+    packed = pack_words("UNLINK", {"task_": TEXTS, "none_": [], "log_": TEXTS[1:]})
 
-    assert packed == pack(("UNLINK", *map("task_{}".format, TEXTS), *map("log_{}".format, TEXTS)))
+    names = *map("task_{}".format, TEXTS), *map("log_{}".format, TEXTS[1:])
+    assert packed == pack(("UNLINK", *names))

@@ -1005,8 +1005,21 @@ BATCH = {
     "PLACE": ["directory", "/archive", "archive", "a1"],
     "FACTS": flat(WHO),
 }
+# What belongs to the tasks that are deleted, as `UNLINK_TASKS` names it.
+NOTHING_MORE: dict[str, list[str]] = {
+    "BEGUN": [],
+    "TOLD": [],
+    "TOLD_MORE": [],
+    "BOUND": [],
+    "AWAITED": [],
+    "GIVEN": [],
+    "SPAWNER": [],
+}
 ERASE = {
     **BATCH,
+    **NOTHING_MORE,
+    "BEGUN": ["t1"],
+    "TOLD": ["t1", "t2"],
     "TASK": ["t1", "t2", "t3"],
     "SAME": ["t1", "t2"],
     "COUNT": 2,
@@ -1053,6 +1066,9 @@ def prune(status: str, floor: int = 0, **seen: float) -> Given:
 
 PRUNE = {
     **TASK,
+    **NOTHING_MORE,
+    "BEGUN": ["t1"],
+    "TOLD": ["t1"],
     "TASK": ["t1", "t2"],
     "SAME": ["t1"],
     "COMPLETE": ["t1"],
@@ -1073,6 +1089,7 @@ def purge(*tasks: str) -> Given:
 A_SCHEDULED, A_BLOCKED = "there is a [SCHEDULED]", "there is a [BLOCKED]"
 PURGE = {
     **TASK,
+    **NOTHING_MORE,
     "TASK": ["t1", "t2", "t3"],
     "SAME": ["t1", "t2"],
     "PENDING": ["t1"],
@@ -6021,6 +6038,16 @@ SAMPLES = [
     ),
     Sample(
         "prune",
+        "one with all that a task may have",
+        given(
+            completed("t1"),
+            raw("HSET", keys.task("t1"), "events", 21, "after", 1, "inputs", 0, "spawned", 1),
+        ),
+        prune("complete", t1=5.0),
+        {**PRUNE, "TASK": ["t1"], **{name: ["t1"] for name in NOTHING_MORE}, "AWAITED": []},
+    ),
+    Sample(
+        "prune",
         "a failed one",
         failed("t1"),
         prune("failed", t1=5.0),
@@ -6049,6 +6076,7 @@ SAMPLES = [
         {
             **PRUNE,
             "TASK": ["t1"],
+            "BEGUN": [],
             "COMPLETE": [],
             "CANCELLED": ["t1"],
             "KEPT": ["t1"],
@@ -6110,6 +6138,7 @@ SAMPLES = [
             "LINE": [],
             "SCHEDULED": [],
             "BLOCKED": ["t2"],
+            "BOUND": ["t2"],
             "COUNT": 1,
         },
         [A_BLOCKED],

@@ -18,6 +18,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import id_of_key
 from blueque.model.units import Keep
 from blueque.producer.abandoned_runs import Leftovers
+from blueque.protocol.pruning import BELONGINGS
 from blueque.recovery.retention import Retention
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
@@ -173,3 +174,7 @@ def test_a_task_that_a_listener_of_1_0_0_takes_is_not_purged_before_it_has_said_
     )
     assert protocol.purge(redis, "video", [taken]) == 0
     assert client.get_task(taken).parameters == "taken"
+
+
+def test_each_key_that_belongs_to_a_task_has_its_sign_in_the_hash():
+    assert [*BELONGINGS] == [*keys.belongings("")]
