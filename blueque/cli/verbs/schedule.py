@@ -16,13 +16,14 @@ from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.recurring import COLUMNS, RECENT, row
+from blueque.cli.recurring import COLUMNS, row
 from blueque.cli.task_columns import note
 from blueque.cli.verbs.schedule_control import backfill, pause, remove, resume, skip, trigger
 from blueque.cli.verbs.schedule_define import add, preview, set_schedule
 from blueque.cli.verbs.schedule_file import apply, check
 from blueque.cli.verbs.schedule_show import history, show
 from blueque.documents.schedules import of_schedule as content_of
+from blueque.sentences.recurring import RECENT
 from blueque.text.hints import of_schedule
 from blueque.text.what import what
 

@@ -12,11 +12,12 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import count
-from blueque.cli.recurring import find_schedule, outlook, whole, zone_of, zone_of_rule
+from blueque.cli.recurring import find_schedule
 from blueque.cli.schedule_options import PAST_TEXT, past
 from blueque.documents.schedules import item
 from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
 from blueque.sentences.made import backfilled, of_backfill
+from blueque.sentences.recurring import outlook, whole, zone_of, zone_of_rule
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:

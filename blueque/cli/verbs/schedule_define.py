@@ -24,7 +24,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column
 from blueque.cli.program import given
-from blueque.cli.recurring import find_schedule, have_seconds, outlook, whole, zone_of_rule
+from blueque.cli.recurring import find_schedule
 from blueque.cli.schedule_options import (
     LIMITS,
     POLICIES,
@@ -39,6 +39,7 @@ from blueque.cli.verbs.enqueue import parameters_of
 from blueque.documents.schedules import item
 from blueque.errors import InvalidInput, WrongSchedule
 from blueque.model.schedule import differing
+from blueque.sentences.recurring import have_seconds, outlook, whole, zone_of_rule
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:

@@ -16,10 +16,14 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.cli.printing import Column
-from blueque.cli.recurring import (
+from blueque.cli.recurring import find_schedule
+from blueque.cli.verbs.show import print_fact
+from blueque.documents.schedules import item, of_history, options_of
+from blueque.errors import InvalidInput
+from blueque.model.encoding import decode
+from blueque.sentences.recurring import (
     RECENT,
     coming,
-    find_schedule,
     have_seconds,
     in_a_row,
     latest,
@@ -29,10 +33,6 @@ from blueque.cli.recurring import (
     why_nothing,
     zone_of,
 )
-from blueque.cli.verbs.show import print_fact
-from blueque.documents.schedules import item, of_history, options_of
-from blueque.errors import InvalidInput
-from blueque.model.encoding import decode
 from blueque.text.hints import words_of
 
 if TYPE_CHECKING:
