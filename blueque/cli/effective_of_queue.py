@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from blueque.cli import printing
 from blueque.cli.effective import Setting, defaults, file_values, variables
 from blueque.cli.failure import CONFIGURATION, Failure
-from blueque.cli.setting_text import shown_settings
 from blueque.config.checker import shown_path
 from blueque.config.tables import FINISHED
 from blueque.config.values import LIMITS
+from blueque.documents.orders import shown_settings
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.model.encoding import require_queue_name
 from blueque.model.queue_settings import BOUNDS

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_to_be
 from blueque.cli.printing import count
+from blueque.documents.orders import of_gates
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
@@ -46,23 +47,4 @@ def warn_of_1_0_0(inspector: Inspector, names: Sequence[str]) -> None:
 
 def print_control(kind: str, inspector: Inspector, names: Sequence[str]) -> None:
     """Print, as JSON, whether the queues are paused and limited."""
-    printing.print_json(kind, items=gates(inspector, names))
-
-
-def gates(inspector: Inspector, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return, for JSON, whether the queues are paused and limited."""
-    items = []
-    for name in names:
-        paused, room = inspector.paused(name), inspector.room(name)
-        items.append(
-            {
-                "queue": name,
-                "paused": paused is not None,
-                **printing.times(paused_at=paused.since if paused else None),
-                "paused_by": paused.by if paused else None,
-                "paused_reason": paused.reason if paused else None,
-                "max_concurrency": room.limit,
-                "running": room.taken,
-            }
-        )
-    return items
+    printing.print_json(kind, **of_gates(inspector, names))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blueque.model.schedule import Occurrence
     from blueque.queries.listing import Listing
     from blueque.queries.schedules import ScheduleSeen
+    from blueque.sentences.reason import Reason
     from blueque.text.redaction import Hide
 
 _TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
@@ -36,6 +37,18 @@ def of_schedule(
         "items": [as_item(task, now) | {"what": what(task, hide)} for task in tasks],
         "has_more": listing is not None and listing.has_more,
         "more": 0 if listing is None else listing.more,
+    }
+
+
+def of_recurring(
+    seen: ScheduleSeen, planned: Iterable[float], reasons: Iterable[Reason], hide: Hide
+) -> dict[str, Any]:
+    """Return the content of `recurring`. planned: the next times."""
+    return {
+        **times(now=seen.now),
+        "item": item(seen, hide),
+        "next": [times(planned=each) for each in planned],
+        "reasons": [reason._asdict() for reason in reasons],
     }
 
 

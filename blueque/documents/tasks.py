@@ -13,16 +13,39 @@ from blueque.text.format import times
 from blueque.text.what import what
 
 if TYPE_CHECKING:
+    from blueque.model.states import Place
     from blueque.model.task import Task
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.history import Event, History
     from blueque.queries.inspector import Signs
     from blueque.queries.listing import Listing
     from blueque.queries.task_graph import Graph
+    from blueque.queries.task_log import LogLine
     from blueque.queries.why_facts import Inquiry
     from blueque.sentences.reason import Reason
     from blueque.sentences.start import Start
     from blueque.text.redaction import Hide
+
+
+def of_prune(found: Mapping[Place, int], is_dry_run: bool) -> dict[str, Any]:
+    """Return the content of `prune`: how many tasks, by queue and state."""
+    items = [
+        {"queue": place.queue, "status": place.kind, "tasks": number}
+        for place, number in sorted(found.items())
+    ]
+    return {"dry_run": is_dry_run, "items": items}
+
+
+def of_line(line: LogLine) -> dict[str, Any]:
+    """Return the content of `log`: a line of a log."""
+    return {
+        "task": line.task,
+        "attempt": line.attempt,
+        "line": line.number,
+        "stream": line.stream,
+        "text": line.text,
+        **times(at=line.at or None),
+    }
 
 
 def as_item(task: Task, now: float) -> dict[str, Any]:

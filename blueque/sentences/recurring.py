@@ -18,9 +18,12 @@ from blueque.text.terminal import short_id
 
 if TYPE_CHECKING:
     from blueque.model.recurrence import Rule
+    from blueque.producer.schedules import Schedule
+    from blueque.queries.inspector import Inspector
     from blueque.queries.schedules import ScheduleSeen
 
 RECENT = 10  # occurrences that a note looks at
+NEXT = 3  # planned times that are shown
 LATE = 60.0  # seconds after which something is overdue
 MINUTE = 60
 HALF_A_DAY = 43200  # seconds within which the time of the day says enough
@@ -74,6 +77,16 @@ def outlook(seen: ScheduleSeen, is_utc: bool) -> str:
     if "at" not in seen.record:
         return "nothing comes any more"
     return f"next {coming(seen, is_utc)}"
+
+
+def planned(schedule: Schedule, number: int = NEXT) -> list[float]:
+    """Return the next planned times; none if this version cannot read the rule."""
+    if "at" not in schedule.record:
+        return []
+    try:
+        return [each.timestamp() for each in schedule.next_times(number)]
+    except InvalidInput:
+        return []
 
 
 def clock(seconds: float, zone: tzinfo | None, now: float) -> str:
@@ -169,6 +182,13 @@ def _decided(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> list[Occurrenc
     last = seen.record.get("last", 0)
     planned = [each for each in recent if each.what not in ("triggered", "backfilled")]
     return [each for each in planned if (each.until or each.planned) <= last]
+
+
+def why_it_stands(schedule: Schedule, inspector: Inspector, is_utc: bool = True) -> list[Reason]:
+    """Return why nothing comes of a recurring task, or why the last time nothing did."""
+    seen, queue = schedule.seen, schedule.seen.record.get("queue")
+    is_minded = queue is not None and bool(inspector.listeners(queue))
+    return [*why_nothing(seen, schedule.history(RECENT), is_minded, is_utc)]
 
 
 def why_nothing(

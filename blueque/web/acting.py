@@ -25,7 +25,7 @@ from blueque.model.task import Task
 from blueque.text.eta import read_progress
 from blueque.text.what import what
 from blueque.web.acts import ACTS, FEW, Act, Order
-from blueque.web.api import answered
+from blueque.web.api import answered, wants_json
 from blueque.web.filters import command_of, filter_of
 from blueque.web.preferences import form_of, is_path
 from blueque.web.shared import Shared
@@ -71,7 +71,7 @@ class Orders:
         """Answer GET with the question, and POST by giving the order."""
         visit = self._shared.visit(request)
         form = await form_of(request) if request.method == "POST" else None
-        if form is not None and "application/json" in request.headers.get("accept", ""):
+        if form is not None and wants_json(request):
             verb = request.path_params["verb"]
             kind = ACTS[verb].kind or verb if verb in ACTS else verb
             return await answered(self._shared, visit, kind, self._for_program, verb, form)

@@ -6,35 +6,17 @@ of /tasks.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from blueque.documents import groups as of_groups
-from blueque.documents import numbers, schedules, status, tasks
-from blueque.errors import InvalidInput, NoSuchSchedule
-from blueque.model.group import condition_on
-from blueque.model.units import parse_duration
-from blueque.queries import groups
-from blueque.queries import schedules as all_schedules
-from blueque.queries.listeners import find_named
-from blueque.sentences import attention, why
-from blueque.sentences.start import seconds_to_start, starts
 from blueque.text.format import envelope, to_json
-from blueque.web import fence
-from blueque.web.filters import filter_of
+from blueque.web.kinds import KINDS, Content
 from blueque.web.shared import Shared, explained
-from blueque.web.views.tasks import look, matching
 from blueque.web.visit import Visit
-
-MOST = 1000  # workflows and entries of a history
-MOST_QUEUES = 1000  # whose runs, feeds and statistics are read
-
-Content = Mapping[str, Any]
 
 
 class Api:
@@ -50,15 +32,27 @@ class Api:
 
 
 async def answered(
-    shared: Shared, visit: Visit, kind: str, content_of: Callable[..., Content], *arguments: Any
+    shared: Shared,
+    visit: Visit,
+    kind: str,
+    content_of: Callable[..., Content | Sequence[Content]],
+    *arguments: Any,
 ) -> Response:
-    """Answer with an object, or with an `error` in a sentence."""
+    """Answer with an object, with several as lines, or with an `error` in a sentence."""
     try:
         content = await shared.in_thread(content_of, visit, *arguments)
+        if not isinstance(content, Mapping):
+            lines = "".join(f"{to_json(envelope(kind, each))}\n" for each in content)
+            return Response(lines, media_type="application/x-ndjson")
         return as_json(envelope(kind, content))
     except Exception as error:
         _, sentence, number, _ = explained(error)
         return as_json(envelope("error", {"error": sentence}), number)
+
+
+def wants_json(request: Request) -> bool:
+    """Tell whether a program has sent a request, and wants an object."""
+    return "application/json" in request.headers.get("accept", "")
 
 
 def as_json(content: Content, number: int = 200) -> Response:
@@ -69,183 +63,3 @@ def as_json(content: Content, number: int = 200) -> Response:
 
 def _unknown(visit: Visit) -> Content:
     raise HTTPException(404, f"There is no such kind; the kinds are {', '.join(KINDS)}.")
-
-
-def _status(visit: Visit) -> Content:
-    reader, site = visit.reader, visit.site
-    seen = reader.whole_overview()
-    seen = seen._replace(running=reader.inspector.with_contents(seen.running))
-    concerns = list(attention.concerns(seen, site.serve))
-    return status.of_overview(seen, concerns, (site.address, site.origin), site.hide)
-
-
-def _tasks(visit: Visit) -> Content:
-    wanted = filter_of(visit)
-    if wanted.mistake:
-        raise InvalidInput(wanted.mistake)
-    listing = look(wanted, wanted.limit, visit, ("what",))
-    waiting = [task for task in listing.tasks if task.status == "pending"]
-    is_pending = [*wanted.shown] == ["pending"]
-    begins = starts(visit.reader.inspector, waiting) if is_pending else {}
-    return tasks.of_list(listing, visit.site.hide, lambda task: None, begins)
-
-
-def _task(visit: Visit) -> Content:
-    found, inspector = visit.reader.task(_required(visit, "id")), visit.reader.inspector
-    signs, others = (
-        inspector.signs(found, visit.now),
-        fence.dependencies(found, visit.reader.client, visit.site),
-    )
-    content = tasks.of_task(found, signs, others, visit.site.hide)
-    hidden = {name: visit.site.hide(content["item"][name]) for name in ("result", "checkpoint")}
-    return {**content, "item": content["item"] | hidden}
-
-
-def _why(visit: Visit) -> Content:
-    task, site = visit.reader.task(_required(visit, "id")), visit.site
-    inquiry = visit.reader.inspector.inquire(task.id)
-    inquiry = inquiry._replace(has_handler=site.has_handler(task.queue or ""))
-    found = why.reasons(inquiry)
-    seconds = seconds_to_start(inquiry, found)
-    return tasks.of_inquiry(inquiry, fence.reasons(inquiry, found, site), seconds, site.hide)
-
-
-def _graph(visit: Visit) -> Content:
-    name, reader = visit.one("id"), visit.reader
-    if name:
-        return tasks.of_graph(fence.graph(reader.task(name).id, reader.client, visit.site))
-    group = fence.workflow(_required(visit, "workflow"), reader.client, visit.site)
-    return tasks.of_graph(fence.graph(condition_on(group.name), reader.client, visit.site))
-
-
-def _history(visit: Visit) -> Content:
-    found = visit.reader.task(_required(visit, "id"))
-    history = visit.reader.client.get_history(found.id)
-    if history is None:
-        raise HTTPException(404, f"There is no task {found.id}.")
-    return tasks.of_history(found.id, history)
-
-
-def _node(visit: Visit) -> Content:
-    name, reader = _required(visit, "name"), visit.reader
-    own = find_named(reader.whole_overview().nodes, name)
-    if not own:
-        raise HTTPException(404, f"No listener of a host {name} is known.")
-    ids = dict.fromkeys(task for node in own for task in node.held)
-    held = reader.inspector.with_contents(reader.inspector.tasks([*ids]))
-    return status.of_node(own, held, reader.inspector.now(), visit.site.hide)
-
-
-def _nodes(visit: Visit) -> Content:
-    seen = visit.reader.whole_overview()
-    names = {*_queues(visit)}
-    return status.of_nodes([node for node in seen.nodes if node.queue in names], seen.now)
-
-
-def _timeline(visit: Visit) -> Content:
-    seconds = parse_duration(visit.one("since", "12h"))
-    return numbers.of_timeline(visit.reader.client.get_timeline(_queues(visit), seconds))
-
-
-def _statistics(visit: Visit) -> Content:
-    days = visit.number("days", 7, 1, 90)
-    return numbers.of_statistics(visit.reader.inspector.statistics(_queues(visit), days), days, ())
-
-
-def _failures(visit: Visit) -> Content:
-    days = visit.number("days", 7, 1, 90)
-    return numbers.of_failures(visit.reader.inspector.failures(_queues(visit), days), days)
-
-
-def _schedule(visit: Visit) -> Content:
-    reader, limit = visit.reader, visit.number("limit", 50, 1, MOST)
-    queues = _queues(visit)
-    seen = [
-        each
-        for each in all_schedules.load_all(reader.client.connections)
-        if visit.site.has(each.record.get("queue"))
-        and (not visit.one("queue") or each.record.get("queue") in queues)
-    ]
-    listing = reader.inspector.listing(queues, ["scheduled"], limit)
-    listing = listing._replace(tasks=reader.inspector.with_contents(listing.tasks))
-    return schedules.of_schedule(seen[:limit], listing, listing.now, visit.site.hide)
-
-
-def _schedule_history(visit: Visit) -> Content:
-    name, client = _required(visit, "name"), visit.reader.client
-    schedule = client.get_schedule(name)
-    seen = schedule.seen
-    if not visit.site.has(seen.record.get("queue")):
-        raise NoSuchSchedule(name)
-    found = schedule.history(visit.number("limit", 20, 1, 100))
-    ids = [each.task for each in found if each.task is not None]
-    states = dict(zip(ids, all_schedules.statuses(client.connections, ids), strict=True))
-    return schedules.of_history(seen, found, states)
-
-
-def _workflows(visit: Visit) -> Content:
-    return of_groups.of_workflows(fence.workflows(visit.reader.client, visit.site), time.time())
-
-
-def _workflow(visit: Visit) -> Content:
-    name, reader = _required(visit, "name"), visit.reader
-    seen = fence.workflow(name, reader.client, visit.site)
-    bad = groups.bad_members(reader.client.connections, name, MOST)
-    if visit.site.queues:
-        bad = [task.id for task in fence.mine_of(reader.inspector.tasks(bad), visit.site)]
-    return of_groups.of_workflow(seen, bad, time.time())
-
-
-def _runs(visit: Visit) -> Content:
-    client, now = visit.reader.client, time.time()
-    queues = _queues(visit)
-    records, fed = client.get_runs(*queues), client.get_feeds(*queues)
-    seen = visit.reader.inspector.run_progress(records, now)
-    return of_groups.of_runs(records, seen, fed, now)
-
-
-def _feeds(visit: Visit) -> Content:
-    client = visit.reader.client
-    return of_groups.of_feeds(client.get_feeds(*_queues(visit)), time.time())
-
-
-def _tags(visit: Visit) -> Content:
-    if visit.site.queues:
-        raise HTTPException(404, "Tags are of the tasks of all queues, and this page has not all.")
-    limit = visit.number("limit", 50, 1, MOST)
-    return of_groups.of_tags(*visit.reader.inspector.tags(visit.one("prefix"), limit))
-
-
-def _queues(visit: Visit) -> list[str]:
-    """Return the queues that the query names; all of this page if there is none."""
-    return matching(visit.one("queue").strip(), visit)[:MOST_QUEUES]
-
-
-def _required(visit: Visit, name: str) -> str:
-    value = visit.one(name).strip()
-    if not value:
-        raise InvalidInput(f"{name}= is missing in the address")
-    return value
-
-
-KINDS: Mapping[str, Callable[[Visit], Content]] = {
-    "status": _status,
-    "tasks": _tasks,
-    "task": _task,
-    "why": _why,
-    "graph": _graph,
-    "history": _history,
-    "queues": lambda visit: status.of_queues(visit.reader.whole_overview().lines),
-    "nodes": _nodes,
-    "node": _node,
-    "timeline": _timeline,
-    "statistics": _statistics,
-    "failures": _failures,
-    "schedule": _schedule,
-    "schedule_history": _schedule_history,
-    "workflows": _workflows,
-    "workflow": _workflow,
-    "runs": _runs,
-    "feeds": _feeds,
-    "tags": _tags,
-}

@@ -8,7 +8,10 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import anyio
+import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -16,9 +19,14 @@ from starlette.routing import Route
 
 from blueque.audit.doctor import Doctor
 from blueque.client import Client
+from blueque.documents import orders, schedules
 from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.listener.orders import Told
+from blueque.text.format import times
 from blueque.text.terminal import short_id
 from blueque.web.acting import require_operator
+from blueque.web.api import answered, wants_json
+from blueque.web.kinds import Content, doctor_of
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
 from blueque.web.visit import Visit
@@ -26,7 +34,7 @@ from blueque.web.visit import Visit
 log = logging.getLogger("blueque")
 
 Fields = Mapping[str, str]
-Control = Callable[[Client, str, str, Fields], object]
+Control = Callable[[Client, str, str, Fields], Any]
 
 
 def _pause_queue(client: Client, name: str, by: str, form: Fields) -> object:
@@ -65,6 +73,15 @@ def _stack(client: Client, name: str, by: str, form: Fields) -> None:
 
 
 PLACES = {"queue": "/queues/", "node": "/nodes/", "schedule": "/schedule/", "task": "/tasks/"}
+# The objects of docs/json.md that programs get; all others are `recurring`.
+KINDS = {
+    **{("queue", verb): verb for verb in ("pause", "resume", "limit")},
+    ("node", "drain"): "drain",
+    ("node", "pause"): "node_pause",
+    ("node", "resume"): "node_resume",
+    ("schedule", "trigger"): "schedule_trigger",
+}
+STATES = {"drain": "draining", "pause": "paused", "resume": "up"}  # of listeners, after an order
 SETTLE = 2.0  # seconds that a finding must last, as for `blueque doctor`
 # By the kind of thing and the verb.
 CONTROLS: Mapping[tuple[str, str], Control] = {
@@ -95,17 +112,48 @@ class Controls:
         ]
 
     async def look(self, request: Request) -> Response:
-        """Begin a look at every key, and lead back to the page."""
-        return await self._shared.guarded(self._shared.visit(request), _look)
+        """Begin a look at every key, and lead back to the page. A program gets what it has found."""
+        visit = self._shared.visit(request)
+        answer = await self._shared.guarded(visit, _look)
+        if not wants_json(request) or answer.status_code != 303:
+            return answer
+        await anyio.to_thread.run_sync(visit.reader.scan.is_idle.wait, abandon_on_cancel=True)
+        return await answered(self._shared, visit, "doctor", doctor_of)
 
     async def answer(self, request: Request) -> Response:
         """Give the order of a form, and lead back to the page."""
         visit = self._shared.visit(request)
         form = await form_of(request)
         kind, verb = request.path_params["kind"], request.path_params["verb"]
-        return await self._shared.guarded(visit, self._give, kind, verb, form)
+        if wants_json(request):
+            of = KINDS.get((kind, verb), "recurring")
+            return await answered(self._shared, visit, of, self._for_program, kind, verb, form)
+        return await self._shared.guarded(visit, self._for_person, kind, verb, form)
 
-    def _give(self, visit: Visit, kind: str, verb: str, form: Fields) -> Response:
+    def _for_person(self, visit: Visit, kind: str, verb: str, form: Fields) -> Response:
+        name = form.get("name", "")
+        is_limit = (kind, verb) == ("queue", "limit")
+        before = visit.reader.inspector.room(name).limit if is_limit else None
+        self._give(visit, kind, verb, form)
+        return RedirectResponse(visit.url(f"{PLACES[kind]}{name}", did=verb, was=before), 303)
+
+    def _for_program(self, visit: Visit, kind: str, verb: str, form: Fields) -> Content:
+        """Give the order, and return the content of the object of its command."""
+        if kind == "task":
+            raise HTTPException(406, "The answer of the task is in its log: ask for no object.")
+        given, name = self._give(visit, kind, verb, form), form.get("name", "")
+        if kind == "queue":
+            return orders.of_gates(visit.reader.inspector, [name])
+        if isinstance(given, Told):
+            return orders.of_told(given, STATES[verb])
+        if verb == "trigger":
+            return {"name": name, "task": given}
+        item = schedules.item(visit.reader.client.get_schedule(name).seen, visit.site.hide)
+        if verb != "skip":
+            return {"item": item}
+        return {"item": item, "skipped": [times(planned=each.timestamp()) for each in given]}
+
+    def _give(self, visit: Visit, kind: str, verb: str, form: Fields) -> Any:
         control = CONTROLS.get((kind, verb))
         if control is None:
             raise HTTPException(404, f"There is no order {verb} for a {kind}.")
@@ -115,11 +163,9 @@ class Controls:
         by = f"{visit.viewer.name}@web"
         told = {"by": by, "role": visit.viewer.role, "verb": f"{kind} {verb}", "name": name}
         log.info("web order %s", json.dumps(told | {"reason": form.get("reason")}))
-        limit = visit.reader.inspector.room(name).limit if verb == "limit" else None
-        control(visit.reader.client, name, by, form)
+        given = control(visit.reader.client, name, by, form)
         visit.reader.forget()
-        back = visit.url(f"{PLACES[kind]}{name}", did=verb, was=limit)
-        return RedirectResponse(back, 303)
+        return given
 
 
 def _look(visit: Visit) -> Response:

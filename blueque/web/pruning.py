@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from blueque.documents.tasks import of_prune
 from blueque.errors import InvalidInput
 from blueque.model.states import FINISHED, Place
 from blueque.model.units import Keep, parse_duration
@@ -22,6 +24,7 @@ from blueque.recovery.retention import Retention
 from blueque.sentences import consent
 from blueque.web.acting import MOST, require_operator
 from blueque.web.acts import FEW
+from blueque.web.api import answered, wants_json
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
 from blueque.web.views.tasks import matching
@@ -44,7 +47,10 @@ class Pruning:
     async def answer(self, request: Request) -> Response:
         """Answer GET with how many tasks are so old, and POST by deleting them."""
         form = await form_of(request) if request.method == "POST" else None
-        return await self._shared.guarded(self._shared.visit(request), _answer, form)
+        visit = self._shared.visit(request)
+        if form is not None and wants_json(request):
+            return await answered(self._shared, visit, "prune", _for_program, form)
+        return await self._shared.guarded(visit, _answer, form)
 
 
 def _answer(visit: Visit, form: Form | None) -> Page | Response:
@@ -61,11 +67,31 @@ def _answer(visit: Visit, form: Form | None) -> Page | Response:
         return _page(visit, now, found)
     if mistake := _mistake(found.total(), form):
         return _page(visit, now, found, mistake)
+    _delete(visit, wanted, found)
+    return RedirectResponse(visit.here(deleted=wanted.deleted.total()), 303)
+
+
+def _for_program(visit: Visit, form: Form) -> dict[str, Any]:
+    """Delete without a question before, and return the content of `prune`."""
+    require_operator(visit)
+    wanted = _wanted(visit, visit.reader.inspector.now(), form)
+    if wanted is None:
+        raise InvalidInput("older= is missing in the address")
+    found = wanted.count(MOST)
+    number = found.total()
+    if not form.get("expected"):
+        raise HTTPException(409, f"{number} are selected: send expected={number}.")
+    if mistake := _mistake(number, {**form, "typed": str(number)}):
+        raise HTTPException(409, mistake)
+    _delete(visit, wanted, found)
+    return of_prune(+wanted.deleted, is_dry_run=False)
+
+
+def _delete(visit: Visit, wanted: Retention, found: Counter[Place]) -> None:
     _note(visit, "order", found)
     wanted.delete_all(found.total())
     visit.reader.forget()
     _note(visit, "done", wanted.deleted)
-    return RedirectResponse(visit.here(deleted=wanted.deleted.total()), 303)
 
 
 def _wanted(visit: Visit, now: float, form: Form) -> Retention | None:

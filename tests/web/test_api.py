@@ -13,15 +13,15 @@ from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.log_line import Line
 from blueque.queries.inspector import Inspector
-from blueque.web import create_app
+from blueque.web import controls, create_app
 from blueque.web.access import Viewer
-from blueque.web.api import KINDS
 from blueque.web.site import Site
 
 PROGRAM = Viewer("ci", "operator", is_program=True)
 JSON = {"accept": "application/json"}
-MOVING = ("now", "seconds", "since", "until", "beat", "oldest", "expected_start")
+MOVING = ("now", "seconds", "since", "until", "beat", "oldest", "expected_start", "checks")
 # Of each kind: its query, and the command that prints the same.
 SAME = {
     "status": ("", "status"),
@@ -43,6 +43,9 @@ SAME = {
     "runs": ("", "runs"),
     "feeds": ("", "feeds"),
     "tags": ("", "tags"),
+    "recurring": ("name=nightly", "schedule show nightly --utc"),
+    "queue_show": ("queue=video", "queue show video"),
+    "doctor": ("", "doctor --settle 0s"),
 }
 
 
@@ -74,14 +77,19 @@ def without_times(value):
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SAME)
 def test_each_kind_is_the_object_of_its_command(client, site, tasks, kind, monkeypatch):
     query, line = (words.format(**tasks) for words in SAME[kind])
     if kind == "status":  # at one instant
         seen = client.get_inspector().overview()
         monkeypatch.setattr(Inspector, "overview", lambda self: seen)
 
-    answer = ask_app(create_app(client, site=site), f"/api/v1/{kind}?{query}")
+    app = create_app(client, site=site, authorize=lambda scope: PROGRAM)
+    if kind == "doctor":
+        monkeypatch.setattr(controls, "SETTLE", 0.0)
+        assert ask_app(app, "/api/v1/doctor").status_code == 404
+        ask_app(app, "/doctor", "POST", headers=JSON)
+    answer = ask_app(app, f"/api/v1/{kind}?{query}")
     words = [*line.split(), "--json", "--redis-url", client.url]
     printed = CliRunner().invoke(blueque, words, obj=Invocation()).stdout
 
@@ -127,6 +135,58 @@ def test_without_a_login_a_program_is_told_so(client):
     app = create_app(client, authorize=lambda scope: None)
     answer = ask_app(app, "/api/v1/status")
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def test_the_lines_of_a_log_are_an_object_each(client, start):
+    task = start()
+    attempt = AttemptRef("video", task, "token", NODE)
+    lines = [Line(n, time.time(), ("stdout", "stderr")[n % 2], f"line {n}") for n in (1, 2, 3)]
+    protocol.log(client.connections, attempt, 1, lines)
+
+    path = f"/api/v1/log?id={task}"
+    answer = ask_app(create_app(client), path)
+    printed = CliRunner().invoke(
+        blueque, ["logs", task, "--json", "--redis-url", client.url], obj=Invocation()
+    )
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert answer.text == printed.stdout
+    some = ask_app(create_app(client), f"{path}&stream=stderr&lines=1").text
+    assert [json.loads(line)["text"] for line in some.splitlines()] == ["line 3"]
+
+
+def test_orders_for_queues_hosts_and_recurring_tasks_answer_as_their_commands(client, tasks):
+    app = create_app(client, authorize=lambda scope: PROGRAM)
+
+    def order(path, **form):
+        answer = ask_app(app, path, "POST", data=form, headers=JSON)
+        return answer.status_code, answer.json()
+
+    _, paused = order("/controls/queue/pause", name="video", reason="late")
+    assert (paused["kind"], paused["items"][0]["paused_reason"]) == ("pause", "late")
+    _, limited = order("/controls/queue/limit", name="video", most="3")
+    assert (limited["kind"], limited["items"][0]["max_concurrency"]) == ("limit", 3)
+    _, drained = order("/controls/node/drain", name="host")
+    assert (drained["kind"], drained["items"][0]["status"]) == ("drain", "draining")
+    _, skipped = order("/controls/schedule/skip", name="nightly")
+    assert (skipped["kind"], len(skipped["skipped"])) == ("recurring", 1)
+    _, made = order("/controls/schedule/trigger", name="nightly")
+    assert client.get_task(made["task"]).schedule == made["name"] == "nightly"
+    assert order("/controls/task/stack", name=tasks["pending"])[0] == 406
+    code, refused = order("/controls/queue/limit", name="video", most="x")
+    assert (code, refused["kind"]) == (400, "error")
+
+
+def test_a_program_deletes_what_is_old(client, tasks):
+    app = create_app(client, authorize=lambda scope: PROGRAM)
+    path = "/prune?older=0s&state=failed"
+
+    refused = ask_app(app, path, "POST", headers=JSON)
+    assert "send expected=1" in refused.json()["error"]
+    done = ask_app(app, path, "POST", data={"expected": "1"}, headers=JSON).json()
+
+    assert (done["kind"], done["dry_run"]) == ("prune", False)
+    assert done["items"] == [{"queue": "video", "status": "failed", "tasks": 1}]
+    assert client.get_task(tasks["failed"]).status is None
 
 
 def test_a_program_orders_without_a_question(client, queue, tasks):

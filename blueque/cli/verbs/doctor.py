@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,7 @@ from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.connection.address import hide_password
+from blueque.documents.doctor import level_of, of_doctor
 from blueque.errors import Contended, RedisRefused
 from blueque.version import __version__
 
@@ -85,7 +86,10 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
         report = _repair(the_doctor, report, settle, fixed)
     for finding in report.findings:
         invocation.wrong_types.kinds.pop(finding.key, None)  # said once
-    levels = [*(check.level for check in checks), *(_level(finding) for finding in report.findings)]
+    levels = [
+        *(check.level for check in checks),
+        *(level_of(finding) for finding in report.findings),
+    ]
     if as_json:
         _print_json(invocation, checks, report, fixed)
     else:
@@ -135,7 +139,7 @@ def _print_text(
         _print_line("ok", f"fixed: {finding.sentence}")
     for finding in report.findings:
         would = "" if is_fixing or finding.fix is None else f" --fix would {_REPAIRS[finding.fix]}."
-        _print_line(_level(finding), finding.sentence + would)
+        _print_line(level_of(finding), finding.sentence + would)
 
 
 def _print_line(level: str, text: str) -> None:
@@ -175,35 +179,10 @@ def _count(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def _level(finding: Finding) -> str:
-    return "warn" if finding.is_warning else "fail"
-
-
 def _print_json(
     invocation: Invocation, checks: list[Check], report: Report, fixed: list[Finding]
 ) -> None:
     url, origin = invocation.address()
     printing.print_json(
-        "doctor",
-        version=__version__,
-        redis={"url": hide_password(url), "origin": origin},
-        **printing.times(now=time.time()),
-        checks=[check._asdict() for check in checks],
-        queues=report.queues,
-        tasks=report.tasks,
-        findings=[_item(finding) for finding in report.findings],
-        fixed=[_item(finding) for finding in fixed],
+        "doctor", **of_doctor(checks, report, fixed, (hide_password(url), origin), time.time())
     )
-
-
-def _item(finding: Finding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "level": _level(finding),
-        "key": finding.key,
-        "task": finding.task,
-        "queue": finding.queue,
-        "node": finding.node,
-        "sentence": finding.sentence,
-        "fix": finding.fix,
-    }

@@ -17,6 +17,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.progress_line import Line
 from blueque.cli.verbs.show import find_one
+from blueque.documents.tasks import of_line
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
 from blueque.queries import task_log
@@ -161,15 +162,7 @@ class _Printer:
             self._last[line.task] = line.attempt, line.number
             self.clear()
             if self._as_json:
-                printing.print_json_line(
-                    "log",
-                    task=line.task,
-                    attempt=line.attempt,
-                    line=line.number,
-                    stream=line.stream,
-                    text=line.text,
-                    **printing.times(at=line.at or None),
-                )
+                printing.print_json_line("log", **of_line(line))
                 continue
             click.echo(self._before(line.task, line.at) + harmless(line.text))
 

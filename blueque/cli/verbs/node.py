@@ -13,6 +13,7 @@ from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs.node_list import node_ls, node_show
+from blueque.documents.orders import TELL_NOTHING, of_told, state_after, why_not
 
 if TYPE_CHECKING:
     from blueque.listener.orders import Listeners, Told
@@ -24,12 +25,6 @@ _TOLD = [
     Column("STATE"),
     Column("NOTE", can_shrink=True),
 ]
-_WHY_NOT = {
-    "1.0.0": "listeners of 1.0.0 take no orders",
-    "dead": "it is dead",
-    "gone": "it is gone",
-    "unattended": "a program that uses Blueque as a library reads no orders",
-}
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
@@ -137,7 +132,7 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
         raise Failure(
             MISSING, f"no listener and no host {name!r}", "See the names: blueque node ls"
         )
-    able = [one for one in found if one.state not in _WHY_NOT]
+    able = [one for one in found if one.state not in TELL_NOTHING]
     ids = {one.id for one in able}  # a listener of several queues counts once
     if len(ids) > 1:
         busy = len({one.id for one in able if one.held})
@@ -149,23 +144,18 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
         facts = f"{count(len(ids), 'listener')} would {wish.would}, {tasks}"
         table = printing.table(_TOLD[:3], [[*_names(one), one.state] for one in able])
         require_consent(is_sure, facts, wish.question, table)
-    told, not_told = wish.tell(listeners, name)
+    order = wish.tell(listeners, name)
+    told, not_told = order
     if as_json:
-        items = [_item(one, wish.state) for one in told] + [
-            _item(one, None, _why_not(one)) for one in not_told
-        ]
-        printing.print_json(wish.kind, items=items)
+        printing.print_json(wish.kind, **of_told(order, wish.state))
     elif told:
-        rows = [[*_names(one), _state(one, wish.state), _note(one, wish.state)] for one in told]
+        rows = [
+            [*_names(one), state_after(one, wish.state), _note(one, wish.state)] for one in told
+        ]
         click.echo("\n".join(printing.table(_TOLD, rows)))
     for one in not_told:
-        printing.talk(f"{one.id} of {one.queue} was not told: {_why_not(one)}")
+        printing.talk(f"{one.id} of {one.queue} was not told: {why_not(one)}")
     return REFUSED if not_told else 0
-
-
-def _state(one: Node, wanted: str) -> str:
-    """Return the state after the order; a listener that drains goes on draining."""
-    return "draining" if one.state == "draining" else wanted
 
 
 def _names(one: Node) -> Sequence[str]:
@@ -177,20 +167,5 @@ def _note(one: Node, wanted: str) -> str:
         return "silent: it obeys with its next beat"
     if not one.held:
         return ""
-    verb = "exits after" if _state(one, wanted) == "draining" else "goes on with"
+    verb = "exits after" if state_after(one, wanted) == "draining" else "goes on with"
     return f"{verb} {printing.short_id(one.held[0])}"
-
-
-def _why_not(one: Node) -> str:
-    return _WHY_NOT.get(one.state, "it has exited")
-
-
-def _item(one: Node, wanted: str | None, refusal: str | None = None) -> dict[str, object]:
-    status = None if wanted is None else _state(one, wanted)
-    return {
-        "node": one.id,
-        "queue": one.queue,
-        "status": status,
-        "held": one.held,
-        "refusal": refusal,
-    }

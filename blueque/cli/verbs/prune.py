@@ -23,6 +23,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
+from blueque.documents.tasks import of_prune
 from blueque.model.states import FINISHED, Place
 from blueque.model.units import Keep
 from blueque.sentences import consent
@@ -125,11 +126,7 @@ def _tell_archiving(client: Client, queues: Sequence[str]) -> None:
 
 def _print(found: Counter[Place], dry_run: bool, as_json: bool) -> None:
     if as_json:
-        items = [
-            {"queue": place.queue, "status": place.kind, "tasks": number}
-            for place, number in sorted(found.items())
-        ]
-        printing.print_json("prune", dry_run=dry_run, items=items)
+        printing.print_json("prune", **of_prune(found, dry_run))
         return
     if found:
         click.echo("\n".join(printing.table(_COLUMNS, _rows(found))))

@@ -12,13 +12,14 @@ from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.queue_control import gates, queues_there, queues_there_or_new, warn_of_1_0_0
-from blueque.cli.setting_text import given_settings, shown_settings
+from blueque.cli.queue_control import queues_there, queues_there_or_new, warn_of_1_0_0
+from blueque.cli.setting_text import given_settings
 from blueque.config.toml_file import check_setting, require_setting
+from blueque.documents.orders import of_queue_show
 from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from blueque.queries.inspector import Inspector
+    pass
 
 _COLUMNS = [Column("QUEUE", can_shrink=True), Column("NAME"), Column("VALUE", can_shrink=True)]
 
@@ -80,7 +81,7 @@ def set_settings(
             click.echo(f"{printing.clean(name)}  {'set' if is_new else 'unchanged'}")
     warn_of_1_0_0(inspector, names)
     if as_json:
-        printing.print_json("queue_set", items=_items(inspector, names))
+        printing.print_json("queue_set", **of_queue_show(inspector, names))
 
 
 @click.command("show", short_help="Show pause, limit and settings of a queue.")
@@ -97,24 +98,14 @@ def show_queue(invocation: Invocation, pattern: str, as_json: bool) -> None:
     `blueque config -q QUEUE` shows what holds for the tasks of a listener here.
     """
     inspector = invocation.client().get_inspector()
-    items = list(_items(inspector, queues_there(inspector, [pattern])))
+    content = of_queue_show(inspector, queues_there(inspector, [pattern]))
     if as_json:
-        printing.print_json("queue_show", items=items)
+        printing.print_json("queue_show", **content)
         return
-    rows = [[item["queue"], name, value] for item in items for name, value in _rows(item)]
-    click.echo("\n".join(printing.table(_COLUMNS, rows)))
-
-
-def _items(inspector: Inspector, names: Sequence[str]) -> list[dict[str, Any]]:
-    settings = inspector.settings(names)
-    return [
-        {
-            **gate,
-            "pending": inspector.pending(gate["queue"]),
-            "settings": shown_settings(settings[gate["queue"]]),
-        }
-        for gate in gates(inspector, names)
+    rows = [
+        [item["queue"], name, value] for item in content["items"] for name, value in _rows(item)
     ]
+    click.echo("\n".join(printing.table(_COLUMNS, rows)))
 
 
 def _rows(item: dict[str, Any]) -> Iterator[tuple[str, str]]:

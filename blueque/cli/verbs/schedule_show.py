@@ -18,7 +18,7 @@ from blueque.cli.options import (
 from blueque.cli.printing import Column
 from blueque.cli.recurring import find_schedule
 from blueque.cli.verbs.show import print_fact
-from blueque.documents.schedules import item, of_history, options_of
+from blueque.documents.schedules import of_history, of_recurring, options_of
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
 from blueque.sentences.recurring import (
@@ -28,6 +28,7 @@ from blueque.sentences.recurring import (
     in_a_row,
     latest,
     moment_of,
+    planned,
     whole,
     why_not,
     why_nothing,
@@ -54,7 +55,6 @@ _COLUMNS = [
 ]
 _DURATIONS = ("time_limit", "stall_limit", "grace", "lead", "keep")
 _COUNTS = ("made", "skipped", "missed", "triggered", "backfilled")
-_NEXT = 3  # planned times that are shown
 
 
 @click.command(short_help="Show everything about a recurring task.")
@@ -81,13 +81,7 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
     is_minded = queue is not None and bool(client.get_inspector().listeners(queue))
     reasons = list(why_nothing(seen, recent, is_minded, invocation.is_utc))
     if as_json:
-        printing.print_json(
-            "recurring",
-            **printing.times(now=seen.now),
-            item=item(seen, hide),
-            next=[printing.times(planned=each) for each in _next(schedule)],
-            reasons=[reason._asdict() for reason in reasons],
-        )
+        printing.print_json("recurring", **of_recurring(seen, planned(schedule), reasons, hide))
         return
     for label, value in _facts(schedule, seen, recent, hide, invocation.is_utc):
         print_fact(label, value)
@@ -178,7 +172,7 @@ def _facts(
         if bound in record:
             yield bound, whole(record[bound], zone)
     yield "next", coming(seen, is_utc)
-    if later := [whole(each, zone) for each in _next(schedule)]:
+    if later := [whole(each, zone) for each in planned(schedule)]:
         yield "planned", "\n".join(later)
     yield "last", _last(seen, recent)
     yield from _policies(seen)
@@ -224,15 +218,6 @@ def _last(seen: ScheduleSeen, recent: list[Occurrence]) -> str:
     what, times = in_a_row(seen, recent)
     more = f"; then {what} {times}" if what in ("skipped", "missed") else ""
     return f"{latest(seen)}, task {seen.record['current']}{more}"
-
-
-def _next(schedule: Schedule) -> list[float]:
-    if "at" not in schedule.record:
-        return []
-    try:
-        return [each.timestamp() for each in schedule.next_times(_NEXT)]
-    except InvalidInput:  # this version cannot read it
-        return []
 
 
 def _print_reason(reason: Reason) -> None:

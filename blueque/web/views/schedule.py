@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -12,6 +10,7 @@ from starlette.exceptions import HTTPException
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.queries import schedules
 from blueque.sentences import attention
+from blueque.sentences.recurring import planned, why_it_stands
 from blueque.text.format import span
 from blueque.text.what import what
 from blueque.web.views.overview import row
@@ -75,7 +74,8 @@ def recurring(visit: Visit) -> Page:
         "record": seen.record,
         "seen": seen,
         "rule": _rule(found),
-        "next": _next(found),
+        "next": planned(found, NEXT),
+        "reasons": why_it_stands(found, client.get_inspector()),
         "history": _with_states(history, visit),
         "facts": [*_facts(seen.record)],
     }
@@ -115,12 +115,6 @@ def _rule(found: Schedule) -> str:
         return found.rule.text()
     except InvalidInput as error:  # written by a later version
         return str(error)
-
-
-def _next(found: Schedule) -> Sequence[datetime]:
-    with contextlib.suppress(InvalidInput):
-        return found.next_times(NEXT) if "at" in found.record else ()
-    return ()
 
 
 def _with_states(

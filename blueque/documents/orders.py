@@ -1,0 +1,108 @@
+"""Queues and listeners that were given orders, for JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blueque.model.queue_settings import BOUNDS, NAMES, RETENTION, malformed, read_setting
+from blueque.text.format import span, times
+from blueque.text.hints import amount
+
+if TYPE_CHECKING:
+    from blueque.listener.orders import Told
+    from blueque.queries.inspector import Inspector
+    from blueque.queries.listeners import Node
+
+_WHY_NOT = {
+    "1.0.0": "listeners of 1.0.0 take no orders",
+    "dead": "it is dead",
+    "gone": "it is gone",
+    "unattended": "a program that uses Blueque as a library reads no orders",
+}
+TELL_NOTHING = frozenset(_WHY_NOT)  # states of listeners that take no orders
+
+
+def of_gates(inspector: Inspector, names: Sequence[str]) -> dict[str, Any]:
+    """Return the content of `pause`, `resume` and `limit`."""
+    return {"items": [_gate(inspector, name) for name in names]}
+
+
+def of_queue_show(inspector: Inspector, names: Sequence[str]) -> dict[str, Any]:
+    """Return the content of `queue_show` and `queue_set`."""
+    settings = inspector.settings(names)
+    items = [
+        {
+            **_gate(inspector, name),
+            "pending": inspector.pending(name),
+            "settings": shown_settings(settings[name]),
+        }
+        for name in names
+    ]
+    return {"items": items}
+
+
+def of_told(found: Told, wanted: str) -> dict[str, Any]:
+    """Return the content of `drain`, `node_pause` and `node_resume`. wanted: the state after them."""
+    told = [_listener(node, state_after(node, wanted), None) for node in found.told]
+    return {"items": told + [_listener(node, None, why_not(node)) for node in found.not_told]}
+
+
+def state_after(node: Node, wanted: str) -> str:
+    """Return the state after an order; a listener that drains goes on draining."""
+    return "draining" if node.state == "draining" else wanted
+
+
+def why_not(node: Node) -> str:
+    """Return why a listener was not told."""
+    return _WHY_NOT.get(node.state, "it has exited")
+
+
+def shown_settings(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings in a hash by name, as in blueque.toml; a malformed one as it stands there."""
+    wrong = malformed(fields)
+    return {
+        name: wrong.get(name) or _shown(name, read_setting(name, fields[name]))
+        for name in NAMES
+        if name in fields
+    }
+
+
+def _gate(inspector: Inspector, name: str) -> dict[str, Any]:
+    paused, room = inspector.paused(name), inspector.room(name)
+    return {
+        "queue": name,
+        "paused": paused is not None,
+        **times(paused_at=paused.since if paused else None),
+        "paused_by": paused.by if paused else None,
+        "paused_reason": paused.reason if paused else None,
+        "max_concurrency": room.limit,
+        "running": room.taken,
+    }
+
+
+def _listener(node: Node, status: str | None, refusal: str | None) -> dict[str, Any]:
+    return {
+        "node": node.id,
+        "queue": node.queue,
+        "status": status,
+        "held": node.held,
+        "refusal": refusal,
+    }
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name == "retry":
+        return json.loads(value.to_text()) if value else False
+    if name in RETENTION:
+        age = {} if value.age is None else {"age": span(value.age)}
+        newest = {} if value.newest is None else {"newest": value.newest}
+        return {**age, **newest} or "never"
+    if name in BOUNDS:
+        return value
+    if value is None:
+        return False
+    if name == "weight":
+        return int(value) if value.is_integer() else value
+    return amount(value) if name == "memory_limit" else span(value)

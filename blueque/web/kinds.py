@@ -1,0 +1,265 @@
+"""The content of each object over HTTP: what a page shows, as the command prints it with --json."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+
+from blueque.audit.doctor import Doctor
+from blueque.documents import doctor, numbers, orders, schedules, status, tasks
+from blueque.documents import groups as of_groups
+from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.model.group import condition_on
+from blueque.model.units import parse_duration
+from blueque.queries import groups
+from blueque.queries import schedules as all_schedules
+from blueque.queries.listeners import find_named
+from blueque.sentences import attention, recurring, why
+from blueque.sentences.start import seconds_to_start, starts
+from blueque.web import fence
+from blueque.web.acts import RUNS
+from blueque.web.filters import filter_of
+from blueque.web.views.tasks import look, matching
+from blueque.web.visit import Visit
+
+if TYPE_CHECKING:
+    from blueque.producer.schedules import Schedule
+    from blueque.queries.schedules import ScheduleSeen
+
+MOST = 1000  # workflows and entries of a history
+MOST_QUEUES = 1000  # whose runs, feeds and statistics are read
+
+Content = Mapping[str, Any]
+
+
+def _status(visit: Visit) -> Content:
+    reader, site = visit.reader, visit.site
+    seen = reader.whole_overview()
+    seen = seen._replace(running=reader.inspector.with_contents(seen.running))
+    concerns = list(attention.concerns(seen, site.serve))
+    return status.of_overview(seen, concerns, (site.address, site.origin), site.hide)
+
+
+def _tasks(visit: Visit) -> Content:
+    wanted = filter_of(visit)
+    if wanted.mistake:
+        raise InvalidInput(wanted.mistake)
+    listing = look(wanted, wanted.limit, visit, ("what",))
+    waiting = [task for task in listing.tasks if task.status == "pending"]
+    is_pending = [*wanted.shown] == ["pending"]
+    begins = starts(visit.reader.inspector, waiting) if is_pending else {}
+    return tasks.of_list(listing, visit.site.hide, lambda task: None, begins)
+
+
+def _task(visit: Visit) -> Content:
+    found, inspector = visit.reader.task(_required(visit, "id")), visit.reader.inspector
+    signs, others = (
+        inspector.signs(found, visit.now),
+        fence.dependencies(found, visit.reader.client, visit.site),
+    )
+    content = tasks.of_task(found, signs, others, visit.site.hide)
+    hidden = {name: visit.site.hide(content["item"][name]) for name in ("result", "checkpoint")}
+    return {**content, "item": content["item"] | hidden}
+
+
+def _why(visit: Visit) -> Content:
+    task, site = visit.reader.task(_required(visit, "id")), visit.site
+    inquiry = visit.reader.inspector.inquire(task.id)
+    inquiry = inquiry._replace(has_handler=site.has_handler(task.queue or ""))
+    found = why.reasons(inquiry)
+    seconds = seconds_to_start(inquiry, found)
+    return tasks.of_inquiry(inquiry, fence.reasons(inquiry, found, site), seconds, site.hide)
+
+
+def _graph(visit: Visit) -> Content:
+    name, reader = visit.one("id"), visit.reader
+    if name:
+        return tasks.of_graph(fence.graph(reader.task(name).id, reader.client, visit.site))
+    group = fence.workflow(_required(visit, "workflow"), reader.client, visit.site)
+    return tasks.of_graph(fence.graph(condition_on(group.name), reader.client, visit.site))
+
+
+def _history(visit: Visit) -> Content:
+    found = visit.reader.task(_required(visit, "id"))
+    history = visit.reader.client.get_history(found.id)
+    if history is None:
+        raise HTTPException(404, f"There is no task {found.id}.")
+    return tasks.of_history(found.id, history)
+
+
+def _node(visit: Visit) -> Content:
+    name, reader = _required(visit, "name"), visit.reader
+    own = find_named(reader.whole_overview().nodes, name)
+    if not own:
+        raise HTTPException(404, f"No listener of a host {name} is known.")
+    ids = dict.fromkeys(task for node in own for task in node.held)
+    held = reader.inspector.with_contents(reader.inspector.tasks([*ids]))
+    return status.of_node(own, held, reader.inspector.now(), visit.site.hide)
+
+
+def _nodes(visit: Visit) -> Content:
+    seen = visit.reader.whole_overview()
+    names = {*_queues(visit)}
+    return status.of_nodes([node for node in seen.nodes if node.queue in names], seen.now)
+
+
+def _timeline(visit: Visit) -> Content:
+    seconds = parse_duration(visit.one("since", "12h"))
+    return numbers.of_timeline(visit.reader.client.get_timeline(_queues(visit), seconds))
+
+
+def _statistics(visit: Visit) -> Content:
+    days = visit.number("days", 7, 1, 90)
+    return numbers.of_statistics(visit.reader.inspector.statistics(_queues(visit), days), days, ())
+
+
+def _failures(visit: Visit) -> Content:
+    days = visit.number("days", 7, 1, 90)
+    return numbers.of_failures(visit.reader.inspector.failures(_queues(visit), days), days)
+
+
+def _schedule(visit: Visit) -> Content:
+    reader, limit = visit.reader, visit.number("limit", 50, 1, MOST)
+    queues = _queues(visit)
+    seen = [
+        each
+        for each in all_schedules.load_all(reader.client.connections)
+        if visit.site.has(each.record.get("queue"))
+        and (not visit.one("queue") or each.record.get("queue") in queues)
+    ]
+    listing = reader.inspector.listing(queues, ["scheduled"], limit)
+    listing = listing._replace(tasks=reader.inspector.with_contents(listing.tasks))
+    return schedules.of_schedule(seen[:limit], listing, listing.now, visit.site.hide)
+
+
+def _schedule_history(visit: Visit) -> Content:
+    schedule, seen = _mine(visit, _required(visit, "name"))
+    client = visit.reader.client
+    found = schedule.history(visit.number("limit", 20, 1, 100))
+    ids = [each.task for each in found if each.task is not None]
+    states = dict(zip(ids, all_schedules.statuses(client.connections, ids), strict=True))
+    return schedules.of_history(seen, found, states)
+
+
+def _recurring(visit: Visit) -> Content:
+    schedule, seen = _mine(visit, _required(visit, "name"))
+    reasons = recurring.why_it_stands(schedule, visit.reader.inspector)
+    return schedules.of_recurring(seen, recurring.planned(schedule), reasons, visit.site.hide)
+
+
+def _mine(visit: Visit, name: str) -> tuple[Schedule, ScheduleSeen]:
+    """Return a recurring task of this page, and how it stands. Raises NoSuchSchedule."""
+    schedule = visit.reader.client.get_schedule(name)
+    seen = schedule.seen
+    if not visit.site.has(seen.record.get("queue")):
+        raise NoSuchSchedule(name)
+    return schedule, seen
+
+
+def _log(visit: Visit) -> Sequence[Content]:
+    """Return the lines of one attempt; the last one if the query names none."""
+    task = visit.reader.task(_required(visit, "id"))
+    lines, _ = visit.reader.client.get_log(task.id)
+    last = (task.attempt if task.status in RUNS else None) or (lines[-1].attempt if lines else 0)
+    attempt, stream = visit.number("attempt", last), visit.one("stream")
+    wanted = [line for line in lines if line.attempt == attempt and stream in ("", line.stream)]
+    number = visit.number("lines", len(wanted))
+    return [tasks.of_line(line) for line in wanted[len(wanted) - min(number, len(wanted)) :]]
+
+
+def _queue_show(visit: Visit) -> Content:
+    names = matching(_required(visit, "queue"), visit)
+    if not names:
+        raise HTTPException(404, f"There is no queue {visit.one('queue')}.")
+    return orders.of_queue_show(visit.reader.inspector, names[:MOST_QUEUES])
+
+
+def doctor_of(visit: Visit) -> Content:
+    """Return what the last look at every key has found. Raises HTTPException if there was none lately."""
+    scan, site = visit.reader.scan.seen(), visit.site
+    if scan is None or scan.report is None:
+        why = scan.trouble if scan and scan.trouble else "Nothing has looked at every key lately"
+        raise HTTPException(404, f"{why.rstrip('.')}: POST /doctor does.")
+    mine = [each for each in scan.report.findings if not site.queues or site.has(each.queue)]
+    report = scan.report._replace(findings=mine)
+    found = Doctor(visit.reader.client.connections, site.serve).check()
+    checks = fence.checks(found, site)
+    return doctor.of_doctor(
+        checks, report, (), (site.address, site.origin), scan.ended or scan.began
+    )
+
+
+def _workflows(visit: Visit) -> Content:
+    return of_groups.of_workflows(fence.workflows(visit.reader.client, visit.site), time.time())
+
+
+def _workflow(visit: Visit) -> Content:
+    name, reader = _required(visit, "name"), visit.reader
+    seen = fence.workflow(name, reader.client, visit.site)
+    bad = groups.bad_members(reader.client.connections, name, MOST)
+    if visit.site.queues:
+        bad = [task.id for task in fence.mine_of(reader.inspector.tasks(bad), visit.site)]
+    return of_groups.of_workflow(seen, bad, time.time())
+
+
+def _runs(visit: Visit) -> Content:
+    client, now = visit.reader.client, time.time()
+    queues = _queues(visit)
+    records, fed = client.get_runs(*queues), client.get_feeds(*queues)
+    seen = visit.reader.inspector.run_progress(records, now)
+    return of_groups.of_runs(records, seen, fed, now)
+
+
+def _feeds(visit: Visit) -> Content:
+    client = visit.reader.client
+    return of_groups.of_feeds(client.get_feeds(*_queues(visit)), time.time())
+
+
+def _tags(visit: Visit) -> Content:
+    if visit.site.queues:
+        raise HTTPException(404, "Tags are of the tasks of all queues, and this page has not all.")
+    limit = visit.number("limit", 50, 1, MOST)
+    return of_groups.of_tags(*visit.reader.inspector.tags(visit.one("prefix"), limit))
+
+
+def _queues(visit: Visit) -> list[str]:
+    """Return the queues that the query names; all of this page if there is none."""
+    return matching(visit.one("queue").strip(), visit)[:MOST_QUEUES]
+
+
+def _required(visit: Visit, name: str) -> str:
+    value = visit.one(name).strip()
+    if not value:
+        raise InvalidInput(f"{name}= is missing in the address")
+    return value
+
+
+# `log` is several objects, one for each line.
+KINDS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
+    "log": _log,
+    "status": _status,
+    "tasks": _tasks,
+    "task": _task,
+    "why": _why,
+    "graph": _graph,
+    "history": _history,
+    "queues": lambda visit: status.of_queues(visit.reader.whole_overview().lines),
+    "nodes": _nodes,
+    "node": _node,
+    "timeline": _timeline,
+    "statistics": _statistics,
+    "failures": _failures,
+    "schedule": _schedule,
+    "schedule_history": _schedule_history,
+    "recurring": _recurring,
+    "queue_show": _queue_show,
+    "doctor": doctor_of,
+    "workflows": _workflows,
+    "workflow": _workflow,
+    "runs": _runs,
+    "feeds": _feeds,
+    "tags": _tags,
+}
