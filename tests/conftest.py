@@ -39,6 +39,7 @@ LONG = (
     "test_model.py",
     "test_audit.py",
     "test_mutants.py",
+    "test_model_mutants.py",
     "test_replaced_package.py",
     "test_bad_days.py",
     "test_forks.py",

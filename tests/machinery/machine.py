@@ -260,7 +260,7 @@ class Machine(RuleBasedStateMachine):
         self.rolled_back: set[str] = set()
 
     def connect(self) -> Redis:
-        self.connections.append(Client(self.url, patience=2.0)._redis)
+        self.connections.append(Client(self.url, patience=60.0)._redis)
         return self.connections[-1]
 
     def teardown(self) -> None:

@@ -2388,20 +2388,6 @@ IN_THE_MODEL = [
         "",
     ),
     Mutant(
-        "finish_group leaves a group ended of which a member runs again",
-        "groups",
-        "finish_group",
-        'if state == "ended" and size:',
-        "if False:",
-    ),
-    Mutant(
-        "settle_members takes one that is gone for complete",
-        "groups",
-        "_sorted",
-        "found[1 if is_gone else place]",
-        "found[0 if is_gone else place]",
-    ),
-    Mutant(
         "drop_group drops what has not ended",
         "groups",
         "drop_group",
@@ -2414,13 +2400,6 @@ IN_THE_MODEL = [
         "link",
         "if known.get(task) not in KINDS:",
         "if False:",
-    ),
-    Mutant(
-        "settle counts no bytes of results",
-        "settling",
-        "_note",
-        'commands + [("HSET", keys.task(task), "inputs", size) for task, size in sizes.items()]',
-        "commands",
     ),
     Mutant(
         "pop takes of the default line whatever there is",
@@ -2444,20 +2423,6 @@ IN_THE_MODEL = [
         "if False:",
     ),
     Mutant(
-        "reassert does not take the lock again",
-        "recover",
-        "reassert",
-        "*take_room(queue, task, ours),",
-        "",
-    ),
-    Mutant(
-        "nobody frees what nobody holds",
-        "listener.stale_holders",
-        "StaleHolders._free",
-        'if task.status not in ("reserved", "started")',
-        "if False",
-    ),
-    Mutant(
         "a listener is called that cannot help",
         "listener.peer_wakeup",
         "PeerWakeup.call",
@@ -2470,13 +2435,6 @@ IN_THE_MODEL = [
         "Listener._choose",
         "self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))",
         "None",
-    ),
-    Mutant(
-        "interrupt of what is to be cancelled",
-        "operator",
-        "_require_interruptible",
-        "if fields.cancel is not None:",
-        "if False:",
     ),
 ]
 
@@ -2494,13 +2452,6 @@ IN_THE_SCHEDULES = [
         "schedules",
         "_moved",
         "*(over if following is None else []),",
-        "",
-    ),
-    Mutant(
-        "skips are one entry, whatever was decided between them",
-        "model.schedule",
-        "Occurrence.with_next",
-        " or (self.until or self.planned) != last",
         "",
     ),
 ]

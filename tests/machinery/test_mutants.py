@@ -13,12 +13,6 @@ import pytest
 from explore import Explorer, open_explorer
 from mutants import EQUIVALENT, IN_THE_MODEL, IN_THE_SCHEDULES, MUTANTS, Mutant, applied, mutated
 from scenarios import SCENARIOS
-from schedule_rules import ScheduleMachine
-from test_model import run
-
-from blueque.system.embedded_redis import running_server
-
-EXAMPLES = 500
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +28,6 @@ def test_a_missing_guard_is_noticed(mutant: Mutant, explore: Explorer):
 
     assert found.wrong is not None, f"survived {found}"
     assert "cannot be replayed" not in found.wrong and "broke" not in found.wrong, str(found)
-
-
-@pytest.mark.parametrize("mutant", IN_THE_MODEL, ids=lambda mutant: mutant.name)
-def test_what_the_explorer_cannot_see_is_noticed_by_the_model(mutant: Mutant):
-    with (
-        running_server() as server,
-        applied(mutant),
-        pytest.raises(AssertionError, match="QueueMachine"),
-    ):
-        run(server.url, EXAMPLES, is_shrunk=False)
-
-
-@pytest.mark.parametrize("mutant", IN_THE_SCHEDULES, ids=lambda mutant: mutant.name)
-def test_what_comes_of_schedules_otherwise_is_noticed_by_their_model(mutant: Mutant):
-    with running_server() as server, applied(mutant), pytest.raises(AssertionError, match="Redis"):
-        run(server.url, EXAMPLES, is_shrunk=False, machine=ScheduleMachine)
 
 
 def test_a_mutant_that_does_not_apply_any_more_fails():
