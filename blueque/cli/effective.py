@@ -34,6 +34,7 @@ _WEB: Mapping[str, Any] = MappingProxyType(
         "host_names": [],
         "prefix": None,
         "env": None,
+        "frame_ancestors": [],
         "queues": [],
         "read_only": False,
         "password_file": None,

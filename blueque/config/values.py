@@ -128,6 +128,14 @@ def read_header(value: Any) -> str:
     return text
 
 
+def read_origins(value: Any) -> list[str]:
+    texts = read_texts([value] if isinstance(value, str) else value)
+    for text in texts:
+        if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", text):
+            raise InvalidInput(f"{text!r} is not an origin, such as https://portal.example.com")
+    return texts
+
+
 def read_yes_or_no(value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidType(f"must be true or false, not {kind_of(value)}")

@@ -4,6 +4,7 @@ each answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -28,13 +29,11 @@ POLICY = "; ".join(
         "connect-src 'self'",
         "form-action 'self'",
         "base-uri 'none'",
-        "frame-ancestors 'none'",
+        "frame-ancestors ",
     )
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -51,6 +50,7 @@ class Guard:
         self.app = app
         self.site = site
         self.authorize = authorize
+        self._headers = {**HEADERS, **framing(site.frame_ancestors)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,7 +65,7 @@ class Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
                 is_file = path.startswith(STATIC) and message["status"] == 200
                 kept = "public, max-age=31536000, immutable" if is_file else "no-store"
@@ -95,6 +95,13 @@ class Guard:
             there = quote(f"{path}{f'?{query}' if query else ''}", safe="")
             return RedirectResponse(f"{scope.get('root_path', '')}/login?next={there}", 303)
         return PlainTextResponse("Log in first.", 401, {"WWW-Authenticate": "Bearer"})
+
+
+def framing(origins: Sequence[str]) -> dict[str, str]:
+    """Return the headers that say whose pages may show this one in a frame."""
+    if not origins:
+        return {"Content-Security-Policy": f"{POLICY}'none'", "X-Frame-Options": "DENY"}
+    return {"Content-Security-Policy": f"{POLICY}'self' {' '.join(origins)}"}
 
 
 def _below(scope: Scope, prefix: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from blueque.errors import BluequeError, RedisAway
 from blueque.queries import task_log
 from blueque.queries.task_log import Place
 from blueque.web import access
+from blueque.web.access import Viewer
 from blueque.web.bounded_stream import BoundedStream
 from blueque.web.log import lines_html
 from blueque.web.pages import fingerprint
@@ -40,6 +41,7 @@ QUIET = 15.0  # seconds after which something is sent, so that proxies keep the 
 REFRESH = 60.0  # seconds after which parts are sent of which only durations have changed
 MOST_STREAMS = 200
 MOST_OF_ONE = 4  # streams of one browser, which has six connections for all its pages
+MOST_OF_LOGIN = 100  # streams of one login, so that some are left for others
 MOST_WAITING = 64  # messages of a viewer that does not read
 
 
@@ -67,6 +69,10 @@ class Live:
         """Answer with the stream of a page, whose address is in `page`."""
         if sum(map(len, self._streams.values())) >= MOST_STREAMS:
             return PlainTextResponse("Too many pages are open.", 503)
+        viewer = self._shared.visit(request).viewer
+        if self._number_of(viewer) >= MOST_OF_LOGIN:
+            sentence = f"{viewer.name} has {MOST_OF_LOGIN} pages open: close some."
+            return PlainTextResponse(sentence, 429, {"Retry-After": "30"})
         if request.method == "HEAD":
             return PlainTextResponse("")
         path, _, query = request.query_params.get("page", "/").partition("?")
@@ -112,6 +118,11 @@ class Live:
                 self._waker.leave(channel)
                 if self._channels.get(channel.name) is channel:
                     del self._channels[channel.name]
+
+    def _number_of(self, viewer: Viewer) -> int:
+        """Return how many streams a viewer has."""
+        all_of_them = (channel for some in self._streams.values() for channel, _ in some)
+        return sum(channel.visit.viewer.name == viewer.name for channel in all_of_them)
 
     def _channel(self, visit: Visit) -> _Channel:
         query = tuple(sorted((name, tuple(values)) for name, values in visit.query.items()))

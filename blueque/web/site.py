@@ -23,6 +23,7 @@ class Site:
         such as prod.
     prefix: the path below which a proxy serves the page, if the proxy does not strip it.
     queues: patterns; what belongs to other queues does not exist on this page.
+    frame_ancestors: origins, such as https://portal.example.com, whose pages may show it in a frame.
     hosts: names by which browsers may call it; empty: any, for a server that checks them itself.
     proxies: whose headers are believed; None: no header of a proxy is looked at.
     hide: removes secrets from what tasks were given and have returned.
@@ -35,6 +36,7 @@ class Site:
     env: str = ""
     prefix: str = ""
     queues: tuple[str, ...] = ()
+    frame_ancestors: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     is_read_only: bool = False
     proxies: Proxies | None = None

@@ -441,6 +441,10 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ("web.listen = 'here'", "web.listen: 'here' is not HOST:PORT or unix:PATH"),
         ('web.prefix = "ops"', "web.prefix: 'ops' is not a path such as /blueque"),
         (
+            'web.frame_ancestors = ["portal.example.com"]',
+            "web.frame_ancestors: 'portal.example.com' is not an origin, such as https://portal.example.com",
+        ),
+        (
             'web.trust_proxy = ["0.0.0.0/0"]',
             "web.trust_proxy: 0.0.0.0/0 is every address: name those of your proxies",
         ),

@@ -10,11 +10,12 @@ import time
 from contextlib import aclosing
 
 import pytest
-from asking import NODE
+from asking import NODE, ask_app
 
 from blueque import Client, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
+from blueque.web import access, create_app, live
 from blueque.web.access import Viewer
 from blueque.web.live import Live
 from blueque.web.shared import Shared
@@ -137,6 +138,21 @@ def test_a_viewer_is_told_that_redis_is_slow_and_since_when(own_server, monkeypa
     assert "Redis has not answered" in told["text"]
     assert looked <= told["since"] <= time.time()
     client.close()
+
+
+def test_one_login_does_not_take_the_streams_of_others(client, monkeypatch):
+    monkeypatch.setattr(live, "MOST_OF_LOGIN", 1)
+    app = create_app(client, authorize=lambda scope: Viewer(access.header(scope, "x-name")))
+
+    def status(name):
+        return ask_app(app, "/live", "HEAD", headers={"x-name": name}).status_code
+
+    async def both():
+        async with aclosing(app.state.live.messages(visit_of(app.state.shared, "/"))) as stream:
+            await wait_for(stream, "parts")
+            return [await asyncio.to_thread(status, name) for name in ("ada", "bob")]
+
+    assert asyncio.run(both()) == [429, 200]
 
 
 def test_the_end_of_the_server_ends_the_streams(client):

@@ -156,6 +156,15 @@ def test_every_answer_has_the_headers_of_a_strict_policy(ask, tasks):
     assert file.endswith("immutable")
 
 
+def test_only_named_origins_may_frame_the_page(client):
+    site = Site(address="", frame_ancestors=("https://portal.example.com",))
+    headers = ask_app(create_app(client, site=site), "/healthz").headers
+
+    policy = headers["content-security-policy"]
+    assert policy.endswith("frame-ancestors 'self' https://portal.example.com")
+    assert "x-frame-options" not in headers
+
+
 def test_the_same_concerns_as_those_of_the_command(ask, tasks, client):
     from blueque.sentences import attention
 

@@ -37,6 +37,7 @@ class Wish:
     host_names: Sequence[str] = ()
     prefix: str = ""
     env: str = ""
+    frame_ancestors: Sequence[str] = ()
     queues: Sequence[str] = ()
     read_only: bool = False
     password_file: str | None = None
@@ -59,6 +60,12 @@ class Wish:
 )
 @click.option("--prefix", metavar="/PATH", help="Path below which a proxy serves it.")
 @click.option("--env", metavar="NAME", help="Show this name; prod is marked red.")
+@click.option(
+    "--frame-ancestors",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Pages of this origin may show it in a frame: https://portal.example.com.",
+)
 @click.option(
     "-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="Only these queues."
 )
@@ -239,6 +246,7 @@ def _serve(
         origin=origin,
         env=wish.env,
         prefix=wish.prefix.rstrip("/"),
+        frame_ancestors=tuple(wish.frame_ancestors),
         queues=tuple(wish.queues),
         hosts=frozenset({"localhost", *(name.lower() for name in wish.host_names)}),
         is_read_only=wish.read_only,

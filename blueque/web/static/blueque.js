@@ -158,6 +158,10 @@
   // A stream does not tell why it is refused: ask for its headers.
   async function askWhy() {
     const answer = await fetch(body.dataset.live, { method: "HEAD" }).catch(() => null);
+    if (answer?.status === 429) {
+      complain("This login has too many pages open.", failed);
+      say("not live");
+    }
     if (answer?.status !== 401) return;
     const link = document.createElement("a");
     link.href = location.href;  // the server leads from there to the login, and back
