@@ -118,7 +118,7 @@ def test_a_naive_feeder_fails_the_same_test(programs, cli, source):
 # At each command, and in every order of two feeders
 
 FEW = 5
-SECONDS = 150.0 if os.environ.get("BLUEQUE_SOAK") else 1.5
+SECONDS = 60.0 if os.environ.get("BLUEQUE_SOAK") else 1.5
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from blueque import JobFailed, TooLarge
 from blueque.model import keys
 from blueque.spark import environment
 from blueque.system.embedded_redis import running_server
+from spark import connect_server, mishaps
 from spark.conftest import FAST, JAVA_OPTIONS
 from spark.exact import leftovers
 from spark.oldest import HAS_SOURCES
@@ -31,32 +32,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONNECT = "connect"
-# The package of Spark 3.5 has not the server of Connect.
-HAS_CONNECT = any((Path(pyspark.__file__).parent / "jars").glob("spark-connect_*"))
+# The package of Spark 3.5 has not the server of Connect: there it is one of the newest Spark.
+HAS_SERVER = any((Path(pyspark.__file__).parent / "jars").glob("spark-connect_*"))
 ROWS = 20_000  # in four partitions
 
 
 def session(master: str) -> SparkSession:
     """Return a session whose workers find the modules of the tests."""
+    mishaps.have_patience()
     path = [*TEST_PATHS, str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
     if master != CONNECT:
         return bs.session("tests", master, **FAST | {"spark.speculation": "true"})
     from pyspark.sql import SparkSession  # here: the class of Connect, once its server is asked for
 
+    server = "local[12]" if HAS_SERVER else connect_server.start()
     environment.prepare(os.environ, is_local=True)
     options = f"--driver-memory 512m --driver-java-options '{FAST[JAVA_OPTIONS]}' pyspark-shell"
     os.environ["PYSPARK_SUBMIT_ARGS"] = options
-    found: SparkSession = SparkSession.builder.remote("local[12]").getOrCreate()
+    found: SparkSession = SparkSession.builder.remote(server).getOrCreate()
     return found
 
 
 def main(master: str) -> None:
     with running_server() as server, tempfile.TemporaryDirectory() as directory:
-        cli = redis_py.Redis.from_url(server.url, decode_responses=True)
+        cli = mishaps.patient(server.url)
         spark = session(master)
         check(spark, server.url, cli, Path(directory))
-        print(f"pyspark {spark.version}, {master}: exact", flush=True)
+        print(f"pyspark {pyspark.__version__}, {master} {spark.version}: exact", flush=True)
         spark.stop()
 
 

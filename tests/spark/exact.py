@@ -1,9 +1,13 @@
-"""What there is of tasks in Redis after a write, counted."""
+"""What there is of tasks after a write or an archiver, counted."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
+import pyarrow.parquet
 import redis as redis_py
 
 from blueque.model import keys
@@ -28,6 +32,13 @@ def is_exact(cli: redis_py.Redis, rows: int, queue: str = "render") -> bool:
     """
     found = pending(cli, queue)
     return len(found) == sum(found.values()) == rows and leftovers(cli) == []
+
+
+def tally(found: Counter[str], rows: int) -> str:
+    """Return in words how many of so many different rows are no task, and how many tasks are too
+    many.
+    """
+    return f"{rows} rows, {rows - len(found)} lost, {found.total() - len(found)} twice"
 
 
 def leftovers(cli: redis_py.Redis) -> list[str]:
@@ -55,6 +66,35 @@ def leftovers(cli: redis_py.Redis) -> list[str]:
             if name.removeprefix("blueque_task_") not in listed
         },
     ]
+
+
+class Verdict(NamedTuple):
+    """How many tasks are neither in Redis nor in the archive, how many rows are too many, how many
+    tasks are in both.
+    """
+
+    lost: int
+    doubled: int
+    both: int
+
+
+def judge(
+    cli: redis_py.Redis, directory: Path, ids: Iterable[str], queue: str = "render"
+) -> Verdict:
+    """Look at Redis and at every file that anybody sees, without Spark and without our reader."""
+    rows = Counter(
+        task
+        for path in directory.glob("queue=*/day=*/*.parquet")
+        for task in pyarrow.parquet.read_table(path, columns=["task_id"], partitioning=None)[
+            "task_id"
+        ].to_pylist()
+    )
+    lists = (keys.complete, keys.failed, keys.cancelled, keys.pending)
+    listed = {task for name in lists for task in cli.lrange(name(queue), 0, -1)}
+    there = {task for task in listed if cli.exists(keys.task(task))}
+    return Verdict(
+        len({*ids} - {*rows} - there), sum(rows.values()) - len(rows), len(there & {*rows})
+    )
 
 
 def forget_tasks(cli: redis_py.Redis, queue: str = "render") -> int:

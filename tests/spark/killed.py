@@ -30,10 +30,11 @@ from blueque.model import keys
 from blueque.spark import enqueueing
 from blueque.system.embedded_redis import running_server
 from spark import mishaps
-from spark.clusters import CONNECT, HAS_CONNECT, session
+from spark.clusters import CONNECT, session
 from spark.conftest import FAST, activate
-from spark.exact import is_exact, leftovers, pending
+from spark.exact import is_exact, judge, leftovers, pending, tally
 from spark.oldest import HAS_SOURCES
+from spark.seeds import DAY, seed
 
 RUN = "tonight"
 ROWS = 4000  # of a frame, in two partitions
@@ -86,6 +87,8 @@ VISIBLE = {
     "stream-finished": 2 * FILE,
     "stream-naive": 2 * FILE,
 }
+ARCHIVED = "archived"  # a queue that is archived: it is killed when a part is deleted from Redis
+ARCHIVES = {ARCHIVED: ("after erase", 2)}
 # Where a stream is killed one time after the other: in its first batch, its second, ...
 OFTEN = [
     ("after stage", 1),
@@ -143,6 +146,11 @@ def naively(url: str, queue: str) -> Callable[[DataFrame, int], None]:
         mishaps.Mishaps(url, queue).meet("after batch")
 
     return each
+
+
+def archive(spark: SparkSession, url: str, directory: Path) -> None:
+    with mishaps.Mishaps(url, ARCHIVED).happening():
+        bs.archive(spark, ARCHIVED, directory / "archive", url=url)
 
 
 def plan(cli: redis_py.Redis, steps: Mapping[str, tuple[str, int]]) -> None:
@@ -204,13 +212,21 @@ def check(
     """Kill a driver at the steps of these queues, run the same again here, and see that it comes
     out exact.
     """
-    steps = {queue: (STEPS | FORMAT | STREAMS)[queue] for queue in queues}
+    steps = {queue: (STEPS | FORMAT | STREAMS | ARCHIVES)[queue] for queue in queues}
+    ids = seed(url, ARCHIVED, ROWS, spread=DAY) if ARCHIVED in steps else []
     add_files(spark, directory, 0, 1, 2)
     with driver(cli, url, directory, steps, master):
         visible = {queue: cli.llen(keys.pending(queue)) for queue in steps}
     assert {queue: VISIBLE.get(queue, count) for queue, count in visible.items()} == visible, (
         "it was not where it should be"
     )
+    if ids:
+        assert 0 < cli.llen(keys.complete(ARCHIVED)) < ROWS, "it was not killed while it deletes"
+        del steps[ARCHIVED]
+        archive(spark, url, directory)
+        verdict = judge(cli, directory / "archive", ids, ARCHIVED)
+        print(f"{master}, killed while it deletes what it has archived: {verdict}", flush=True)
+        assert verdict == (0, 0, 0)
     for queue in steps:
         if queue in STREAMS:
             stream(spark, url, directory, queue).awaitTermination()
@@ -218,14 +234,16 @@ def check(
             write(spark, url, queue)
     for queue in steps:
         rows = 3 * FILE if queue in STREAMS else ROWS
+        found = pending(cli, queue)
+        print(f"{master}, killed {' '.join(map(str, steps[queue]))}, {queue}: ", end="")
+        print(f"{visible[queue]} in line then; {tally(found, rows)}", flush=True)
         if "naive" in queue:
-            assert sum(pending(cli, queue).values()) > rows, (
+            assert found.total() > rows, (
                 f"{queue}: the naive way must fail this, or it proves nothing"
             )
         else:
-            count = sum(pending(cli, queue).values())
             assert is_exact(cli, rows, queue), (
-                f"{queue}: {count} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+                f"{queue}: {found.total()} tasks for {rows} rows, and {leftovers(cli)[:9]}"
             )
         if queue not in STREAMS and queue != "naive":
             members = cli.lrange(keys.members(queue), 0, -1)
@@ -247,15 +265,18 @@ def check_stream(spark: SparkSession, url: str, cli: redis_py.Redis, directory: 
             )
     stream(spark, url, directory, queue).awaitTermination()
     rows = (len(OFTEN) + 1) * FILE
+    found = pending(cli, queue)
+    print(f"{len(OFTEN)} kills, {queue}: {tally(found, rows)}", flush=True)
     assert is_exact(cli, rows, queue), (
-        f"{sum(pending(cli, queue).values())} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+        f"{found.total()} tasks for {rows} rows, and {leftovers(cli)[:9]}"
     )
 
 
 def matrix() -> None:
     """Do both with a Redis and a session of our own: what `bin/soak` runs."""
     with running_server() as server, tempfile.TemporaryDirectory() as directory:
-        cli = redis_py.Redis.from_url(server.url, decode_responses=True)
+        mishaps.have_patience()
+        cli = mishaps.patient(server.url)
         spark = bs.session("matrix", "local[2]", **FAST)
         frames = STEPS | FORMAT if HAS_SOURCES else STEPS
         streams = STREAMS if HAS_SOURCES else {}
@@ -263,8 +284,8 @@ def matrix() -> None:
         if HAS_SOURCES:
             parts["stream"] = check_stream
         ours = [queue for queue in frames if queue != "naive"]  # its way is not one of Connect
-        for master in ("local-cluster[2,6,1024]", *[CONNECT] * HAS_CONNECT):
-            parts[master] = functools.partial(check, queues=ours, master=master)
+        for master in ("local-cluster[2,6,1024]", CONNECT):
+            parts[master] = functools.partial(check, queues=[*ours, ARCHIVED], master=master)
         for name, part in parts.items():
             place = Path(directory) / name
             place.mkdir()
@@ -283,7 +304,11 @@ def main(master: str, url: str, directory: str, *queues: str) -> None:
 
         spark.dataSource.register(MishapSource)
     for queue in queues:
-        if queue.startswith("stream"):
+        if queue == ARCHIVED:
+            threading.Thread(
+                target=archive, args=(spark, url, Path(directory)), daemon=True
+            ).start()
+        elif queue.startswith("stream"):
             stream(spark, url, Path(directory), queue, "mishap")
         else:
             threading.Thread(target=write, args=(spark, url, queue, "mishap"), daemon=True).start()

@@ -22,7 +22,9 @@ from pyspark import TaskContext
 
 from blueque import protocol
 from blueque.producer import batches
+from blueque.spark import sink
 
+PATIENCE = 60.0  # seconds
 CHUNK = 500  # rows that the naive way writes at a time
 
 
@@ -134,7 +136,7 @@ class Mishaps:
             raise RuntimeError("struck")
 
     def _connected(self) -> redis_py.Redis:
-        return redis_py.Redis.from_url(self._url, decode_responses=True)
+        return patient(self._url)
 
 
 _here = threading.local()  # the mishaps that happen in this thread
@@ -196,6 +198,16 @@ def naive_chunk(cli: redis_py.Redis, queue: str, texts: list[str]) -> None:
             )
             pipeline.lpush(f"blueque_pending_tasks_{queue}", task)
         pipeline.execute()
+
+
+def patient(url: str) -> redis_py.Redis:
+    """Return a client that waits as long as those of `have_patience`."""
+    return redis_py.Redis.from_url(url, decode_responses=True, socket_timeout=PATIENCE)
+
+
+def have_patience() -> None:
+    """Have all of ours in this process wait for Redis where the machine may stand still for seconds."""
+    sink.PATIENCE = PATIENCE
 
 
 def processes_of(pid: int) -> list[psutil.Process]:

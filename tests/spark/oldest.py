@@ -16,6 +16,7 @@ from running import ROOT, TEST_PATHS, clean_environment
 
 DIRECTORY = ROOT / ".venv-spark-3.5"
 REQUIREMENTS = ["pyspark==3.5.*"]
+NEWEST = "NEWEST_SPARK"  # the variable that says there which Python has it
 HAS_SOURCES = find_spec("pyspark.sql.datasource") is not None  # 3.5 has none in Python
 
 _IS_RIGHT = """\
@@ -35,8 +36,7 @@ def python(*arguments: str) -> int:
         if not name.startswith(("SPARK_", "PYSPARK_"))
     }
     environ["PYTHONPATH"] = os.pathsep.join(TEST_PATHS)
-    if "BLUEQUE_SOAK" in os.environ:
-        environ["BLUEQUE_SOAK"] = os.environ["BLUEQUE_SOAK"]
+    environ[NEWEST] = sys.executable
     return subprocess.run(command, cwd=ROOT, env=environ).returncode
 
 

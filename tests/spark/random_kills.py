@@ -1,7 +1,7 @@
 """Writes that are killed at random while tasks of theirs run and are deleted: each row is a task once.
 
-`python -m spark.random_kills` in tests/ is a round for each way of writing and each kind of session.
-`python -m spark.random_kills MASTER URL WAY` is the driver of one.
+`python -m spark.random_kills` in tests/ is a round for each kind of session, in which all ways of writing
+run at once. `python -m spark.random_kills MASTER URL` is the driver of one.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import IO, Any
 
 import psutil
 import pyspark
-import redis as redis_py
 from running import until
 
 import blueque.spark as bs
@@ -27,18 +27,18 @@ from blueque.model.units import Timing
 from blueque.system.embedded_redis import running_server
 from spark import killed as killing
 from spark import mishaps
-from spark.clusters import CONNECT, HAS_CONNECT, session
-from spark.exact import leftovers
+from spark.clusters import CONNECT, session
+from spark.exact import leftovers, tally
 
 ROWS = 20_000  # in eight partitions
-KILLS = 4
+KILLS = 3
 WAYS: dict[str, dict[str, Any]] = {
     "keyed": {"key": "id", "run": "r"},
     "keys": {"key": "id", "keep": "1d"},
     "staged": {"run": "r"},
 }
 # An executor has 1024 MiB: with less for a worker there, no driver starts.
-MASTERS = ("local[2]", "local-cluster[2,1,1024]", *[CONNECT] * HAS_CONNECT)
+MASTERS = ("local[6]", "local-cluster[2,3,1024]", CONNECT)
 PATIENCE = 600.0  # seconds
 
 
@@ -48,7 +48,7 @@ class Consumer(threading.Thread):
     def __init__(self, url: str, queue: str) -> None:
         super().__init__(daemon=True)
         self.seen: Counter[str] = Counter()
-        self._client, self._queue = Client(url), queue
+        self._client, self._queue = Client(url, patience=mishaps.PATIENCE), queue
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -75,42 +75,46 @@ class Consumer(threading.Thread):
         listener.leave()
 
 
-def play(url: str, master: str, way: str) -> None:
+def play(url: str, master: str) -> None:
     """Kill a driver, its Java or a worker of it some times, then let one come to its end."""
-    cli = redis_py.Redis.from_url(url, decode_responses=True)
-    consumer = Consumer(url, way)
-    consumer.start()
+    cli = mishaps.patient(url)
+    consumers = {way: Consumer(url, way) for way in WAYS}
+    for consumer in consumers.values():
+        consumer.start()
 
     def progress() -> int:
         staged = sum(map(cli.zcard, cli.keys("blueque_staging_*")))
-        return consumer.seen.total() + cli.llen(keys.pending(way)) + 1000 * staged
+        ran = sum(consumer.seen.total() for consumer in consumers.values())
+        return ran + sum(cli.llen(keys.pending(way)) for way in WAYS) + 1000 * staged
 
     killed = []
     for _ in range(KILLS):
-        driver = start(master, url, way)
-        share = progress() + random.randrange(ROWS // 3)
+        driver = start(master, url)
+        share = progress() + random.randrange(ROWS)
         until(lambda: progress() > share or driver.poll() is not None, PATIENCE)  # noqa: B023
         killed.append(kill_some(driver, master))
         driver.wait(PATIENCE)
     with tempfile.TemporaryFile() as log:
-        code = start(master, url, way, log).wait(PATIENCE)
+        code = start(master, url, log).wait(PATIENCE)
         log.seek(0)
         assert code == 0, log.read()[-3000:].decode()
+    print(f"pyspark {pyspark.__version__}, {master}: {', '.join(killed)} killed", flush=True)
     assert any(kind != "nothing" for kind in killed), "no driver was there to be killed"
-    consumer.stop()
-    tasks = cli.lrange(keys.pending(way), 0, -1)
-    total = consumer.seen + Counter(cli.hget(keys.task(task), "parameters") for task in tasks)
-    assert len(total) == total.total() == ROWS, (len(total), total.total())
+    for way, consumer in consumers.items():
+        consumer.stop()
+        tasks = cli.lrange(keys.pending(way), 0, -1)
+        total = consumer.seen + Counter(cli.hget(keys.task(task), "parameters") for task in tasks)
+        seen = consumer.seen.total()
+        print(f"  {way}: {seen} deleted meanwhile; {tally(total, ROWS)}", flush=True)
+        assert len(total) == total.total() == ROWS
     assert leftovers(cli) == []
-    print(f"pyspark {pyspark.__version__}, {master}, {way}: {', '.join(killed)} killed, ", end="")
-    print(f"{consumer.seen.total()} deleted meanwhile: exact", flush=True)
     cli.flushall()
 
 
 def start(
-    master: str, url: str, way: str, log: IO[bytes] | int = subprocess.DEVNULL
+    master: str, url: str, log: IO[bytes] | int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "spark.random_kills", master, url, way]
+    command = [sys.executable, "-m", "spark.random_kills", master, url]
     return subprocess.Popen(command, stdout=log, stderr=log)
 
 
@@ -122,15 +126,21 @@ def kill_some(driver: subprocess.Popen[bytes], master: str) -> str:
     _, *others = mishaps.processes_of(driver.pid)
     if kind == "driver":
         killing.kill(driver.pid)
-    for process in others if kind != "driver" else []:
-        with suppress(psutil.Error):
-            is_java = process.name() == "java" and process.ppid() == driver.pid
-            # An executor is a Java below that of the driver.
-            if is_java == (kind == "java"):
+    else:
+        # Workers, and executors, which are Java too, are below the Java of the driver.
+        for process in [one for one in others if is_below_java(one) == (kind == "workers")]:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
     if kind == "java" and master == CONNECT:
         killing.kill(driver.pid)  # it would call the dead server for ten minutes
     return kind
+
+
+def is_below_java(process: psutil.Process) -> bool:
+    try:
+        return any(parent.name() == "java" for parent in process.parents())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def main() -> None:
@@ -138,13 +148,18 @@ def main() -> None:
     print(f"seed {seed}", flush=True)
     with running_server() as server:
         for master in MASTERS:
-            for way in WAYS:
-                play(server.url, master, way)
+            play(server.url, master)
 
 
-def drive(master: str, url: str, way: str) -> None:
+def drive(master: str, url: str) -> None:
     frame = session(master).range(0, ROWS, 1, 8)
-    bs.enqueue(frame, way, url=url, params=["id"], **WAYS[way])
+    with ThreadPoolExecutor() as pool:
+        done = [
+            pool.submit(bs.enqueue, frame, way, url=url, params=["id"], **options)
+            for way, options in WAYS.items()
+        ]
+        for one in done:
+            one.result()
 
 
 if __name__ == "__main__":

@@ -6,19 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import object_store
 import psutil
 import pyarrow.parquet
 import pytest
-from oracle import EVENTS
 from pyspark.errors import PySparkException
-from running import ROOT, TEST_PATHS, Programs, until
+from running import until
 
 import blueque.spark as bs
 from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, protocol
@@ -27,68 +22,16 @@ from blueque.archives.partitions import Output
 from blueque.model import keys
 from blueque.protocol.archiving import BatchRef
 from blueque.spark import archiving, executors
+from spark.exact import judge
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill
 
 START = 100.0  # seconds within which another Spark has come to the point
 MANY = 4000  # tasks: some seconds of work on a busy machine
 
-ARCHIVER = """
-    import sys
-    import blueque.spark as bs
-    from blueque.spark import archiving
-    from spark.conftest import FAST
-
-    archiving.PIECE = {piece}
-    spark = bs.session("archiver", "local[2]", **FAST)
-    bs.archive(spark, "render", "archive", url={url!r})
-"""
-# Where it is killed: the bytes by which the write is known, which of these it is, whether Redis has
-# executed it; and the state of the batch then.
-POINTS = {
-    "claimed": (b"claimed", 1, True, "claimed"),
-    # The first two are of the driver. Of the next three, two are for one slice, which makes a file;
-    # its rest comes later.
-    "while workers write": (b"HGETALL", 6, False, "claimed"),
-    "before it is written": (b"written", 1, False, "claimed"),
-    "when it is written": (b"written", 1, True, "written"),
-    "before it is published": (b"published", 1, False, "written"),
-    "when it is published": (b"published", 1, True, "published"),
-    "before it deletes": (b"LREM", 1, False, "published"),
-    "while it deletes": (b"LREM", 12, True, "published"),
-    "before it is deleted": (b"deleted\r\n$", 41, False, "published"),
-    "before it is done": (b"\r\nDEL\r\n", 1, False, "deleted"),
-    "when it is done": (b"\r\nDEL\r\n", 1, True, None),
-}
-SHORT = ("while it deletes",)
-CHOSEN = POINTS if os.environ.get("BLUEQUE_SOAK") else SHORT
-
-
-class Verdict(NamedTuple):
-    """How many tasks are neither in Redis nor in the archive, how many rows are too many, how many
-    tasks are in both.
-    """
-
-    lost: int
-    doubled: int
-    both: int
-
-
-def judge(cli, directory, ids, queue="render"):
-    """Look at Redis and at every file that anybody sees, without Spark and without our reader."""
-    rows = Counter(
-        task
-        for path in directory.glob("queue=*/day=*/*.parquet")
-        for task in pyarrow.parquet.read_table(path, columns=["task_id"], partitioning=None)[
-            "task_id"
-        ].to_pylist()
-    )
-    lists = (keys.complete, keys.failed, keys.cancelled, keys.pending)
-    listed = {task for name in lists for task in cli.lrange(name(queue), 0, -1)}
-    there = {task for task in listed if cli.exists(keys.task(task))}
-    return Verdict(
-        len({*ids} - {*rows} - there), sum(rows.values()) - len(rows), len(there & {*rows})
-    )
+# The sixth look for the fields of tasks: of one of two workers, when it has made a file, and its
+# rest comes later.
+WHILE_WORKERS_WRITE = (b"HGETALL", 6, False, "claimed")
 
 
 def half_written(directory):
@@ -278,48 +221,6 @@ def test_the_naive_way_doubles_and_loses(spark, url, client, cli, directory):
     assert judge(cli, directory, ids) == (0, 100, 0)
 
 
-@pytest.mark.parametrize("point", CHOSEN)
-def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(
-    spark, url, client, cli, tmp_path, point
-):
-    """The driver and its JVM are killed with SIGKILL; whoever comes next, with Spark or without,
-    goes on.
-    """
-    having, write, is_executed, state = POINTS[point]
-    ids = seed(url, "render", MANY, spread=DAY)
-    way, directory = Standstill(url, having, write, is_executed=is_executed), tmp_path / "archive"
-    with Programs(url, tmp_path) as programs:
-        driver = programs.script(
-            ARCHIVER.format(url=way.url, piece=MANY // 2),
-            environ={"PYTHONPATH": os.pathsep.join([str(ROOT), *TEST_PATHS])},
-        )
-        until(lambda: way.is_reached.is_set() or not driver.is_running, START, point)
-        assert driver.is_running, driver.log
-        if point == "while workers write":
-            until(lambda: half_written(directory), START)
-        java = [
-            process for process in psutil.Process(driver.pid).children() if process.name() == "java"
-        ]
-        assert len(java) == 1
-        os.kill(driver.pid, signal.SIGKILL)
-        java[0].kill()
-        driver.wait()
-        before = judge(cli, directory, ids)
-        assert cli.hget(keys.archive("render"), "state") == state and before.lost == 0
-        assert bool(half_written(directory)) == (point == "while workers write")
-        if point == "while workers write":
-            archives.archive("render", directory, client=client)
-        else:
-            bs.archive(spark, "render", directory, url=url)
-    way.close()
-
-    assert judge(cli, directory, ids) == (0, 0, 0)
-    assert ids_of(bs.read_archive(spark, directory, latest=False)) == sorted(ids)
-    left = cli.keys("*")  # the snapshot of the one that was killed expires
-    left = [key for key in left if not key.startswith(EVENTS)]
-    assert {*left} == {keys.QUEUES, *[key for key in left if "frozen" in key and cli.ttl(key) > 0]}
-
-
 def workers():
     """Yield the Python processes of our Spark that run tasks."""
     for process in psutil.Process().children(recursive=True):
@@ -333,7 +234,7 @@ def test_workers_that_are_killed_while_they_write_are_replaced(
 ):
     ids = seed(url, "render", MANY)
     monkeypatch.setattr(archiving, "PIECE", MANY // 2)
-    way = Standstill(url, *POINTS["while workers write"][:2])
+    way = Standstill(url, *WHILE_WORKERS_WRITE[:2])
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(bs.archive, spark, "render", directory, url=way.url)
         try:
