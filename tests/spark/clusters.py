@@ -23,7 +23,7 @@ from blueque.model import keys
 from blueque.spark import environment
 from blueque.system.embedded_redis import running_server
 from spark import connect_server, mishaps
-from spark.conftest import FAST, JAVA_OPTIONS
+from spark.conftest import FAST, JAVA_OPTIONS, WARM
 from spark.exact import leftovers
 from spark.oldest import HAS_SOURCES
 from spark.seeds import seed
@@ -43,7 +43,7 @@ def session(master: str) -> SparkSession:
     path = [*TEST_PATHS, str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
     if master != CONNECT:
-        return bs.session("tests", master, **FAST | {"spark.speculation": "true"})
+        return bs.session("tests", master, **FAST, **WARM, **{"spark.speculation": "true"})
     from pyspark.sql import SparkSession  # here: the class of Connect, once its server is asked for
 
     server = "local[12]" if HAS_SERVER else connect_server.start()

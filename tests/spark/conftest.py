@@ -36,6 +36,8 @@ FAST = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
+DAEMON = "spark.worker_daemon"  # where workers find our modules
+WARM = {"spark.python.daemon.module": DAEMON}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,7 +78,7 @@ def spark(spark_home: None) -> Iterator[SparkSession]:
         patch.setenv("PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")]))
         for name, value in object_store.CREDENTIALS.items():
             patch.setenv(name, value)
-        found = bs.session("tests", "local[2,4]", **FAST)
+        found = bs.session("tests", "local[2,4]", **FAST, **WARM)
     yield found
     found.stop()
 

@@ -22,6 +22,7 @@ from blueque.archives.partitions import Output
 from blueque.model import keys
 from blueque.protocol.archiving import BatchRef
 from blueque.spark import archiving, executors
+from spark.conftest import DAEMON
 from spark.exact import judge
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill
@@ -225,7 +226,7 @@ def workers():
     """Yield the Python processes of our Spark that run tasks."""
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # some come and go
-            if "pyspark.daemon" in process.cmdline():
+            if DAEMON in process.cmdline():
                 yield from process.children()
 
 

@@ -4,29 +4,22 @@ where ours must not.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from running import TEST_PATHS, until
 
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun
 from blueque.model import keys
-from blueque.spark import gateway, sink
-from blueque.system import process
-from blueque.task_process.running_task import RunningTask
+from blueque.spark import sink
 from spark import mishaps
-from spark.conftest import FAST, ROWS
+from spark.conftest import ROWS
 from spark.exact import forget_tasks, is_exact, pending
 
 Q = "render"
@@ -398,46 +391,3 @@ def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_i
 
     assert ROWS // 2 <= done < ROWS
     assert (again.new, again.tasks, sum(pending(cli).values())) == (ROWS - done, ROWS, ROWS - done)
-
-
-def lose_java(url, directory, writing):
-    """What a forked process does: enqueue rows without a key while its Java is killed; it tells
-    what was raised.
-    """
-    told = {}
-    try:
-        with bs.task(RunningTask("id", {}, directory), "local[1]", **FAST) as own:
-            told["java"] = gateway.java_process().pid
-            Path(writing).write_text(json.dumps(told))
-            bs.enqueue(own.range(0, ROWS, 1, 2), Q, url=url, run="tonight")
-    except Exception as error:
-        told |= {"raised": type(error).__name__, "sentence": str(error)}
-    Path(writing).write_text(json.dumps(told))
-    return 0
-
-
-def test_a_java_that_dies_fails_the_job_and_what_it_staged_goes_at_once(
-    spark, url, cli, enqueue, mishap, tmp_path, monkeypatch
-):
-    mishap("pause", "after stage", 2, partition=0)
-    told = tmp_path / "told"
-    told.touch()
-    # The workers of a session of its own find the modules of the tests.
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")])
-    )
-    pid = process.fork(lambda: lose_java(url, str(tmp_path), str(told)))
-    until(lambda: mishaps.struck(cli) == 1 or "raised" in told.read_text(), 120)
-    assert mishaps.struck(cli) == 1, told.read_text()
-    os.kill(json.loads(told.read_text())["java"], signal.SIGKILL)
-    assert process.wait_for(pid) == 0
-    raised = json.loads(told.read_text())
-    assert raised["raised"] == "JobFailed", raised
-    assert raised["sentence"].startswith(
-        "the Spark job for queue 'render', run 'tonight' has failed: "
-    )
-    assert cli.zcard(keys.staging(Q, "tonight")) == 0
-    mishaps.forget(cli)
-
-    assert enqueue(spark.range(0, ROWS, 1, 2), run="tonight").tasks == ROWS
-    assert is_exact(cli, ROWS)

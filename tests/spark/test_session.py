@@ -9,15 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import is_there, until
+from running import TEST_PATHS, is_there, until
 
 import blueque
-from blueque import InvalidInput, NoJava, SparkEnded
+import blueque.spark as bs
+from blueque import InvalidInput, JobFailed, NoJava, SparkEnded
+from blueque.model import keys
 from blueque.spark import environment, gateway
 from blueque.system import process
 from blueque.task_process.running_task import RunningTask
-from spark import shared_classes
-from spark.conftest import FAST
+from spark import mishaps, shared_classes
+from spark.conftest import FAST, ROWS
+from spark.exact import is_exact
 from spark.oldest import HAS_SOURCES
 
 
@@ -46,45 +49,66 @@ def test_its_java_has_the_classes_of_spark_from_the_file_that_all_share(spark):
     assert str(shared_classes.FILE) in Path(f"/proc/{java}/maps").read_text()
 
 
-def use_spark(writing, inherited, directory):
-    """What a task process does that is forked from one with a session, and whose Java is killed."""
-    import blueque.spark as bs
-
+def use_spark(writing, inherited, directory, url):
+    """What a task process does that is forked from one with a session, and whose Java is killed
+    while it enqueues.
+    """
     found = []
     try:
         with bs.task(RunningTask("id", {}, directory), "local[1]", **FAST) as spark:
-            java = gateway.java_process().pid
-            found += [java, spark.range(5).count()]
+            found.append(gateway.java_process().pid)
             try:
                 inherited.count()
             except Exception as error:  # py4j's, of whatever kind
                 found.append(str(error))
-            os.kill(java, signal.SIGKILL)
-            spark.range(5).count()
+            rows = spark.range(0, ROWS, 1, 2)
+            found.append(rows.count())
+            os.write(writing, f"{found[0]}\n".encode())
+            try:
+                bs.enqueue(rows, "render", url=url, run="tonight")
+            except JobFailed as error:
+                found.append(str(error))
+            rows.count()
     except SparkEnded as error:
         found += [error.pid, error.ending]
-    with open(writing, "w") as told:
-        json.dump(found, told)
+    os.write(writing, f"{json.dumps(found)}\n".encode())
     return 0
 
 
-def test_a_forked_process_gets_a_session_of_its_own_and_the_other_keeps_its(spark, tmp_path):
+def test_a_forked_process_gets_a_session_of_its_own_whose_java_may_die(
+    spark, url, cli, mishap, tmp_path, monkeypatch
+):
+    mishap("pause", "after stage", 2, partition=0)
+    # Its workers find the modules of the tests.
+    path = os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
     numbers = spark.range(7)
     reading, writing = os.pipe()
-    pid = process.fork(lambda: use_spark(writing, numbers, str(tmp_path)))
+    pid = process.fork(lambda: use_spark(writing, numbers, str(tmp_path), url))
     os.close(writing)
     answers = []
-    while not process.wait_readable([reading], 0.2):  # it is starting, or asking, at the same time
-        answers.append(numbers.count())
     with open(reading) as told:
-        java, count, refused, ended, ending = json.load(told)
+        # it is starting, or asking, at the same time
+        while not process.wait_readable([reading], 0.2):
+            answers.append(numbers.count())
+        java = int(told.readline())
+        until(lambda: mishaps.struck(cli) == 1 or process.wait_readable([reading], 0), 120)
+        assert mishaps.struck(cli) == 1, told.readline()
+        os.kill(java, signal.SIGKILL)
+        own, refused, count, failed, ended, ending = json.loads(told.readline())
 
     assert process.wait_for(pid) == 0
-    assert java not in (None, spark.sparkContext._gateway.proc.pid)
-    assert (count, ended, ending) == (5, java, "killed by SIGKILL")
+    assert java == own and java != spark.sparkContext._gateway.proc.pid
+    assert (count, ended, ending) == (ROWS, java, "killed by SIGKILL")
     assert "Connection refused" in refused
     assert {*answers} == {7} and numbers.count() == 7
     until(lambda: not is_there(java), what="the end of its Java")
+    assert failed.startswith("the Spark job for queue 'render', run 'tonight' has failed: ")
+    # What was staged has gone at once, and the same again makes all of it.
+    assert cli.zcard(keys.staging("render", "tonight")) == 0
+    mishaps.forget(cli)
+    assert bs.enqueue(spark.range(0, ROWS, 1, 2), "render", url=url, run="tonight").tasks == ROWS
+    assert is_exact(cli, ROWS)
 
 
 # What needs no Java
