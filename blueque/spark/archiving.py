@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -184,12 +185,9 @@ def write_part(part: Part) -> list[str]:
         )
     # Its own: Spark may run the same in another worker, and only one of them counts.
     files, seen = parquet.Files(place.part(part.output)), set[str]()
-    client = Client(part.url, patience=PATIENCE)
-    try:
+    with closing(Client(part.url, patience=PATIENCE)) as client:
         for rows in client.read(part.piece, ARCHIVE_FIELDS):
             files.write(picking.pick(rows, part.queue, part.before, seen))
-    finally:
-        client.close()
     return files.close()
 
 

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, Unpack
 
@@ -104,11 +104,8 @@ class Enqueued(NamedTuple):
     def _run(self) -> Iterator[Run]:
         if self.run is None:
             raise InvalidInput("these tasks are of no run, so nothing lists them: give them run=")
-        client = Client(self.url or None)
-        try:
+        with closing(Client(self.url or None)) as client:
             yield client.run(self.queue, self.run)
-        finally:
-            client.close()
 
     def as_group(self) -> Group:
         """Return the group of the tasks. Raises InvalidInput if they have none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -75,11 +76,8 @@ class FinishedReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, str]:
         """Return where the events end now."""
-        client = self._client()
-        try:
+        with self._client() as client:
             return history.last_places(client.connections, self._wish.queues)
-        finally:
-            client.close()
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return a partition for each queue with events. Raises EventsGone."""
@@ -88,30 +86,25 @@ class FinishedReader(DataSourceStreamReader):
             for queue in self._wish.queues
             if queue in end and start.get(queue) != end[queue]
         ]
-        client = self._client()
-        try:
+        with self._client() as client:
             for part in parts:
                 self._require_whole(client, part)
-        finally:
-            client.close()
         return [InputPartition(json.dumps(part)) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the tasks whose ends are among these events. Raises EventsGone."""
         if partition.value is None:  # a partition of Spark's own, because there was none
             return
-        part, client = Part(*json.loads(partition.value)), self._client()
-        try:
+        part = Part(*json.loads(partition.value))
+        with self._client() as client:
             for events in ended_events.between(client.connections, *part):
                 wanted = [event for event in events if event.event in self._statuses]
                 if wanted:
                     yield from rows(client, part.queue, wanted, self._wish.fields)
             self._require_whole(client, part)  # they may have been deleted while we read
-        finally:
-            client.close()
 
-    def _client(self) -> Client:
-        return Client(self._wish.url, patience=reading.PATIENCE)
+    def _client(self) -> closing[Client]:
+        return closing(Client(self._wish.url, patience=reading.PATIENCE))
 
     def _require_whole(self, client: Client, part: Part) -> None:
         if not ended_events.is_gone(client.connections, part.queue, part.start):

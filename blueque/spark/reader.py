@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -104,12 +105,9 @@ def read(
 
 def freeze(wish: Wish) -> list[Slice]:
     """Take a snapshot of the tasks, and return its slices. Warn of queues that are not known."""
-    client = Client(wish.url)
-    try:
+    with closing(Client(wish.url)) as client:
         known = {*client.get_inspector().queues()}
         snapshot = client.freeze(wish.queues, wish.statuses, wish.keep)
-    finally:
-        client.close()
     unknown = [queue for queue in wish.queues if queue not in known]
     if unknown:
         names = ", ".join(map(repr, unknown))
@@ -122,11 +120,8 @@ def freeze(wish: Wish) -> list[Slice]:
 
 def rows(wish: Wish, piece: Slice) -> Iterator[pa.RecordBatch]:
     """Yield the tasks of one slice. Raises SnapshotGone when its ids are no longer in Redis."""
-    client = Client(wish.url, patience=PATIENCE)
-    try:
+    with closing(Client(wish.url, patience=PATIENCE)) as client:
         yield from client.read(piece, wish.fields, wish.missing)
-    finally:
-        client.close()
 
 
 def schema_of(fields: Iterable[str]) -> StructType:

@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -104,16 +105,13 @@ def rows(wish: Wish, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Yield the tasks of the run that are in these places of its group."""
     own = [name for name in (TASK_ID, *_FOR_US) if name not in wish.fields]
     fields, gone = [*wish.fields, *own], list[str]()
-    client = Client(wish.url, patience=PATIENCE)
-    try:
+    with closing(Client(wish.url, patience=PATIENCE)) as client:
         ids = groups.members(client.connections, wish.group, first, last - first)
         piece = Slice(wish.queue, "", "", 0, len(ids), ids=tuple(ids))
         for batch in reader.read(client.connections, piece, fields, "null"):
             there = arrow.pyarrow().compute.is_valid(batch["status"])
             gone += batch.filter(arrow.pyarrow().compute.invert(there))[TASK_ID].to_pylist()
             yield _of_run(batch.filter(there), wish)
-    finally:
-        client.close()
     if gone:
         yield from _archived(wish, fields, gone)
 
@@ -167,13 +165,10 @@ def _look(
     """Return what to read, how many places the group has, and whether a task may be in two of them:
     a run that was dropped, and made again, has entered its tasks again.
     """
-    client = Client(url)
-    try:
+    with closing(Client(url)) as client:
         group = run_progress.require_own_group(client.connections, queue, run)
         seen = client.group(group).progress()
         record = client.get_run(queue, run) or {}
-    finally:
-        client.close()
     made = datetime.fromtimestamp(seen.record.get("created", time.time()), UTC)
     since = (made - timedelta(days=1)).date().isoformat()  # clocks differ
     directory = None if archive is None else os.fspath(archive)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from blueque.client import Client
@@ -79,16 +79,10 @@ class Sink(NamedTuple):
     hold: str | None = None
     grows: bool = False
 
-    @contextmanager
-    def connected(self, patience: float | None = None) -> Iterator[Client]:
-        """Yield a client, and close its connection afterwards."""
-        client = Client(
-            self.url, patience=PATIENCE if patience is None else patience, max_bytes=self.max_bytes
-        )
-        try:
-            yield client
-        finally:
-            client.close()
+    def connected(self, patience: float | None = None) -> closing[Client]:
+        """Return a client whose connection is closed at the end of the block."""
+        seconds = PATIENCE if patience is None else patience
+        return closing(Client(self.url, patience=seconds, max_bytes=self.max_bytes))
 
     @property
     def for_all(self) -> dict[str, Any]:
