@@ -85,7 +85,7 @@ def compact(
         total = sum(map(len, groups))
         for group, made in zip(groups, (engine or _merge_all)(place, groups), strict=True):
             one = commit(place, group, made)
-            rows += parquet.count_rows(place, [one.add._replace(path=one.made)])
+            rows += parquet.count_rows(place, [one.made])
             _apply(place, one)
             done += len(group)
             tell(done, total)
@@ -183,8 +183,8 @@ def commit(directory: Disk, group: Sequence[File], made: str) -> Pending:
     add = first._replace(
         path=os.path.join(os.path.dirname(first.path), f"compacted-{name}{SUFFIX}")
     )
-    rows = parquet.count_rows(directory, group)
-    if parquet.count_rows(directory, [add._replace(path=made)]) != rows:
+    rows = parquet.count_rows(directory, [file.path for file in group])
+    if parquet.count_rows(directory, [made]) != rows:
         raise ArchiveRefused(
             directory.root,
             f"the files of {first.queue!r}, {first.day}, changed while they were compacted",

@@ -97,13 +97,10 @@ class Disk(Directory):
                 durable.move(path, moved[-1])
         return moved
 
-    def keep(self, claim: Claim, paths: Sequence[str]) -> int:
-        from pyarrow import parquet  # here: pyarrow is imported only when needed, see arrow.py
-
+    def keep(self, claim: Claim, paths: Sequence[str], rows: int) -> None:
         staging = self.staging(claim.queue, claim.batch, claim.writer)
-        rows, folders = 0, {staging}
-        for path, _, _ in self._parquet(staging):
-            rows += parquet.read_metadata(path).num_rows
+        folders = {staging}
+        for path in paths:
             durable.sync(path)
             while path != staging:
                 path = os.path.dirname(path)
@@ -111,7 +108,6 @@ class Disk(Directory):
         for folder in sorted(folders):
             durable.sync(folder)
         durable.sync(self.stagings(claim.queue))
-        return rows
 
     def publish(self, claim: Claim) -> None:
         """Move the files to where readers see them."""

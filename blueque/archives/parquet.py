@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from blueque.archives import picking
@@ -100,8 +101,10 @@ def written(directory: Directory, files: Iterable[File]) -> Iterator[list[Writte
                 yield list(map(Written, *[column.to_pylist() for column in columns]))
 
 
-def count_rows(directory: Directory, files: Iterable[File]) -> int:
+def count_rows(directory: Directory, paths: Iterable[str]) -> int:
     """Return how many rows the files have, as their footers say."""
     from pyarrow import parquet
 
-    return sum(parquet.read_metadata(directory.open(file.path)).num_rows for file in files)
+    with ThreadPoolExecutor(directory.at_once) as threads:
+        footers = threads.map(lambda path: parquet.read_metadata(directory.open(path)), paths)
+        return sum(footer.num_rows for footer in footers)

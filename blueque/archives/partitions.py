@@ -68,6 +68,8 @@ class Directory(ABC):
         another machine. is_by_run: its files are by run, too.
     """
 
+    at_once = 1  # files to read at a time
+
     def __init__(self, root: str, identity: str, is_by_run: bool = False) -> None:
         self.root, self.identity, self.is_by_run = root, identity, is_by_run
 
@@ -101,8 +103,8 @@ class Directory(ABC):
         """Return the files of the batch, given those of the writers that count."""
 
     @abstractmethod
-    def keep(self, claim: Claim, paths: Sequence[str]) -> int:
-        """Make the files of our batch last, and return how many rows they have."""
+    def keep(self, claim: Claim, paths: Sequence[str], rows: int) -> None:
+        """Make the files of our batch last, which have so many rows."""
 
     @abstractmethod
     def publish(self, claim: Claim) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from blueque.archives import compaction, layout
 from blueque.archives.disk import Disk
 from blueque.archives.partitions import Directory, File
-from blueque.archives.stores import AT_ONCE
 from blueque.errors import Contended, InvalidInput
 from blueque.model import columns
 from blueque.model.columns import DEFAULT_FIELDS, LISTED_AS, OTHER
@@ -115,8 +114,7 @@ def _table(
 ) -> pa.Table:
     more = [*(("task_id", "updated") if latest else ()), *(("run",) if run is not None else ())]
     needed = [*wanted, *(name for name in more if name not in wanted)]
-    # A file of a store takes several requests, and a file of a disk none.
-    with ThreadPoolExecutor(1 if isinstance(directory, Disk) else AT_ONCE) as threads:
+    with ThreadPoolExecutor(directory.at_once) as threads:
         loaded = threads.map(lambda file: [*load(directory, file, needed)], files)
         found = [schema_of(needed).empty_table(), *chain.from_iterable(loaded)]
     pa = arrow.pyarrow()

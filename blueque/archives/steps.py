@@ -32,7 +32,8 @@ Tell = Callable[[int], object]  # is called with the number of tasks so far
 
 def write_down(directory: Directory, claim: Claim, paths: Sequence[str]) -> None:
     """Record that these files, which we have written, are those of the batch."""
-    claim.rows = directory.keep(claim, paths)
+    claim.rows = parquet.count_rows(directory, paths)
+    directory.keep(claim, paths, claim.rows)
     claim.mark("written" if claim.rows else "deleted", staging=claim.writer, rows=claim.rows)
     claim.staging = claim.writer
 
@@ -87,7 +88,8 @@ def finish(directory: Directory, claim: Claim) -> None:
 
 def _require_all(directory: Directory, claim: Claim) -> None:
     """Raise ArchiveRefused if files are missing because they were removed."""
-    rows = parquet.count_rows(directory, directory.published(claim.queue, claim.batch))
+    files = directory.published(claim.queue, claim.batch)
+    rows = parquet.count_rows(directory, [file.path for file in files])
     if rows != claim.rows:
         claim.make_sure()  # another archiver may have gone on, and compacted them
         raise ArchiveRefused(
