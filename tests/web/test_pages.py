@@ -16,6 +16,7 @@ from blueque import Client, protocol
 from blueque.cli.main import _VERBS
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.feeding import FeedRef
 from blueque.queries.failures import UNKNOWN
 from blueque.version import __version__
 from blueque.web import create_app, visit
@@ -282,6 +283,25 @@ def test_the_help_names_each_page_and_commands_that_there_are(ask):
     verbs = {words.split()[1] for words in re.findall(r'data-copy="(blueque [a-z]+[^"]*)"', told)}
     assert verbs <= {*_VERBS} and {"status", "prune", "interrupt"} <= verbs
     assert {path for path, _ in visit.PAGES} <= Checker(told).links
+
+
+def test_feeds_are_told_with_their_age_also_when_their_feeder_is_gone(ask, client, queue):
+    queue.enqueue({"scene": 1})
+    redis, now = client.connections, time.time()
+    facts = {"node": "host_7", "lease": 60.0, "since": now - 90, "beat_at": now}
+    going, gone = (FeedRef("video", name, "token") for name in ("going", "gone"))
+    for feed in (going, gone):
+        protocol.open_feed(redis, feed, "i", "rows.jsonl", facts, None, now - 90)
+    protocol.leave_feed(redis, gone)
+
+    rows = ask("/runs").text.partition("<h2>Feeds")[2].partition("</tbody>")
+    told = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in rows[0].split("<tr>")[2:]]
+
+    assert told == [
+        "going video feeding for 1 m 30 s 0 0 host",
+        "gone video stopped for 1 m 30 s 0 0 –",
+    ]
+    assert "goes on where it was" in rows[2]
 
 
 def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue, start, end):
