@@ -23,12 +23,17 @@ def pack_each(
     return packed
 
 
-def pack_words(verb: str, texts: Mapping[str, Sequence[str]]) -> bytes:
-    """Return one command with a word for each text. texts: by what their words begin with."""
-    parts = [b"*%d\r\n%b" % (1 + sum(map(len, texts.values())), _words((verb,)))]
+def pack_words(command: Command, texts: Mapping[str, Sequence[str]], before: Command = ()) -> bytes:
+    """Return one command with further words: for each text the words before, and the text behind
+    what its words begin with.
+
+    texts: by what their words begin with.
+    """
+    size = len(command) + sum(map(len, texts.values())) * (len(before) + 1)
+    parts, start = [b"*%d\r\n%b" % (size, _words(command))], _words(before)
     for begun, those in texts.items():
         for size, some in groupby(_encoded(those), len):
-            head = b"$%d\r\n%b" % (len(as_bytes(begun)) + size, as_bytes(begun))
+            head = start + b"$%d\r\n%b" % (len(as_bytes(begun)) + size, as_bytes(begun))
             parts += [head, (b"\r\n" + head).join(some), b"\r\n"]
     return b"".join(parts)
 

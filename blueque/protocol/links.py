@@ -157,6 +157,8 @@ def entering(
 
     parents, replies: of these links, and what their reads have answered.
     """
+    if not links.conditions:
+        return []
     states = parents.statuses(replies)
     there = {name: status for name, status in states.items() if status is not None}
     return enter_dependents(dict.fromkeys(tasks, links.conditions), there, now)

@@ -208,7 +208,7 @@ def removal(
         for begun, may_exist in BELONGINGS.items()
     }
     commands: list[Command] = [
-        pack_words("UNLINK", names),
+        pack_words(("UNLINK",), names),
         *entries,
         ("ZREM", keys.tasks(queue), *tasks),
         *remove_tags({task: fields.tags for task, fields in tasks.items()}),

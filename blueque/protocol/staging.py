@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from blueque.connection.packing import pack_words
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pack
 from blueque.errors import OldBatch, RunDropped, WrongRun
 from blueque.model import keys
@@ -200,13 +201,14 @@ def publish(
         state = replies[asked][0] if links.group is not None else None
         joined = links if state is not None else links._replace(group=None)
         commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, queue)]
-        commands += [("LPUSH", keys.line(queue, line), *some) for line, some in lines.items()]
+        commands += [
+            pack_words(("LPUSH", keys.line(queue, line)), {"": some})
+            for line, some in lines.items()
+        ]
         commands += list_lines(queue, *lines)
         if later:
             commands += [("ZADD", keys.scheduled(queue), *later)]
-        commands += [
-            ("ZADD", keys.tasks(queue), *[word for task in tasks for word in (created, task)])
-        ]
+        commands += [pack_words(("ZADD", keys.tasks(queue)), {"": tasks}, (created,))]
         if lines:
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         commands += [
