@@ -454,16 +454,10 @@ def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
             "gone:run",
             "cannot import the handler gone:run: ModuleNotFoundError: No module named 'gone'",
         ),
-        ("", "bad:run", "cannot import the handler bad:run: bad has no 'run'"),
         (
             "run = 3",
             "bad:run",
             "cannot import the handler bad:run: bad:run is of the type int, not a callable",
-        ),
-        (
-            "raise OSError('no licence')",
-            "bad:run",
-            "cannot import the handler bad:run: OSError: no licence ({file}, line 1)",
         ),
         (
             "import sys; sys.exit(4)",
@@ -480,22 +474,6 @@ def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
             "def run(:",
             "bad:run",
             "cannot import the handler bad:run: SyntaxError: invalid syntax (bad.py, line 1)",
-        ),
-        (
-            "",
-            "bad",
-            "cannot import the handler bad: 'bad' is not of the form package.module:callable",
-        ),
-        (
-            "async def run(task): yield",
-            "bad:run",
-            "the handler bad:run is a generator function (it has a yield): "
-            "a handler runs to its end and returns the result",
-        ),
-        (
-            "class Run:\n def __init__(self, task): pass",
-            "bad:Run",
-            "the handler bad:Run is a class: give a function, or an instance that has __call__",
         ),
     ],
 )
@@ -608,24 +586,19 @@ def test_a_program_finds_ids_in_its_environment_and_is_where_the_listener_was_st
     assert task.result == f"{task.id} shell 1 {directory}/spool/{task.id}@1 {directory}"
 
 
-@pytest.mark.parametrize(
-    ("parameters", "stdin"),
-    [
+def test_parameters_come_on_standard_input_byte_for_byte(shared_server, tmp_path):
+    expected = [
         ("as it is\r\n\0\x7f ü🎉", "as it is\r\n\0\x7f ü🎉".encode()),
         ("", b""),
         ({"name": "ü", "n": [1, None]}, '{"name":"ü","n":[1,null]}'.encode()),
         (None, b"null"),
         ("x" * 2**20, b"x" * 2**20),
-    ],
-)
-def test_parameters_come_on_standard_input_byte_for_byte(
-    shared_server, tmp_path, parameters, stdin
-):
+    ]
     with Programs(shared_server.url, tmp_path) as programs:
         programs.listener("--exec", "sh", "-c", "cat > got; echo done", queue="stdin")
-        task = outcome(programs.client, programs.client.get_queue("stdin").enqueue(parameters))
-        assert task.result == "done"
-        assert (tmp_path / "got").read_bytes() == stdin
+        for parameters, stdin in expected:
+            task = outcome(programs.client, programs.client.get_queue("stdin").enqueue(parameters))
+            assert (task.result, (tmp_path / "got").read_bytes()) == ("done", stdin)
 
 
 def test_arguments_reach_the_program_untouched_by_any_shell_and_its_options_are_its_own(
@@ -669,7 +642,7 @@ def test_options_that_are_not_the_listeners_or_come_after_two_dashes_are_the_pro
     listener._refuse_swallowed(program)
 
 
-@pytest.mark.parametrize("command", ["no-such-program-here", "./nothing", "./data", "."])
+@pytest.mark.parametrize("command", ["./nothing", "./data", "."])
 def test_a_program_that_is_not_there_or_none_is_refused_at_the_start(
     shared_server, tmp_path, command
 ):
