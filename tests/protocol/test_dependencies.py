@@ -870,6 +870,15 @@ def test_a_blocked_task_is_purged_with_all_that_belongs_to_it(redis, cli):
     assert is_forgotten(redis, "q")
 
 
+def test_a_task_for_which_others_wait_is_purged_by_force_with_the_list_of_them(redis, cli):
+    parent(redis, "p")
+    child(redis, after={"p": "ok"})
+
+    assert protocol.purge(redis, ABOVE, ["p"], is_forced=True) == 1
+
+    assert not [key for key in cli.scan_iter() if key.endswith("_p")]
+
+
 def test_a_queue_with_a_blocked_task_is_not_forgotten(redis):
     parent(redis, "p")
     child(redis)
