@@ -7,6 +7,7 @@ Prints its port. `/bench` has it forget what it has read, and answers with the r
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
@@ -63,6 +64,7 @@ class Measured:
 
 
 def main(url: str, port: str = "0") -> None:
+    gc.set_threshold(100_000)  # as `blueque.cli.main` does
     listening = server.bind(server.Address(port=int(port)))
     print(listening.getsockname()[1], flush=True)
     server.serve(Measured(url), listening)

@@ -12,6 +12,7 @@ from blueque.model import keys
 LONGEST = 5.0  # seconds that one read waits for an event
 AT_ONCE = 1000  # events in one read
 LATEST = 10  # events that are searched for the end of the last attempt
+_DECODER = json.JSONDecoder()
 _WAITING = ("prioritized", "moved")  # the events of a task that waits
 
 
@@ -166,8 +167,9 @@ def parse(queue: str, entries: Iterable[Any]) -> Iterator[Event]:
     """Yield the events of these entries of the stream of a queue."""
     for place, words in entries:
         fields = as_hash(words)
-        for event in _events(fields.get("task", ""), [fields.get("told", "")]):
-            yield event._replace(queue=queue, place=place)
+        event = _event(fields.get("task", ""), fields.get("told", ""), queue, place)
+        if event is not None:
+            yield event
 
 
 def _born(task: str, created: str | None, producer: str | None) -> list[Event]:
@@ -181,22 +183,18 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _events(task: str, texts: Sequence[str]) -> list[Event]:
-    events = []
-    for text in texts:
-        try:
-            told = json.loads(text)
-            events.append(
-                Event(
-                    task,
-                    str(told.pop("event")),
-                    float(told.pop("at")),
-                    int(told.pop("attempt", 0)),
-                    _text(told.pop("by", None)),
-                    told,
-                )
-            )
-        except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
-            # written by another program
-            continue
-    return events
+def _events(task: str, texts: Iterable[str]) -> list[Event]:
+    events = (_event(task, text) for text in texts)
+    return [event for event in events if event is not None]
+
+
+def _event(
+    task: str, text: str, queue: str | None = None, place: str | None = None
+) -> Event | None:
+    try:
+        told, _ = _DECODER.raw_decode(text.strip())
+        take = told.pop
+        event, at, attempt = str(take("event")), float(take("at")), int(take("attempt", 0))
+        return Event(task, event, at, attempt, _text(take("by", None)), told, queue, place)
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
+        return None  # written by another program

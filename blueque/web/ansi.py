@@ -24,6 +24,8 @@ def html(line: str) -> Markup:
     colours. A line that is too long is cut.
     """
     line = line.rstrip("\r\n").rpartition("\r")[2]
+    if line.isprintable() and len(line) <= LONGEST:
+        return svg.text(line)
     shown, cut = line[:LONGEST], len(line) - LONGEST
     parts, classes, place = [], frozenset[str](), 0
     for found in _COLOURS.finditer(shown):

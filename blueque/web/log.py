@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -11,7 +12,7 @@ from blueque.model.log_line import OURS
 from blueque.queries.task_log import LogLine
 from blueque.report import svg
 from blueque.web import ansi
-from blueque.web.visit import Visit, iso
+from blueque.web.visit import Visit, at, iso
 
 STREAMS = ("stdout", "stderr")
 
@@ -68,15 +69,19 @@ def _with_gaps(lines: Sequence[LogLine], visit: Visit, is_filtered: bool) -> Ite
 
 
 def _line(line: LogLine, visit: Visit) -> str:
-    when = visit.at(line.at)
-    is_error = line.stream == "stderr"
-    return svg.tag(
-        "li",
-        svg.tag("span", f"{line.number:,}", class_="ln"),
-        svg.tag("time", "" if when is None else f"{when:%H:%M:%S}", datetime=iso(line.at)),
-        svg.tag("span", "!" if is_error else " ", class_="e", title="stderr" if is_error else None),
-        svg.tag("span", ansi.html(line.text), class_="ours" if line.stream == OURS else None),
-        id=f"L{line.attempt}.{line.number}{'b' if line.stream == OURS else ''}",
-        data_attempt=line.attempt,
-        data_stream=line.stream,
+    """Return an item; a page has a thousand."""
+    mark, title = ("!", ' title="stderr"') if line.stream == "stderr" else (" ", "")
+    ours, class_ = ("b", ' class="ours"') if line.stream == OURS else ("", "")
+    return (
+        f'<li id="L{line.attempt}.{line.number}{ours}" data-attempt="{line.attempt}"'
+        f' data-stream="{svg.text(line.stream)}"><span class="ln">{line.number:,}</span>'
+        f'{_time(line.at // 1, visit.zone)}<span class="e"{title}>{mark}</span>'
+        f"<span{class_}>{ansi.html(line.text)}</span></li>"
     )
+
+
+@lru_cache(1000)
+def _time(seconds: float, zone: str) -> Markup:
+    when = at(seconds, zone)
+    shown = "" if when is None else f"{when:%H:%M:%S}"
+    return svg.tag("time", shown, datetime=iso(seconds))

@@ -14,7 +14,9 @@ from blueque.model.task import Task
 from blueque.queries import timeline
 from blueque.queries.counts import counts
 from blueque.queries.inspector import Inspector
+from blueque.queries.listeners import Node
 from blueque.queries.overview import Overview
+from blueque.queries.quiet_queues import quiet_queues
 from blueque.queries.statistics import Statistics
 from blueque.queries.timeline import Timeline
 from blueque.web import fence
@@ -128,6 +130,24 @@ class Reader:
     def queues(self) -> list[str]:
         """Return the names of the queues of this page, sorted."""
         return self.shared("queues", lambda: [*filter(self.site.has, self.inspector.queues())])
+
+    def busy_queues(self) -> list[str]:
+        """Return the names of the queues of this page; those with nothing but complete tasks last."""
+
+        def look() -> list[str]:
+            names = self.queues()
+            quiet = quiet_queues(self.client.connections, names)
+            return sorted(names, key=lambda name: name in quiet)
+
+        return self.shared("busy", look)
+
+    def nodes(self) -> list[Node]:
+        """Return the listeners of the queues of this page, by queue and name."""
+
+        def look() -> list[Node]:
+            return [node for node in self.inspector.nodes() if self.site.has(node.queue)]
+
+        return self.shared("nodes", look)
 
     def counts(self, queues: Sequence[str]) -> Mapping[str, int]:
         """Return how many tasks these queues have in each status."""

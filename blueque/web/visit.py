@@ -118,10 +118,7 @@ class Visit:
 
     def at(self, seconds: float | None) -> datetime | None:
         """Return a time in the zone of the viewer; None if it is outside the calendar."""
-        try:
-            return None if seconds is None else datetime.fromtimestamp(seconds, zone_of(self.zone))
-        except (ValueError, OverflowError, OSError):
-            return None
+        return at(seconds, self.zone)
 
     def moment(self, seconds: float | None) -> Markup:
         """Return a time: 13:28:03 today, 21 Nov 14:29 of other days, with the year if not this one."""
@@ -167,12 +164,17 @@ class Visit:
         return self.age(seconds, "")
 
 
-def iso(seconds: float | None) -> str | None:
-    """Return a time in UTC: 2026-11-22T13:28:03Z."""
+def at(seconds: float | None, zone: str) -> datetime | None:
+    """Return a time in a zone; None if it is outside the calendar."""
     try:
-        when = None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        return None if seconds is None else datetime.fromtimestamp(seconds, zone_of(zone))
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def iso(seconds: float | None) -> str | None:
+    """Return a time in UTC: 2026-11-22T13:28:03Z."""
+    when = at(seconds, "UTC")
     return None if when is None else f"{when:%Y-%m-%dT%H:%M:%SZ}"
 
 

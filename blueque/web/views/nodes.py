@@ -21,11 +21,11 @@ _RANK = {None: 0, "lost": 1, "failed": 2}
 
 def nodes(visit: Visit) -> Page:
     """Return the timeline of all hosts."""
-    seen, found, span = visit.reader.overview(), *_timeline(visit)
+    known, found, span = visit.reader.nodes(), *_timeline(visit)
     first = visit.number("first", 0)
     is_by_queue = visit.one("by") == "queue"
-    strip = hosts.strip(seen.nodes, found, visit, AT_ONCE, first, height=16)
-    listeners = {node.id: node for node in seen.nodes}
+    strip = hosts.strip(known, found, visit, AT_ONCE, first, height=16)
+    listeners = {node.id: node for node in known}
     states = [node.state for node in listeners.values()]
     context = {
         "strip": strip,
@@ -46,7 +46,7 @@ def nodes(visit: Visit) -> Page:
 def node(visit: Visit) -> Page:
     """Return the page of one host, or of one listener."""
     name = visit.params["name"]
-    own = [one for one in visit.reader.overview().nodes if name in names_of(one.id)]
+    own = [one for one in visit.reader.nodes() if name in names_of(one.id)]
     if not own:
         raise HTTPException(404, f"No listener of a host {name} is known.")
     found, span = _timeline(visit)
@@ -70,9 +70,12 @@ def node(visit: Visit) -> Page:
 
 def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]:
     """Return the runs of a table, each with what its task is and the word of its outcome: those that
-    run or ended badly first, then the newest.
+    run or ended badly first, then the newest. runs: the earliest first.
     """
-    shown = sorted(runs, key=lambda run: (_RANK.get(run.outcome, 3), -run.began))[:MOST_ROWS]
+    bad = [run for run in runs if run.outcome in _RANK]
+    newest = [run for run in runs if run.outcome not in _RANK][-MOST_ROWS:]
+    shown = sorted([*bad, *newest], key=lambda run: (_RANK.get(run.outcome, 3), -run.began))
+    shown = shown[:MOST_ROWS]
     named = names([run.task for run in shown], visit)
     return [(run, named.get(run.task), hosts.word_of(run)) for run in shown]
 
@@ -80,7 +83,4 @@ def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]
 def _timeline(visit: Visit) -> tuple[Timeline, str]:
     """Return what ran in the span of the query, and the name of the span."""
     span = visit.one("span") if visit.one("span") in SPANS else "24h"
-    seen = visit.reader.overview()
-    busy = [line.queue for line in seen.lines if line.queue not in seen.quiet]
-    quiet = sorted(seen.quiet)
-    return visit.reader.timeline([*busy, *quiet], SPANS[span]), span
+    return visit.reader.timeline(visit.reader.busy_queues(), SPANS[span]), span

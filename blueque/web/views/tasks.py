@@ -108,7 +108,7 @@ def find(visit: Visit) -> Response:
     found = visit.reader.inspector.find(word) if len(word) >= MIN_PREFIX else []
     if len(found) == 1 and visit.site.has(visit.reader.inspector.task(found[0]).queue):
         return RedirectResponse(visit.task_url(found[0]), 303)
-    if any(word in names_of(node.id) for node in visit.reader.overview().nodes):
+    if any(word in names_of(node.id) for node in visit.reader.nodes()):
         return RedirectResponse(visit.url(f"/nodes/{word}"), 303)
     states = [*STATUSES]
     return RedirectResponse(visit.url("/tasks", text=word, state=states), 303)
