@@ -12,6 +12,7 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import NodeTaken, NotRegistered
 from blueque.model import keys
 from blueque.model.states import FINISHED, HELD
+from blueque.protocol.events import Event, record_in_queue
 from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -195,7 +196,7 @@ def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
     return transact(redis, "deregister", look, decide)
 
 
-def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None) -> bool:
+def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None, now: float) -> bool:
     """Declare a listener dead: it can take no more tasks, and its tasks can be recovered.
 
     instance, beat: as the caller has seen them for the whole lease. False: the listener has beaten
@@ -212,7 +213,12 @@ def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None) 
         # entry.
         struck: list[str | int] = [] if is_member else ["struck", 1]
         return Change(
-            [("HSET", registration, "state", "dead", *struck), *_part(queue, node, is_member)], True
+            [
+                ("HSET", registration, "state", "dead", *struck),
+                *_part(queue, node, is_member),
+                record_in_queue(queue, Event("died", node, now)),
+            ],
+            True,
         )
 
     look: Look[list[str | None], int] = Look(

@@ -53,6 +53,7 @@ class Timeline(NamedTuple):
     since, until: the span, by the clock of Redis. cut: the queues whose events at its beginning are
         gone, or were not read.
     has_more: more tasks run now than it contains.
+    deaths: the listeners that were found dead, and when, in Unix seconds.
     """
 
     since: float
@@ -60,6 +61,7 @@ class Timeline(NamedTuple):
     runs: list[Run]
     cut: list[str]
     has_more: bool = False
+    deaths: Sequence[tuple[str, float]] = ()
 
 
 def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None = None) -> Timeline:
@@ -73,10 +75,13 @@ def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None =
     since = until - seconds
     runs: list[Run] = []
     cut: list[str] = []
+    deaths: list[tuple[str, float]] = []
     for queue, entries, is_cut in (
         _shared(redis, queues, since, most) if most else _each(redis, queues, since)
     ):
-        runs += over(history.parse(queue, reversed(entries)), since)
+        events = [*history.parse(queue, reversed(entries))]
+        runs += over(events, since)
+        deaths += [(event.by, event.at) for event in events if event.event == "died" and event.by]
         if is_cut:
             cut.append(queue)
     has_more = False
@@ -84,9 +89,8 @@ def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None =
         running = listing.listing(redis, queues, ("started",), MOST_RUNNING)
         runs += [_running(task) for task in running.tasks]
         has_more = running.has_more
-    return Timeline(
-        since, until, sorted(runs, key=lambda run: (run.began, run.task)), cut, has_more
-    )
+    runs.sort(key=lambda run: (run.began, run.task))
+    return Timeline(since, until, runs, cut, has_more, deaths)
 
 
 def _each(

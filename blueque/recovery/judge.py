@@ -229,7 +229,7 @@ class Recovery:
             observed.restart(now)
             return False
         instance, beat = fresh.get("instance", ""), fresh.get("beat")
-        if not protocol.fence(self._redis, self.queue, node, instance, beat):
+        if not protocol.fence(self._redis, self.queue, node, instance, beat, time.time()):
             observed.restart(now)
             return False
         seconds = now - observed.since

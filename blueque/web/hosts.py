@@ -68,6 +68,17 @@ def strip(
     return Strip(timeline.axis(look), shown, max(len(order) - first - most, 0))
 
 
+def deaths(found: Timeline) -> list[tuple[str, int, float]]:
+    """Return the hosts whose listeners were found dead, the last first: how many, and when the last one
+    was.
+    """
+    by_host: dict[str, dict[str, float]] = {}
+    for node, at in found.deaths:
+        by_host.setdefault(node.rpartition("_")[0] or node, {})[node] = at
+    dead = [(host, len(nodes), max(nodes.values())) for host, nodes in by_host.items()]
+    return sorted(dead, key=lambda one: -one[2])
+
+
 def by_queue(found: Timeline, visit: Visit, height: int = 7) -> Mapping[str, Markup]:
     """Return a picture of what ran for each queue."""
     look = look_of(found.since, found.until, visit, height)

@@ -76,7 +76,7 @@ class House:
         protocol.enqueue(redis, Q, "tagged", "p", 1.0, {"tags": "customer:17 ü"})
         protocol.cancel(redis, Q, "tagged", "me", None, 2.0)
         self._add(DEAD, "adrift")
-        protocol.fence(redis, Q, DEAD, f"i-{DEAD}", "0")
+        protocol.fence(redis, Q, DEAD, f"i-{DEAD}", "0", 9.25)
         protocol.register(redis, Q, OTHER, f"i-{OTHER}", {}, 2.0)
         for task in ("pending", "second"):
             protocol.enqueue(redis, Q, task, "p", 1.0)
@@ -2265,7 +2265,7 @@ class Bustle:
         node, now = self.any_node(), time.time()
         instance = self.nodes.pop(node)
         (beat,) = self.redis.read(("HGET", keys.listener(Q, node), "beat"))
-        protocol.fence(self.redis, Q, node, instance, beat)
+        protocol.fence(self.redis, Q, node, instance, beat, 9.25)
         self.tasks.pop(node)
         for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
             protocol.recover(self.redis, Q, task_id, node, instance, now)

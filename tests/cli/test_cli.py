@@ -490,7 +490,7 @@ def test_status_points_at_a_task_that_a_silent_listener_holds(run, redis, listen
 def test_status_points_at_listeners_that_were_found_dead(run, redis, cli):
     for n in range(2):
         protocol.register(redis, "video", f"gpu-{n}_1", f"i{n}", {"beat_every": 10}, time.time())
-        protocol.fence(redis, "video", f"gpu-{n}_1", f"i{n}", "0")
+        protocol.fence(redis, "video", f"gpu-{n}_1", f"i{n}", "0", 9.25)
 
     lines = run("status").stdout.splitlines()
 

@@ -860,7 +860,7 @@ def test_those_that_cannot_be_told_are_named_and_it_is_code_5(run, redis, cli):
     register(redis, "gpu-1.cluster.example.com_2", beat_every=0)
     register(redis, "gpu-1.cluster.example.com_3")
     protocol.fence(
-        redis, "video", "gpu-1.cluster.example.com_3", "i-gpu-1.cluster.example.com_3", "0"
+        redis, "video", "gpu-1.cluster.example.com_3", "i-gpu-1.cluster.example.com_3", "0", 9.25
     )
 
     result = run("node", "drain", "gpu-1")

@@ -797,7 +797,7 @@ def test_a_due_task_that_nobody_can_put_in_line_is_overdue_after_ten_seconds_and
 
 def test_a_started_task_of_a_dead_listener_is_said_to_be_that(why, redis):
     start(redis, "running-1")
-    protocol.fence(redis, "video", NODE, "i1", "0")
+    protocol.fence(redis, "video", NODE, "i1", "0", 9.25)
 
     codes, text = why("running-1")
 

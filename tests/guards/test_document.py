@@ -1128,7 +1128,7 @@ def lost(node: str = NODE, instance: str = I) -> Given:
     return given(
         registered(node, instance),
         started("t1", node, instance),
-        lambda redis: protocol.fence(redis, Q, node, instance, "0"),
+        lambda redis: protocol.fence(redis, Q, node, instance, "0", 9.25),
         lambda redis: protocol.lose(
             redis, AttemptRef(Q, "t1", T, node), instance, Loss("e"), None, 5.0
         ),
@@ -1784,7 +1784,7 @@ def observe_all_beaten(redis: Redis) -> None:
 
 
 def fence(redis: Redis) -> None:
-    protocol.fence(redis, Q, DEAD, "instance-0", "0")
+    protocol.fence(redis, Q, DEAD, "instance-0", "0", 9.25)
 
 
 def strike(redis: Redis) -> None:
@@ -1881,6 +1881,7 @@ ASK_STACK = {**TASK, "MARK": "m1"}
 DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
 FENCE = {**TASK, "DEAD": DEAD, "STRUCK": []}
+DIED = {**FENCE, **notice("died", by=DEAD)}
 LOSE = {
     **TASK,
     "DEAD": DEAD,
@@ -6603,13 +6604,13 @@ SAMPLES = [
     Sample("observe", "after a beat", registered(), observe_beaten, TASK),
     Sample("observe_all", "as usual", in_two, observe_all, OBSERVED, [NOT_BEATEN]),
     Sample("observe_all", "after a beat", in_two, observe_all_beaten, {**OBSERVED, "UNREAD": []}),
-    Sample("fence", "as usual", dead_listener, fence, FENCE, [MEMBER]),
+    Sample("fence", "as usual", dead_listener, fence, DIED, [MEMBER]),
     Sample(
         "fence",
         "struck off",
         given(dead_listener, raw("SREM", keys.listeners(Q), DEAD)),
         fence,
-        {**FENCE, "STRUCK": ["struck", 1]},
+        {**DIED, "STRUCK": ["struck", 1]},
     ),
     Sample("fence", "again", given(dead_listener, fence), fence, FENCE, until="MULTI"),
     Sample(
@@ -8574,7 +8575,7 @@ def test_the_fields_of_a_registration_are_those_in_the_table(client, redis, cli)
     listener.register(Timing(), "/spool", Retry())
     protocol.order(redis, "video", listener.node, "drain", "ann")
     cli.delete(keys.listeners("video"))
-    protocol.fence(redis, "video", listener.node, listener.instance, "0")
+    protocol.fence(redis, "video", listener.node, listener.instance, "0", 9.25)
 
     assert sorted(first_column(chapter("Listener"))) == sorted(
         cli.hgetall(keys.listener("video", listener.node))

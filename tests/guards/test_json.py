@@ -207,7 +207,7 @@ def populated(redis, client, tmp_path):
     take(redis, "lost-0001", now - 60, DEAD)
     lost = {"error_type": "lost", "lost_node": DEAD, "last_seen": now - 30}
     (beat,) = redis.read(("HGET", keys.listener("video", DEAD), "beat"))
-    assert protocol.fence(redis, "video", DEAD, "i", beat)
+    assert protocol.fence(redis, "video", DEAD, "i", beat, 9.25)
     protocol.lose(
         redis, AttemptRef("video", "lost-0001", "token", DEAD), "i", Loss("lost", lost), None, now
     )

@@ -254,7 +254,7 @@ def test_a_listener_that_was_found_dead_meanwhile_keeps_nothing(
     processor = start(listener.take())
     following = queue.enqueue("in")
     beat = cli.hget(f"blueque_listener_video_{listener.node}", "beat")
-    assert protocol.fence(redis, "video", listener.node, listener.instance, beat)
+    assert protocol.fence(redis, "video", listener.node, listener.instance, beat, 9.25)
     complete(processor, listener)
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [following]

@@ -44,7 +44,7 @@ def dead(client, queue, redis, cli):
             time.time(),
             process.identity(os.getpid()),
         )
-        assert protocol.fence(redis, "video", OTHER, "i1", "0")
+        assert protocol.fence(redis, "video", OTHER, "i1", "0", 9.25)
         return client.get_task(task_id)
 
     return dead
@@ -117,7 +117,7 @@ def test_each_beat_is_counted_and_tells_how_the_watched_task_stands(client, queu
 
 
 def test_a_listener_that_was_declared_dead_learns_it_from_its_next_beat(listener, redis, cli):
-    assert protocol.fence(redis, "video", listener.node, listener.instance, "0")
+    assert protocol.fence(redis, "video", listener.node, listener.instance, "0", 9.25)
     with pytest.raises(NotRegistered):
         listener.beat()
     listener.register(Timing())
@@ -150,7 +150,7 @@ def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_
         registration(cli)["instance"] == "i1"
         and registration(cli, name)["instance"] == listener.instance
     )
-    protocol.fence(redis, "video", name, listener.instance, "0")
+    protocol.fence(redis, "video", name, listener.instance, "0", 9.25)
     listener.register(Timing())
     assert listener.node == name and cli.zscore("blueque_queues", "video") == 2
 
@@ -224,7 +224,7 @@ def test_a_task_that_has_ended_is_not_adopted(client, dead, listener, redis, cli
 
 def test_who_is_not_registered_adopts_nothing(dead, listener, redis, state):
     task = dead()
-    protocol.fence(redis, "video", listener.node, listener.instance, "0")
+    protocol.fence(redis, "video", listener.node, listener.instance, "0", 9.25)
     before = state()
     for take in (lambda: listener.adopt(task), lambda: listener.restore(task, os.getpid(), 5.5)):
         with pytest.raises(NotRegistered):

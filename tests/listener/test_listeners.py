@@ -81,7 +81,7 @@ def test_those_that_cannot_be_told_are_named_and_nothing_is_written_for_them(
     redis, cli, listeners, state
 ):
     register(redis, f"{GPU}_1")
-    protocol.fence(redis, "video", f"{GPU}_1", f"i-{GPU}_1", "0")
+    protocol.fence(redis, "video", f"{GPU}_1", f"i-{GPU}_1", "0", 9.25)
     register(redis, f"{GPU}_2", beat_every=0)
     cli.sadd("blueque_listeners_video", f"{GPU}_3")
     before = state()

@@ -480,7 +480,7 @@ def recover(
     """
     inspector = Inspector(redis)
     instance = world.given[node]
-    if not insist(lambda: protocol.fence(redis, QUEUE, node, instance, beat)):
+    if not insist(lambda: protocol.fence(redis, QUEUE, node, instance, beat, 9.25)):
         return
     is_struck = "struck" in insist(lambda: inspector.registration(QUEUE, node))
     for place, task_id in enumerate(insist(lambda: inspector.reserved(QUEUE, node))):
@@ -526,7 +526,7 @@ def adopt(world: World, redis: Redis, node: str, old: str) -> None:
     that have ended.
     """
     listener = world.listener(redis, node)
-    insist(lambda: protocol.fence(redis, QUEUE, old, world.given[old], "0"))
+    insist(lambda: protocol.fence(redis, QUEUE, old, world.given[old], "0", 9.25))
     for task_id in insist(lambda: Inspector(redis).reserved(QUEUE, old)):
         task = insist(lambda task_id=task_id: Inspector(redis).task(task_id))
         if task.status == "started" and task.node == old:
@@ -851,7 +851,7 @@ def drain(world: World) -> None:
     for node in every_node(redis):
         known = inspector.registration(QUEUE, node)
         if known:
-            protocol.fence(redis, QUEUE, node, known["instance"], known.get("beat"))
+            protocol.fence(redis, QUEUE, node, known["instance"], known.get("beat"), 9.25)
         else:
             protocol.strike(redis, QUEUE, node)
         for task_id in inspector.reserved(QUEUE, node):

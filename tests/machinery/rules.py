@@ -987,7 +987,7 @@ class Undertakers(Machine):
         beat = str(known["beat"] - is_beat_old)
         self.both(
             "fence",
-            lambda: protocol.fence(self.redis, queue, node, known["instance"], beat),
+            lambda: protocol.fence(self.redis, queue, node, known["instance"], beat, 9.25),
             lambda: self.model.fence(queue, node, known["instance"], beat),
         )
 

@@ -857,7 +857,7 @@ def is_whole_or_nothing(world: World, state: State) -> str | None:
 
 
 def _fencing(world: World, redis: Redis) -> None:
-    if actors.insist(lambda: protocol.fence(redis, QUEUE, "a_1", world.given["a_1"], "0")):
+    if actors.insist(lambda: protocol.fence(redis, QUEUE, "a_1", world.given["a_1"], "0", 9.25)):
         world.ledger.notes.append("fence")
 
 

@@ -189,7 +189,7 @@ def start(client, _):
 
 
 def fence(client, _):
-    return protocol.fence(client._redis, Q, DEAD, "i2", "0")
+    return protocol.fence(client._redis, Q, DEAD, "i2", "0", 9.25)
 
 
 def recover(client, _):

@@ -74,7 +74,7 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "order": lambda redis: protocol.order(redis, Q, OURS, "drain", "ann"),
     "deregister": lambda redis: protocol.deregister(redis, Q, OURS, "i1"),
     "register anew": lambda redis: protocol.register(redis, Q, OURS, "i2", {}, 8.5, dead="i1"),
-    "fence": lambda redis: protocol.fence(redis, Q, OURS, "i1", "0"),
+    "fence": lambda redis: protocol.fence(redis, Q, OURS, "i1", "0", 9.25),
     "recover": lambda redis: protocol.recover(redis, Q, "t1", OURS, "i1", 9.5),
     "claim": lambda redis: protocol.claim(redis, Q, ANOTHER, OURS, "i1"),
     "lose": lambda redis: protocol.lose(

@@ -514,7 +514,7 @@ def test_a_listener_that_was_told_to_drain_stays_told_when_it_pauses_or_goes_on(
 
 @pytest.mark.parametrize("how", ["unknown", "dead"])
 def test_there_are_no_orders_for_a_listener_that_is_not_there(redis, state, how):
-    protocol.fence(redis, "video", NODE, "i1", "0")
+    protocol.fence(redis, "video", NODE, "i1", "0", 9.25)
     before = state()
 
     assert order(redis, NODE if how == "dead" else "host_2") is False

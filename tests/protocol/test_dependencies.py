@@ -92,7 +92,7 @@ def run(redis, *tasks, how="complete", **facts):
 
 def lose(redis, task="p"):
     """Declare the task lost with its listener, which then registers again."""
-    protocol.fence(redis, ABOVE, NODE, "i1", "0")
+    protocol.fence(redis, ABOVE, NODE, "i1", "0", 9.25)
     assert protocol.lose(redis, attempt(task), "i1", Loss("gone"), None, 5.5) == "failed"
     protocol.register(redis, ABOVE, NODE, "i2", {}, now=1.5)
 

@@ -199,7 +199,7 @@ def test_failures_are_counted_by_their_type(redis, cli, at_work):
     protocol.fail(redis, AttemptRef(Q, "t1", "next", NODE), "e", TODAY, {"error_type": "OSError"})
     protocol.enqueue(redis, Q, "t2", "in", now=5.5)
     at_work(TODAY, TODAY, "third", "t2")
-    protocol.fence(redis, Q, NODE, "i1", "0")
+    protocol.fence(redis, Q, NODE, "i1", "0", 9.25)
     protocol.lose(redis, AttemptRef(Q, "t2", "third", NODE), "i1", Loss("gone"), Retry(), TODAY)
 
     found = stats(cli)
@@ -322,7 +322,7 @@ def test_a_queue_tells_who_has_deleted_a_task(client, redis, cli):
 def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
-    protocol.fence(redis, Q, NODE, "i1", "0")
+    protocol.fence(redis, Q, NODE, "i1", "0", 9.25)
     protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", Loss("gone"), None, TODAY + 9)
     before = client.get_statistics(Q, days=2).total  # two: this module was imported before midnight
     protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", TODAY + 10)
@@ -417,7 +417,7 @@ def lost(redis, at_work):
     )
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(reserved=10.5, started=10.5)
-    protocol.fence(redis, Q, NODE, "i1", "0")
+    protocol.fence(redis, Q, NODE, "i1", "0", 9.25)
     protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", Loss(error), None, now=70.5)
     return error
 

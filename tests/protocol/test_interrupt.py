@@ -129,7 +129,7 @@ def test_a_dead_listener_is_left_to_recovery(redis, client):
     """Its processes may still run: without a policy the task is lost, and does not run again."""
     begin(redis)
     interrupt(redis)
-    protocol.fence(redis, "video", NODE, "i1", "0")
+    protocol.fence(redis, "video", NODE, "i1", "0", 9.25)
 
     assert protocol.lose(redis, FIRST, "i1", Loss("lost", None), None, 9.5) == "failed"
 

@@ -46,7 +46,7 @@ def dead_listener(redis, *statuses, is_registered=True):
 
 
 def fence(redis, instance="i2", beat="0"):
-    return protocol.fence(redis, "video", "host_2", instance, beat)
+    return protocol.fence(redis, "video", "host_2", instance, beat, 9.25)
 
 
 def forget(redis, instance="i2"):

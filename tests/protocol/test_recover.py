@@ -50,7 +50,7 @@ def start(redis, task="t1"):
 
 
 def fence(redis):
-    return protocol.fence(redis, "video", DEAD, "i2", "0")
+    return protocol.fence(redis, "video", DEAD, "i2", "0", 9.25)
 
 
 def recover(redis, instance="i2", now=9.5, dead_claimant=None):
@@ -309,7 +309,7 @@ def test_a_task_that_is_lost_too_often_is_poison(redis, cli):
         protocol.pop(redis, "video", DEAD, instance)
         protocol.reserve(redis, AttemptRef("video", "t1", "token", DEAD), instance, now=6.5)
         start(redis)
-        protocol.fence(redis, "video", DEAD, instance, "0")
+        protocol.fence(redis, "video", DEAD, instance, "0", 9.25)
         statuses.append(lose(redis, instance=instance))
 
     assert statuses == ["pending", "pending", "failed"]

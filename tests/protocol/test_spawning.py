@@ -50,7 +50,7 @@ def start(redis, task, node=NODE, token="token"):
 
 def lose(redis):
     """Declare t1 lost with its listener."""
-    protocol.fence(redis, Q, NODE, "i1", "0")
+    protocol.fence(redis, Q, NODE, "i1", "0", 9.25)
     assert protocol.lose(redis, ATTEMPT, "i1", Loss("gone"), None, 8.5) == "failed"
 
 

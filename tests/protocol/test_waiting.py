@@ -413,7 +413,7 @@ def lose_and_retry(redis):
 
 
 def fence_and_lose(redis):
-    protocol.fence(redis, "video", NODE, "i1", "0")
+    protocol.fence(redis, "video", NODE, "i1", "0", 9.25)
     assert (
         protocol.lose(
             redis, AttemptRef("video", "t1", "token", NODE), "i1", Loss("gone"), None, 8.5
@@ -423,7 +423,7 @@ def fence_and_lose(redis):
 
 
 def fence_and_recover(redis):
-    protocol.fence(redis, "video", NODE, "i1", "0")
+    protocol.fence(redis, "video", NODE, "i1", "0", 9.25)
     assert protocol.recover(redis, "video", "t1", NODE, "i1", 8.5) == "released"
 
 
@@ -503,7 +503,7 @@ def test_the_late_end_of_a_lost_attempt_does_not_let_go_of_what_another_holds_by
 
 def test_an_adopted_attempt_still_holds_what_it_held(redis, cli):
     hold(redis)
-    protocol.fence(redis, "video", NODE, "i1", "0")
+    protocol.fence(redis, "video", NODE, "i1", "0", 9.25)
     protocol.register(redis, "video", "host_2", "i2", {}, now=8.0)
 
     fields = protocol.adopt(redis, AttemptRef("video", "t1", "token", NODE), "host_2", "i2", 8.5)

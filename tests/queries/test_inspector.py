@@ -356,7 +356,7 @@ def test_a_listener_that_was_told_to_drain_is_draining_while_it_beats(redis, ins
 
 def test_a_listener_that_was_found_dead_is_dead(redis, inspector):
     register(redis, node="a_1")
-    protocol.fence(redis, "video", "a_1", "i-a_1", "0")
+    protocol.fence(redis, "video", "a_1", "i-a_1", "0", 9.25)
 
     assert states(inspector) == {"a_1": "dead"}
 

@@ -141,7 +141,7 @@ def test_attempts_that_are_lost_are_counted_whether_another_follows_or_not(redis
         protocol.pop(redis, Q, f"dead_{number}", "i2")
         protocol.reserve(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), "i2", NOON)
         protocol.start(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), 77, NOON)
-        protocol.fence(redis, Q, f"dead_{number}", "i2", "0")
+        protocol.fence(redis, Q, f"dead_{number}", "i2", "0", 9.25)
         protocol.lose(
             redis,
             AttemptRef(Q, f"t{number}", "token", f"dead_{number}"),

@@ -22,6 +22,7 @@ from blueque import Client, RedisAway, RedisRefused, Retry, protocol
 from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.queries import history
 from blueque.recovery import judge as recovery
 from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED, Recovery
 from blueque.scheduler import Scheduler
@@ -383,7 +384,7 @@ def test_a_task_of_one_that_nobody_beats_for_is_not_lost_by_time_even_if_another
 ):
     register(redis, beat_every=0, lease=LEASE, lost_after=2 * LEASE)
     hold(redis, cli)
-    protocol.fence(redis, "video", FAR, "i1", "0")
+    protocol.fence(redis, "video", FAR, "i1", "0", 9.25)
     register(redis, "control_1", lease=3 * LEASE)
     look_until(judge, lambda: not is_alive(cli, "control_1"))
     assert fields(cli)["status"] == "started"
@@ -402,6 +403,20 @@ def test_a_listener_whose_process_has_ended_is_dead_at_once(
     hold(redis, cli, status="started")
     judge.step()
     assert cli.hget(f"blueque_listener_video_{FAR}", "state") == "dead"
+    child.wait()
+
+
+def test_one_that_held_nothing_is_forgotten_at_once_and_an_event_tells_of_its_death(
+    redis, client, judge
+):
+    child, identity = ended_process(True)
+    register(redis, lease=60, **identity)
+
+    judge.step()
+
+    assert client.get_inspector().nodes() == []
+    (event,) = history.newest(redis, ["video"], 9)
+    assert (event.event, event.by, event.task) == ("died", FAR, "")
     child.wait()
 
 
@@ -472,7 +487,7 @@ def test_who_does_not_see_all_processes_of_the_machine_judges_none_of_1_0_0(
 
 def kill(redis, node=FAR):
     """Declare a listener dead, as another judge has."""
-    assert protocol.fence(redis, "video", node, "i1", "0")
+    assert protocol.fence(redis, "video", node, "i1", "0", 9.25)
 
 
 def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(

@@ -268,6 +268,21 @@ def test_what_needs_attention_links_to_its_tasks(ask, client, start, end):
     assert [html.unescape(link) for link in links] == ["/tasks?queue=video&state=failed&since=1h"]
 
 
+def test_a_host_that_died_idle_is_named_though_it_is_on_no_list(ask, client, queue):
+    redis, now = client.connections, time.time()
+    queue.enqueue({})
+    for node in ("gone.example.com_1", "gone.example.com_2"):
+        protocol.register(redis, queue.name, node, "i1", {"beat_every": 10}, now)
+        protocol.beat(redis, queue.name, node, "i1", 1, now)
+        assert protocol.fence(redis, queue.name, node, "i1", "1", now)
+        assert protocol.forget(redis, queue.name, node, "i1")
+
+    html = ask("/nodes").text
+    assert "0 listeners" in html
+    assert "Found dead in this time" in html and "gone.example.com</bdi></b> (2 listeners" in html
+    assert "gone.example.com_2" in ask("/activity?on=died").text
+
+
 def test_what_ran_is_told_by_name_and_hosts_without_their_domain(ask, client, start):
     task = start(title="intro")
     node = client.get_task(task).node

@@ -36,6 +36,7 @@ def nodes(visit: Visit) -> Page:
         "length": span,
         "spans": [*SPANS],
         "timeline": found,
+        "deaths": hosts.deaths(found),
         "rows": rows(found.runs, visit),
         "is_cut": len(visit.reader.queues()) > MOST_QUEUES,
         "is_by_queue": is_by_queue,
