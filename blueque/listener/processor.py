@@ -76,14 +76,16 @@ class Processor:
         protocol.reserve_and_start(self._redis, self._attempt, instance, offer, pid, now, facts)
         self._note_start(pid, facts, now)
 
-    def log_start(self, is_reserved_with_it: bool = False) -> None:
-        """Log the start, and the reservation if both were one EXEC."""
-        task, queue, node = self.task, self._queue, self._node
-        if is_reserved_with_it:
-            log.info(
-                "reserve task=%s queue=%s node=%s attempt=%s", task.id, queue, node, task.attempt
-            )
-        log.info("start task=%s queue=%s node=%s pid=%s", task.id, queue, node, task.pid)
+    def log_start(self) -> None:
+        task, number = self.task, self.task.attempt
+        log.info(
+            "start task=%s queue=%s node=%s attempt=%s pid=%s",
+            task.id,
+            self._queue,
+            self._node,
+            number,
+            task.pid,
+        )
 
     def _note_start(self, pid: int, facts: Mapping[str, str | int], now: float) -> None:
         news = {"status": "started", "pid": pid, "started": now, **facts}

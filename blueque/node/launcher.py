@@ -146,7 +146,7 @@ class Launcher:
             raise
         if reusable is None:
             prepared.close_handshake()
-        processor.log_start(is_reserved_with_it=offer is not None)
+        processor.log_start()
         # What is forked now inherits neither the handshake nor the descriptor of the watch.
         self._processes.fork_ahead()
         used_before = 0.0 if taken.past is None else taken.past.cpu_seconds

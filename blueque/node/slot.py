@@ -169,13 +169,9 @@ class Slot:
     def _next_task(self) -> Task | None:
         """Return a reserved task, or None when told to leave or when there is something to adopt."""
         may_take, duty = True, "take"
+        self._waiting.wait(0)  # an order may have come while we were busy
         while self._orders.now is Order.WORK:
-            self._waiting.wait(0)  # an order may have come while we were busy
-            if (
-                self._orders.now is not Order.WORK
-                or self._duties.orphans
-                or self._duties.has_unwatched()
-            ):
+            if self._duties.orphans or self._duties.has_unwatched():
                 return None
             try:
                 if self._is_prevented():

@@ -35,7 +35,7 @@ from blueque.task_process import fresh_interpreter, handlers, main, stack_dump
 from blueque.task_process.fresh_interpreter import Job
 from blueque.task_process.handlers import Handler, Work, place_of
 from blueque.task_process.import_ahead import import_for_handler
-from blueque.task_process.rehearsal import rehearse
+from blueque.task_process.rehearsal import practise, rehearse
 from blueque.task_process.remembered import Imports, PackageCopy, Remembered
 from blueque.version import __version__
 
@@ -161,6 +161,7 @@ class _Server:
             self._shows_stacks = True
         _freeze()  # for the rehearsal to be like the life of a task process
         rehearse(self._spool)
+        process.die_with_parent(True)  # which a task process does not
         _freeze()
         process.set_name(NAME)
         self._send(["ready", refusal])
@@ -271,14 +272,9 @@ class _Server:
             os.close(reaped)
         if self._orders.is_spawned:
             fresh_interpreter.become(self._job, self._spool, handshake, prepared)
-        return main.live(
-            self._work_of,
-            self._spool,
-            handshake,
-            prepared,
-            blank=blank,
-            await_slot=self._await_slot,
-        )
+        practice = functools.partial(practise, self._spool)
+        origin = main.Origin(blank, self._await_slot, practice)
+        return main.live(self._work_of, self._spool, handshake, prepared, origin=origin)
 
     def _await_slot(self) -> bool:
         """Wait until what has forked us was reaped; tell whether the slot is our parent now."""

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.spool.attempt import CWD, Attempt
 from blueque.spool.outcome_record import record_of
@@ -40,9 +40,28 @@ SIGNALS = (
     signal.SIGTTOU,
 )
 SOON, LONGEST, LATE = 0.0002, 0.02, 5.0  # seconds between looks at our parent, and in all
+CALM = 0.04  # seconds without a task after which there is time to practise
 TITLE = Title()  # of this process; the fork server finds out once where it is
 # What is blocked when a task process is forked: it is for the parent, or comes too early.
 HELD_BACK = (*SIGNALS, signal.SIGHUP, signal.SIGUSR1)
+
+
+class Origin(NamedTuple):
+    """What the process that has forked a task process has done for it.
+
+    blank: what was made for it; None: it makes that itself.
+    await_slot: waits until the slot is our parent, and returns whether it is.
+    practise: runs once what a task process runs; called when no task comes for a while.
+    is_rehearsal: this is no task process, see rehearsal.py.
+    """
+
+    blank: Blank | None = None
+    await_slot: Callable[[], bool] | None = None
+    practise: Callable[[], object] | None = None
+    is_rehearsal: bool = False
+
+
+ALONE = Origin()  # it does all that itself
 
 
 def main(
@@ -89,22 +108,17 @@ def live(
     handshake: int,
     prepared: str | None = None,
     is_outdated: Callable[[], bool] = lambda: False,
-    blank: Blank | None = None,
-    await_slot: Callable[[], bool] | None = None,
-    is_rehearsal: bool = False,
+    origin: Origin = ALONE,
 ) -> int:
     """Wait for a task, run it, write the exit record; return the exit status.
 
     work_of: returns how to run the tasks of a queue. handshake: a descriptor, see handshake.py.
     prepared: the queue whose handler to import before there is a task.
     is_outdated: called when there is a task; True: leave the task to another process.
-    blank: what was made for this process; None: it makes that itself.
-    await_slot: waits until the slot is our parent, and returns whether it is.
-    is_rehearsal: this is no task process, see rehearsal.py.
     """
     is_warm = prepared is not None
-    pid = os.getpid()
-    if not is_rehearsal:
+    blank, pid = origin.blank, os.getpid()
+    if not origin.is_rehearsal:
         os.setsid()
     if blank is None:  # else what forked this process has unblocked them
         signals.unblock(HELD_BACK)
@@ -116,6 +130,7 @@ def live(
     if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
         # an import that never returns does not see that the handshake is closed
         # The end of another parent must not end us.
+        await_slot = origin.await_slot
         if not (_await_parent(spool.slot) if await_slot is None else await_slot()):
             return _leave(is_warm)
         process.die_with_parent(True)
@@ -126,6 +141,8 @@ def live(
         if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
     setting: Setting | None = None
+    if origin.practise is not None and not process.wait_readable([handshake], CALM):
+        origin.practise()
     while True:
         assignment = listener.assignment()
         if assignment is None or is_outdated():
