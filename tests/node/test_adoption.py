@@ -219,13 +219,13 @@ def test_after_everything_but_the_task_processes_was_killed_they_are_adopted_bef
     following = programs.client.get_queue("work").enqueue("quick")
     listener = programs.listener("work:run")
     node = has_moved(programs.client, task)
-    assert is_there(task.pid) and not listener.lines("reserve ")
+    assert is_there(task.pid) and not listener.lines("start task=")
     let_go(programs)
     done = ended(programs.client, task.id)
     assert (done.result, done.pid, done.attempt, done.node) == ("done", task.pid, 1, node)
     assert ended(programs.client, following).node == node
     assert [run.task for run in ledger(programs)] == [task.id, following]
-    assert listener.log.index("adopt task=") < listener.log.index("reserve ")
+    assert listener.log.index("adopt task=") < listener.log.index("start task=")
     assert is_sound(programs.client)
 
 
@@ -265,7 +265,7 @@ def test_a_listener_restarted_under_twenty_running_tasks_loses_stops_and_doubles
     listener = programs.listener("work:run", slots=20, on_term="leave", is_awaited=False)
     listener.says("each counts as a slot")
     following = queue.enqueue("quick")
-    assert all(is_there(task.pid) for task in tasks) and not listener.lines("reserve ")
+    assert all(is_there(task.pid) for task in tasks) and not listener.lines("start task=")
     let_go(programs)
     for task in tasks:
         done = ended(programs.client, task.id)
