@@ -77,15 +77,10 @@ class Processor:
         self._note_start(pid, facts, now)
 
     def log_start(self) -> None:
-        task, number = self.task, self.task.attempt
-        log.info(
-            "start task=%s queue=%s node=%s attempt=%s pid=%s",
-            task.id,
-            self._queue,
-            self._node,
-            number,
-            task.pid,
-        )
+        """Log the start: a line for a task that was reserved with it, too."""
+        task, queue, node = self.task, self._queue, self._node
+        text = "start task=%s queue=%s node=%s attempt=%s pid=%s"
+        log.info(text, task.id, queue, node, task.attempt, task.pid)
 
     def _note_start(self, pid: int, facts: Mapping[str, str | int], now: float) -> None:
         news = {"status": "started", "pid": pid, "started": now, **facts}
