@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from prepared import Prepared
 
 # The last one is what each fork that is a listener imports.
-for module in (*(module for module, _ in main._VERBS.values()), "blueque.node.main"):
-    importlib.import_module(module)
+for module in (*(f"cli.verbs.{verb}" for verb in main._VERBS), "node.main"):
+    importlib.import_module(f"blueque.{module}")
 MAINS: dict[str, Callable[[], None]] = {
     "main": main.main,
     "listener": listener.main,

@@ -14,8 +14,8 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.actions import Outcome, print_outcome
-from blueque.cli.options import DURATION
 from blueque.cli.printing import count
+from blueque.cli.values import DURATION
 from blueque.errors import InvalidInput
 from blueque.model import units
 

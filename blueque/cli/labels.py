@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from blueque.cli.values import Value
 from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def label_options(command: Decorated) -> Decorated:
     """Add the options, as the parameters title, tags and context of `Queue.enqueue`."""
     context = click.option(
         "--context",
-        type=_Context(),
+        type=Value("context", _read_context),
         metavar="JSON",
         help="An object for the handler, beside the parameters.",
     )
@@ -33,27 +34,19 @@ def label_options(command: Decorated) -> Decorated:
     )
 
 
-class _Context(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A context, written as a JSON object."""
+def _read_context(text: str) -> dict[str, Any]:
+    """Return a context, written as a JSON object."""
+    from blueque.model.labels import require_context  # here: --help does without
+    from blueque.text.json_errors import NotJson, as_json
 
-    name = "context"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, Any]:
-        if not isinstance(value, str):
-            return value
-        from blueque.model.labels import require_context  # here: --help does without
-        from blueque.text.json_errors import NotJson, as_json
-
-        try:
-            found = as_json(value.encode("utf-8", "surrogateescape"))
-            require_context(found)
-        except NotJson as error:  # its message has the text, which may have secrets
-            self.fail(f"not valid JSON ({error.__cause__})", param, ctx)
-        except InvalidInput as error:
-            self.fail(str(error).removeprefix("context: "), param, ctx)
-        return found
+    try:
+        found = as_json(text.encode("utf-8", "surrogateescape"))
+        require_context(found)
+    except NotJson as error:  # its message has the text, which may have secrets
+        raise InvalidInput(f"not valid JSON ({error.__cause__})") from error
+    except InvalidInput as error:
+        raise InvalidInput(str(error).removeprefix("context: ")) from error
+    return found
 
 
 def tag_option(help: str) -> Callable[[Decorated], Decorated]:

@@ -17,14 +17,9 @@ from blueque.cli import registered
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
-    COMMAND,
-    DURATION,
     WITH_SHORT_HELP,
-    HostName,
     Invocation,
-    LogLimit,
     RenamedOption,
-    Room,
     config_option,
     debug_option,
     limit_options,
@@ -34,6 +29,7 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variables_of
+from blueque.cli.values import COMMAND, DURATION, Value
 from blueque.config.checker import shown_path
 from blueque.config.tables import MAX_SLOTS, MOST_REUSED, ON_TERM
 from blueque.config.values import LIMITS
@@ -52,12 +48,15 @@ from blueque.model.units import (
     LOST_AFTER,
     HandlerName,
     Timing,
+    parse_log_limit,
+    parse_room,
     require_callable_name,
     require_module_name,
 )
 from blueque.node.reload import ANSWER_TO, complete_environment
 from blueque.system import cgroup
 from blueque.system.hosts import VARIABLE as HOST
+from blueque.system.hosts import require_host_name
 from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:
@@ -116,24 +115,12 @@ class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click
         self.fail(f"{value!r} is not one of {', '.join(NAMES)}, MODULE:CALLABLE", param, ctx)
 
 
-class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """The name of a module."""
-
-    name = "module"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return require_module_name(str(value))
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command(cls=_Listener, context_settings=WITH_SHORT_HELP)
 @click.argument("queues", metavar="[QUEUE[=WEIGHT]]...", nargs=-1)
 @click.option(
     "--module",
     "modules",
-    type=_Module(),
+    type=Value("module", require_module_name),
     metavar="MODULE",
     multiple=True,
     help="Import this module; its functions that @blueque.handler decorates run the tasks of their queues. Without a QUEUE, "
@@ -215,7 +202,7 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
 )
 @click.option(
     "--host",
-    type=HostName(),
+    type=Value("name", require_host_name),
     metavar="NAME",
     help="Name of this host in node ids; default BLUEQUE_HOST, the full name, or the short name if that is localhost.",
 )
@@ -227,13 +214,13 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
 )
 @click.option(
     "--spool-limit",
-    type=Room(),
+    type=Value("room", parse_room),
     metavar="SIZE|PERCENT",
     help="Size of the spool above which the oldest files are removed; default BLUEQUE_SPOOL_LIMIT, 20% of the disk.",
 )
 @click.option(
     "--log-limit",
-    type=LogLimit(),
+    type=Value("size", parse_log_limit),
     metavar="SIZE",
     help="Size of stdout or stderr of a task above which the middle is removed; default BLUEQUE_LOG_LIMIT, 1GiB.",
 )

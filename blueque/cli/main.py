@@ -21,58 +21,8 @@ from blueque.cli.options import (
 )
 from blueque.errors import RedisAway
 
-# name: (module, its command)
-_VERBS = {
-    "status": ("blueque.cli.verbs.status", "status"),
-    "ls": ("blueque.cli.verbs.ls", "ls"),
-    "show": ("blueque.cli.verbs.show", "show_task"),
-    "why": ("blueque.cli.verbs.why", "why"),
-    "graph": ("blueque.cli.verbs.graph", "graph"),
-    "logs": ("blueque.cli.verbs.logs", "logs"),
-    "top": ("blueque.cli.verbs.top", "top"),
-    "stack": ("blueque.cli.verbs.stack", "stack"),
-    "history": ("blueque.cli.verbs.history", "history"),
-    "timeline": ("blueque.cli.verbs.timeline", "timeline"),
-    "stats": ("blueque.cli.verbs.stats", "stats"),
-    "failures": ("blueque.cli.verbs.failures", "failures"),
-    "web": ("blueque.cli.verbs.web", "web"),
-    "dev": ("blueque.cli.verbs.dev", "dev"),
-    "metrics": ("blueque.cli.verbs.metrics", "metrics"),
-    "doctor": ("blueque.cli.verbs.doctor", "doctor"),
-    "enqueue": ("blueque.cli.verbs.enqueue", "enqueue"),
-    "run": ("blueque.cli.verbs.run", "run_task"),
-    "wait": ("blueque.cli.verbs.wait", "wait"),
-    "feed": ("blueque.cli.verbs.feed", "feed"),
-    "feeds": ("blueque.cli.verbs.feeds", "feeds"),
-    "tags": ("blueque.cli.verbs.tags", "tags"),
-    "cancel": ("blueque.cli.verbs.cancel", "cancel"),
-    "interrupt": ("blueque.cli.verbs.interrupt", "interrupt"),
-    "requeue": ("blueque.cli.verbs.requeue", "requeue"),
-    "unblock": ("blueque.cli.verbs.unblock", "unblock"),
-    "delete": ("blueque.cli.verbs.delete", "delete"),
-    "prune": ("blueque.cli.verbs.prune", "prune"),
-    "priority": ("blueque.cli.verbs.priority", "priority"),
-    "first": ("blueque.cli.verbs.first", "first"),
-    "move": ("blueque.cli.verbs.move", "move"),
-    "queue": ("blueque.cli.verbs.queue", "queue"),
-    "pause": ("blueque.cli.verbs.pause", "pause"),
-    "resume": ("blueque.cli.verbs.resume", "resume"),
-    "limit": ("blueque.cli.verbs.limit", "limit"),
-    "runs": ("blueque.cli.verbs.runs", "runs"),
-    "workflow": ("blueque.cli.verbs.workflow", "workflow"),
-    "gc": ("blueque.cli.verbs.gc", "gc"),
-    "node": ("blueque.cli.verbs.node", "node"),
-    "schedule": ("blueque.cli.verbs.schedule", "schedule"),
-    "export": ("blueque.cli.verbs.export", "export"),
-    "archive": ("blueque.cli.verbs.archive", "archive"),
-    "progress": ("blueque.cli.verbs.progress", "progress"),
-    "note": ("blueque.cli.verbs.note", "note"),
-    "config": ("blueque.cli.verbs.config", "config"),
-    "init": ("blueque.cli.verbs.init", "init"),
-    "completion": ("blueque.cli.verbs.completion", "completion"),
-    "help": ("blueque.cli.verbs.help", "help_verb"),
-}
-# The verbs in the order of the help, which loads none of them.
+# The verbs in the order of the help, which loads none of them. Each is a function of its name in
+# the module of its name in cli/verbs/.
 _GROUPS = {
     "Watch": {
         "status": "Show queues, running tasks, hosts, and what needs attention.",
@@ -135,8 +85,7 @@ _GROUPS = {
         "note": "Add a line to the history of this task.",
     },
 }
-_SUMMARIES = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
-
+_VERBS = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
 
 # Names in other programs; blueque-listener and blueque-scheduler are programs, not verbs.
 _SYNONYMS = {
@@ -190,15 +139,15 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        module, name = _VERBS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), name)
+        module = importlib.import_module(f"blueque.cli.verbs.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         if ctx.resilient_parsing:  # a shell asks what could come next
             from blueque.cli.verbs.completion import (
                 complete_from_redis,
             )  # here: all else does without
 
             complete_from_redis(command)
-        command.short_help = _SUMMARIES[cmd_name]
+        command.short_help = _VERBS[cmd_name]
         return command
 
     def resolve_command(
@@ -209,7 +158,7 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, _SUMMARIES))
+        width = max(map(len, _VERBS))
         for label, verbs in _GROUPS.items():
             with formatter.section(label):
                 formatter.write_dl(

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from blueque.cli.options import together
 from blueque.errors import InvalidInput
 from blueque.model.lines import read_lock, read_resources
 
-if TYPE_CHECKING:
-    from blueque.cli.options import Decorated
-
-
-def needs_options(command: Decorated) -> Decorated:
-    """Add the options, as the parameters priority, resources and lock; see `needs`."""
-    options = [
-        click.option(
-            "--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first."
-        ),
-        click.option(
-            "--resource",
-            "resources",
-            multiple=True,
-            metavar="NAME=AMOUNT",
-            help="A resource that it needs: gpu=1, memory=8GiB.",
-        ),
-        click.option(
-            "--lock",
-            metavar="NAME[=N]",
-            help="Of the tasks with this lock, one runs at a time, or N.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+# As the parameters priority, resources and lock; see `needs`.
+needs_options = together(
+    click.option(
+        "--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first."
+    ),
+    click.option(
+        "--resource",
+        "resources",
+        multiple=True,
+        metavar="NAME=AMOUNT",
+        help="A resource that it needs: gpu=1, memory=8GiB.",
+    ),
+    click.option(
+        "--lock", metavar="NAME[=N]", help="Of the tasks with this lock, one runs at a time, or N."
+    ),
+)
 
 
 def needs(resources: Sequence[str], lock: str | None) -> dict[str, Any]:

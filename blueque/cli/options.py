@@ -1,10 +1,9 @@
-"""Options that programs share, and the types of their values: durations, sizes, times."""
+"""Options that programs share."""
 
 from __future__ import annotations
 
 import functools
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,22 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from blueque.cli.failure import CONFIGURATION, USAGE, Failure
+from blueque.cli.values import DURATION, POLICY, SIZE
 from blueque.errors import ConfigRefused, InvalidInput
 from blueque.model import units
 from blueque.model.wrong_types import WrongTypes
-from blueque.system.hosts import chosen_name, require_host_name
+from blueque.system.hosts import chosen_name
 from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.config.contents import Config
-    from blueque.model.retry import Retry
     from blueque.text.redaction import Hide
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 COMPLETE = "_BLUEQUE_COMPLETE"  # the variable with which a shell asks for its script, or for words
-LAST_SECOND = 253402300799.0  # of the year 9999; larger numbers are milliseconds
 
 
 @dataclass
@@ -97,143 +95,8 @@ class Invocation:
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Seconds, written as 90, 30s, 2h or 1d12h."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if not isinstance(value, str):
-            return float(value)
-        try:
-            return units.parse_duration(value)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Bytes, written as 65536, 64KiB or 10MB."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if not isinstance(value, str):
-            return int(value)
-        try:
-            return units.parse_size(value)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
-class Room(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Bytes, or a share of the disk below 1, written as 50GiB or 20%."""
-
-    name = "room"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            return units.parse_room(str(value))
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
-class HostName(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """The name of a host, as node ids have it."""
-
-    name = "name"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return require_host_name(str(value))
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
-class LogLimit(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Bytes, written as a size, with a lower bound."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return units.parse_log_limit(str(value))
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
-class Command(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A program and its arguments, as one text; no shell is involved."""
-
-    name = "command"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[str]:
-        try:
-            return value if isinstance(value, list) else units.parse_program(value)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
-class Policy(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A retry policy, written as 3 or {"max": 3, "backoff": 60}."""
-
-    name = "policy"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Retry:
-        from blueque.model.retry import Retry  # here: --help does without
-
-        if isinstance(value, Retry):
-            return value
-        try:
-            return Retry.from_text(value)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
-class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Unix seconds, written as such or as a time that `moments.parse_time` reads."""
-
-    name = "time"
-
-    def __init__(self, is_ahead: bool) -> None:
-        self._is_ahead = is_ahead
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = self._parse(value, param, ctx)
-        if not abs(seconds) <= LAST_SECOND:  # so that NaN is refused, too
-            self.fail(
-                f"{value!r} is after the year 9999: give seconds, not milliseconds", param, ctx
-            )
-        return seconds
-
-    def _parse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from blueque.text.moments import parse_time  # here: hardly ever needed
-
-        try:
-            return parse_time(value, time.time(), self._is_ahead)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-
-
 # For programs; their verbs inherit it.
 WITH_SHORT_HELP = {"help_option_names": ["-h", "--help"]}
-DURATION = Duration()
-COMMAND = Command()
-SIZE = Size()
-POLICY = Policy()
-TIME_TO_COME, PAST_TIME = Time(is_ahead=True), Time(is_ahead=False)
 
 
 class _SharedOption(click.Option):
@@ -266,64 +129,23 @@ class RenamedOption(click.Option):
             self.opts = names
 
 
-def redis_url_option(command: Decorated) -> Decorated:
-    """Add --redis-url."""
-    return click.option(
-        "--redis-url",
-        cls=_SharedOption,
-        metavar="URL",
-        expose_value=False,
-        callback=_remember("url"),
-        help="Redis; default BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
-    )(command)
+def together(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds all of these options, in this order."""
+
+    def add(command: Decorated) -> Decorated:
+        for option in reversed(options):  # decorators apply from the last to the first
+            command = option(command)
+        return command
+
+    return add
 
 
-def config_option(command: Decorated) -> Decorated:
-    """Add --config."""
-    return click.option(
-        "--config",
-        cls=_SharedOption,
-        metavar="FILE",
-        expose_value=False,
-        callback=_remember("config_file"),
-        help="Another blueque.toml.",
-    )(command)
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value:  # else the value given before the verb stays
+            setattr(context.ensure_object(Invocation), name, value)
 
-
-def debug_option(command: Decorated) -> Decorated:
-    """Add --debug."""
-    return click.option(
-        "--debug",
-        cls=_SharedOption,
-        is_flag=True,
-        expose_value=False,
-        callback=_remember("is_debug"),
-        help="Show tracebacks.",
-    )(command)
-
-
-def utc_option(command: Decorated) -> Decorated:
-    """Add --utc."""
-    return click.option(
-        "--utc",
-        cls=_SharedOption,
-        is_flag=True,
-        expose_value=False,
-        callback=_remember("is_utc"),
-        help="Show times in UTC, not in local time.",
-    )(command)
-
-
-def color_option(command: Decorated) -> Decorated:
-    """Add --color."""
-    return click.option(
-        "--color",
-        cls=_SharedOption,
-        type=click.Choice(("auto", "always", "never")),
-        expose_value=False,
-        callback=_set_color,
-        help="Default: on a terminal; NO_COLOR, FORCE_COLOR.",
-    )(command)
+    return remember
 
 
 def _set_color(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -337,28 +159,63 @@ def _set_color(context: click.Context, parameter: click.Parameter, value: str | 
         context.color = True if is_forced else None
 
 
-def shared_options(command: Decorated) -> Decorated:
-    """Add the options that every verb of `blueque` takes, before and after its name."""
-    return redis_url_option(config_option(debug_option(utc_option(color_option(command)))))
-
-
-def json_option(command: Decorated) -> Decorated:
-    """Add --json, as the parameter `as_json`."""
+def _shared(
+    name: str, callback: Callable[..., None], **attributes: Any
+) -> Callable[[Decorated], Decorated]:
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
-    )(command)
+        name, cls=_SharedOption, expose_value=False, callback=callback, **attributes
+    )
 
 
-def reveal_option(command: Decorated) -> Decorated:
-    """Add --reveal, as the parameter `reveals`."""
-    return click.option(
-        "--reveal", "reveals", is_flag=True, help="Show secrets in parameters and context, too."
-    )(command)
-
-
-def yes_option(command: Decorated) -> Decorated:
-    """Add --yes, as the parameter `is_sure`."""
-    return click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")(command)
+redis_url_option = _shared(
+    "--redis-url",
+    _remember("url"),
+    metavar="URL",
+    help="Redis; default BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
+)
+config_option = _shared(
+    "--config", _remember("config_file"), metavar="FILE", help="Another blueque.toml."
+)
+debug_option = _shared("--debug", _remember("is_debug"), is_flag=True, help="Show tracebacks.")
+# What every verb of `blueque` takes, before and after its name.
+shared_options = together(
+    redis_url_option,
+    config_option,
+    debug_option,
+    _shared(
+        "--utc", _remember("is_utc"), is_flag=True, help="Show times in UTC, not in local time."
+    ),
+    _shared(
+        "--color",
+        _set_color,
+        type=click.Choice(("auto", "always", "never")),
+        help="Default: on a terminal; NO_COLOR, FORCE_COLOR.",
+    ),
+)
+version_option = click.version_option(__version__, message="%(prog)s %(version)s")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
+)
+reveal_option = click.option(
+    "--reveal", "reveals", is_flag=True, help="Show secrets in parameters and context, too."
+)
+yes_option = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+log_options = together(
+    click.option(
+        "--log-format",
+        type=click.Choice(units.LOG_FORMATS),
+        default=units.LOG_FORMATS[0],
+        show_default=True,
+        help="Format of the log on standard error: lines of text, or one JSON object on each line.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(units.LOG_LEVELS),
+        default=units.LOG_LEVEL,
+        show_default=True,
+        help="Leave out of the log what is less important.",
+    ),
+)
 
 
 def dry_run_option(help: str) -> Callable[[Decorated], Decorated]:
@@ -372,77 +229,28 @@ def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
     As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead; None: not given.
     All but the first fit `limits.fields`. grace: the default of --grace, for the help.
     """
-    options = [
+    return together(
         click.option(
             "--retry",
             type=POLICY,
             metavar="N|JSON",
             help="Run a failed task again: N times, or by a policy.",
         ),
+        click.option("--time-limit", type=DURATION, help="End a task that runs longer."),
         click.option(
-            "--time-limit", type=DURATION, metavar="DURATION", help="End a task that runs longer."
+            "--stall-limit", type=DURATION, help="End a task that reports no progress for so long."
         ),
         click.option(
-            "--stall-limit",
-            type=DURATION,
-            metavar="DURATION",
-            help="End a task that reports no progress for so long.",
-        ),
-        click.option(
-            "--memory-limit",
-            type=SIZE,
-            metavar="SIZE",
-            help="End a task whose processes use more memory: 8GiB.",
+            "--memory-limit", type=SIZE, help="End a task whose processes use more memory: 8GiB."
         ),
         click.option(
             "--grace",
             type=DURATION,
-            metavar="DURATION",
             help="Time between SIGTERM and SIGKILL" + (f"; default {grace}." if grace else "."),
         ),
         click.option(
             "--lead",
             type=DURATION,
-            metavar="DURATION",
             help="Send SIGUSR1 so long before a limit; it ends a program without a handler for it.",
         ),
-    ]
-
-    def add(command: Decorated) -> Decorated:
-        for option in reversed(options):  # decorators apply from the last to the first
-            command = option(command)
-        return command
-
-    return add
-
-
-def version_option(command: Decorated) -> Decorated:
-    """Add --version."""
-    return click.version_option(__version__, message="%(prog)s %(version)s")(command)
-
-
-def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-        if value:  # else the value given before the verb stays
-            setattr(context.ensure_object(Invocation), name, value)
-
-    return remember
-
-
-def log_options(command: Decorated) -> Decorated:
-    """Add --log-format and --log-level."""
-    level = click.option(
-        "--log-level",
-        type=click.Choice(units.LOG_LEVELS),
-        default=units.LOG_LEVEL,
-        show_default=True,
-        help="Leave out of the log what is less important.",
     )
-    form = click.option(
-        "--log-format",
-        type=click.Choice(units.LOG_FORMATS),
-        default=units.LOG_FORMATS[0],
-        show_default=True,
-        help="Format of the log on standard error: lines of text, or one JSON object on each line.",
-    )
-    return form(level(command))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli.options import DURATION, TIME_TO_COME
-from blueque.cli.selection import Moment
+from blueque.cli.options import together
+from blueque.cli.values import DURATION, Value, read_moment, read_time
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from blueque.cli.options import Decorated
     from blueque.model.recurrence import Rule
 
 RULE = ("cron", "every", "timezone", "start", "until")
@@ -35,30 +35,27 @@ REMOVABLE = (
 )
 
 
-class _Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A time as text, to be read when the zone of the schedule is known. usual: refuses what is no
-    time in any zone.
+def _kept(read: Callable[[str], object]) -> Value:
+    """Return the type of a text that is read later, when the zone of the schedule is known. What is
+    no time in any zone is refused at once.
     """
 
-    name = "time"
+    def keep(text: str) -> str:
+        read(text)
+        return text
 
-    def __init__(self, usual: click.ParamType) -> None:  # type: ignore[type-arg]
-        self._usual = usual
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        self._usual.convert(value, param, ctx)
-        return value
+    return Value("time", keep)
 
 
-_SINCE = Moment()
-PAST_TEXT = _Text(_SINCE)
+PAST_TEXT = _kept(read_moment)
+_TEXT_TO_COME = _kept(functools.partial(read_time, is_ahead=True))
 
 
 def past(text: str, now: float, zone: tzinfo | None) -> float:
     """Return Unix seconds of a past time or an age that PAST_TEXT has accepted. zone: of a time that names
     none; None: the local one.
     """
-    is_age, seconds = _SINCE.convert(text, None, None)
+    is_age, seconds = read_moment(text)
     return now - seconds if is_age else _seconds(text, zone, is_ahead=False)
 
 
@@ -91,80 +88,53 @@ def _seconds(value: str, zone: tzinfo | None, is_ahead: bool = True) -> float:
         return parse_time(value, time.time(), is_ahead, zone)
 
 
-def rule_options(command: Decorated) -> Decorated:
-    """Add the options of a rule, as the parameters of `read_rule`."""
-    return _add(
-        command,
-        click.option("--cron", metavar="FIELDS", help="When: '30 2 * * 1-5'."),
-        click.option(
-            "--every", type=DURATION, metavar="DURATION", help="When: each 6h, 10s to 366d."
-        ),
-        click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Berlin; default UTC."),
-        click.option(
-            "--start",
-            type=_Text(TIME_TO_COME),
-            metavar="TIME",
-            help="None before this time, of --timezone if it names no zone; with --every, local.",
-        ),
-        click.option(
-            "--until",
-            type=_Text(TIME_TO_COME),
-            metavar="TIME",
-            help="None after this time, as for --start.",
-        ),
-    )
+# The rule of a schedule, as the parameters of `read_rule`.
+rule_options = together(
+    click.option("--cron", metavar="FIELDS", help="When: '30 2 * * 1-5'."),
+    click.option("--every", type=DURATION, help="When: each 6h, 10s to 366d."),
+    click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Berlin; default UTC."),
+    click.option(
+        "--start",
+        type=_TEXT_TO_COME,
+        metavar="TIME",
+        help="None before this time, of --timezone if it names no zone; with --every, local.",
+    ),
+    click.option(
+        "--until", type=_TEXT_TO_COME, metavar="TIME", help="None after this time, as for --start."
+    ),
+)
 
 
-def policy_options(command: Decorated) -> Decorated:
-    """Add the options that say what else a recurring task does."""
-    return _add(
-        command,
-        click.option(
-            "--overlap",
-            type=click.Choice(("skip", "queue", "replace", "allow")),
-            help="If the task before has not ended: skip this one, queue it, replace that one, or allow both; default skip.",
-        ),
-        click.option(
-            "--catch-up",
-            type=click.Choice(("last", "all", "none")),
-            help="What comes of planned times that were missed; default last.",
-        ),
-        click.option(
-            "--window",
-            type=DURATION,
-            metavar="DURATION",
-            help="How far back anything is caught up; default 1d.",
-        ),
-        click.option(
-            "--jitter",
-            type=DURATION,
-            metavar="DURATION",
-            help="Let each come later, by less than this.",
-        ),
-        click.option(
-            "--pause-after-failures",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Pause after N failed tasks in a row.",
-        ),
-        click.option(
-            "--keep",
-            metavar="DURATION",
-            help="How long a deleted task counts as made, for backfill; default 1d.",
-        ),
-    )
+# What else a recurring task does.
+policy_options = together(
+    click.option(
+        "--overlap",
+        type=click.Choice(("skip", "queue", "replace", "allow")),
+        help="If the task before has not ended: skip this one, queue it, replace that one, or allow both; default skip.",
+    ),
+    click.option(
+        "--catch-up",
+        type=click.Choice(("last", "all", "none")),
+        help="What comes of planned times that were missed; default last.",
+    ),
+    click.option("--window", type=DURATION, help="How far back anything is caught up; default 1d."),
+    click.option("--jitter", type=DURATION, help="Let each come later, by less than this."),
+    click.option(
+        "--pause-after-failures",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Pause after N failed tasks in a row.",
+    ),
+    click.option(
+        "--keep",
+        metavar="DURATION",
+        help="How long a deleted task counts as made, for backfill; default 1d.",
+    ),
+)
 
 
-def task_options(command: Decorated) -> Decorated:
-    """Add the parameters and the queue of the tasks."""
-    return _add(
-        command,
-        click.argument("source", required=False, metavar="[JSON | @FILE | -]"),
-        click.option("--text", "is_text", is_flag=True, help="The input is a string, not JSON."),
-    )
-
-
-def _add(command: Decorated, *options: Callable[[Decorated], Decorated]) -> Decorated:
-    for option in reversed(options):  # decorators apply from the last to the first
-        command = option(command)
-    return command
+# The parameters of the tasks.
+task_options = together(
+    click.argument("source", required=False, metavar="[JSON | @FILE | -]"),
+    click.option("--text", "is_text", is_flag=True, help="The input is a string, not JSON."),
+)

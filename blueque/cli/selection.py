@@ -12,9 +12,8 @@ from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching
-from blueque.cli.options import PAST_TIME, RenamedOption
-from blueque.errors import InvalidInput
-from blueque.model.units import parse_duration
+from blueque.cli.options import RenamedOption, together
+from blueque.cli.values import MOMENT
 from blueque.queries.selection import Selection
 
 if TYPE_CHECKING:
@@ -23,28 +22,10 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
     from blueque.queries.listing import Listing
 
-DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 MOST = 10_000  # tasks that one call changes
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A time, written as an age such as 24h, or as for `Time`: (whether it is an age, seconds)."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[bool, float]:
-        if not isinstance(value, str):
-            return value
-        try:
-            age = parse_duration(value)
-        except InvalidInput:
-            return False, PAST_TIME.convert(value, param, ctx)
-        return age < DECADE, age
-
-
-_OPTIONS = (
+_add_options = together(
     click.option("--key", multiple=True, metavar="KEY", help="Only the task with this key."),
     click.option("--run", multiple=True, metavar="NAME", help="Only tasks of this run."),
     click.option(
@@ -67,7 +48,7 @@ _OPTIONS = (
     ),
     click.option(
         "--since",
-        type=Moment(),
+        type=MOMENT,
         metavar="AGE|TIME",
         help="Only tasks that entered their state since then: 24h, 08:00.",
     ),
@@ -75,7 +56,7 @@ _OPTIONS = (
         "--until",
         cls=RenamedOption,
         formerly=("--older-than",),
-        type=Moment(),
+        type=MOMENT,
         metavar="AGE|TIME",
         help="Only tasks that entered their state before then: 2h, 'yesterday 18:00'.",
     ),
@@ -91,9 +72,7 @@ def selection_options(command: Decorated) -> Decorated:
         return command(*arguments, selection=Selection(**given), **options)
 
     wrapped: Any = collected
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    return _add_options(wrapped)
 
 
 def selected(

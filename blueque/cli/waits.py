@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from blueque.cli.options import together
 from blueque.cli.verbs.show import find_one
 from blueque.model.conditions import after, conditions_of
 from blueque.model.encoding import FLUSH
@@ -17,37 +18,32 @@ from blueque.model.group import Group, group_of
 from blueque.queries.tasks import first_missing
 
 if TYPE_CHECKING:
-    from blueque.cli.options import Decorated
     from blueque.client import Client
     from blueque.queries.inspector import Inspector
 
 
-def wait_options(command: Decorated) -> Decorated:
-    """Add the options, as parameters for `waits`."""
-    options = [
-        _ids_option("--after", "Wait until this task is complete."),
-        _ids_option("--after-any", "Wait until this task has ended in any way."),
-        _ids_option("--after-not-ok", "Wait until this task has failed or was cancelled."),
-        click.option(
-            "--broken",
-            type=click.Choice(["hold", "cancel"]),
-            default="hold",
-            help="If it cannot get what it waits for: go on waiting (default), or be cancelled.",
-        ),
-        click.option(
-            "--results", is_flag=True, help="Give it the results of the tasks that it waits for."
-        ),
-        click.option(
-            "--group", metavar="NAME", help="Join this group of tasks; it is opened if it is new."
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def _ids_option(name: str, help: str) -> Any:
     return click.option(name, multiple=True, metavar="ID", help=help)
+
+
+# As parameters for `waits`.
+wait_options = together(
+    _ids_option("--after", "Wait until this task is complete."),
+    _ids_option("--after-any", "Wait until this task has ended in any way."),
+    _ids_option("--after-not-ok", "Wait until this task has failed or was cancelled."),
+    click.option(
+        "--broken",
+        type=click.Choice(["hold", "cancel"]),
+        default="hold",
+        help="If it cannot get what it waits for: go on waiting (default), or be cancelled.",
+    ),
+    click.option(
+        "--results", is_flag=True, help="Give it the results of the tasks that it waits for."
+    ),
+    click.option(
+        "--group", metavar="NAME", help="Join this group of tasks; it is opened if it is new."
+    ),
+)
 
 
 def waits(inspector: Inspector, options: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import queues_matching
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.progress_line import Line
 from blueque.cli.states import state_option
+from blueque.cli.values import DURATION
 from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 @click.argument("pattern", metavar="QUEUE")
 @click.argument("directory")
 @click.option(
-    "--older-than",
-    type=DURATION,
-    metavar="DURATION",
-    help="Only tasks that ended at least so long ago: 12h, 7d.",
+    "--older-than", type=DURATION, help="Only tasks that ended at least so long ago: 12h, 7d."
 )
 @click.option(
     "--limit",

@@ -10,7 +10,8 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.values import DURATION
 from blueque.connection.address import hide_password
 from blueque.documents.doctor import level_of, of_doctor
 from blueque.errors import Contended, RedisRefused
@@ -60,7 +61,6 @@ _REPAIRS = {
     type=DURATION,
     default="2s",
     show_default=True,
-    metavar="DURATION",
     help="How long a finding must last: what changes meanwhile is not reported.",
 )
 @json_option

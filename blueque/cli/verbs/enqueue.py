@@ -15,17 +15,11 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.labels import label_options
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import (
-    DURATION,
-    LAST_SECOND,
-    TIME_TO_COME,
-    Invocation,
-    limit_options,
-    pass_invocation,
-    shared_options,
-)
+from blueque.cli.options import Invocation, limit_options, pass_invocation, shared_options
+from blueque.cli.values import DURATION, TIME_TO_COME
 from blueque.cli.waits import open_group, opening_group, wait_options, waits
 from blueque.errors import InvalidInput, NoSuchGroup
+from blueque.model.encoding import LAST_SECOND
 from blueque.sentences.made import not_new
 from blueque.text.json_errors import as_json, as_text
 
@@ -50,13 +44,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="When due: 2030-01-31T08:00, 'tomorrow 08:00'.",
 )
-@click.option(
-    "--in",
-    "delay",
-    type=DURATION,
-    metavar="DURATION",
-    help="When due, from now: 90, 30s, 2h, 1d12h.",
-)
+@click.option("--in", "delay", type=DURATION, help="When due, from now: 90, 30s, 2h, 1d12h.")
 @click.option(
     "--key", metavar="TEXT", help="The same key is the same task: if it exists, no task is made."
 )

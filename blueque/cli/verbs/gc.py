@@ -13,7 +13,6 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION
 from blueque.cli.named import queues_matching
 from blueque.cli.options import (
-    DURATION,
     Invocation,
     dry_run_option,
     json_option,
@@ -22,6 +21,7 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import count
+from blueque.cli.values import DURATION
 from blueque.errors import NoSuchGroup, NotCancellable, RunDropped, WrongGroup, WrongQueue, WrongRun
 from blueque.system import process
 
@@ -41,7 +41,6 @@ _UNFINISHED = "its producer has not made all tasks of the workflow"
     "--older-than",
     type=DURATION,
     default=None,
-    metavar="DURATION",
     help="Only what has not changed for so long; default 7d for runs, 1d for tasks and workflows.",
 )
 @dry_run_option("Only show what would be done.")

@@ -97,14 +97,14 @@ _TOPICS = {
 }
 
 
-@click.command("help")
+@click.command()
 @click.argument(
     "words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | words | WORD]"
 )
 @shared_options
 @pass_invocation
 @click.pass_context
-def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, ...]) -> None:
+def help(context: click.Context, invocation: Invocation, words: tuple[str, ...]) -> None:
     """Explain a verb, list all verbs, exit codes or states, or explain one word.
 
     \b

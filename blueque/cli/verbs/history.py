@@ -13,9 +13,9 @@ from blueque.cli import printing
 from blueque.cli.event_program import PlaceFile, call
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import COMMAND, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.selection import Moment
+from blueque.cli.values import COMMAND, MOMENT
 from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import event_item, of_history
 from blueque.errors import RedisAway
@@ -43,7 +43,7 @@ ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of th
 @pattern_option("Follow what happens in these queues from now on.", "queues")
 @click.option(
     "--since",
-    type=Moment(),
+    type=MOMENT,
     metavar="AGE|TIME",
     help="With -q: begin with the events since then: 2h, 08:00.",
 )

@@ -13,23 +13,16 @@ from blueque.cli.queue_control import (
     queues_there_or_new,
     warn_of_1_0_0,
 )
+from blueque.cli.values import Value
+from blueque.errors import InvalidInput
 
 
-class _Limit(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A number of tasks, or none."""
-
-    name = "number"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | None:
-        if value == "none":
-            return None
-        if not str(value).isdecimal():
-            self.fail(
-                f"{value!r} is not a number of tasks: give a whole number, or none", param, ctx
-            )
-        return int(str(value))
+def _read_limit(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isdecimal():
+        raise InvalidInput(f"{text!r} is not a number of tasks: give a whole number, or none")
+    return int(text)
 
 
 @click.command(
@@ -37,7 +30,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
     short_help="Set how many tasks of a queue may run at a time.",
 )
 @click.argument("pattern", metavar="QUEUE")
-@click.argument("most", metavar="N|none", type=_Limit())
+@click.argument("most", metavar="N|none", type=Value("number", _read_limit))
 @click.option("--by", metavar="NAME", help="Who sets it; default USER@HOST.")
 @json_option
 @shared_options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -22,7 +22,9 @@ from blueque.cli.task_columns import (
     contents_for,
     explained,
 )
+from blueque.cli.values import Value
 from blueque.documents.tasks import of_list
+from blueque.errors import InvalidInput
 from blueque.model.states import FINISHED, HELD
 from blueque.queries.listeners import names_of
 from blueque.queries.listing import STATUSES, Listing
@@ -39,25 +41,12 @@ HELD_UP = "held"  # a choice of --state: blocked tasks that cannot go on unless 
 MOST = 10_000  # tasks in one list
 
 
-class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Names of columns, separated by commas."""
-
-    name = "columns"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        names = (
-            value
-            if not isinstance(value, str)
-            else tuple(_named(part) for part in value.split(","))
-        )
-        for name in names:
-            if name not in COLUMNS:
-                self.fail(
-                    f"unknown column {name!r}; the columns are {', '.join(COLUMNS)}", param, ctx
-                )
-        return tuple(names)
+def _read_columns(text: str) -> tuple[str, ...]:
+    names = tuple(_named(part) for part in text.split(","))
+    for name in names:
+        if name not in COLUMNS:
+            raise InvalidInput(f"unknown column {name!r}; the columns are {', '.join(COLUMNS)}")
+    return names
 
 
 def _named(word: str) -> str:
@@ -74,7 +63,10 @@ def _named(word: str) -> str:
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
 @selection_options
 @click.option(
-    "--columns", type=_Columns(), metavar="NAMES", help="The columns to show: id,node,ran,error."
+    "--columns",
+    type=Value("columns", _read_columns),
+    metavar="NAMES",
+    help="The columns to show: id,node,ran,error.",
 )
 @click.option("--sort", metavar="COLUMN", help="Sort by this column; -COLUMN: largest first.")
 @click.option(

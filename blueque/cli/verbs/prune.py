@@ -12,7 +12,6 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import (
-    DURATION,
     Invocation,
     RenamedOption,
     dry_run_option,
@@ -23,6 +22,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
+from blueque.cli.values import DURATION
 from blueque.documents.tasks import of_prune
 from blueque.model.states import FINISHED, Place
 from blueque.model.units import Keep

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LONG = 5.0  # seconds in line after which it mentions blueque why
 
 
-@click.command("run")
+@click.command()
 @click.argument("queue")
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
 @click.option("--text", "is_text", is_flag=True, help="Send the input as a string, not as JSON.")
@@ -50,7 +50,7 @@ LONG = 5.0  # seconds in line after which it mentions blueque why
 @json_option
 @shared_options
 @pass_invocation
-def run_task(
+def run(
     invocation: Invocation,
     /,
     queue: str,

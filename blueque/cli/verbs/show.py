@@ -31,7 +31,7 @@ _MAX_LINES = 12  # of a long value, on a terminal
 _LABEL = 12
 
 
-@click.command("show")
+@click.command()
 @click.argument("prefix", metavar="ID")
 @click.option("-q", "--queue", metavar="QUEUE", help="Show the task with this key in QUEUE.")
 @click.option("--run", metavar="NAME", help="With -q: of this run.")
@@ -39,7 +39,7 @@ _LABEL = 12
 @json_option
 @shared_options
 @pass_invocation
-def show_task(
+def show(
     invocation: Invocation,
     prefix: str,
     queue: str | None,

@@ -13,7 +13,6 @@ from blueque.cli import printing
 from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import (
-    DURATION,
     Invocation,
     RenamedOption,
     json_option,
@@ -22,11 +21,11 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column, span
 from blueque.cli.selection import selected
+from blueque.cli.values import Value
 from blueque.documents.numbers import of_statistics
-from blueque.errors import InvalidInput
 from blueque.model import histogram
 from blueque.model.states import FINISHED
-from blueque.model.units import whole_days
+from blueque.model.units import parse_duration, whole_days
 from blueque.queries.selection import Selection
 from blueque.text.eta import roughly
 
@@ -59,18 +58,8 @@ _ONE = [
 ]
 
 
-class _Days(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Whole days, written as 7d or 2w."""
-
-    name = "days"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if not isinstance(value, str):
-            return int(value)
-        try:
-            return whole_days(DURATION.convert(value, param, ctx), value)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
+def _read_days(text: str) -> int:
+    return whole_days(parse_duration(text), text)
 
 
 days_option = click.option(
@@ -78,7 +67,7 @@ days_option = click.option(
     "days",
     cls=RenamedOption,
     formerly=("--last",),
-    type=_Days(),
+    type=Value("days", _read_days),
     default="7d",
     show_default=True,
     metavar="DAYS",

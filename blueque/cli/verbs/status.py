@@ -11,8 +11,9 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
+from blueque.cli.values import DURATION
 from blueque.cli.verbs import feeds
 from blueque.cli.verbs.node_list import youngest_beat
 from blueque.connection.address import hide_password

@@ -21,7 +21,7 @@ from blueque.cli.options import (
     pass_invocation,
     shared_options,
 )
-from blueque.cli.selection import Moment
+from blueque.cli.values import MOMENT
 from blueque.documents.numbers import of_timeline
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
@@ -51,7 +51,7 @@ _BY: dict[str, Callable[[Run], str]] = {
     "--since",
     cls=RenamedOption,
     formerly=("--last",),
-    type=Moment(),
+    type=MOMENT,
     default="12h",
     metavar="AGE|TIME",
     help="How far back, such as 24h, or since when; default 12h.",

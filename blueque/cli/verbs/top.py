@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.screen import height, watch
+from blueque.cli.values import DURATION
 from blueque.connection.address import hide_password
 from blueque.queries.listing import entered
 from blueque.sentences import attention
@@ -46,13 +47,7 @@ _TASKS = [
 
 
 @click.command()
-@click.option(
-    "--every",
-    type=DURATION,
-    default=1.0,
-    metavar="DURATION",
-    help="Refresh at this interval; default 1s.",
-)
+@click.option("--every", type=DURATION, default=1.0, help="Refresh at this interval; default 1s.")
 @shared_options
 @pass_invocation
 def top(invocation: Invocation, every: float) -> None:

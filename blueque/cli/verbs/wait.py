@@ -12,10 +12,11 @@ from blueque.cli import printing
 from blueque.cli.actions import choose
 from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
+from blueque.cli.values import DURATION
 from blueque.documents.tasks import as_item
 from blueque.errors import InvalidInput, WaitTimedOut
 from blueque.model.group import group_of
@@ -40,9 +41,7 @@ MOST_NAMED = 3  # that get a line each
 @pattern_option("Wait until nothing is left to do in these queues: a name, or 'render.*'.")
 @state_option(STATUSES, "Only tasks that are in these states now: pending,started.")
 @selection_options
-@click.option(
-    "--timeout", type=DURATION, metavar="DURATION", help="Wait at most so long: 90, 30s, 2h."
-)
+@click.option("--timeout", type=DURATION, help="Wait at most so long: 90, 30s, 2h.")
 @click.option(
     "--any", "is_any", is_flag=True, help="Wait until one has ended; default: until all have."
 )

@@ -1,0 +1,70 @@
+"""The types of values on a command line: durations, sizes, times."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blueque.errors import InvalidInput
+from blueque.model import units
+from blueque.model.encoding import LAST_SECOND
+
+if TYPE_CHECKING:
+    from blueque.model.retry import Retry
+
+DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
+
+
+class Value(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """What a function reads from the text. The InvalidInput that it raises is the user's mistake."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # a default, or converted already
+            return value
+        try:
+            return self._read(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+def read_time(text: str, is_ahead: bool) -> float:
+    """Return Unix seconds, written as such or as a time that `moments.parse_time` reads."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        from blueque.text.moments import parse_time  # here: hardly ever needed
+
+        seconds = parse_time(text, time.time(), is_ahead)
+    if not abs(seconds) <= LAST_SECOND:  # so that NaN is refused, too
+        raise InvalidInput(f"{text!r} is after the year 9999: give seconds, not milliseconds")
+    return seconds
+
+
+def read_moment(text: str) -> tuple[bool, float]:
+    """Return whether the text is an age such as 24h, and its seconds; else those of a past time."""
+    try:
+        age = units.parse_duration(text)
+    except InvalidInput:
+        return False, read_time(text, is_ahead=False)
+    return age < DECADE, age
+
+
+def _read_policy(text: str) -> Retry:
+    from blueque.model.retry import Retry  # here: --help does without
+
+    return Retry.from_text(text)
+
+
+DURATION = Value("duration", units.parse_duration)  # 90, 30s, 2h or 1d12h
+SIZE = Value("size", units.parse_size)  # 65536, 64KiB or 10MB
+COMMAND = Value("command", units.parse_program)  # a program and its arguments, without a shell
+POLICY = Value("policy", _read_policy)  # 3 or {"max": 3, "backoff": 60}
+TIME_TO_COME = Value("time", functools.partial(read_time, is_ahead=True))
+MOMENT = Value("time", read_moment)
