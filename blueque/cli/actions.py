@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -51,7 +51,7 @@ def choose(inspector: Inspector, words: Sequence[str]) -> tuple[list[Task], int]
     return inspector.tasks(list(found)), code
 
 
-def act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcome]:
+def _act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcome]:
     """Change each task and yield what became of it. If an error ends this, say how far it got."""
     done = 0
     try:
@@ -68,14 +68,53 @@ def act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcom
         raise
 
 
-def act_on(tasks: Sequence[Task], action: Callable[[Task], str], as_json: bool) -> list[Outcome]:
-    """Change each task, print what became of it unless `as_json`, and return all outcomes."""
+def act_on(
+    tasks: Sequence[Task],
+    action: Callable[[Task], str],
+    as_json: bool,
+    note: str = "",
+    going: str | None = None,
+) -> list[Outcome]:
+    """Change each task, print what became of it unless `as_json`, and return all outcomes.
+
+    note: printed behind the status. going: a status that is not printed, as it will change.
+    """
     outcomes = []
-    for outcome in act(tasks, action):
+    for outcome in _act(tasks, action):
         outcomes.append(outcome)
-        if not as_json:
-            print_outcome(outcome)
+        if not as_json and (going is None or outcome.status != going):
+            print_outcome(outcome, note)
     return outcomes
+
+
+def finish(
+    kind: str, outcomes: Sequence[Outcome], code: int, as_json: bool, **fields: object
+) -> int:
+    """Print the outcomes as JSON if that is wanted; else they are printed already, if any.
+
+    Return the exit code: REFUSED if a task was refused, else `code`.
+    kind, fields: of the JSON. code: from `choose`.
+    """
+    if as_json:
+        printing.print_json(kind, **fields, items=[outcome._asdict() for outcome in outcomes])
+    elif not outcomes:
+        printing.talk("no tasks")
+    return _code_of(outcomes, code)
+
+
+def foretell(kind: str, outcomes: Sequence[Outcome], code: int, as_json: bool, would: str) -> int:
+    """Print what would become of tasks, as with --dry-run; return the exit code, as `finish`."""
+    if as_json:
+        finish(kind, outcomes, code, as_json, dry_run=True)
+    for outcome in outcomes if not as_json else ():
+        print_outcome(outcome)
+    able = sum(outcome.refusal is None for outcome in outcomes)
+    printing.talk(f"{printing.count(able, 'task')} would be {would}.")
+    return _code_of(outcomes, code)
+
+
+def _code_of(outcomes: Sequence[Outcome], code: int) -> int:
+    return REFUSED if any(outcome.refusal is not None for outcome in outcomes) else code
 
 
 def print_outcome(outcome: Outcome, note: str = "") -> None:
@@ -86,16 +125,6 @@ def print_outcome(outcome: Outcome, note: str = "") -> None:
         click.echo(f"{printing.clean(printing.short_id(outcome.id))}  {state}{more}")
     if outcome.refusal is not None:
         printing.talk(outcome.refusal)
-
-
-def print_outcomes(kind: str, outcomes: Sequence[Outcome], **more: Any) -> None:
-    """Print all outcomes as JSON."""
-    printing.print_json(kind, **more, items=[outcome._asdict() for outcome in outcomes])
-
-
-def code_of(outcomes: Sequence[Outcome], code: int) -> int:
-    """Return REFUSED if a task was refused, else the code from `choose`."""
-    return REFUSED if any(outcome.refusal is not None for outcome in outcomes) else code
 
 
 def act_on_waiting(
@@ -120,16 +149,8 @@ def act_on_waiting(
         action(client.get_queue(task.queue or ""), task)
         return task.status or ""
 
-    outcomes = []
-    for outcome in act(tasks[::-1] if is_backwards else tasks, change):
-        outcomes.append(outcome)
-        if not as_json:
-            print_outcome(outcome, note)
-    if as_json:
-        print_outcomes(kind, outcomes, **fields)
-    elif not outcomes:
-        printing.talk("no tasks")
-    return code_of(outcomes, code)
+    outcomes = act_on(tasks[::-1] if is_backwards else tasks, change, as_json, note)
+    return finish(kind, outcomes, code, as_json, **fields)
 
 
 def split_last(words: Sequence[str], usage: str) -> tuple[Sequence[str], str]:

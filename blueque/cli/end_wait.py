@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.actions import Outcome, print_outcome
+from blueque.cli.actions import Outcome, act_on, print_outcome
 from blueque.cli.printing import count
 from blueque.cli.values import DURATION
 from blueque.errors import InvalidInput
@@ -58,19 +58,23 @@ wait_option = click.option(
 )
 
 
-def settle(
+def act_and_wait(
     inspector: Inspector,
-    outcomes: Sequence[Outcome],
-    seconds: float,
-    as_json: bool,
+    tasks: Sequence[Task],
+    action: Callable[[Task], str],
     going: str,
     judge: Callable[[Task], Outcome | None],
+    seconds: float | None,
+    as_json: bool,
 ) -> list[Outcome]:
-    """Wait until the tasks have ended, and return what became of all.
+    """Change each task as `act_on`, wait until all have ended, and return what became of them.
 
-    going: the status of those that have not, such as cancelling. judge: returns what became of a
-        task; None: it has not ended yet.
+    going: the status of those that have not ended, such as cancelling. judge: returns what became
+        of a task; None: it has not ended yet. seconds: None: do not wait.
     """
+    if seconds is None:
+        return act_on(tasks, action, as_json)
+    outcomes = act_on(tasks, action, as_json, going=going)
     settled = {outcome.id: outcome for outcome in outcomes}
     waiting = [outcome.id for outcome in outcomes if outcome.status == going]
     try:

@@ -64,6 +64,16 @@ class Column(NamedTuple):
     yields: bool = False
 
 
+def text_columns(*titles: str) -> list[Column]:
+    """Return columns whose cells are cut if the terminal is narrow."""
+    return [Column(title, can_shrink=True) for title in titles]
+
+
+def number_columns(*titles: str) -> list[Column]:
+    """Return columns that are aligned right."""
+    return [Column(title, True) for title in titles]
+
+
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table, titles first; none is wider than the terminal."""
     cells = [[clean(cell) for cell in row] for row in rows]

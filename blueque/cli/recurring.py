@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from blueque.cli.failure import MISSING, Failure
-from blueque.cli.printing import Column
+from blueque.cli.printing import Column, text_columns
 from blueque.errors import NoSuchSchedule
 from blueque.queries.listing import MIN_PREFIX
 from blueque.sentences.recurring import coming, latest, note, rule_of
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from blueque.queries.schedules import ScheduleSeen
 
 COLUMNS = [
-    Column("NAME", can_shrink=True),
-    Column("QUEUE", can_shrink=True),
-    Column("RULE", can_shrink=True),
+    *text_columns("NAME", "QUEUE", "RULE"),
     Column("NEXT"),
     Column("LAST"),
     Column("NOTE", can_shrink=True),

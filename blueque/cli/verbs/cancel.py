@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.actions import Outcome, choose, finish, foretell
 from blueque.cli.consent import require_consent
-from blueque.cli.end_wait import WithWait, settle, wait_option
+from blueque.cli.end_wait import WithWait, act_and_wait, wait_option
 from blueque.cli.failure import TIMED_OUT
 from blueque.cli.named import pattern_option
 from blueque.cli.options import (
@@ -21,7 +21,7 @@ from blueque.cli.options import (
     shared_options,
     yes_option,
 )
-from blueque.cli.printing import Column, count
+from blueque.cli.printing import Column, text_columns
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import NotCancellable
@@ -36,15 +36,13 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
     from blueque.queries.selection import Selection
 
+GOING = "cancelling"
 UNFINISHED = ("blocked", "pending", "scheduled", "reserved", "started")
 IN_A_ROW = 7  # ids in 80 columns
 SHOWN = 20  # ids shown before it asks
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two reads
 
 _RUNNING = [
-    Column("TASK", can_shrink=True),
-    Column("QUEUE", can_shrink=True),
-    Column("NODE", can_shrink=True),
+    *text_columns("TASK", "QUEUE", "NODE"),
     Column("RUNNING", True),
     Column("PROGRESS", can_shrink=True),
 ]
@@ -104,7 +102,7 @@ def cancel(
         else choose(inspector, ids)
     )
     if dry_run:
-        return _foresee(tasks, as_json, code)
+        return foretell("cancel", [*map(_foreseen, tasks)], code, as_json, "cancelled")
     _ask(inspector, tasks, is_sure, selects, "-" in ids)
 
     def allowed(task: Task) -> set[str]:
@@ -112,42 +110,20 @@ def cancel(
         wanted = set(states or UNFINISHED)
         return wanted if is_sure or task.status == "started" else wanted - {"started"}
 
-    outcomes = []
-    for outcome in act(
-        tasks, lambda task: _cancel(client, task, by, reason, allowed(task), invocation.is_utc)
-    ):
-        outcomes.append(outcome)
-        if not as_json and (wait is None or outcome.status != "cancelling"):
-            print_outcome(outcome)
-    if wait is not None:
-        outcomes = settle(inspector, outcomes, wait, as_json, "cancelling", _judge)
-    if as_json:
-        print_outcomes("cancel", outcomes, dry_run=False)
-    elif not outcomes:
-        printing.talk("no tasks")
-    if wait is not None and any(outcome.status == "cancelling" for outcome in outcomes):
-        return TIMED_OUT
-    return code_of(outcomes, code)
+    def cancel_one(task: Task) -> str:
+        return _cancel(client, task, by, reason, allowed(task), invocation.is_utc)
+
+    outcomes = act_and_wait(inspector, tasks, cancel_one, GOING, _judge, wait, as_json)
+    code = finish("cancel", outcomes, code, as_json, dry_run=False)
+    is_late = wait is not None and any(outcome.status == GOING for outcome in outcomes)
+    return TIMED_OUT if is_late else code
 
 
-def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:
-    """Show what would become of these tasks."""
-    outcomes = []
-    for task in tasks:
-        refusal = (
-            None
-            if task.status in UNFINISHED
-            else f"task {task.id} cannot be cancelled: it is {task.status}"
-        )
-        outcomes.append(Outcome(task.id, task.queue, task.status, refusal))
-        if not as_json:
-            print_outcome(outcomes[-1])
-    if as_json:
-        print_outcomes("cancel", outcomes, dry_run=True)
-    printing.talk(
-        f"{count(sum(one.refusal is None for one in outcomes), 'task')} would be cancelled."
-    )
-    return code_of(outcomes, code)
+def _foreseen(task: Task) -> Outcome:
+    """Return what would become of a task."""
+    is_able = task.status in UNFINISHED
+    refusal = None if is_able else f"task {task.id} cannot be cancelled: it is {task.status}"
+    return Outcome(task.id, task.queue, task.status, refusal)
 
 
 def _ask(

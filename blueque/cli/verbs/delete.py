@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import printing
-from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.actions import Outcome, act_on, choose, finish, foretell
 from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option
 from blueque.cli.options import (
@@ -19,7 +18,6 @@ from blueque.cli.options import (
     shared_options,
     yes_option,
 )
-from blueque.cli.printing import count
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import HasDependents, InvalidInput, NotFinished
@@ -87,22 +85,12 @@ def delete(
     able = [task for task in tasks if task.status in FINISHED]
     if dry_run:
         outcomes = [_foresee(task, is_forced) for task in tasks]
-    else:
-        if able:
-            facts = consent.of_delete(able)
-            require_consent(is_sure, facts, "Delete?", number=len(able), has_ids="-" in ids)
-        outcomes = act_on(tasks, lambda task: _delete(client, task, is_forced, by), as_json)
-    if as_json:
-        print_outcomes("delete", outcomes, dry_run=dry_run)
-    elif dry_run:
-        for outcome in outcomes:
-            print_outcome(outcome)
-    if dry_run:
-        number = sum(outcome.refusal is None for outcome in outcomes)
-        printing.talk(f"{count(number, 'task')} would be deleted.")
-    elif not outcomes:
-        printing.talk("no tasks")
-    return code_of(outcomes, code)
+        return foretell("delete", outcomes, code, as_json, "deleted")
+    if able:
+        facts = consent.of_delete(able)
+        require_consent(is_sure, facts, "Delete?", number=len(able), has_ids="-" in ids)
+    outcomes = act_on(tasks, lambda task: _delete(client, task, is_forced, by), as_json)
+    return finish("delete", outcomes, code, as_json, dry_run=False)
 
 
 def _foresee(task: Task, is_forced: bool) -> Outcome:

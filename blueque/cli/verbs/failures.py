@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.printing import Column
+from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.verbs.stats import days_option
 from blueque.documents.numbers import of_failures
 from blueque.queries.failures import UNKNOWN, Kind
@@ -18,10 +18,8 @@ from blueque.queries.failures import UNKNOWN, Kind
 MAX_COMMANDS = 5  # kinds whose commands are printed
 
 _COLUMNS = [
-    Column("ERROR TYPE", can_shrink=True),
-    Column("QUEUE", can_shrink=True),
-    Column("ATTEMPTS", True),
-    Column("FAILED", True),
+    *text_columns("ERROR TYPE", "QUEUE"),
+    *number_columns("ATTEMPTS", "FAILED"),
     Column("NEWEST", can_shrink=True),
     Column("AGO", True),
     Column("ERROR", can_shrink=True),

@@ -13,7 +13,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.printing import Column
+from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.documents.groups import of_feeds
 from blueque.queries.feeds import numbers, state_of
 
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from blueque.client import Client
 
 COLUMNS = [
-    Column("FEED", can_shrink=True),
-    Column("QUEUE", can_shrink=True),
-    Column("SOURCE", can_shrink=True),
-    Column("ROWS", True),
-    Column("BAD", True),
-    Column("DONE", True),
+    *text_columns("FEED", "QUEUE", "SOURCE"),
+    *number_columns("ROWS", "BAD", "DONE"),
     Column("STATE"),
     Column("FOR", True),
     Column("FEEDER", can_shrink=True),

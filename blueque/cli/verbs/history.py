@@ -14,7 +14,7 @@ from blueque.cli.event_program import PlaceFile, call
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.printing import Column
+from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.values import COMMAND, MOMENT
 from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import event_item, of_history
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 
 _COLUMNS = [
     Column("WHEN"),
-    Column("AFTER", True),
-    Column("ATTEMPT", True),
+    *number_columns("AFTER", "ATTEMPT"),
     Column("EVENT"),
-    Column("BY", can_shrink=True),
-    Column("FACTS", can_shrink=True),
+    *text_columns("BY", "FACTS"),
 ]
 ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of the other columns
 

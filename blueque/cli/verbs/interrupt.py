@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import printing
-from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.actions import Outcome, choose, finish
 from blueque.cli.consent import require_consent
-from blueque.cli.end_wait import WithWait, settle, wait_option
+from blueque.cli.end_wait import WithWait, act_and_wait, wait_option
 from blueque.cli.failure import TIMED_OUT
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.verbs.cancel import table_of_running
@@ -74,25 +73,15 @@ def interrupt(
         client.get_queue(task.queue or "").interrupt(task.id, by, reason)
         return GOING
 
-    outcomes = []
-    for outcome in act(tasks, order):
-        outcomes.append(outcome)
-        if not as_json and (wait is None or outcome.status != GOING):
-            print_outcome(outcome)
-    if wait is not None:
-        attempts = {task.id: task.attempt for task in tasks}
+    attempts = {task.id: task.attempt for task in tasks}
 
-        def judge(task: Task) -> Outcome | None:
-            return _judge(inspector.task(task.id), attempts[task.id])
+    def judge(task: Task) -> Outcome | None:
+        return _judge(inspector.task(task.id), attempts[task.id])
 
-        outcomes = settle(inspector, outcomes, wait, as_json, GOING, judge)
-    if as_json:
-        print_outcomes("interrupt", outcomes)
-    elif not outcomes:
-        printing.talk("no tasks")
-    if wait is not None and any(outcome.status == GOING for outcome in outcomes):
-        return TIMED_OUT
-    return code_of(outcomes, code)
+    outcomes = act_and_wait(inspector, tasks, order, GOING, judge, wait, as_json)
+    code = finish("interrupt", outcomes, code, as_json)
+    is_late = wait is not None and any(outcome.status == GOING for outcome in outcomes)
+    return TIMED_OUT if is_late else code
 
 
 def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:

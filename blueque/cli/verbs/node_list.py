@@ -11,7 +11,7 @@ from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.printing import Column
+from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.task_columns import chosen
 from blueque.documents.status import of_node, of_nodes
 from blueque.queries.listeners import Node, end_of, find_named
@@ -19,18 +19,13 @@ from blueque.text import hints
 
 _HOSTS = [
     Column("HOST", can_shrink=True),
-    Column("SLOTS", True),
-    Column("RUNNING", True),
-    Column("QUEUES", can_shrink=True),
-    Column("VERSION", can_shrink=True),
+    *number_columns("SLOTS", "RUNNING"),
+    *text_columns("QUEUES", "VERSION"),
     Column("SEEN", True),
     Column("STATE"),
 ]
 _LISTENERS = [
-    Column("NODE", can_shrink=True),
-    Column("QUEUES", can_shrink=True),
-    Column("TASK", can_shrink=True),
-    Column("VERSION", can_shrink=True),
+    *text_columns("NODE", "QUEUES", "TASK", "VERSION"),
     Column("SEEN", True),
     Column("STATE"),
 ]

@@ -20,7 +20,7 @@ from blueque.cli.options import (
     shared_options,
     yes_option,
 )
-from blueque.cli.printing import Column, count
+from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.states import state_option
 from blueque.cli.verbs.limit import limit
 from blueque.cli.verbs.pause import pause
@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = [
     Column("QUEUE", can_shrink=True),
-    Column("SCHED", True),
-    Column("PEND", True),
-    Column("RUN", True),
-    Column("FAIL", True),
-    Column("LISTENERS", True),
-    Column("MAY RUN", True),
+    *number_columns("SCHED", "PEND", "RUN", "FAIL", "LISTENERS", "MAY RUN"),
     Column("STATE", can_shrink=True),
 ]
 _BLOCKED = Column("BLOCKED", True)  # only where there are any

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.actions import Outcome, act_on, choose, finish, foretell
 from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option
 from blueque.cli.options import (
@@ -20,7 +20,7 @@ from blueque.cli.options import (
     shared_options,
     yes_option,
 )
-from blueque.cli.printing import Column, count
+from blueque.cli.printing import Column
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import NotFailed
@@ -99,22 +99,12 @@ def requeue(
         outcomes = [
             Outcome(task.id, task.queue, task.status, refusals.get(task.id)) for task in tasks
         ]
-    else:
-        _ask([task for task in tasks if task.id not in refusals], is_sure, "-" in ids)
-        outcomes = act_on(tasks, lambda task: _requeue(client, task), as_json)
-    if as_json:
-        print_outcomes("requeue", outcomes, dry_run=dry_run)
-    elif dry_run:
-        for outcome in outcomes:
-            print_outcome(outcome)
-    else:
+        return foretell("requeue", outcomes, code, as_json, "put in line again")
+    _ask([task for task in tasks if task.id not in refusals], is_sure, "-" in ids)
+    outcomes = act_on(tasks, lambda task: _requeue(client, task), as_json)
+    if not as_json:
         _say_what_they_wait_for(inspector, tasks, outcomes)
-    able = sum(outcome.refusal is None for outcome in outcomes)
-    if dry_run:
-        printing.talk(f"{count(able, 'task')} would be put in line again.")
-    elif not outcomes:
-        printing.talk("no tasks")
-    return code_of(outcomes, code)
+    return finish("requeue", outcomes, code, as_json, dry_run=False)
 
 
 def _say_what_they_wait_for(

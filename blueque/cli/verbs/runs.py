@@ -20,7 +20,7 @@ from blueque.cli.options import (
     shared_options,
     yes_option,
 )
-from blueque.cli.printing import Column, count
+from blueque.cli.printing import Column, count, number_columns, text_columns
 from blueque.cli.verbs import feeds
 from blueque.documents.groups import of_runs
 from blueque.errors import WrongRun
@@ -31,18 +31,10 @@ if TYPE_CHECKING:
     from blueque.queries.run_progress import RunSeen
 
 _COLUMNS = [
-    Column("RUN", can_shrink=True),
-    Column("QUEUE", can_shrink=True),
+    *text_columns("RUN", "QUEUE"),
     Column("KIND"),
     Column("STATE"),
-    Column("AGE", True),
-    Column("TASKS", True),
-    Column("DONE", True),
-    Column("FAILED", True),
-    Column("RUNNING", True),
-    Column("WAITING", True),
-    Column("ETA", True),
-    Column("STAGED", True),
+    *number_columns("AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "ETA", "STAGED"),
 ]
 
 

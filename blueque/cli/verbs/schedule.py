@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.actions import act_on, choose, code_of, print_outcomes
+from blueque.cli.actions import act_on, choose, finish
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
@@ -166,11 +166,7 @@ def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> i
     client = invocation.client()
     tasks, code = _chosen(client, ids)
     outcomes = act_on(tasks, lambda task: _run(client, task), as_json)
-    if as_json:
-        print_outcomes("schedule_run", outcomes)
-    elif not outcomes:
-        printing.talk("no tasks")
-    return code_of(outcomes, code)
+    return finish("schedule_run", outcomes, code, as_json)
 
 
 def _chosen(client: Client, ids: Sequence[str]) -> tuple[list[Task], int]:

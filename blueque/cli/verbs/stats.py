@@ -19,7 +19,7 @@ from blueque.cli.options import (
     pass_invocation,
     shared_options,
 )
-from blueque.cli.printing import Column, span
+from blueque.cli.printing import Column, number_columns, span
 from blueque.cli.selection import selected
 from blueque.cli.values import Value
 from blueque.documents.numbers import of_statistics
@@ -36,26 +36,11 @@ MAX_BAR = 40  # columns
 
 _MANY = [
     Column("QUEUE", can_shrink=True),
-    Column("DONE", True),
-    Column("FAILED", True),
-    Column("RETRIED", True),
-    Column("LOST", True),
-    Column("CANC", True),
-    Column("WAIT p50", True),
-    Column("p95", True),
-    Column("RAN p50", True),
-    Column("p95", True),
+    *number_columns(
+        "DONE", "FAILED", "RETRIED", "LOST", "CANC", "WAIT p50", "p95", "RAN p50", "p95"
+    ),
 ]
-_ONE = [
-    Column(""),
-    Column("COUNT", True),
-    Column("MEAN", True),
-    Column("+-", True),
-    Column("p50", True),
-    Column("p90", True),
-    Column("p95", True),
-    Column("MAX", True),
-]
+_ONE = [Column(""), *number_columns("COUNT", "MEAN", "+-", "p50", "p90", "p95", "MAX")]
 
 
 def _read_days(text: str) -> int:

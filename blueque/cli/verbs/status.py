@@ -12,7 +12,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.printing import Column
+from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.values import DURATION
 from blueque.cli.verbs import feeds
 from blueque.cli.verbs.node_list import youngest_beat
@@ -39,15 +39,7 @@ MAX_CONCERNS = 20  # on a terminal
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True),
-    Column("SCHED", True),
-    Column("PEND", True),
-    Column("RESV", True),
-    Column("RUN", True),
-    Column("DONE", True),
-    Column("FAIL", True),
-    Column("CANC", True),
-    Column("OLDEST", True),
-    Column("LISTENERS", True),
+    *number_columns("SCHED", "PEND", "RESV", "RUN", "DONE", "FAIL", "CANC", "OLDEST", "LISTENERS"),
 ]
 _BLOCKED = Column("BLOCKED", True)  # only where there are any
 _BOUNDED = [
@@ -59,18 +51,14 @@ _BOUNDED = [
 _RUNNING = [
     Column("TASK", can_shrink=True),
     Column("WHAT", can_shrink=True, yields=True),
-    Column("QUEUE", can_shrink=True),
-    Column("NODE", can_shrink=True),
+    *text_columns("QUEUE", "NODE"),
     Column("ELAPSED", True),
     Column("PROGRESS", can_shrink=True),
-    Column("LEFT", True),
-    Column("SIGN", True),
+    *number_columns("LEFT", "SIGN"),
 ]
 _HOSTS = [
     Column("HOST", can_shrink=True),
-    Column("LISTENERS", True),
-    Column("BUSY", True),
-    Column("SEEN", True),
+    *number_columns("LISTENERS", "BUSY", "SEEN"),
     Column("STATE"),
 ]
 

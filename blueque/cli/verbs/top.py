@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.options import Invocation, pass_invocation, shared_options
-from blueque.cli.printing import Column
+from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.screen import height, watch
 from blueque.cli.values import DURATION
 from blueque.connection.address import hide_password
@@ -27,22 +27,16 @@ if TYPE_CHECKING:
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True),
-    Column("PEND", True),
-    Column("RUN", True),
-    Column("FAIL", True),
-    Column("OLDEST", True),
-    Column("LISTENERS", True),
+    *number_columns("PEND", "RUN", "FAIL", "OLDEST", "LISTENERS"),
 ]
 _BLOCKED = Column("BLOCKED", True)  # only where there are any
 _TASKS = [
     Column("TASK", can_shrink=True),
     Column("WHAT", can_shrink=True, yields=True),
-    Column("QUEUE", can_shrink=True),
-    Column("NODE", can_shrink=True),
+    *text_columns("QUEUE", "NODE"),
     Column("ELAPSED", True),
     Column("PROGRESS", can_shrink=True),
-    Column("LEFT", True),
-    Column("SIGN", True),
+    *number_columns("LEFT", "SIGN"),
 ]
 
 

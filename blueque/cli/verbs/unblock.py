@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import printing
-from blueque.cli.actions import act_on, choose, code_of, print_outcomes
+from blueque.cli.actions import act_on, choose, finish
 from blueque.cli.consent import require_consent
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.errors import InvalidInput
@@ -55,11 +54,7 @@ def unblock(
         facts = f"{len(tasks)} tasks would no longer wait for {'these' if parents else 'any'} tasks"
         require_consent(is_sure, facts, "Unblock them?", has_ids="-" in ids)
     outcomes = act_on(tasks, lambda task: _unblock(client, inspector, task, parents), as_json)
-    if as_json:
-        print_outcomes("unblock", outcomes)
-    elif not outcomes:
-        printing.talk("no tasks")
-    return code_of(outcomes, code)
+    return finish("unblock", outcomes, code, as_json)
 
 
 def _unblock(client: Client, inspector: Inspector, task: Task, words: Sequence[str]) -> str:

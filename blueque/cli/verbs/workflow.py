@@ -13,7 +13,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.printing import Column, count
+from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.task_columns import TaskColumn, chosen
 from blueque.documents.groups import of_workflow, of_workflows, workflow_item
 from blueque.errors import NoSuchGroup, WrongGroup
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 _COLUMNS = [
     Column("WORKFLOW", can_shrink=True),
     Column("STATE"),
-    Column("AGE", True),
-    Column("TASKS", True),
-    Column("COMPLETE", True),
-    Column("BAD", True),
-    Column("OPEN", True),
-    Column("WAITING", True),
+    *number_columns("AGE", "TASKS", "COMPLETE", "BAD", "OPEN", "WAITING"),
 ]
 _ADDED = Column("LAST TASK", True)  # only where a workflow is making
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
