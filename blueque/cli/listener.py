@@ -5,17 +5,26 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shlex
 import sys
-from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from blueque.cli import registered
+from blueque.cli import listener_handlers
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
+from blueque.cli.listener_handlers import found_from_here, handlers_of, importing
+from blueque.cli.listener_queues import (
+    chosen_among,
+    fixed_of,
+    held_to,
+    limits_of,
+    named_queues,
+    reuse_of,
+    surroundings_of,
+)
 from blueque.cli.options import (
     WITH_SHORT_HELP,
     Invocation,
@@ -28,25 +37,23 @@ from blueque.cli.options import (
     redis_url_option,
     version_option,
 )
-from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variables_of
+from blueque.cli.program import Program, given, settings_of, variables_of
 from blueque.cli.values import COMMAND, DURATION, Value
-from blueque.config.checker import shown_path
 from blueque.config.tables import MAX_SLOTS, MOST_REUSED, ON_TERM
 from blueque.config.values import LIMITS
 from blueque.errors import InvalidInput
 from blueque.listener.resources import GPU
-from blueque.model import queue_settings, units
+from blueque.model import units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
-from blueque.model.selection import NAMES, is_own_select, require_weight
-from blueque.model.surroundings import CWD, KEEP_CWD, Surroundings
+from blueque.model.selection import NAMES, is_own_select
+from blueque.model.surroundings import CWD, KEEP_CWD
 from blueque.model.units import (
     BEAT,
     LEASE,
     LOG_FORMATS,
     LOG_LEVEL,
     LOST_AFTER,
-    HandlerName,
     Timing,
     parse_log_limit,
     parse_room,
@@ -54,16 +61,12 @@ from blueque.model.units import (
     require_module_name,
 )
 from blueque.node.reload import ANSWER_TO, complete_environment
-from blueque.system import cgroup
 from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.hosts import require_host_name
 from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:
-    from blueque.cli.registered import Found
-    from blueque.client import Client
     from blueque.config.contents import Config
-    from blueque.model.retry import Retry
     from blueque.node.handler_check import Registered
 
 # Variables that a task inherits, because other programs use them as well.
@@ -71,8 +74,6 @@ _FOR_ALL = {
     f"BLUEQUE_{name}"
     for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")
 }
-# what makes no sense for a program, which always runs in its own process
-_FOR_CALLABLES = ("spawn", "preload", "reuse", "reuse_for")
 KEEP = 7 * 86400.0  # seconds for which the files of a finished attempt stay
 
 
@@ -306,22 +307,24 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     config, client = invocation.config, invocation.client()
     context, said = click.get_current_context(), config.listener
     options = given(context)
-    named = _named(client, queues)
+    named = named_queues(client, queues)
     url, source = invocation.address()
     task_url = None if {**said, **options}.get("task_redis") is False else url
-    found = registered.find(context, config, named, functools.partial(look, url, source, task_url))
+    found = listener_handlers.find(
+        context, config, named, functools.partial(look, url, source, task_url)
+    )
     named = named or dict.fromkeys(found.get_queues())
-    handlers = _handlers(context, config, named, found)
+    handlers = handlers_of(context, config, named, found)
     own = found.used_by(handlers, config)
-    weights, select = _chosen(config, named, options.get("select"))
-    values = {**said, **options, **_importing(context, said, handlers)}
+    weights, select = chosen_among(config, named, options.get("select"))
+    values = {**said, **options, **importing(context, said, handlers)}
     amounts = (
         _amounts(context, options["resources"])
         if "resources" in options
         else said.get("resources", {})
     )
     names, limits = [*named], _limits(options)
-    surroundings = _surroundings(config, options, names)
+    surroundings = surroundings_of(config, options, names)
     policy = values.get("retry")
     on_term = values.get("on_term") or ("drain" if is_in_container() else "leave")
     spool_limit, log_limit = _room(said, options)
@@ -338,8 +341,8 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "keep": values.get("keep", KEEP),
             "spool_limit": spool_limit,
             "log_limit": log_limit,
-            "handlers": _found_from_here(config, handlers, surroundings),
-            "limits": _held_to({**said.get("limits", {}), **limits}),
+            "handlers": found_from_here(config, handlers, surroundings),
+            "limits": held_to({**said.get("limits", {}), **limits}),
             "timing": _timing(config, options),
             "retry": policy.to_text() if policy else None,
             "on_term": on_term,
@@ -347,10 +350,10 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "is_warm": values.get("warm", GPU not in amounts),
             "is_spawned": values.get("spawn", False),
             "preload": values.get("preload", ()),
-            "reuse": _reuse(config, options, handlers),
+            "reuse": reuse_of(config, options, handlers),
             "surroundings": surroundings,
-            "of_queues": _of_queues(config, own, names, options.get("retry"), limits),
-            "fixed": _fixed(config, own, names, options, weights),
+            "of_queues": limits_of(config, own, names, options.get("retry"), limits),
+            "fixed": fixed_of(config, own, names, options, weights),
             "retention": {name: config.retention_of(name) for name in names},
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
             "config": config.path,
@@ -371,48 +374,6 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 _NOT_FOR_TASKS = sorted(
     {name for option in settings_of(command) for name in variables_of(option)} - _FOR_ALL
 )
-
-
-def _handlers(
-    context: click.Context, config: Config, queues: Iterable[str], modules: Found
-) -> dict[str, HandlerName]:
-    """Return the handler of each queue. Ends the program if a queue has none."""
-    refuse_both(context, "handler", "exec", "a task has one handler, so give one of the two")
-    found = nearest(context, {}, "handler", "exec", "modules")
-    if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
-        if ParameterSource.COMMANDLINE in map(context.get_parameter_source, _FOR_CALLABLES):
-            raise click.UsageError(
-                "--spawn, --preload, --reuse and --reuse-for need --handler: a program always runs in its own process"
-            )
-        _refuse_swallowed(found["exec"])
-        found["exec"] = found["exec"][found["exec"][0] == "--" :]
-    given, said = (
-        HandlerName(values.get("handler"), values.get("exec"))
-        for values in (found, config.listener)
-    )
-    handlers = {}
-    for queue in queues:
-        nearer, farther = config.queue(queue).handler, modules.get_run(queue)
-        if modules.goes_first:
-            nearer, farther = farther, nearer
-        handlers[queue] = given if any(given) else nearer or farther or said
-        if not any(handlers[queue]):
-            raise Failure(CONFIGURATION, *_no_handler(queue, modules.modules))
-    return handlers
-
-
-def _found_from_here(
-    config: Config, handlers: Mapping[str, HandlerName], surroundings: Mapping[str, Surroundings]
-) -> dict[str, HandlerName]:
-    """Return what runs the tasks of each queue, with paths that hold in any working directory."""
-    found = {}
-    for queue, name in handlers.items():
-        words = name.exec
-        if words and "/" in words[0] and surroundings.get(queue, Surroundings()).has_own_cwd:
-            words = [os.path.abspath(words[0]), *words[1:]]
-        paths = [os.path.abspath(path) for path in config.queue(queue).pythonpath]
-        found[queue] = name._replace(exec=words, paths=paths)
-    return found
 
 
 def _hooks(
@@ -440,72 +401,6 @@ def look(
     from blueque.node.handler_check import discover  # here: most listeners name no modules
 
     return discover(modules, task_url, functools.partial(_take_environment, url, source))
-
-
-def _reuse(
-    config: Config, options: Mapping[str, Any], handlers: Mapping[str, HandlerName]
-) -> dict[str, tuple[int | None, float | None]]:
-    """Return how many tasks a process takes, and for how long, for each queue with a callable."""
-    found = {}
-    for queue, name in handlers.items():
-        if name.run is not None:
-            said = {**config.listener, **config.queue(queue).reused, **options}
-            found[queue] = said.get("reuse"), said.get("reuse_for")
-    return found
-
-
-def _surroundings(
-    config: Config, options: Mapping[str, Any], names: Sequence[str]
-) -> dict[str, Surroundings]:
-    """Return the surroundings of the tasks of each queue of which anything is said."""
-    found = {}
-    for queue in names:
-        said = {**config.listener, **config.queue(queue).surroundings, **options}
-        own = Surroundings(**{name: said[name] for name in Surroundings._fields if name in said})
-        if own.cgroup is not None:
-            try:
-                own = own._replace(cgroup=cgroup.locate(own.cgroup))
-            except OSError as error:
-                reason = f"cgroup: {error.strerror}: name a directory, as /sys/fs/cgroup/batch"
-                raise Failure(CONFIGURATION, f"queue {queue!r}: {reason}") from error
-        if own != Surroundings():
-            found[queue] = own
-    return found
-
-
-def _no_handler(queue: str, modules: Sequence[str]) -> tuple[str, ...]:
-    """Return the message, and the ways to name a handler. modules: those that have none for it."""
-    where = f" in {', '.join(modules)}" if modules else ""
-    return (
-        f"queue {queue!r} has no handler{where}. Name a callable or a program in one of these ways:",
-        f"a decorator: {registered.DECORATOR.format(queue)} on a function in a module that --module MODULE names",
-        "an option: --handler MODULE:CALLABLE, or --exec PROGRAM [ARGS]...",
-        f'blueque.toml: handler = "MODULE:CALLABLE" or exec = ["PROGRAM"] in [{shown_path(("queues", queue))}] or in [listener]',
-        "a variable: BLUEQUE_HANDLER=MODULE:CALLABLE, or BLUEQUE_EXEC='PROGRAM [ARGS]...'",
-    )
-
-
-def _importing(
-    context: click.Context, said: Mapping[str, Any], handlers: Mapping[str, HandlerName]
-) -> dict[str, Any]:
-    """Return how task processes import their callables: `spawn` and `preload`."""
-    for key in ("reuse", "reuse_for"):
-        refuse_both(
-            context, "spawn", key, "with --spawn, each task has a fresh interpreter to itself"
-        )
-    found = nearest(context, said, "spawn", "preload")
-    if found.get("spawn") and found.get("preload"):
-        refuse_both(
-            context,
-            "spawn",
-            "preload",
-            "--preload works with forks only: with --spawn, each task imports everything itself",
-        )
-    is_for_any = any(name.run for name in handlers.values())
-    return {
-        "spawn": bool(is_for_any and found.get("spawn")),
-        "preload": found.get("preload", ()) if is_for_any else (),
-    }
 
 
 def _timing(config: Config, options: Mapping[str, Any]) -> Timing:
@@ -544,118 +439,6 @@ def _room(said: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, i
         )
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
-
-
-def _refuse_swallowed(program: Sequence[str]) -> None:
-    """Refuse options of the listener among the arguments of the program, unless -- comes before."""
-    arguments = program[1 : program.index("--") if "--" in program else None]
-    options = [one for one in command.params if isinstance(one, click.Option)]
-    known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
-    for word in arguments:
-        if word.partition("=")[0] in known:
-            raise click.UsageError(
-                f"{word} would be given to {program[0]}: options of the listener go before --exec. To allow it: "
-                f"--exec -- {shlex.join(program)}"
-            )
-
-
-def _of_queues(
-    config: Config,
-    own: Mapping[str, Registered],
-    names: Sequence[str],
-    retry: Retry | None,
-    options: Mapping[str, int | float],
-) -> dict[str, list[object]]:
-    """Return the limits and the policy of each queue of which the file or the handler says some."""
-    found: dict[str, list[object]] = {}
-    for name in names:
-        if name in config.queues or name in own:
-            its, handler = config.queue(name), own.get(name)
-            policies = (
-                retry,
-                its.retry,
-                None if handler is None else handler.get_retry(),
-                config.listener.get("retry"),
-            )
-            policy = next((one for one in policies if one is not None), None)
-            decorated = {} if handler is None else handler.limits
-            limits = {**config.listener.get("limits", {}), **decorated, **its.limits, **options}
-            found[name] = [_held_to(limits), policy.to_text() if policy else None]
-    return found
-
-
-def _fixed(
-    config: Config,
-    own: Mapping[str, Registered],
-    names: Sequence[str],
-    options: Mapping[str, Any],
-    weights: Collection[str],
-) -> dict[str, list[str]]:
-    """Return the settings of each queue that go before those in Redis."""
-    found = {}
-    given = {name for name in options if name in queue_settings.NAMES}
-    for name in names:
-        its, handler = config.queue(name), own.get(name)
-        fixed = given | its.limits.keys() | {f"retention.{status}" for status in its.retention}
-        if its.retry is not None or (handler is not None and handler.retry is not None):
-            fixed.add("retry")
-        if handler is not None:
-            fixed |= handler.limits.keys()
-        if name in weights:
-            fixed.add("weight")
-        found[name] = sorted(fixed)
-    return found
-
-
-def _held_to(limits: Mapping[str, int | float | None]) -> list[int | float | None]:
-    """Return the limits in the order of `Limits`."""
-    most = [limits.get(name) for name in ("time_limit", "stall_limit", "memory_limit")]
-    return [*most, limits.get("grace", units.GRACE), limits.get("lead", 0.0)]
-
-
-def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:
-    """Return the queues in the arguments, and their weights; None: without a weight."""
-    found: dict[str, float | None] = {}
-    for word in words:
-        queue, sign, number = word.rpartition("=")
-        try:
-            weight = require_weight(float(number)) if sign else None
-        except InvalidInput as error:
-            raise click.UsageError(f"{word!r}: {error}") from error
-        except ValueError as error:
-            raise click.UsageError(
-                f"{word!r}: {number!r} is not a weight: write QUEUE=WEIGHT; write a queue whose name contains = with a "
-                f"weight of 1, {word + '=1'!r}"
-            ) from error
-        name = client.get_queue(queue if sign else word).name
-        if name in found:
-            raise click.UsageError(f"queue {name!r} is named twice")
-        if set("*?[") & set(name):
-            click.echo(
-                f"blueque-listener: {name!r} is the name of one queue, not a pattern", err=True
-            )
-        found[name] = weight
-    return found
-
-
-def _chosen(
-    config: Config, named: Mapping[str, float | None], select: str | None
-) -> tuple[dict[str, float], str]:
-    """Return the weights of the queues, and how to choose among them."""
-    weights = {name: weight for name, weight in named.items() if weight is not None}
-    known = {name: its for name in named if (its := config.queue(name).weight) is not None}
-    if select is None:
-        select = (
-            "lottery"
-            if weights
-            else config.listener.get("select") or ("lottery" if known else "ordered")
-        )
-    heavy = next((name for name, weight in weights.items() if weight != 1), None)
-    if select != "lottery" and heavy is not None:
-        raise click.UsageError(
-            f"the weight of queue {heavy!r} needs --select lottery, not {select}"
-        )
-    return {**known, **weights}, select
 
 
 def _amounts(context: click.Context, words: Sequence[str]) -> dict[str, int]:
