@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from blueque.cli import listener_handlers
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
+from blueque.cli.limit_options import limit_options
 from blueque.cli.listener_handlers import found_from_here, handlers_of, importing
 from blueque.cli.listener_queues import (
     chosen_among,
@@ -31,7 +32,6 @@ from blueque.cli.options import (
     RenamedOption,
     config_option,
     debug_option,
-    limit_options,
     log_options,
     pass_invocation,
     redis_url_option,

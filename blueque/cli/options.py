@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from blueque.cli.failure import CONFIGURATION, USAGE, Failure
-from blueque.cli.values import DURATION, POLICY, SIZE
 from blueque.errors import ConfigRefused, InvalidInput
 from blueque.model import units
 from blueque.model.wrong_types import WrongTypes
@@ -221,36 +220,3 @@ log_options = together(
 def dry_run_option(help: str) -> Callable[[Decorated], Decorated]:
     """Add --dry-run, as the parameter `dry_run`."""
     return click.option("--dry-run", is_flag=True, help=help)
-
-
-def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Add the retry policy and the limits of a task, or the defaults of a listener.
-
-    As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead; None: not given.
-    All but the first fit `limits.fields`. grace: the default of --grace, for the help.
-    """
-    return together(
-        click.option(
-            "--retry",
-            type=POLICY,
-            metavar="N|JSON",
-            help="Run a failed task again: N times, or by a policy.",
-        ),
-        click.option("--time-limit", type=DURATION, help="End a task that runs longer."),
-        click.option(
-            "--stall-limit", type=DURATION, help="End a task that reports no progress for so long."
-        ),
-        click.option(
-            "--memory-limit", type=SIZE, help="End a task whose processes use more memory: 8GiB."
-        ),
-        click.option(
-            "--grace",
-            type=DURATION,
-            help="Time between SIGTERM and SIGKILL" + (f"; default {grace}." if grace else "."),
-        ),
-        click.option(
-            "--lead",
-            type=DURATION,
-            help="Send SIGUSR1 so long before a limit; it ends a program without a handler for it.",
-        ),
-    )

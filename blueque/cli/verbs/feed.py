@@ -14,14 +14,9 @@ from blueque.backlog.files import PARQUET
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.labels import label_options
+from blueque.cli.limit_options import limit_options
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import (
-    Invocation,
-    json_option,
-    limit_options,
-    pass_invocation,
-    shared_options,
-)
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.progress_line import Line
 from blueque.errors import BacklogRefused
 
