@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from blueque.audit.circles import circles
 from blueque.audit.observation import Finding, Observation
-from blueque.audit.reads import batches, read_groups
+from blueque.audit.reads import read_groups
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 from blueque.model.conditions import are_met, is_marked, mark, unmet
 from blueque.model.group import condition_on, group_of
+from blueque.model.parts import in_parts
 from blueque.model.states import FINISHED
 
 AT_ONCE = 100  # tasks whose conditions, or dependents, are in memory
@@ -74,7 +75,7 @@ def judge(
     bad = observed.bad_keys
     names = {task: task for task in blocked}  # each id and each group is in memory once
     waits: dict[str, list[str]] = {}  # a group waits for its members
-    for some in batches(list(blocked.items()), AT_ONCE):
+    for some in in_parts(list(blocked.items()), AT_ONCE):
         sound = [each for each in some if keys.conditions(each[0]) not in bad]
         children = list(_children(redis, sound))
         for child in children:
@@ -94,7 +95,7 @@ def judge(
                 yield found
     for circle in circles(waits):
         yield _circle(circle, blocked)
-    for some_tasks in batches(list(awaited), AT_ONCE):
+    for some_tasks in in_parts(list(awaited), AT_ONCE):
         for ended in _settled(redis, some_tasks):
             if keys.dependents(ended.task) not in bad:
                 yield from _entries(redis, ended)

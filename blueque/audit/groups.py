@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from blueque.audit.observation import Finding
-from blueque.audit.reads import BATCH, batches, read_all, read_groups
+from blueque.audit.reads import BATCH, read_all, read_groups
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.group import MAKING
+from blueque.model.parts import in_parts
 from blueque.model.states import FINISHED
 
 CODES = ("open_member", "bad_member", "group_end")  # of findings, whose text is the group
@@ -128,7 +129,7 @@ def _strangers(
     key = keys.open_members(group)
     (size,) = redis.read(("SCARD", key))
     entries = read_all(redis, key, "set") if size > known else []
-    for some in batches([task for task in entries if keys.task(task) not in bad_keys], BATCH):
+    for some in in_parts([task for task in entries if keys.task(task) not in bad_keys], BATCH):
         for member in _members(redis, group, some):
             if member.unsettled is None and member.group != group:
                 sentence = f"task {member.task} is in {key}, and is no member of group {group}."

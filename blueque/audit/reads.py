@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from blueque.audit.observation import TaskSeen
 from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.model import keys
+from blueque.model.parts import in_parts
 
 BATCH = 1000  # commands, keys or entries in one round trip
 
@@ -41,7 +42,7 @@ def hashes(redis: Redis, tasks: Sequence[str]) -> Iterator[tuple[str, TaskSeen]]
 def read_groups(redis: Redis, groups: Sequence[Sequence[Command]]) -> Iterator[list[Any]]:
     """Yield the replies to each group of commands. The commands of a group see one instant."""
     most = max(map(len, groups), default=1)
-    for some in batches(groups, BATCH // most):
+    for some in in_parts(groups, BATCH // most):
         commands = [command for group in some for command in group]
         replies = redis.read(("MULTI",), *commands, ("EXEC",))[-1]
         raise_refusal(replies)
@@ -81,13 +82,7 @@ def _read_members(redis: Redis, key: str, kind: str) -> list[str]:
             return list(members)
 
 
-def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield the items in pieces of this size."""
-    for first in range(0, len(items), size):
-        yield items[first : first + size]
-
-
 def read_flat(redis: Redis, commands: Sequence[Command], size: int = BATCH) -> Iterator[Any]:
     """Yield the reply to each command, so many commands in a round trip."""
-    for some in batches(commands, size):
+    for some in in_parts(commands, size):
         yield from redis.read(*some)

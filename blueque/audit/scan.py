@@ -12,7 +12,7 @@ from typing import NamedTuple
 from blueque.audit import run_scan
 from blueque.audit.observation import Keys, LineSeen, ListenerSeen, Observation, Pair, QueueSeen
 from blueque.audit.reads import BATCH, read_all, read_flat, read_groups
-from blueque.connection.redis import Command, Redis
+from blueque.connection.redis import Command, Redis, as_fields
 from blueque.model import keys
 from blueque.model.lines import needs_of
 from blueque.model.queue_settings import NAMES, malformed
@@ -118,7 +118,7 @@ def _keys(redis: Redis) -> Iterator[tuple[str, str]]:
     cursor = "0"
     while True:
         ((cursor, some),) = redis.read(("SCAN", cursor, "MATCH", f"{keys.PREFIX}*", "COUNT", BATCH))
-        types = redis.read(*[("TYPE", key) for key in some]) if some else []
+        types = redis.read(*[("TYPE", key) for key in some])
         yield from ((key, kind) for key, kind in zip(some, types, strict=True) if kind != "none")
         if cursor == "0":
             return
@@ -152,7 +152,7 @@ def _queues(redis: Redis, observed: Observation, found: Keys) -> list[str]:
     for queue, replies in zip(queues, read_groups(redis, groups), strict=True):
         score, members, (most, paused, *others), is_bounded, length = replies
         score = None if score is None else float(score)
-        said = {name: text for name, text in zip(NAMES, others, strict=True) if text is not None}
+        said = as_fields(NAMES, others)
         wrong = malformed(said)
         has_bound = "max_pending" in said.keys() - wrong.keys()
         observed.queues[queue] = QueueSeen(

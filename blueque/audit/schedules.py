@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from blueque.audit.observation import Finding, Observation
 from blueque.audit.reads import read_groups
-from blueque.connection.redis import Command, Redis
+from blueque.connection.redis import Command, Redis, as_fields
 from blueque.errors import InvalidInput
 from blueque.model import keys
 from blueque.model.schedule import FIELDS, Definition, is_out_of_order, score_of
@@ -42,9 +42,7 @@ def judge(redis: Redis, observed: Observation) -> Iterator[Finding]:
     ]
     for name, replies in zip(sound, read_groups(redis, groups), strict=True):
         values, has_parameters, score = replies
-        record = {
-            field: text for field, text in zip(_READ, values, strict=True) if text is not None
-        }
+        record = as_fields(_READ, values)
         if has_parameters:
             record["parameters"] = ""
         yield from _judge(name, record, None if score is None else float(score))

@@ -188,7 +188,7 @@ class Redis:
 
     def read(self, *commands: Command) -> list[Any]:
         """Send commands that only read, in one write, and return their replies. It tries again
-        within the patience.
+        within the patience. Without commands it sends nothing.
         """
         replies = self.answers(*commands)
         raise_refusal(replies)
@@ -239,6 +239,8 @@ class Redis:
 
     def answers(self, *commands: Command) -> list[Any]:
         """Do the same as `read`, but return a refusal as a value: for reads that an ACL may forbid."""
+        if not commands:
+            return []
         patience = Patience(self.patience)
         while True:
             try:
@@ -382,6 +384,11 @@ def as_bytes(text: str) -> bytes:
 def pack_all(commands: Iterable[Command]) -> bytes:
     """Return several commands in Redis' wire format."""
     return b"".join([command if type(command) is bytes else pack(command) for command in commands])
+
+
+def as_fields(names: Iterable[str], values: Iterable[str | None]) -> dict[str, str]:
+    """Return the fields that a hash has, given the reply to an HMGET of these names."""
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def as_hash(reply: Sequence[str]) -> dict[str, str]:

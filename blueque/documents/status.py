@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from blueque.documents.groups import feed_item
 from blueque.documents.tasks import as_item, finite
-from blueque.queries.listeners import end_of
+from blueque.model.encoding import seconds_of
 from blueque.text.format import times
 from blueque.text.what import what
 from blueque.version import __version__
@@ -88,7 +88,7 @@ def node_item(node: Node, now: float) -> dict[str, Any]:
         "queue": node.queue,
         "state": node.state,
         "held": node.held,
-        **times(beat=beat, ends_at=end_of(node.ends_at)),
+        **times(beat=beat, ends_at=seconds_of(node.ends_at)),
         "seen_seconds": node.seen,
         "order": node.order,
         "order_by": node.order_by,

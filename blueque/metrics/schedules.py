@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from blueque.connection.redis import Command, Redis
+from blueque.connection.redis import Command, Redis, as_fields
 from blueque.metrics.prometheus_text import Family, Sample
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.model.record import parse
 from blueque.model.schedule import FIELDS, Occurrence
 from blueque.model.states import FINISHED
@@ -34,8 +35,7 @@ def families(redis: Redis, listed: Sequence[str], now: float, most: int) -> list
     names = sorted(listed)
     own: dict[str, _Numbers] = {}
     rest: list[_Numbers] = []
-    for start in range(0, len(names), BATCH):
-        some = names[start : start + BATCH]
+    for some in in_parts(names, BATCH):
         replies = redis.read(*[("HMGET", keys.schedule(name), *_TYPES) for name in some])
         for name, values in zip(some, replies, strict=True):
             if len(own) < most:
@@ -50,7 +50,7 @@ def families(redis: Redis, listed: Sequence[str], now: float, most: int) -> list
 
 
 def _numbers(values: Sequence[str | None], now: float) -> _Numbers:
-    fields = {name: text for name, text in zip(_TYPES, values, strict=True) if text is not None}
+    fields = as_fields(_TYPES, values)
     record = parse(fields, _TYPES)
     at = now if "paused" in fields else record.get("at", now)
     return _Numbers({what: record.get(what, 0) for what in COUNTED}, max(now - at, 0.0))
@@ -66,14 +66,11 @@ def _last_success(redis: Redis, names: Sequence[str]) -> dict[str, float]:
     was. A schedule is missing if none has ended, or if a newer task than its last success is gone.
     """
     asked: list[Command] = [("LRANGE", keys.occurrences(name), 0, LATEST - 1) for name in names]
-    tasks = {
-        name: _tasks(texts)
-        for name, texts in zip(names, redis.read(*asked) if asked else [], strict=True)
-    }
+    tasks = {name: _tasks(texts) for name, texts in zip(names, redis.read(*asked), strict=True)}
     ends = [
         ("HMGET", keys.task(task), "status", "finished") for some in tasks.values() for task in some
     ]
-    replies = iter(redis.read(*ends) if ends else [])
+    replies = iter(redis.read(*ends))
     found = {name: _success([next(replies) for _ in some]) for name, some in tasks.items()}
     return {name: at for name, at in found.items() if at is not None}
 

@@ -141,6 +141,14 @@ def count_of(text: str | None) -> int:
     return int(text) if text is not None and text.isdecimal() and len(text) < DIGITS else 0
 
 
+def seconds_of(text: str | None) -> float | None:
+    """Return seconds that were read as text; None for no text, or malformed text of another program."""
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
 def require_queue_name(name: object) -> str:
     """Return a valid name of a queue. Raises InvalidType, InvalidInput."""
     return _require_name(name, "queue")

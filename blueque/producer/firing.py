@@ -10,6 +10,7 @@ from itertools import zip_longest
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, NotCancellable, RedisAway, RedisRefused, WrongQueue
+from blueque.model.parts import in_parts
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol.schedules import Fired, Plan, look_at, plan_of
 from blueque.queries import schedules
@@ -73,8 +74,8 @@ class Firing:
             self._skip = 0
             return self._wait(now, first)
         ours = self._ours(names)
-        for start in range(0, len(ours), IN_MEMORY):
-            self._decide(ours[start : start + IN_MEMORY], now)
+        for some in in_parts(ours, IN_MEMORY):
+            self._decide(some, now)
         if self._queues is not None:
             self._skip = skip + len(names) - len(ours) if len(names) == AT_ONCE else 0
         is_more = bool(ours or self._skip) or len(names) == AT_ONCE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from blueque.connection.redis import Redis
@@ -23,6 +23,7 @@ from blueque.errors import (
 from blueque.model import trace
 from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK, count_named
 from blueque.model.group import MAKING, condition_on, gate_of
+from blueque.model.parts import in_parts
 from blueque.producer.dependent_tasks import name_conditions
 from blueque.protocol import close_graph, extend_graph, finish_group, open_graph, settle_group
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
@@ -90,11 +91,11 @@ class LargeWorkflow:
 
     def _require_others(self) -> None:
         """Refuse what could not be made. What is there before the workflow does not wait for it."""
-        for some in _chunks(self._outer):
+        for some in in_parts(self._outer, CHECKED):
             missing = first_missing(self._redis, some)
             if missing is not None:
                 raise missing
-        for some in _chunks([new.task for _, new in self._graph.tasks]):
+        for some in in_parts([new.task for _, new in self._graph.tasks], CHECKED):
             if first_existing(self._redis, some) is not None:
                 raise WrongGroup(
                     self._group, "tasks of an earlier workflow with this name are in Redis"
@@ -133,7 +134,7 @@ class LargeWorkflow:
         need its gate any more, which may be gone.
         """
         wide = [new.task for _, new in self._wide]
-        held = {task for some in _chunks(wide) for task in held_among(self._redis, some)}
+        held = {task for some in in_parts(wide, CHECKED) for task in held_among(self._redis, some)}
         seen = groups.load(self._redis, self._group) if held else None
         is_whole = seen is not None and seen.is_whole
         for queue, new in self._wide:
@@ -221,8 +222,3 @@ def _first_of(tasks: Tasks, first: int) -> Tasks:
         own.add(new.task)
         others |= outer
     return tasks[first : first + MOST_TASKS]
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for first in range(0, len(ids), CHECKED):
-        yield ids[first : first + CHECKED]

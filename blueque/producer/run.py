@@ -9,6 +9,7 @@ from contextlib import suppress
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, InvalidInput
+from blueque.model.parts import in_parts
 from blueque.producer.groups import TaskGroup
 from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.queries import run_progress
@@ -57,8 +58,7 @@ class Run:
         """
         group = run_progress.require_own_group(self._redis, self.queue, self.name)
         requeued = TaskGroup(self._redis, group).requeue(by)
-        for first in range(0, len(requeued), MEMBERS_AT_ONCE):
-            some = requeued[first : first + MEMBERS_AT_ONCE]
+        for some in in_parts(requeued, MEMBERS_AT_ONCE):
             with suppress(Contended):  # listeners and schedulers do it, too
                 protocol.settle_members(self._redis, group, some, time.time())
         return requeued

@@ -18,6 +18,7 @@ from blueque.model.ids import DEFAULT_KEEP, require_keep
 from blueque.model.labels import read_context
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.options import Common
+from blueque.model.parts import in_parts
 from blueque.model.recurrence import Rule, planned_times, read_rule
 from blueque.model.retry import Retry
 from blueque.model.schedule import (
@@ -313,8 +314,7 @@ class Schedule:
             raise InvalidInput(f"more than {most} planned times lie between; give most=")
         made: list[str] = []
         self._is_stale = True
-        for start in range(0, len(times), BACKFILLED_AT_ONCE):
-            some = times[start : start + BACKFILLED_AT_ONCE]
+        for some in in_parts(times, BACKFILLED_AT_ONCE):
             made += protocol.backfill(self._redis, self.name, some, who, overlap == "allow")
         log.info("backfill schedule=%s by=%s new=%d of=%d", self.name, who, len(made), len(times))
         return made

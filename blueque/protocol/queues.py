@@ -63,7 +63,7 @@ def _schedules_of(redis: Redis, queue: str) -> int:
     """
     (names,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
     asked: list[Command] = [("HGET", keys.schedule(name), "queue") for name in names]
-    return redis.answers(*asked).count(queue) if asked else 0
+    return redis.answers(*asked).count(queue)
 
 
 def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Command]:

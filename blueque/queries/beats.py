@@ -14,6 +14,7 @@ from itertools import chain
 from blueque.connection.redis import Connection, exchange, raise_refusal
 from blueque.connection.tracking import Tracking
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.protocol.membership import ask_beats, scores
 
 AT_ONCE = 500  # queues in one write
@@ -45,8 +46,8 @@ class Beats:
         """
         found: set[str] = set()
         try:
-            for first in range(0, len(queues), AT_ONCE):
-                found |= self._with_listeners(queues[first : first + AT_ONCE])
+            for some in in_parts(queues, AT_ONCE):
+                found |= self._with_listeners(some)
         except BaseException:
             self.close()
             raise

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from blueque.connection.redis import as_fields
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.model.task import Task
 from blueque.text.format import size
 from blueque.text.what import is_named
@@ -24,9 +26,9 @@ def with_contents(redis: Redis, tasks: Sequence[Task], names: Sequence[str]) -> 
     """See Inspector.with_contents."""
     wanted = [(task.id, name) for task in tasks for name in _fields(task, names)]
     found: dict[str, dict[str, str]] = {}
-    for first in range(0, len(wanted), TASKS_AT_ONCE):
+    for some in in_parts(wanted, TASKS_AT_ONCE):
         try:
-            read = _texts(redis, wanted[first : first + TASKS_AT_ONCE])
+            read = _texts(redis, some)
         except RedisRefused:  # this user has no right to ask
             break
         for task_id, fields in read:
@@ -50,7 +52,6 @@ def _texts(redis: Redis, wanted: Sequence[tuple[str, str]]) -> list[tuple[str, d
             room -= length
             small.append((task, name, _ENCODINGS.get(name, name)))
     asked = [("HMGET", keys.task(task), *names) for task, *names in small]
-    for (task, *names), reply in zip(small, redis.read(*asked) if asked else [], strict=True):
-        pairs = zip(names, reply, strict=True)
-        found.append((task, {name: text for name, text in pairs if text is not None}))
+    for (task, *names), reply in zip(small, redis.read(*asked), strict=True):
+        found.append((task, as_fields(names, reply)))
     return found

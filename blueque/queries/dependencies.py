@@ -106,7 +106,7 @@ def load_all(redis: Redis, names: Iterable[str]) -> dict[str, Task]:
     and of those that have ended and are not complete.
     """
     unique = list(dict.fromkeys(names))
-    return take_all(unique, redis.read(*ask_all(unique))) if unique else {}
+    return take_all(unique, redis.read(*ask_all(unique)))
 
 
 def ask_all(names: Iterable[str]) -> list[Command]:
@@ -156,7 +156,7 @@ def parents_of(reply: Sequence[str]) -> list[str]:
 def count_awaited(redis: Redis, ids: Sequence[str]) -> int:
     """Return for how many of these tasks others wait, as far as they know: one round trip."""
     asked: list[Command] = [("HEXISTS", keys.task(task), "dependents") for task in ids]
-    return sum(redis.read(*asked)) if asked else 0
+    return sum(redis.read(*asked))
 
 
 def ties(redis: Redis, task_id: str) -> tuple[bool, str | None]:
@@ -202,7 +202,7 @@ def broken_in(redis: Redis, queues: Sequence[str]) -> dict[str, list[Task]]:
     """See Inspector.broken_in."""
     most = MOST_HELD // max(len(queues), 1)
     reads: list[Command] = [("ZRANGE", keys.blocked(queue), 0, most - 1) for queue in queues]
-    ids = [task for found in redis.read(*reads) for task in found] if reads else []
+    ids = [task for found in redis.read(*reads) for task in found]
     return broken(redis, ids, MOST_HELD)
 
 

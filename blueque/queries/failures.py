@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.model import keys
+from blueque.model.encoding import seconds_of
 from blueque.queries.listeners import read_groups
 from blueque.queries.statistics import load
 
@@ -87,23 +88,21 @@ def _add_failed(
     """Count the failed tasks of each kind, and note the newest."""
     entries = [(queue, task_id) for queue, ids in lists.items() for task_id in ids]
     reads = [("HMGET", keys.task(task_id), *_FIELDS) for _, task_id in entries]
-    hashes = redis.read(*reads) if reads else []
+    hashes = redis.read(*reads)
     for (queue, task_id), fields in zip(entries, hashes, strict=True):
         status, queue_of_task, error_type, finished, updated = fields
         if (status, queue_of_task) == ("failed", queue):  # an entry is only a hint
             place = queue, error_type or UNKNOWN
             kind = kinds.get(place) or Kind(*place, 0)
             if kind.newest is None:
-                kind = kind._replace(newest=task_id, at=_seconds(finished or updated))
+                kind = kind._replace(newest=task_id, at=seconds_of(finished or updated))
             kinds[place] = kind._replace(failed=kind.failed + 1)
 
 
 def _with_errors(redis: Redis, kinds: Sequence[Kind]) -> list[Kind]:
     """Add the error of the newest task of each kind. Errors may be long; the others are not needed."""
     named = [kind.newest for kind in kinds if kind.newest is not None]
-    errors = (
-        redis.read(*[("HGET", keys.task(task_id), "error") for task_id in named]) if named else []
-    )
+    errors = redis.read(*[("HGET", keys.task(task_id), "error") for task_id in named])
     texts = {task_id: _shortened(text) for task_id, text in zip(named, errors, strict=True) if text}
     return [kind._replace(error=texts.get(kind.newest or "")) for kind in kinds]
 
@@ -116,10 +115,3 @@ def _shortened(text: str) -> str:
         return text
     first, *more = text.strip().split("\n")
     return f"{first[:WORDS]}\n{more[-1][:WORDS]}" if more else first[:WORDS]
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:  # malformed; written by another program
-        return None

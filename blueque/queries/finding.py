@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from blueque.model import keys
 from blueque.model.ids import begins_uuid, is_uuid
+from blueque.model.parts import in_parts
 from blueque.queries.listeners import Members, ask_members, read_groups, read_held_and
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX
 from blueque.queries.waiting_lines import MAX_HEADS, ask_ids, ask_names
@@ -27,8 +28,8 @@ def find(redis: Redis, prefix: str) -> list[str]:
     if exists or len(prefix) < MIN_PREFIX or not begins_uuid(prefix):
         return [prefix] if exists else []
     ids: set[str] = set()
-    for first in range(0, len(names), QUEUES_AT_ONCE):
-        ids |= _ids_starting(redis, prefix, names[first : first + QUEUES_AT_ONCE])
+    for some in in_parts(names, QUEUES_AT_ONCE):
+        ids |= _ids_starting(redis, prefix, some)
     # The index and the lists may still name what 1.0.0 has deleted.
     candidates = sorted(ids)[: 10 * MAX_FOUND]
     replies = redis.read(*[("EXISTS", keys.task(task_id)) for task_id in candidates])

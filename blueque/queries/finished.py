@@ -58,7 +58,7 @@ def oldest(
     reads = [
         ("LRANGE", place.key, -passed - count, -passed - 1) for place, passed in places.items()
     ]
-    lists = [list(reversed(ids)) for ids in (redis.read(*reads) if reads else ())]
+    lists = [list(reversed(ids)) for ids in redis.read(*reads)]
     wanted = [(place, one) for place, ids in zip(places, lists, strict=True) for one in ids]
     found = iter(_seen(redis, wanted))
     return {place: [next(found) for _ in ids] for place, ids in zip(places, lists, strict=True)}
@@ -80,7 +80,7 @@ def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | Non
         ("HMGET", keys.task(task), "status", "queue", "finished", "updated", "dependents", "run")
         for _, task in wanted
     ]
-    snapshots = redis.read(*asked) if asked else []
+    snapshots = redis.read(*asked)
     return [_ended(task, its, place) for (place, task), its in zip(wanted, snapshots, strict=True)]
 
 

@@ -9,6 +9,7 @@ from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused, WrongGroup
 from blueque.model import keys
 from blueque.model.group import condition_on, gate_of, is_gate, parse, require_whole
+from blueque.model.parts import in_parts
 
 MOST = 100_000  # ids of a group that are read
 AT_ONCE = 1000  # tasks in one round trip
@@ -119,8 +120,8 @@ def not_whole(redis: Redis, tasks: Sequence[str]) -> dict[str, WrongGroup]:
     all there, and what it says of each.
     """
     found: dict[str, WrongGroup] = {}
-    for first in range(0, len(tasks), AT_ONCE):
-        found |= _not_whole(redis, look_at(redis, tasks[first : first + AT_ONCE]))
+    for some in in_parts(tasks, AT_ONCE):
+        found |= _not_whole(redis, look_at(redis, some))
     return found
 
 

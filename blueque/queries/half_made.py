@@ -51,7 +51,7 @@ def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
     time, names = redis.read(("TIME",), ("ZRANGE", keys.GROUPS, 0, -1))
     asked: list[Command] = [("HMGET", keys.group(each), "state", "updated") for each in names]
     asked += [("LLEN", keys.members(each)) for each in names]
-    replies, now = redis.read(*asked) if asked else [], to_seconds(time)
+    replies, now = redis.read(*asked), to_seconds(time)
     found = [
         Unfinished(name, updated or "", size, now - (to_microseconds(updated) or 0) / 1e6)
         for name, (state, updated), size in zip(names, replies, replies[len(names) :], strict=False)
@@ -96,7 +96,7 @@ def _held_back(redis: Redis, queue: str) -> Iterator[tuple[str, str, str | None]
         tasks = flat[::2]
         asked: list[Command] = [("HEXISTS", keys.conditions(task), HOLD) for task in tasks]
         asked += [("HMGET", keys.task(task), "status", "updated", "group") for task in tasks]
-        replies = redis.read(*asked) if tasks else []
+        replies = redis.read(*asked)
         for task, is_held, state in zip(tasks, replies, replies[len(tasks) :], strict=False):
             if is_held and state[0] == "blocked" and task not in seen:
                 seen.add(task)

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_fields, as_hash
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs
+from blueque.model.parts import in_parts
 from blueque.model.states import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
 from blueque.queries import (
@@ -111,9 +112,7 @@ class Inspector:
         time, noted, beat, printed, *days = [*self._redis.read(*looks), None, None][
             : max(len(looks), 4)
         ]
-        checkpoint = {
-            name: text for name, text in zip(CHECKPOINT, noted, strict=True) if text is not None
-        }
+        checkpoint = as_fields(CHECKPOINT, noted)
         if checkpoint.get("created", task.fields.get("created")) != task.fields.get("created"):
             checkpoint = {}  # of an earlier task with this id, which 1.0.0 has deleted
         return Signs(
@@ -145,14 +144,7 @@ class Inspector:
             ("LLEN", keys.pending(queue)), ("ZRANGE", keys.lines(queue), 0, -1)
         )
         return sum(
-            [
-                length,
-                *(
-                    self._redis.read(*[("LLEN", keys.line(queue, name)) for name in others])
-                    if others
-                    else ()
-                ),
-            ]
+            [length, *self._redis.read(*[("LLEN", keys.line(queue, name)) for name in others])]
         )
 
     def has_work(self, queue: str) -> bool:
@@ -194,22 +186,15 @@ class Inspector:
 
     def started(self, queues: Sequence[str]) -> list[Task]:
         """Return the started tasks of these queues, with the facts about their processes."""
-        members = (
-            self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
-            if queues
-            else []
-        )
+        members = self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
         ids = [member.rpartition(" ")[2] for some in members for member in some]
         found: list[Task] = []
-        for first in range(0, len(ids), TASKS_AT_ONCE):
-            some = ids[first : first + TASKS_AT_ONCE]
+        for some in in_parts(ids, TASKS_AT_ONCE):
             hashes = self._redis.read(
                 *[("HMGET", keys.task(task_id), *PROCESS) for task_id in some]
             )
             for task_id, its in zip(some, hashes, strict=True):
-                fields = {
-                    name: text for name, text in zip(PROCESS, its, strict=True) if text is not None
-                }
+                fields = as_fields(PROCESS, its)
                 found.append(Task(task_id, fields))
         return [task for task in found if task.status == "started"]
 
@@ -220,11 +205,7 @@ class Inspector:
         place = Place("started", queue)
         (members,) = self._redis.read(("SRANDMEMBER", place.key, STARTED_AT_ONCE))
         ids = [member.rpartition(" ")[2] for member in members]
-        hashes = (
-            self._redis.read(*[("HMGET", keys.task(task_id), *WHEREABOUTS) for task_id in ids])
-            if ids
-            else []
-        )
+        hashes = self._redis.read(*[("HMGET", keys.task(task_id), *WHEREABOUTS) for task_id in ids])
         found = zip(members, ids, hashes, strict=True)
         return {
             member: task_id
@@ -270,11 +251,7 @@ class Inspector:
 
     def idle(self, queue: str, nodes: Sequence[str]) -> list[str]:
         """Return which of these listeners of a queue hold no task of the queue: one round trip."""
-        held = (
-            self._redis.read(*[("LLEN", keys.reserved(queue, node)) for node in nodes])
-            if nodes
-            else []
-        )
+        held = self._redis.read(*[("LLEN", keys.reserved(queue, node)) for node in nodes])
         return [node for node, count in zip(nodes, held, strict=True) if not count]
 
     def with_work(self, queues: Sequence[str]) -> set[str]:
@@ -342,8 +319,7 @@ class Inspector:
         500.
         """
         found: list[dict[str, str]] = []
-        for first in range(0, len(listeners), REGISTRATIONS_AT_ONCE):
-            some = listeners[first : first + REGISTRATIONS_AT_ONCE]
+        for some in in_parts(listeners, REGISTRATIONS_AT_ONCE):
             replies = self._redis.read(
                 *[("HGETALL", keys.listener(queue, node)) for queue, node in some]
             )
@@ -375,7 +351,7 @@ class Inspector:
         """Return how many tasks of these queues are blocked and how many scheduled: one round trip."""
         reads: list[Command] = [("ZCARD", keys.blocked(queue)) for queue in queues]
         reads += [("ZCARD", keys.scheduled(queue)) for queue in queues]
-        counts = self._redis.read(*reads) if reads else []
+        counts = self._redis.read(*reads)
         return sum(counts[: len(queues)]), sum(counts[len(queues) :])
 
     def failed(self, queue: str) -> list[Task]:

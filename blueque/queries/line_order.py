@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
+from blueque.model.encoding import seconds_of
 from blueque.model.lines import DEFAULT, Needs, needs_of, priority_of
 
 if TYPE_CHECKING:
@@ -150,7 +151,4 @@ def age_of(created: str | None) -> float:
     """Return when a task was made. A task that is gone, or has no such time, comes before all
     others.
     """
-    try:
-        return float(created or 0)
-    except ValueError:
-        return 0.0
+    return seconds_of(created) or 0.0

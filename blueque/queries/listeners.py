@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.errors import InvalidInput
 from blueque.model import keys, units
+from blueque.model.encoding import seconds_of
 from blueque.system import process
 
 if TYPE_CHECKING:
@@ -157,20 +158,9 @@ def _pairs(members: Mapping[str, Members]) -> list[tuple[str, str]]:
     )
 
 
-def end_of(ends_at: str | None) -> float | None:
-    """Return when a listener stops the tasks that run, in Unix seconds; None: that is not known.
-
-    ends_at: of its registration.
-    """
-    try:
-        return None if ends_at is None else float(ends_at)
-    except ValueError:  # malformed; written by another program
-        return None
-
-
 def has_time(ends_at: str | None, until: float) -> bool:
     """Tell whether a listener stops no task before that time."""
-    end = end_of(ends_at)
+    end = seconds_of(ends_at)
     return end is None or end >= until
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from blueque.connection.redis import as_fields
 from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
@@ -253,10 +254,7 @@ def take_shown(
 ) -> dict[str, Task]:
     """Return snapshots of tasks, each once, by their ids."""
     return {
-        task_id: Task(
-            task_id,
-            {name: text for name, text in zip(fields, reply, strict=True) if text is not None},
-        )
+        task_id: Task(task_id, as_fields(fields, reply))
         for task_id, reply in zip(ids, replies, strict=True)
     }
 

@@ -14,7 +14,7 @@ from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.conditions import GONE, OK
-from blueque.model.encoding import count_of, day_of
+from blueque.model.encoding import count_of, day_of, seconds_of
 from blueque.model.group import MAKING, condition_on, group_of, is_gate, parse, workflow_of
 from blueque.model.queue_settings import OLDEST
 from blueque.model.start_time import EXPIRED
@@ -359,7 +359,7 @@ def _details(
     of_locks: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
     most = max(MAX_HELD // max(len(awaited), 1), LEAST_HELD)
     commands = [*good, *of_locks, *_ask_waiting(awaited, most), *ask_shown(ids)]
-    replies = iter(redis.read(*commands) if commands else [])
+    replies = iter(redis.read(*commands))
     last_good = {queue: next(replies) for queue in suspects}
     held = {lock: next(replies) for lock in locks}
     waiting = [(holder._replace(held=next(replies)), next(replies)) for holder in awaited]
@@ -554,7 +554,7 @@ def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: floa
         if waits is not None:
             awaited.append(Holder(task_id, status, 0, cause))
         if status == "failed":
-            ages[task_id] = now - _seconds(finished or updated), error_type
+            ages[task_id] = now - (seconds_of(finished or updated) or 0.0), error_type
     lost, poison = (
         tuple(
             task_id
@@ -596,10 +596,12 @@ def _last(
     asked += [ask_printed(task.id) for task in running]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
     asked += _ask_held(waiting)
-    replies = redis.read(*asked) if asked else []
+    replies = redis.read(*asked)
     ended = zip(good_ids, replies, strict=False)
     good = {
-        queue for queue, (finished, updated) in ended if now - _seconds(finished or updated) <= HOUR
+        queue
+        for queue, (finished, updated) in ended
+        if now - (seconds_of(finished or updated) or 0.0) <= HOUR
     }
     entries = zip(running, replies[len(good_ids) :], strict=False)
     printed = {
@@ -688,10 +690,3 @@ def _oldest(
     ]
     ages = [(since, task.id) for task in firsts if (since := entered(task)) is not None]
     return min(ages, default=(None, None))
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        return float(text or 0.0)
-    except ValueError:  # malformed; written by another program
-        return 0.0

@@ -8,13 +8,14 @@ wake-up, is seen in milliseconds. Without tracking (TLS through redis-py, a prox
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Connection, exchange, raise_refusal
 from blueque.connection.tracking import Tracking
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.protocol.membership import scores
 from blueque.protocol.schedules import time_of
 
@@ -153,11 +154,11 @@ class Lookout:
             self.views = {
                 queue: view for queue, view in self.views.items() if queue in self.listeners
             }
-        for queues in batches(sorted(stale), BATCH):
+        for queues in in_parts(sorted(stale), BATCH):
             self._read(connection, queues)
         return stale
 
-    def _read(self, connection: Connection, queues: list[str]) -> None:
+    def _read(self, connection: Connection, queues: Sequence[str]) -> None:
         """Read some queues. First one command for all: usually there is nothing in any of them."""
         every = [key for queue in queues for key in _watched(queue)]
         (anything,) = exchange(connection, [("EXISTS", *every)])
@@ -186,12 +187,6 @@ class Lookout:
                 self.views[queue] = View(refusal=refusal.answer)
             else:
                 self.views[queue] = View(bool(exists), _lowest(firsts[0]), _lowest(firsts[1]))
-
-
-def batches(items: list[str], size: int) -> Iterator[list[str]]:
-    """Yield the items in pieces of this size."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def _watched(queue: str) -> tuple[str, ...]:

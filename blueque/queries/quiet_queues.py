@@ -10,6 +10,7 @@ from itertools import islice
 
 from blueque.connection.redis import Command, Redis, pack
 from blueque.model import keys
+from blueque.model.parts import in_parts
 
 AT_ONCE = 2000  # queues in one write
 
@@ -32,10 +33,9 @@ _KEYS = (
 
 def quiet_queues(redis: Redis, queues: Sequence[str]) -> dict[str, int]:
     """Return how many complete tasks each quiet queue has: one round trip for 2,000 queues."""
-    batches = (queues[first : first + AT_ONCE] for first in range(0, len(queues), AT_ONCE))
     found: dict[str, int] = {}
     left = iter(queues)
-    for replies in redis.read_batches(map(_ask, batches)):
+    for replies in redis.read_batches(map(_ask, in_parts(queues, AT_ONCE))):
         count = len(replies) // 2
         some = zip(islice(left, count), replies[:count], replies[count:], strict=True)
         found.update((queue, complete) for queue, others, complete in some if not others)

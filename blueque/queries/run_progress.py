@@ -157,7 +157,7 @@ def _running(redis: Redis, queues: Mapping[str, str]) -> dict[str, int]:
     commands: list[Command] = [
         ("SMISMEMBER", keys.open_members(group), *tasks) for group, tasks in asked.items()
     ]
-    counts = map(sum, redis.read(*commands)) if commands else ()
+    counts = map(sum, redis.read(*commands))
     return dict(zip(asked, counts, strict=True))
 
 

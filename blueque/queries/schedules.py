@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
+from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
 from blueque.model.task import Task
@@ -93,7 +94,7 @@ def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, flo
 
 def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRefused]:
     """Return the records of some schedules, as text. An answer in place of one that is no hash."""
-    found = redis.answers(*[("HGETALL", keys.schedule(name)) for name in names]) if names else []
+    found = redis.answers(*[("HGETALL", keys.schedule(name)) for name in names])
     return [reply if isinstance(reply, RedisRefused) else as_hash(reply) for reply in found]
 
 
@@ -118,8 +119,8 @@ def load_all(redis: Redis, only: Sequence[str] | None = None) -> list[ScheduleSe
     """Return schedules, the one that comes next first. only: of these names."""
     wanted = names(redis) if only is None else only
     seen: list[ScheduleSeen] = []
-    for start in range(0, len(wanted), BATCH):
-        seen += _load_some(redis, wanted[start : start + BATCH])
+    for some in in_parts(wanted, BATCH):
+        seen += _load_some(redis, some)
     return sorted(seen, key=lambda each: (each.score is None, each.score or 0.0, each.name))
 
 
@@ -135,8 +136,8 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
     now = time_of(clock)
     current = [fields.get("current") for fields in found]
     asked: list[Command] = [("HMGET", keys.task(task), *_OF_TASK) for task in current if task]
-    states = iter(redis.read(*asked) if asked else [])
-    tasks = [_task(task, next(states)) if task else None for task in current]
+    states = iter(redis.read(*asked))
+    tasks = [Task(task, as_fields(_OF_TASK, next(states))) if task else None for task in current]
     return [
         ScheduleSeen(
             name,
@@ -152,22 +153,17 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
     ]
 
 
-def _task(task: str, values: Sequence[str | None]) -> Task:
-    pairs = zip(_OF_TASK, values, strict=True)
-    return Task(task, {name: value for name, value in pairs if value is not None})
-
-
 def recent(redis: Redis, names: Sequence[str], count: int) -> dict[str, list[Occurrence]]:
     """Return what has come of the last planned times of some schedules, the newest first."""
     asked: list[Command] = [("LRANGE", keys.occurrences(name), 0, count - 1) for name in names]
-    found = redis.read(*asked) if asked else []
+    found = redis.read(*asked)
     return {name: _read(texts) for name, texts in zip(names, found, strict=True)}
 
 
 def statuses(redis: Redis, tasks: Sequence[str]) -> list[str | None]:
     """Return the status of each task; None: there is none."""
     asked: list[Command] = [("HGET", keys.task(task), "status") for task in tasks]
-    return list(redis.read(*asked)) if asked else []
+    return list(redis.read(*asked))
 
 
 def _read(texts: Sequence[str]) -> list[Occurrence]:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from blueque.connection.redis import as_fields
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.model.task import Task
 from blueque.queries.beginnings import LISTS, SETS
 from blueque.queries.listeners import Members, ask_members, read_groups, read_held_and
@@ -76,7 +78,7 @@ def search(
     now, found, sources = _sources(redis, searched, statuses, choice.is_oldest_first)
     depth = _depth([source.length for source in sources])
     commands = [page for source in sources for page in source.pages(depth)]
-    replies = iter(redis.read(*commands) if commands else [])
+    replies = iter(redis.read(*commands))
     pages = [source.take(depth, replies) for source in sources]
     ids = dict.fromkeys(chain(choice.ids, found, *pages))
     tasks = _matching(redis, ids, queues, statuses, choice, now)
@@ -183,11 +185,10 @@ def _matching(
 def _inside(redis: Redis, tasks: Sequence[Task], inside: Callable[[Task], bool]) -> set[str]:
     """Return the ids of those of these tasks that are wanted for what they contain."""
     wanted = set()
-    for first in range(0, len(tasks), TEXTS_AT_ONCE):
-        some = tasks[first : first + TEXTS_AT_ONCE]
+    for some in in_parts(tasks, TEXTS_AT_ONCE):
         replies = redis.read(*[("HMGET", keys.task(task.id), *TEXTS) for task in some])
         for task, reply in zip(some, replies, strict=True):
-            more = {name: text for name, text in zip(TEXTS, reply, strict=True) if text is not None}
+            more = as_fields(TEXTS, reply)
             if inside(Task(task.id, task.fields | more)):
                 wanted.add(task.id)
     return wanted

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import histogram, keys
 from blueque.model.encoding import day_of, require_whole
+from blueque.model.parts import in_parts
 from blueque.model.states import LOST
 from blueque.text.eta import read_progress
 
@@ -289,8 +290,8 @@ def _sums(parts: Iterable[Mapping[Name, Amount]]) -> dict[Name, Amount]:
 
 
 def _hashes(redis: Redis, names: Sequence[str]) -> Iterator[dict[str, str]]:
-    for first in range(0, len(names), AT_ONCE):
-        for reply in redis.read(*[("HGETALL", name) for name in names[first : first + AT_ONCE]]):
+    for some in in_parts(names, AT_ONCE):
+        for reply in redis.read(*[("HGETALL", name) for name in some]):
             yield as_hash(reply)
 
 

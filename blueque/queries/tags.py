@@ -48,7 +48,7 @@ def list_tags(redis: Redis, prefix: str, limit: int) -> tuple[list[TagSeen], boo
     """
     names = _names(redis, prefix, limit + 1)
     has_more, names = len(names) > limit, names[:limit]
-    counts: list[int] = redis.read(*[_count(tag) for tag in names]) if names else []
+    counts: list[int] = redis.read(*[_count(tag) for tag in names])
     room, states = MOST, dict[str, dict[str, int]]()
     for tag, count in zip(names, counts, strict=True):
         if count <= room:
@@ -75,7 +75,7 @@ def _states(redis: Redis, tag: str) -> dict[str, int]:
     (page,) = redis.read(_entries(tag))
     ids = [keys.parse_tag_entry(entry)[1] for entry in page]
     asked = [("HMGET", keys.task(task), "status", "tags") for task in ids]
-    found = redis.read(*asked) if asked else []
+    found = redis.read(*asked)
     return dict(Counter(status for status, tags in found if status and tag in (tags or "").split()))
 
 

@@ -14,6 +14,7 @@ from blueque.connection.redis import Connection, Patience, as_hash, exchange, ra
 from blueque.connection.tracking import Tracking
 from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.model.states import FINISHED, HELD
 from blueque.model.task import Task
 from blueque.system.outage import Outage
@@ -102,7 +103,7 @@ class Watcher:
             )
             if task_id in self.statuses
         ]
-        for ids in _pieces(stale, STATUSES_AT_ONCE):
+        for ids in in_parts(stale, STATUSES_AT_ONCE):
             statuses = exchange(
                 connection, [("HGET", keys.task(task_id), "status") for task_id in ids]
             )
@@ -112,7 +113,7 @@ class Watcher:
                 for task_id, status in zip(ids, statuses, strict=True)
                 if self._note(task_id, status)
             ]
-            for some in _pieces(ended, TASKS_AT_ONCE):
+            for some in in_parts(ended, TASKS_AT_ONCE):
                 yield from self._load(connection, some)
         self.has_looked = True
 
@@ -188,8 +189,3 @@ def ends(
                 raise watcher.timed_out(timeout)
     finally:
         watcher.close()
-
-
-def _pieces(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for first in range(0, len(items), size):
-        yield items[first : first + size]

@@ -104,7 +104,7 @@ class _Walk:
             group = group_of(task)
             dependents = keys.dependents(task) if group is None else keys.awaiting(group)
             commands += [("ZCARD", dependents), ("ZRANGE", dependents, 0, MAX_DEPENDENTS - 1)]
-        replies = iter(redis.read(*commands) if commands else [])
+        replies = iter(redis.read(*commands))
         self.tasks |= take_all(new, replies)
         for parent, child in edges:
             self.children[parent][child] = next(replies)
@@ -127,7 +127,7 @@ class _Walk:
             if known.after == 1 and task in self._above and task not in self.parents
         ]
         commands: list[Command] = [("HGETALL", keys.conditions(task)) for task in ones]
-        replies = redis.read(*commands) if commands else []
+        replies = redis.read(*commands)
         for task, reply in zip(ones, replies, strict=True):
             if not without_gate(as_hash(reply)):
                 self.parents[task] = {}

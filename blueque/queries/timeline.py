@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.model.states import LOST
 from blueque.queries import history, listing
 
@@ -97,8 +98,7 @@ def _each(
     redis: Redis, queues: Sequence[str], since: float
 ) -> Iterator[tuple[str, Sequence[Any], bool]]:
     """Yield the newest entries of each queue, the last first, and whether there may be more."""
-    for first in range(0, len(queues), QUEUES_AT_ONCE):
-        some = queues[first : first + QUEUES_AT_ONCE]
+    for some in in_parts(queues, QUEUES_AT_ONCE):
         asked = [_newest(queue, since, MOST_EVENTS) for queue in some]
         for queue, entries in zip(some, redis.read(*asked), strict=True):
             yield queue, entries, len(entries) >= MOST_EVENTS

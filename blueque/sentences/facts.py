@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from blueque.model.encoding import seconds_of
 from blueque.model.group import group_of
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
@@ -169,7 +170,7 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     if "interrupted_at" in task.fields:
         found |= times(interrupted_at=task.interrupted_at)
     if "planned" in task.fields:
-        found |= times(planned=_seconds(task.fields["planned"]))
+        found |= times(planned=seconds_of(task.fields["planned"]))
     others = {name: text for name, text in task.fields.items() if name not in FIELDS}
     return found | ({"other": others} if others else {})
 
@@ -278,7 +279,7 @@ def _start_before(task: Task, now: float, is_utc: bool) -> str | None:
 
 def _planned(task: Task, now: float, is_utc: bool) -> str | None:
     """Return for when its schedule has planned it, also in the time zone of the schedule."""
-    seconds, zone = _seconds(task.fields.get("planned")), task.fields.get("timezone")
+    seconds, zone = seconds_of(task.fields.get("planned")), task.fields.get("timezone")
     if seconds is None:
         return None
     try:
@@ -354,7 +355,7 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
     its = signs.checkpoint
     if not its:
         return None
-    attempt, at = its.get("attempt", ""), _seconds(its.get("at"))
+    attempt, at = its.get("attempt", ""), seconds_of(its.get("at"))
     return {
         "attempt": int(attempt) if attempt.isdecimal() else None,
         "value": _json(its.get("value")),
@@ -365,7 +366,7 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
 
 def _checkpoint(task: Task, signs: Signs) -> str | None:
     """Return the checkpoint of the next attempt and its age."""
-    its, at = signs.checkpoint, _seconds(signs.checkpoint.get("at"))
+    its, at = signs.checkpoint, seconds_of(signs.checkpoint.get("at"))
     if not its:
         return None
     known = _json(its.get("value"))
@@ -380,13 +381,6 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
     whose = f", of attempt {number}" if number != str(task.attempt) else ""
     where = f"\nits directory is kept at {its['files_left']}" if "files_left" in its else ""
     return f"{value}, {ago(None if at is None else signs.now - at)}{whose}{where}"
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:  # malformed; written by another program
-        return None
 
 
 def _json(text: str | None) -> Any:

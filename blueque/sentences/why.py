@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from blueque.model import limits
+from blueque.model.encoding import seconds_of
 from blueque.model.limits import Limits
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.queue_settings import DISCARDED
@@ -16,14 +17,7 @@ from blueque.model.run import PUBLISHED
 from blueque.model.schedule import lock_of
 from blueque.model.start_time import EXPIRED
 from blueque.model.states import FINISHED, HELD, WAITING
-from blueque.queries.listeners import (
-    LOOKS_AT_LINES,
-    Node,
-    end_of,
-    has_time,
-    is_process_gone,
-    puts_in_line,
-)
+from blueque.queries.listeners import LOOKS_AT_LINES, Node, has_time, is_process_gone, puts_in_line
 from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import FARTHEST, Inquiry
 from blueque.sentences.pace import left_of, usual_of
@@ -528,7 +522,7 @@ def _time(inquiry: Inquiry) -> Iterator[Reason]:
     if not able or any(_has_time(inquiry, node) for node in able):
         return
     limit = max(_limit_on(node, inquiry.task) or 0.0 for node in able)
-    left = max((end_of(node.ends_at) or 0.0) - inquiry.now for node in able)
+    left = max((seconds_of(node.ends_at) or 0.0) - inquiry.now for node in able)
     who = {1: "the only listener", 2: "both listeners"}.get(len(able), f"all {len(able)} listeners")
     verb = "stops its tasks" if len(able) == 1 else "stop their tasks"
     sentence = (

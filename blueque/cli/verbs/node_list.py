@@ -14,7 +14,8 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.task_columns import chosen
 from blueque.documents.status import of_node, of_nodes
-from blueque.queries.listeners import Node, end_of, find_named
+from blueque.model.encoding import seconds_of
+from blueque.queries.listeners import Node, find_named
 from blueque.text import hints
 
 _HOSTS = [
@@ -151,7 +152,7 @@ def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
 def _facts(nodes: Sequence[Node], now: float) -> list[tuple[str, str]]:
     """Return what the listeners share: the host, its resources, the spool, and orders."""
     states = {node.id: node.state for node in nodes}
-    ends = [end for node in nodes if (end := end_of(node.ends_at)) is not None]
+    ends = [end for node in nodes if (end := seconds_of(node.ends_at)) is not None]
     each = ", ".join(
         f"{list(states.values()).count(state)} {state}" for state in sorted(set(states.values()))
     )
