@@ -99,6 +99,11 @@ def talk(line: str) -> None:
     click.echo("\n".join(wrapped(text)) if sys.stderr.isatty() else text, err=True)
 
 
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table; see `table`."""
+    click.echo("\n".join(table(columns, rows)))
+
+
 def print_wrapped(text: str, before: str = "") -> None:
     """Print a sentence behind `before`, on a terminal wrapped and indented."""
     if is_terminal():

@@ -66,7 +66,7 @@ class Node(NamedTuple):
     spool: str | None = None  # the directory of its attempts' files
     version: str | None = None  # of Blueque
     pid_start: str | None = None  # when its process started, in clock ticks since boot
-    ends_at: str | None = None  # when it stops the tasks that run, see `end_of`
+    ends_at: str | None = None  # Unix seconds as text: when it stops the tasks that run
     time_limit: str | None = None  # of tasks that have none of their own, if it has `ends_at`
     is_late: bool = False  # its next beat is overdue
 

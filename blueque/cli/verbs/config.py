@@ -89,7 +89,7 @@ def _print(invocation: Invocation, queue: str | None, as_json: bool) -> None:
         )
         return
     rows = [[setting.name, _shown(setting), _origin(setting)] for setting in found]
-    click.echo("\n".join(printing.table(_COLUMNS, rows)))
+    printing.print_table(_COLUMNS, rows)
 
 
 @config.command()

@@ -55,7 +55,7 @@ def failures(
     if not found.kinds:
         printing.talk(f"no failures in {printing.count(days, 'day')}")
         return
-    click.echo("\n".join(printing.table(_COLUMNS, [_row(kind, now) for kind in found.kinds])))
+    printing.print_table(_COLUMNS, [_row(kind, now) for kind in found.kinds])
     _print_commands([kind for kind in found.kinds if kind.newest is not None])
     if found.has_more:
         printing.talk(

@@ -78,7 +78,7 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     if as_json:
         printing.print_json("feeds", **of_feeds(records, now))
     elif records:
-        click.echo("\n".join(printing.table(COLUMNS, [row(record, now) for record in records])))
+        printing.print_table(COLUMNS, [row(record, now) for record in records])
     else:
         printing.talk("no feeds")
 

@@ -156,7 +156,7 @@ def ls(
             [one.cell(task, listing.now, invocation.is_utc) for one in shown]
             for task in listing.tasks
         ]
-        click.echo("\n".join(printing.table([one.column for one in shown], rows)))
+        printing.print_table([one.column for one in shown], rows)
     else:
         _say_nothing(inspector, node)
     _say_more(listing, limit)

@@ -152,7 +152,7 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
         rows = [
             [*_names(one), state_after(one, wish.state), _note(one, wish.state)] for one in told
         ]
-        click.echo("\n".join(printing.table(_TOLD, rows)))
+        printing.print_table(_TOLD, rows)
     for one in not_told:
         printing.talk(f"{one.id} of {one.queue} was not told: {why_not(one)}")
     return REFUSED if not_told else 0

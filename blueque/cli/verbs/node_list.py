@@ -177,4 +177,4 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    click.echo("\n".join(printing.table(columns, rows)))
+    printing.print_table(columns, rows)

@@ -129,7 +129,7 @@ def _print(found: Counter[Place], dry_run: bool, as_json: bool) -> None:
         printing.print_json("prune", **of_prune(found, dry_run))
         return
     if found:
-        click.echo("\n".join(printing.table(_COLUMNS, _rows(found))))
+        printing.print_table(_COLUMNS, _rows(found))
     printing.talk(f"{count(found.total(), 'task')} {'would be ' if dry_run else ''}deleted.")
 
 

@@ -69,7 +69,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
         has_blocked = any(line.blocked for line in lines)
         columns = [*_COLUMNS[:1], *([_BLOCKED] if has_blocked else []), *_COLUMNS[1:]]
         rows = [_row(line, has_blocked) for line in lines]
-        click.echo("\n".join(printing.table(columns, rows)))
+        printing.print_table(columns, rows)
     else:
         printing.talk("no queues")
 

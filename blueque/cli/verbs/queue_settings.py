@@ -105,7 +105,7 @@ def show_queue(invocation: Invocation, pattern: str, as_json: bool) -> None:
     rows = [
         [item["queue"], name, value] for item in content["items"] for name, value in _rows(item)
     ]
-    click.echo("\n".join(printing.table(_COLUMNS, rows)))
+    printing.print_table(_COLUMNS, rows)
 
 
 def _rows(item: dict[str, Any]) -> Iterator[tuple[str, str]]:

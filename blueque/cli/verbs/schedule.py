@@ -132,7 +132,7 @@ def _print_recurring(client: Client, seen: Sequence[ScheduleSeen], is_utc: bool)
     if seen:
         recent = schedules.recent(client.connections, [each.name for each in seen], RECENT)
         rows = [row(each, recent[each.name], is_utc) for each in seen]
-        click.echo("\n".join(printing.table(COLUMNS, rows)))
+        printing.print_table(COLUMNS, rows)
 
 
 def _print_tasks(invocation: Invocation, listing: Listing | None, is_second: bool) -> None:
@@ -145,7 +145,7 @@ def _print_tasks(invocation: Invocation, listing: Listing | None, is_second: boo
             + _row(task, listing.now, invocation.is_utc)
             for task in listing.tasks
         ]
-        click.echo("\n".join(printing.table(_COLUMNS, rows)))
+        printing.print_table(_COLUMNS, rows)
 
 
 @schedule.command("run", short_help="Put scheduled tasks in line now.")

@@ -203,7 +203,7 @@ def preview(
         [whole(each, zone, to_the_second=is_exact), f"in {printing.span(each - now)}"]
         for each in times
     ]
-    click.echo("\n".join(printing.table(_COLUMNS, rows)))
+    printing.print_table(_COLUMNS, rows)
     if is_paused:
         printing.talk(f"It is paused, and nothing comes until: {of_schedule('resume', name or '')}")
 

@@ -116,7 +116,7 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
     elif found:
         zone, is_exact = zone_of(seen, invocation.is_utc), have_seconds(_moments(found))
         rows = [_row(each, states, zone, is_exact) for each in found]
-        click.echo("\n".join(printing.table(_COLUMNS, rows)))
+        printing.print_table(_COLUMNS, rows)
     else:
         printing.talk(f"Nothing has come of it yet. Next: {coming(seen, invocation.is_utc)}.")
 

@@ -124,7 +124,7 @@ def stats(
             click.echo(("\n" if number else "") + printing.within(printing.clean(its.queue)))
             _print_one(its, True)
     else:
-        click.echo("\n".join(printing.table(_MANY, [_row(its.queue, its.total) for its in found])))
+        printing.print_table(_MANY, [_row(its.queue, its.total) for its in found])
 
 
 def _row(queue: str, its: Numbers) -> list[str]:
@@ -159,7 +159,7 @@ def _print_one(its: Statistics, with_histogram: bool) -> None:
         if one.counted
     ]
     if rows:
-        click.echo("\n".join(printing.table(_ONE, rows)))
+        printing.print_table(_ONE, rows)
     if with_histogram and total.running.counted:
         click.echo()
         click.echo("\n".join(drawn("ran", total.running.buckets)))

@@ -48,7 +48,7 @@ _BOUNDED = [
     Column("RUN", True),
     Column("PAUSED", can_shrink=True),
 ]
-_RUNNING = [
+RUNNING = [
     Column("TASK", can_shrink=True),
     Column("WHAT", can_shrink=True, yields=True),
     *text_columns("QUEUE", "NODE"),
@@ -149,21 +149,21 @@ def _print_text(
     rows = None if shows_all else MAX_ROWS
     if overview.feeds:
         click.echo()
-        _print_table(
+        printing.print_table(
             feeds.COLUMNS, [feeds.row(record, overview.now) for record in overview.feeds[:rows]]
         )
         _print_rest(len(overview.feeds), rows, "blueque feeds")
     if overview.running:
         click.echo()
         hide = invocation.hider(False)
-        _print_table(
-            _RUNNING, [_task_row(task, overview, hide) for task in overview.running[:rows]]
+        printing.print_table(
+            RUNNING, [_task_row(task, overview, hide) for task in overview.running[:rows]]
         )
         _print_rest(len(overview.running), rows, "blueque ls --state started")
     hosts = _host_rows(overview.nodes)
     if hosts:
         click.echo()
-        _print_table(_HOSTS, hosts[:rows])
+        printing.print_table(_HOSTS, hosts[:rows])
         _print_rest(len(hosts), rows, "blueque node ls")
 
 
@@ -176,12 +176,12 @@ def _print_queues(overview: Overview, shows_all: bool) -> None:
         lines = sorted(busiest, key=lambda line: line.queue)
     has_blocked = any(line.blocked for line in lines)
     columns = [*_QUEUES[:1], *([_BLOCKED] if has_blocked else []), *_QUEUES[1:]]
-    _print_table(columns, [_queue_row(line, has_blocked) for line in lines])
+    printing.print_table(columns, [_queue_row(line, has_blocked) for line in lines])
     _print_rest(len(overview.lines), len(lines), "blueque status --all")
     bounded = [line for line in lines if line.pause is not None or line.max_concurrency is not None]
     if bounded:
         click.echo()
-        _print_table(_BOUNDED, [_bounded_row(line, overview.now) for line in bounded])
+        printing.print_table(_BOUNDED, [_bounded_row(line, overview.now) for line in bounded])
 
 
 def _print_concern(concern: Concern) -> None:
@@ -195,10 +195,6 @@ def _print_concern(concern: Concern) -> None:
         click.echo(printing.paint(f"  {line}" if number else line, "", bold=True))
     if concern.command:
         click.echo(f"  {printing.short_ids(printing.clean(concern.command))}")
-
-
-def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    click.echo("\n".join(printing.table(columns, rows)))
 
 
 def _print_rest(count: int, shown: int | None, command: str) -> None:
@@ -230,23 +226,25 @@ def _bounded_row(line: Line, now: float) -> list[str]:
 
 
 def _task_row(task: Task, overview: Overview, hide: Hide) -> list[str]:
-    now, since = overview.now, entered(task)
     told = read_progress(task.fields.get("progress", ""))
     usual = usual_of(overview.usual.get(task.queue or "")) if told.share is None else None
-    left = left_of(task, now)[1] if task.node not in unheard(overview.nodes) else None
-    sign = max(
-        (at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None),
-        default=None,
-    )
+    left = left_of(task, overview.now)[1] if task.node not in unheard(overview.nodes) else None
+    return running_row(task, overview, what(task, hide) or "-", left or usual or "-")
+
+
+def running_row(task: Task, overview: Overview, name: str, left: str) -> list[str]:
+    """Return the cells of a running task, see RUNNING. left: the time until its end, in words."""
+    since = entered(task)
+    signs = [at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None]
     return [
         printing.short_id(task.id),
-        what(task, hide) or "-",
+        name,
         task.queue or "-",
         printing.short_node(task.node or "-"),
-        printing.span(None if since is None else now - since),
-        progress_cell(told),
-        left or usual or "-",
-        printing.span(None if sign is None else now - sign),
+        printing.span(None if since is None else overview.now - since),
+        progress_cell(read_progress(task.fields.get("progress", ""))),
+        left,
+        printing.span(overview.now - max(signs) if signs else None),
     ]
 
 

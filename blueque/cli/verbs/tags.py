@@ -36,7 +36,7 @@ def tags(invocation: Invocation, prefix: str, limit: int, as_json: bool) -> None
         return
     rows = [[each.tag, str(each.tasks), _states(each.states)] for each in seen]
     if rows:
-        click.echo("\n".join(printing.table(_COLUMNS, rows)))
+        printing.print_table(_COLUMNS, rows)
     else:
         printing.talk("no tags")
     if has_more:

@@ -9,13 +9,13 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.options import Invocation, pass_invocation, shared_options
-from blueque.cli.printing import Column, number_columns, text_columns
+from blueque.cli.printing import Column, number_columns
 from blueque.cli.screen import height, watch
 from blueque.cli.values import DURATION
+from blueque.cli.verbs.status import RUNNING, running_row
 from blueque.connection.address import hide_password
-from blueque.queries.listing import entered
 from blueque.sentences import attention
-from blueque.sentences.pace import progress_cell, unheard
+from blueque.sentences.pace import unheard
 from blueque.text.eta import LATE, Pace, read_progress, time_left
 from blueque.text.what import what
 from blueque.version import __version__
@@ -30,14 +30,6 @@ _QUEUES = [
     *number_columns("PEND", "RUN", "FAIL", "OLDEST", "LISTENERS"),
 ]
 _BLOCKED = Column("BLOCKED", True)  # only where there are any
-_TASKS = [
-    Column("TASK", can_shrink=True),
-    Column("WHAT", can_shrink=True, yields=True),
-    *text_columns("QUEUE", "NODE"),
-    Column("ELAPSED", True),
-    Column("PROGRESS", can_shrink=True),
-    *number_columns("LEFT", "SIGN"),
-]
 
 
 @click.command()
@@ -85,7 +77,7 @@ class _Top:
         shown = overview.running[: max(room, 1)]
         self._name(shown)
         rows = [self._row(task, overview) for task in shown]
-        click.echo("\n".join(printing.table(_TASKS, rows)) if rows else "Nothing runs.")
+        click.echo("\n".join(printing.table(RUNNING, rows)) if rows else "Nothing runs.")
 
     def _print_queues(self, overview: Overview, room: int) -> None:
         busiest = sorted(
@@ -120,7 +112,6 @@ class _Top:
 
     def _row(self, task: Task, overview: Overview) -> list[str]:
         now = overview.now
-        since = entered(task)
         progress = read_progress(task.fields.get("progress", ""))
         left = None
         if progress.share is not None and task.progress_at is not None and task.started is not None:
@@ -128,17 +119,7 @@ class _Top:
             pace.see(progress.share, task.progress_at)
             if task.node not in unheard(overview.nodes):
                 left = time_left(progress.share, now - task.started, now - task.progress_at, pace)
-        signs = [at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None]
-        return [
-            printing.short_id(task.id),
-            self._names[task.id],
-            task.queue or "-",
-            printing.short_node(task.node or "-"),
-            printing.span(None if since is None else now - since),
-            progress_cell(progress),
-            _brief(left),
-            printing.span(now - max(signs) if signs else None),
-        ]
+        return running_row(task, overview, self._names[task.id], _brief(left))
 
 
 def _brief(left: str | None) -> str:
