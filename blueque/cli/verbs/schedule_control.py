@@ -23,15 +23,12 @@ from blueque.text.hints import of_schedule
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from blueque.cli.options import Decorated
     from blueque.producer.schedules import Schedule
 
 _MOST = 1_000_000  # tasks that one command makes with --yes
 
 
-def by_option(command: Decorated) -> Decorated:
-    """Add --by."""
-    return click.option("--by", metavar="NAME", help="Who does it; default USER@HOST.")(command)
+by_option = click.option("--by", metavar="NAME", help="Who does it; default USER@HOST.")
 
 
 @click.command(short_help="Have nothing come of a recurring task until it is resumed.")
