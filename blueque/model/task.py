@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
@@ -103,6 +103,29 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 }
 
 
+T = TypeVar("T")
+
+
+class _Field(Generic[T]):
+    """An attribute of a task: the field of its name. None: there is none, or another program has
+    written it malformed.
+    """
+
+    def __init__(self, meaning: str = "") -> None:
+        self.__doc__ = meaning
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, task: Task | None, owner: type) -> T | None:
+        if task is None:
+            return self  # type: ignore[return-value]  # of the class itself: for help()
+        return task._get(self._name)
+
+    def __set__(self, task: Task, value: object) -> None:
+        raise AttributeError(f"{self._name} of a task cannot be set: it is a snapshot")
+
+
 class Task:
     """The state of one task at one instant. Fetch another to see a later state. An attribute without
     a value is None.
@@ -140,14 +163,10 @@ class Task:
             raise InvalidInput(f"task {self.id} does not know its client: client.wait({self.id!r})")
         return self._wait(self.id, timeout)
 
-    @property
-    def status(self) -> str | None:
-        """blocked, scheduled, pending, reserved, started, complete, failed or cancelled."""
-        return self._get("status")
-
-    @property
-    def queue(self) -> str | None:
-        return self._get("queue")
+    status = _Field[str](
+        "blocked, scheduled, pending, reserved, started, complete, failed or cancelled."
+    )
+    queue = _Field[str]()
 
     @property
     def parameters(self) -> Any:
@@ -156,64 +175,21 @@ class Task:
         """
         return decode(self._fields.get("parameters"), self._fields.get("parameters_encoding"))
 
-    @property
-    def retry(self) -> Retry | None:
-        """Its own retry policy; None: it has none, or a malformed one."""
-        return self._get("retry")
-
-    @property
-    def priority(self) -> int | None:
-        """-100 to 100, higher is first; None is 0."""
-        return self._get("priority")
-
-    @property
-    def start_before(self) -> float | None:
-        """When it is cancelled or moved if it has not started."""
-        return self._get("start_before")
-
-    @property
-    def expired_to(self) -> str | None:
-        """The queue to which it moves then; None: it is cancelled."""
-        return self._get("expired_to")
-
-    @property
-    def key(self) -> str | None:
-        """The same key in the same queue is the same task."""
-        return self._get("key")
-
-    @property
-    def title(self) -> str | None:
-        """What it is, for people."""
-        return self._get("title")
-
-    @property
-    def tags(self) -> list[str] | None:
-        """The tags by which it is found; None: it has none."""
-        return self._get("tags")
-
-    @property
-    def context(self) -> dict[str, Any] | None:
-        """What its producer has given beside the parameters, such as the id of a trace; None:
-        nothing.
-        """
-        return self._get("context")
-
-    @property
-    def producer(self) -> str | None:
-        """The process that enqueued it, as user@host[pid]. A task that another task or a schedule
-        has made has none.
-        """
-        return self._get("producer")
-
-    @property
-    def run(self) -> str | None:
-        """The run that created it."""
-        return self._get("run")
-
-    @property
-    def schedule(self) -> str | None:
-        """The name of the schedule of which it comes."""
-        return self._get("schedule")
+    retry = _Field[Retry]("Its own retry policy; None: it has none, or a malformed one.")
+    priority = _Field[int]("-100 to 100, higher is first; None is 0.")
+    start_before = _Field[float]("When it is cancelled or moved if it has not started.")
+    expired_to = _Field[str]("The queue to which it moves then; None: it is cancelled.")
+    key = _Field[str]("The same key in the same queue is the same task.")
+    title = _Field[str]("What it is, for people.")
+    tags = _Field[list[str]]("The tags by which it is found; None: it has none.")
+    context = _Field[dict[str, Any]](
+        "What its producer has given beside the parameters, such as the id of a trace; None: nothing."
+    )
+    producer = _Field[str](
+        "The process that enqueued it, as user@host[pid]. A task that another task or a schedule has made has none."
+    )
+    run = _Field[str]("The run that created it.")
+    schedule = _Field[str]("The name of the schedule of which it comes.")
 
     @property
     def planned(self) -> datetime | None:
@@ -232,25 +208,14 @@ class Task:
         except (InvalidInput, OverflowError):  # this host does not know the zone
             return planned
 
-    @property
-    def after(self) -> int | None:
-        """How many other tasks it waits for, or waited for."""
-        return self._get("after")
-
-    @property
-    def dependents(self) -> int | None:
-        """1: other tasks wait for it. None: there are none, or they know how it has ended."""
-        return self._get("dependents")
-
-    @property
-    def broken(self) -> str | None:
-        """cancel: it is cancelled if it cannot get what it waits for. None: it goes on waiting."""
-        return self._get("broken")
-
-    @property
-    def broken_by(self) -> str | None:
-        """The task that caused its cancellation."""
-        return self._get("broken_by")
+    after = _Field[int]("How many other tasks it waits for, or waited for.")
+    dependents = _Field[int](
+        "1: other tasks wait for it. None: there are none, or they know how it has ended."
+    )
+    broken = _Field[str](
+        "cancel: it is cancelled if it cannot get what it waits for. None: it goes on waiting."
+    )
+    broken_by = _Field[str]("The task that caused its cancellation.")
 
     @property
     def inputs(self) -> Any:  # an int or None; a RunningTask has the results in its place
@@ -259,163 +224,57 @@ class Task:
         """
         return self._get("inputs")
 
-    @property
-    def parents(self) -> list[str] | None:
-        """The ids of the tasks whose results it is given, in the order of `after`; None: it wants
-        none.
-        """
-        return self._get("parents")
-
-    @property
-    def time_limit(self) -> float | None:
-        """How long it may run, in seconds."""
-        return self._get("time_limit")
-
-    @property
-    def stall_limit(self) -> float | None:
-        """How long it may run without progress."""
-        return self._get("stall_limit")
-
-    @property
-    def grace(self) -> float | None:
-        """Seconds between SIGTERM and SIGKILL when it is ended."""
-        return self._get("grace")
-
-    @property
-    def lead(self) -> float | None:
-        """Seconds from the warning signal to a limit."""
-        return self._get("lead")
-
-    @property
-    def memory_limit(self) -> int | None:
-        """Bytes that its processes may take together."""
-        return self._get("memory_limit")
+    parents = _Field[list[str]](
+        "The ids of the tasks whose results it is given, in the order of `after`; None: it wants none."
+    )
+    time_limit = _Field[float]("How long it may run, in seconds.")
+    stall_limit = _Field[float]("How long it may run without progress.")
+    grace = _Field[float]("Seconds between SIGTERM and SIGKILL when it is ended.")
+    lead = _Field[float]("Seconds from the warning signal to a limit.")
+    memory_limit = _Field[int]("Bytes that its processes may take together.")
 
     @property
     def result(self) -> Any:
         """What the handler returned; see `parameters` for the types."""
         return decode(self._fields.get("result"), self._fields.get("result_encoding"))
 
-    @property
-    def error(self) -> str | None:
-        """Why it failed, in a sentence."""
-        return self._get("error")
-
-    @property
-    def error_type(self) -> str | None:
-        """The class of the exception, or: exit, signal, memory, result, stopped, lost, poison, or
-        the limit it broke.
-        """
-        return self._get("error_type")
-
-    @property
-    def traceback(self) -> str | None:
-        return self._get("traceback")
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._get("exit_code")
-
-    @property
-    def signal(self) -> str | None:
-        """The name of the signal that ended the process, as SIGKILL."""
-        return self._get("signal")
-
-    @property
-    def memory_peak(self) -> int | None:
-        """The most bytes that its processes took together, in its last attempt."""
-        return self._get("memory_peak")
-
-    @property
-    def cpu_seconds(self) -> float | None:
-        return self._get("cpu_seconds")
-
-    @property
-    def leaked(self) -> int | None:
-        """How many of its processes were still there after its end, and were killed."""
-        return self._get("leaked")
-
-    @property
-    def lost_node(self) -> str | None:
-        """The listener that had it when it was lost."""
-        return self._get("lost_node")
-
-    @property
-    def last_seen(self) -> float | None:
-        """When that listener was last seen alive, in Unix seconds, as are all times here."""
-        return self._get("last_seen")
-
-    @property
-    def node(self) -> str | None:
-        """The id of the listener that reserved it."""
-        return self._get("node")
-
-    @property
-    def pid(self) -> int | None:
-        """The process that runs or ran it, on that node."""
-        return self._get("pid")
-
-    @property
-    def files(self) -> str | None:
-        """The directory of its last attempt, `[host]:[directory]`."""
-        return self._get("files")
-
-    @property
-    def attempt(self) -> int | None:
-        """The number of its last attempt; 0 before the first."""
-        return self._get("attempt")
-
-    @property
-    def failures(self) -> int | None:
-        """How many of its attempts failed and were retried."""
-        return self._get("failures")
-
-    @property
-    def interruptions(self) -> int | None:
-        """How many of its attempts were lost."""
-        return self._get("interruptions")
-
-    @property
-    def last_error(self) -> str | None:
-        """Why the attempt before this one ended, in a sentence."""
-        return self._get("last_error")
-
-    @property
-    def last_error_type(self) -> str | None:
-        return self._get("last_error_type")
-
-    @property
-    def last_files(self) -> str | None:
-        """The directory of an earlier attempt that was lost or retried. It may hold a late result."""
-        return self._get("last_files")
-
-    @property
-    def token(self) -> str | None:
-        """The random mark of its last attempt. The listener that has it owns the attempt."""
-        return self._get("token")
-
-    @property
-    def queued(self) -> float | None:
-        """When it was last put in line again, after an attempt or by a person."""
-        return self._get("queued")
-
-    @property
-    def requeued(self) -> str | None:
-        """A random mark of its last `requeue`."""
-        return self._get("requeued")
-
-    @property
-    def cancel(self) -> float | None:
-        """When its cancellation was requested while it ran."""
-        return self._get("cancel")
-
-    @property
-    def cancelled_by(self) -> str | None:
-        return self._get("cancelled_by")
-
-    @property
-    def cancel_reason(self) -> str | None:
-        return self._get("cancel_reason")
+    error = _Field[str]("Why it failed, in a sentence.")
+    error_type = _Field[str](
+        "The class of the exception, or: exit, signal, memory, result, stopped, lost, poison, or the limit it broke."
+    )
+    traceback = _Field[str]()
+    exit_code = _Field[int]()
+    signal = _Field[str]("The name of the signal that ended the process, as SIGKILL.")
+    memory_peak = _Field[int](
+        "The most bytes that its processes took together, in its last attempt."
+    )
+    cpu_seconds = _Field[float]()
+    leaked = _Field[int](
+        "How many of its processes were still there after its end, and were killed."
+    )
+    lost_node = _Field[str]("The listener that had it when it was lost.")
+    last_seen = _Field[float](
+        "When that listener was last seen alive, in Unix seconds, as are all times here."
+    )
+    node = _Field[str]("The id of the listener that reserved it.")
+    pid = _Field[int]("The process that runs or ran it, on that node.")
+    files = _Field[str]("The directory of its last attempt, `[host]:[directory]`.")
+    attempt = _Field[int]("The number of its last attempt; 0 before the first.")
+    failures = _Field[int]("How many of its attempts failed and were retried.")
+    interruptions = _Field[int]("How many of its attempts were lost.")
+    last_error = _Field[str]("Why the attempt before this one ended, in a sentence.")
+    last_error_type = _Field[str]()
+    last_files = _Field[str](
+        "The directory of an earlier attempt that was lost or retried. It may hold a late result."
+    )
+    token = _Field[str](
+        "The random mark of its last attempt. The listener that has it owns the attempt."
+    )
+    queued = _Field[float]("When it was last put in line again, after an attempt or by a person.")
+    requeued = _Field[str]("A random mark of its last `requeue`.")
+    cancel = _Field[float]("When its cancellation was requested while it ran.")
+    cancelled_by = _Field[str]()
+    cancel_reason = _Field[str]()
 
     @property
     def is_interrupted(self) -> bool:
@@ -423,48 +282,21 @@ class Task:
         order = self._get("interrupt")
         return self.status == "started" and order is not None and order == self.token
 
-    @property
-    def interrupted_at(self) -> float | None:
-        """When a person last interrupted it."""
-        return self._get("interrupted_at")
-
-    @property
-    def interrupted_by(self) -> str | None:
-        return self._get("interrupted_by")
-
-    @property
-    def interrupt_reason(self) -> str | None:
-        return self._get("interrupt_reason")
+    interrupted_at = _Field[float]("When a person last interrupted it.")
+    interrupted_by = _Field[str]()
+    interrupt_reason = _Field[str]()
 
     @property
     def progress(self) -> Any:  # a str or None; a RunningTask has a method in its place
         """Its progress in its own words, such as 450/1500 frames."""
         return self._get("progress")
 
-    @property
-    def progress_at(self) -> float | None:
-        return self._get("progress_at")
-
-    @property
-    def eta(self) -> float | None:
-        """When it is due."""
-        return self._get("eta")
-
-    @property
-    def created(self) -> float | None:
-        return self._get("created")
-
-    @property
-    def started(self) -> float | None:
-        return self._get("started")
-
-    @property
-    def finished(self) -> float | None:
-        return self._get("finished")
-
-    @property
-    def updated(self) -> float | None:
-        return self._get("updated")
+    progress_at = _Field[float]()
+    eta = _Field[float]("When it is due.")
+    created = _Field[float]()
+    started = _Field[float]()
+    finished = _Field[float]()
+    updated = _Field[float]()
 
     def _get(self, name: str) -> Any:
         text = self._fields.get(name)
