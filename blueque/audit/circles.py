@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 
 def circles(waits: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Yield each largest group of tasks of which every one waits for every other.
+    """Yield each circle: a largest group of tasks that all wait for each other.
 
     waits: for which others each task waits. It is walked once, without recursion: a chain may have
     100,000 tasks. This is Gabow's path-based search for strongly connected components.

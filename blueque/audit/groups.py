@@ -109,7 +109,7 @@ def _judge_member(group: str, member: _Member) -> Iterator[Finding]:
         what = "among the open members" if is_over else "not among the open members"
         sentence = f"task {member.task} {said}, and is {what} of group {group}."
         yield _find("open_member", keys.open_members(group), group, member, sentence)
-    # Whether a member that is gone was complete, nobody knows.
+    # Whether a member that is gone was complete is unknown.
     elif is_there and bool(member.is_bad) != (member.status in FINISHED[1:]):
         what = "among those that are not complete" if member.is_bad else "counted as complete"
         sentence = f"task {member.task} {said}, and is {what} in group {group}."

@@ -84,7 +84,7 @@ class Feeding:
         self._owner = FeedOwner(redis, job.queue, job.feed, str(job.backlog), timing)
         self._inspector = Inspector(redis)
         self._chunks: FeedChunks | None = None
-        self._ready: deque[Ready] = deque()  # the next chunks, the first of which Redis works on
+        self._ready: deque[Ready] = deque()  # the next chunks; Redis works on the first
         self._failure: BaseException | None = None  # raised when those chunks are fed
         self._lines: list[str] = []
         self._window = job.window  # not more than the queue takes

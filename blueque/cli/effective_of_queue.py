@@ -136,7 +136,7 @@ class _Values:
         return found, handler if found is own else None
 
     def registered(self) -> dict[str, Registered]:
-        """Return the handlers of the modules in effect. Ends the program if they cannot be had."""
+        """Return the handlers of the modules in effect. Ends the program if they cannot be imported."""
         if any(map(self.in_environment, _RUNS)):
             return {}
         named = self.in_environment("modules")

@@ -379,7 +379,7 @@ _NOT_FOR_TASKS = sorted(
 def _hooks(
     name: str | None, url: str, source: str, task_url: str | None
 ) -> dict[str, str | list[str]]:
-    """Return the class of hooks, and which it has. Ends the program if it cannot be had."""
+    """Return the class of hooks, and which it has. Ends the program if it cannot be imported."""
     if name is None:
         return {}
     from blueque.node.handler_check import find_hooks  # here: most listeners have none

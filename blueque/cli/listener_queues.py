@@ -74,7 +74,7 @@ def limits_of(
     retry: Retry | None,
     options: Mapping[str, int | float],
 ) -> dict[str, list[object]]:
-    """Return the limits and the policy of each queue of which the file or the handler says some."""
+    """Return the limits and the policy of each queue for which the file or the handler gives any."""
     found: dict[str, list[object]] = {}
     for name in names:
         if name in config.queues or name in own:
@@ -124,7 +124,7 @@ def held_to(limits: Mapping[str, int | float | None]) -> list[int | float | None
 def surroundings_of(
     config: Config, options: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Surroundings]:
-    """Return the surroundings of the tasks of each queue of which anything is said."""
+    """Return the surroundings of the tasks of each queue for which any are given."""
     found = {}
     for queue in names:
         said = {**config.listener, **config.queue(queue).surroundings, **options}

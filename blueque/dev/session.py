@@ -151,7 +151,7 @@ class Session:
         if listener is None:
             return False
         listener.send_signal(signal.SIGINT)
-        if number == signal.SIGHUP:  # nobody is there to ask a second time
+        if number == signal.SIGHUP:  # the terminal is gone, so no second Ctrl-C can come
             self._asked += 1
         if self._asked > 1:
             self._say("The running tasks are ended as their policies say.")
@@ -203,7 +203,7 @@ def _leave_with_us() -> None:
 
 
 def _require_free(port: int) -> int:
-    """Return a port that nobody uses. Raises OSError."""
+    """Return the port. Raises OSError if another program uses it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", port))

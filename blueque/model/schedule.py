@@ -296,7 +296,7 @@ def with_lock(options: Mapping[str, Any], lock: str) -> Options:
 class Step(NamedTuple):
     """A decision about planned times that are due.
 
-    missed: those of which no task comes, the oldest first, and why: `window` or `catch_up`.
+    missed: planned times that get no task, the oldest first, and why: `window` or `catch_up`.
     chosen: the one that a task is to come of, and when it was due; None: none.
     last: the latest about which this decides. next: what comes after, and when; None: nothing.
     """
@@ -329,7 +329,7 @@ def decide(
     *others, latest = rest
     missed += [(moment, "catch_up") for moment, _ in others]
     is_late = latest[1] <= now - PROMPT
-    # More may be due, of which a later one is the last.
+    # More may be due: then a later one is the last.
     is_last = after is None or after[1] > now
     if not is_last or (definition.catch_up == "none" and is_late):
         return Step([*missed, (latest[0], "catch_up")], None, latest[0], after)
@@ -339,8 +339,8 @@ def decide(
 def due_times(
     definition: Definition, name: str, planned: int, at: int, now: float, most: int
 ) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
-    """Return the planned times that are due and when each was, the first of which is given, and what
-    comes after them; None: nothing does. most: of those that are due.
+    """Return the planned times that are due, and when each was; then the one that comes after them,
+    or None. The first is given. most: how many that are due are returned.
     """
     due = [(planned, at)]
     for moment in planned_times(definition.rule, planned, int(now), most):
@@ -379,9 +379,9 @@ class Occurrence(NamedTuple):
 
     what: made, skipped, missed, triggered or backfilled. planned: in Unix seconds. at: when that was
     decided. task: that was made; if skipped, that had not ended, and its status. why: overlap, window,
-    catch_up, paused, changed or person. by: who has asked for it. until, times: the last, and the
-    number, of several planned times in a row of which the same came; `at` is that of the last, `task`
-    that of the first.
+    catch_up, paused, changed or person. by: who has asked for it. until, times: if the same
+    came of several planned times in a row, the last of them and their number; `at` is that of the
+    last, `task` that of the first.
     """
 
     what: str

@@ -189,7 +189,7 @@ class Task:
         "The process that enqueued it, as user@host[pid]. A task that another task or a schedule has made has none."
     )
     run = _Field[str]("The run that created it.")
-    schedule = _Field[str]("The name of the schedule of which it comes.")
+    schedule = _Field[str]("The name of the schedule that has made it.")
 
     @property
     def planned(self) -> datetime | None:

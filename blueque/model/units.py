@@ -82,7 +82,7 @@ class HandlerName(NamedTuple):
 
 
 DAY = 86400.0
-MOST_KEPT = 10**12  # tasks of which the newest stay
+MOST_KEPT = 10**12  # the largest number of newest tasks to keep
 SPARED = DAY  # tasks that ended at night are still there in the morning
 # The defaults: complete tasks are deleted in time, failed ones stay longer to be looked at.
 RETENTION: Mapping[str, Keep] = MappingProxyType(

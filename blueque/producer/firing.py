@@ -21,8 +21,8 @@ log = logging.getLogger("blueque")
 
 AT_ONCE = 100  # schedules that are looked at in one step
 IN_MEMORY = 16  # whose records are read together: each may have parameters of a MiB
-MOVED_ON = 1.0  # seconds until a schedule is looked at again of which nothing came
-REFUSED = 60.0  # seconds until one is looked at again that cannot be read
+MOVED_ON = 1.0  # seconds until a schedule that made nothing is looked at again
+REFUSED = 60.0  # seconds until a schedule that cannot be read is looked at again
 
 
 class Firing:
@@ -35,7 +35,7 @@ class Firing:
         self._redis, self._queues = redis, queues
         # name -> when to look at it again, on the monotonic clock
         self._left_alone: dict[str, float] = {}
-        self._named: set[str] = set()  # those of which it was logged that they cannot be read
+        self._named: set[str] = set()  # unreadable schedules that the log names already
         self._skip = 0  # how many of other queues are due before ours
         self._refusals = Outage("")
 

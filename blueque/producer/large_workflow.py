@@ -130,7 +130,7 @@ class LargeWorkflow:
         return close_graph(self._redis, self._graph, time.time()) >= size
 
     def _name_conditions(self) -> None:
-        """Add all conditions to those tasks of which not all may be there. A whole workflow does not
+        """Add all conditions to the tasks that may not have all of theirs yet. A whole workflow does not
         need its gate any more, which may be gone.
         """
         wide = [new.task for _, new in self._wide]

@@ -127,7 +127,7 @@ class Workflow(TaskGroup):
 
     def commit(self) -> bool:
         """Put all tasks into Redis, or none. False: this workflow is there already, and nothing was
-        changed. It has the same name and the ids of all these tasks, some of which may be deleted.
+        changed. It has the same name and the ids of all these tasks; some of them may be deleted.
 
         At most 100,000 tasks. More than 200 of them, 1,000 conditions, 100 others to wait for, or
         4 MiB of parameters take several transactions, and no task runs before the last of them. If

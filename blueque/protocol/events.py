@@ -133,7 +133,7 @@ def record_in_queue(queue: str, event: Event, task: str | None = None) -> Comman
     """Return the command that records an event in the stream of a queue only, which no statistics
     count.
 
-    task: of which it is; None: of the queue itself.
+    task: None: the event is about the queue itself.
     """
     return _put_in_stream(queue, task, _text(event))
 

@@ -47,8 +47,8 @@ _OF_PAUSE = ("paused", "paused_by", "paused_reason")
 
 
 class Plan(NamedTuple):
-    """What comes of a schedule next, by its record as it was read. task: the id that belongs to the
-    planned time of which a task is to come; None: no task is to come.
+    """What comes of a schedule next, by its record as it was read. task: the id for the planned
+    time that gets a task; None: no task is made.
     """
 
     record: Mapping[str, str]
@@ -570,7 +570,7 @@ def _hindrance(
 def _succession(
     definition: Definition, record: Mapping[str, str], current: _Current, task: str
 ) -> dict[str, Any]:
-    """Return the fields of a schedule of which a task comes after the current one."""
+    """Return the fields of a schedule whose next task follows the current one."""
     fields: dict[str, Any] = {"current": task, "failures": _failures(record, current)}
     if definition.overlap == "queue" and current.is_open:
         fields["before"] = record["current"]

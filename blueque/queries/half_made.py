@@ -31,7 +31,7 @@ class HalfMade(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """A workflow of which no task runs unless its producer goes on.
+    """A workflow whose tasks do not run unless its producer goes on.
 
     updated: as its record has it. tasks: how many are there. age: seconds since the last of them
         came. is_cancelled: before all were there, and it has ended; age: since then.

@@ -189,7 +189,7 @@ class Overview(NamedTuple):
     ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its
         id. A beat from the future shows it; a clock that is behind cannot be told from a late beat.
     quiet: the queues that have nothing but complete tasks.
-    schedules: those of which something comes first, and paused ones; failures of each include the
+    schedules: those that make the next tasks, and paused ones; failures of each include the
         task that came last.
     """
 

@@ -14,7 +14,7 @@ from blueque.model.parts import in_parts
 
 AT_ONCE = 2000  # queues in one write
 
-# The keys of which a quiet queue has none. Each vanishes with its last entry.
+# The keys that a quiet queue does not have. Each vanishes with its last entry.
 _KEYS = (
     keys.pending,
     keys.lines,

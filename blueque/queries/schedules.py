@@ -82,8 +82,8 @@ def clock_of(redis: Redis) -> float:
 
 
 def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, float]]:
-    """Return the clock of Redis, and the names of the schedules of which something comes first, each
-    with its score. Without schedules the clock is not read, and 0. skip: leave out so many of the
+    """Return the clock of Redis, and the names of the schedules that make the next tasks, each with
+    its score. Without schedules the clock is not read, and 0. skip: leave out so many of the
     first.
     """
     (names,) = redis.read(("ZRANGE", keys.SCHEDULES, skip, skip + count - 1, "WITHSCORES"))
@@ -177,8 +177,8 @@ def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
 
 
 def ask_watched() -> list[Command]:
-    """Return the commands whose replies name the schedules that may need attention: those of which
-    something comes first, and those of which nothing comes.
+    """Return the commands whose replies name the schedules that may need attention: those that make
+    the next tasks, and those that make none.
     """
     return [
         ("ZRANGE", keys.SCHEDULES, 0, MAX_WATCHED - 1),

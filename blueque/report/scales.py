@@ -188,7 +188,7 @@ class Bins:
 
 
 def step_of(length: float, most: int) -> float:
-    """Return a usual step, of which at most `most` cover a length of time."""
+    """Return a usual step so long that at most `most` of them cover a length of time."""
     return float(
         next(
             (step for step in _STEPS if length / step <= most), math.ceil(length / DAY / most) * DAY

@@ -33,7 +33,7 @@ class Judgement(NamedTuple):
 def judged(
     schedules: Sequence[Watched], now: float, served: Collection[str]
 ) -> Iterator[tuple[Judgement, dict[str, str]]]:
-    """Yield what is wrong, and of which schedules, with a sentence about each.
+    """Yield what is wrong, and with which schedules: a sentence for each.
 
     served: the queues with a listener that makes the tasks of their schedules.
     """

@@ -209,7 +209,7 @@ def _crowded(
 
 
 def _running(seen: Sequence[ScheduleSeen]) -> dict[str, Definition]:
-    """Return the definitions of those of which something comes."""
+    """Return the definitions of the schedules that are not paused, if they can be read."""
     found = {}
     for each in seen:
         try:
