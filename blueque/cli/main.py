@@ -15,7 +15,6 @@ from blueque.cli.options import (
     COMPLETE,
     WITH_SHORT_HELP,
     Invocation,
-    pass_invocation,
     shared_options,
     version_option,
 )
@@ -176,7 +175,6 @@ class _Verbs(click.Group):
 )
 @shared_options
 @version_option
-@pass_invocation
 @click.pass_context
 def blueque(context: click.Context, invocation: Invocation) -> None:
     """\b

@@ -176,8 +176,7 @@ config_option = _shared(
     "--config", _remember("config_file"), metavar="FILE", help="Another blueque.toml."
 )
 debug_option = _shared("--debug", _remember("is_debug"), is_flag=True, help="Show tracebacks.")
-# What every verb of `blueque` takes, before and after its name.
-shared_options = together(
+_options_of_verbs = together(
     redis_url_option,
     config_option,
     debug_option,
@@ -191,6 +190,16 @@ shared_options = together(
         help="Default: on a terminal; NO_COLOR, FORCE_COLOR.",
     ),
 )
+
+
+def shared_options(command: Decorated) -> Decorated:
+    """Add the options that every verb of `blueque` takes, before and after its name. Their values
+    are in its first argument, an Invocation.
+    """
+    taking: Any = pass_invocation(command)
+    return _options_of_verbs(taking)
+
+
 version_option = click.version_option(__version__, message="%(prog)s %(version)s")
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.progress_line import Line
 from blueque.cli.states import state_option
 from blueque.cli.values import DURATION
@@ -57,7 +57,6 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 )
 @json_option
 @shared_options
-@pass_invocation
 def archive(
     invocation: Invocation,
     pattern: str,

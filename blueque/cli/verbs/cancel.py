@@ -13,14 +13,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.end_wait import WithWait, act_and_wait, wait_option
 from blueque.cli.failure import TIMED_OUT
 from blueque.cli.named import pattern_option
-from blueque.cli.options import (
-    Invocation,
-    dry_run_option,
-    json_option,
-    pass_invocation,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, text_columns
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
@@ -60,7 +53,6 @@ _RUNNING = [
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def cancel(
     invocation: Invocation,
     ids: Sequence[str],

@@ -11,13 +11,7 @@ from blueque.cli import printing
 from blueque.cli.effective import Setting, effective
 from blueque.cli.effective_of_queue import of_queue
 from blueque.cli.failure import MISSING, REFUSED, USAGE, Failure
-from blueque.cli.options import (
-    Invocation,
-    debug_option,
-    json_option,
-    pass_invocation,
-    shared_options,
-)
+from blueque.cli.options import Invocation, debug_option, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.text.hints import amount
 
@@ -41,7 +35,6 @@ queue_option = click.option(
 @queue_option
 @json_option
 @shared_options
-@pass_invocation
 @click.pass_context
 def config(
     context: click.Context, invocation: Invocation, queue: str | None, as_json: bool
@@ -68,7 +61,6 @@ def config(
 @queue_option
 @json_option
 @shared_options
-@pass_invocation
 def show_values(invocation: Invocation, queue: str | None, as_json: bool) -> None:
     """Show the values in effect, and where each comes from, as `blueque config` alone does.
 
@@ -95,7 +87,6 @@ def _print(invocation: Invocation, queue: str | None, as_json: bool) -> None:
 @config.command()
 @json_option
 @shared_options
-@pass_invocation
 def path(invocation: Invocation, as_json: bool) -> None:
     """Print which file is read; the exit code is 3 if there is none."""
     found = invocation.config.path

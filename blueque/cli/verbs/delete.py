@@ -10,14 +10,7 @@ import click
 from blueque.cli.actions import Outcome, act_on, choose, finish, foretell
 from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option
-from blueque.cli.options import (
-    Invocation,
-    dry_run_option,
-    json_option,
-    pass_invocation,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import HasDependents, InvalidInput, NotFinished
@@ -46,7 +39,6 @@ if TYPE_CHECKING:
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def delete(
     invocation: Invocation,
     ids: Sequence[str],

@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, Failure
-from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.errors import DirectoryTaken, NoServer
 
 
@@ -21,7 +21,6 @@ from blueque.errors import DirectoryTaken, NoServer
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @click.option("--no-web", is_flag=True, help="Without the page.")
 @shared_options
-@pass_invocation
 def dev(
     invocation: Invocation, modules: Sequence[str], slots: int, opens: bool, no_web: bool
 ) -> int:

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.values import DURATION
 from blueque.connection.address import hide_password
 from blueque.documents.doctor import level_of, of_doctor
@@ -65,7 +65,6 @@ _REPAIRS = {
 )
 @json_option
 @shared_options
-@pass_invocation
 def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> int:
     """Check Redis and everything that Blueque has in it.
 

@@ -16,7 +16,7 @@ from blueque.cli.labels import label_options
 from blueque.cli.limit_options import limit_options
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.values import DURATION, TIME_TO_COME
 from blueque.cli.waits import open_group, opening_group, wait_options, waits
 from blueque.errors import InvalidInput, NoSuchGroup
@@ -86,7 +86,6 @@ if TYPE_CHECKING:
 @label_options
 @limit_options()
 @shared_options
-@pass_invocation
 def enqueue(
     invocation: Invocation,
     /,

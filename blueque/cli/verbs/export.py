@@ -16,7 +16,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, pass_invocation, reveal_option, shared_options
+from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
 from blueque.documents.tasks import as_item
@@ -80,7 +80,6 @@ CSV_COLUMNS = (
 )
 @reveal_option
 @shared_options
-@pass_invocation
 def export(
     invocation: Invocation,
     patterns: Sequence[str],

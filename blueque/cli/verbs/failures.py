@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_options
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.verbs.stats import days_option
 from blueque.documents.numbers import of_failures
@@ -31,7 +31,6 @@ _COLUMNS = [
 @days_option
 @json_option
 @shared_options
-@pass_invocation
 def failures(
     invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int, as_json: bool
 ) -> None:

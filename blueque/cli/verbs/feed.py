@@ -16,7 +16,7 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.labels import label_options
 from blueque.cli.limit_options import limit_options
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.progress_line import Line
 from blueque.errors import BacklogRefused
 
@@ -68,7 +68,6 @@ _BAD_ROWS = 20  # that are printed one by one
 @limit_options()
 @json_option
 @shared_options
-@pass_invocation
 def feed(
     invocation: Invocation,
     /,

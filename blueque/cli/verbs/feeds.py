@@ -12,7 +12,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.documents.groups import of_feeds
 from blueque.queries.feeds import numbers, state_of
@@ -40,7 +40,6 @@ COLUMNS = [
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def feeds(
     invocation: Invocation,
     names: Sequence[str],

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import click
 
 from blueque.cli.actions import act_on_waiting
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
 @json_option
 @shared_options
-@pass_invocation
 def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
     """Make pending tasks the next of those with the same priority and needs.
 

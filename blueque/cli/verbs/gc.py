@@ -12,14 +12,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION
 from blueque.cli.named import queues_matching
-from blueque.cli.options import (
-    Invocation,
-    dry_run_option,
-    json_option,
-    pass_invocation,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.values import DURATION
 from blueque.errors import NoSuchGroup, NotCancellable, RunDropped, WrongGroup, WrongQueue, WrongRun
@@ -47,7 +40,6 @@ _UNFINISHED = "its producer has not made all tasks of the workflow"
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def gc(
     invocation: Invocation,
     names: Sequence[str],

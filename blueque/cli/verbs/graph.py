@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import graph_text, printing
 from blueque.cli.failure import MISSING, Failure
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import edges, of_graph
 from blueque.model.group import condition_on, group_of
@@ -27,7 +27,6 @@ _RUNNING, _WAITING = "lightblue", "white"
 @click.option("--dot", "as_dot", is_flag=True, help="Print it for Graphviz: | dot -Tsvg > out.svg")
 @json_option
 @shared_options
-@pass_invocation
 def graph(invocation: Invocation, name: str, as_dot: bool, as_json: bool) -> None:
     """Show for which tasks the task ID waits, and which wait for it; or the tasks of GROUP, and which wait for it.
 

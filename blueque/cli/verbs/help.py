@@ -6,7 +6,7 @@ import click
 
 from blueque.cli import failure, printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.states import ALIASES
 
 EXIT_CODES = {
@@ -102,7 +102,6 @@ _TOPICS = {
     "words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | words | WORD]"
 )
 @shared_options
-@pass_invocation
 @click.pass_context
 def help(context: click.Context, invocation: Invocation, words: tuple[str, ...]) -> None:
     """Explain a verb, list all verbs, exit codes or states, or explain one word.

@@ -13,7 +13,7 @@ from blueque.cli import printing
 from blueque.cli.event_program import PlaceFile, call
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.values import COMMAND, MOMENT
 from blueque.cli.verbs.show import find_one
@@ -66,7 +66,6 @@ ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of th
 )
 @json_option
 @shared_options
-@pass_invocation
 def history(
     invocation: Invocation,
     prefix: str | None,

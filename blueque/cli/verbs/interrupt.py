@@ -11,7 +11,7 @@ from blueque.cli.actions import Outcome, choose, finish
 from blueque.cli.consent import require_consent
 from blueque.cli.end_wait import WithWait, act_and_wait, wait_option
 from blueque.cli.failure import TIMED_OUT
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.verbs.cancel import table_of_running
 from blueque.errors import NotInterruptible
 from blueque.sentences import consent
@@ -31,7 +31,6 @@ GOING = "interrupting"
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def interrupt(
     invocation: Invocation,
     ids: Sequence[str],

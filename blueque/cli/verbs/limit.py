@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import count
 from blueque.cli.queue_control import (
     print_control,
@@ -34,7 +34,6 @@ def _read_limit(text: str) -> int | None:
 @click.option("--by", metavar="NAME", help="Who sets it; default USER@HOST.")
 @json_option
 @shared_options
-@pass_invocation
 def limit(
     invocation: Invocation, pattern: str, most: int | None, by: str | None, as_json: bool
 ) -> None:

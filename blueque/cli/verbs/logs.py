@@ -14,7 +14,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.log_files import from_files
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.progress_line import Line
 from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import of_line
@@ -65,7 +65,6 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
 @json_option
 @shared_options
-@pass_invocation
 def logs(
     invocation: Invocation,
     prefixes: Sequence[str],

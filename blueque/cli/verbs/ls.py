@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.selection import say_what_was_searched, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import (
@@ -81,7 +81,6 @@ def _named(word: str) -> str:
 )
 @json_option
 @shared_options
-@pass_invocation
 def ls(
     invocation: Invocation,
     patterns: Sequence[str],

@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import AWAY, CONFIGURATION, REFUSED, Failure
-from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     help="Queues and schedules beyond N are summed up as other.",
 )
 @shared_options
-@pass_invocation
 def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_queues: int) -> int:
     """Serve metrics for Prometheus at http://HOST:PORT/metrics, until Ctrl-C or SIGTERM.
 

@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.actions import act_on_waiting, split_last
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, metavar="ID...|- QUEUE")
 @json_option
 @shared_options
-@pass_invocation
 def move(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
     """Move waiting tasks to the end of their line in another queue.
 

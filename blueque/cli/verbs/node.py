@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs.node_list import node_ls, node_show
 from blueque.documents.orders import TELL_NOTHING, of_told, state_after, why_not
@@ -55,7 +55,6 @@ class _Wish(NamedTuple):
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
     """Make a listener, or all of a host, take nothing new, and exit when its task has ended.
 
@@ -78,7 +77,6 @@ def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
     """Make the listeners of a host take nothing new until `node resume`. Running tasks run on.
 
@@ -105,7 +103,6 @@ def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def resume(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
     """Make the listeners of a host take tasks again, after `node pause` or SIGUSR2.
 

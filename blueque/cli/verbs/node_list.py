@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.task_columns import chosen
 from blueque.documents.status import of_node, of_nodes
@@ -40,7 +40,6 @@ _TASKS = ("id", "what", "queue", "state", "for", "progress", "left", "note")
 )
 @json_option
 @shared_options
-@pass_invocation
 def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_json: bool) -> None:
     """List the hosts that serve queues: their slots, how many of these are busy, and their last beat.
 
@@ -75,7 +74,6 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
 @click.argument("name", metavar="NODE|HOST")
 @json_option
 @shared_options
-@pass_invocation
 def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     """Show a listener, or all of a host: queues, resources, orders and tasks.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.queue_control import (
     print_control,
     queues_argument,
@@ -22,7 +22,6 @@ from blueque.cli.queue_control import (
 @click.option("--by", metavar="NAME", help="Who pauses it; default USER@HOST.")
 @json_option
 @shared_options
-@pass_invocation
 def pause(
     invocation: Invocation,
     patterns: Sequence[str],

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from blueque.cli.actions import act_on_waiting, split_last
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.model.lines import HIGHEST, LOWEST
 
 
@@ -16,7 +16,6 @@ from blueque.model.lines import HIGHEST, LOWEST
 @click.argument("words", nargs=-1, metavar="ID...|- N")
 @json_option
 @shared_options
-@pass_invocation
 def priority(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
     """Change the priority of waiting tasks. A higher priority goes first; the default is 0.
 

@@ -16,7 +16,6 @@ from blueque.cli.options import (
     RenamedOption,
     dry_run_option,
     json_option,
-    pass_invocation,
     shared_options,
     yes_option,
 )
@@ -56,7 +55,6 @@ _COLUMNS = [Column("QUEUE", can_shrink=True), Column("STATE"), Column("TASKS", T
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def prune(
     invocation: Invocation,
     patterns: Sequence[str],

@@ -12,14 +12,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, REFUSED, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import (
-    Invocation,
-    dry_run_option,
-    json_option,
-    pass_invocation,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.states import state_option
 from blueque.cli.verbs.limit import limit
@@ -59,7 +52,6 @@ queue.add_command(show_queue)
 @queue.command("ls", short_help="List the queues.")
 @json_option
 @shared_options
-@pass_invocation
 def list_queues(invocation: Invocation, as_json: bool) -> None:
     """List all queues: waiting and running tasks, listeners, limits and pauses."""
     lines = invocation.client().get_inspector().overview().lines
@@ -90,7 +82,6 @@ def _row(line: Line, has_blocked: bool) -> list[str]:
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -> None:
     """Forget a queue that is empty and no longer used: its name, pause and limit, events and statistics.
 
@@ -163,7 +154,6 @@ def _what_is(there: Mapping[str, int]) -> str:
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def purge(
     invocation: Invocation,
     pattern: str,

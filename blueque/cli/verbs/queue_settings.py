@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.queue_control import queues_there, queues_there_or_new, warn_of_1_0_0
 from blueque.cli.setting_text import given_settings
@@ -33,7 +33,6 @@ _COLUMNS = [Column("QUEUE", can_shrink=True), Column("NAME"), Column("VALUE", ca
 @click.option("--by", metavar="NAME", help="Who sets it; default USER@HOST.")
 @json_option
 @shared_options
-@pass_invocation
 def set_settings(
     invocation: Invocation,
     pattern: str,
@@ -88,7 +87,6 @@ def set_settings(
 @click.argument("pattern", metavar="QUEUE")
 @json_option
 @shared_options
-@pass_invocation
 def show_queue(invocation: Invocation, pattern: str, as_json: bool) -> None:
     """Show pause, limit and settings of a queue, as they are in Redis.
 

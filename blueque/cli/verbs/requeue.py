@@ -12,14 +12,7 @@ from blueque.cli import printing
 from blueque.cli.actions import Outcome, act_on, choose, finish, foretell
 from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option
-from blueque.cli.options import (
-    Invocation,
-    dry_run_option,
-    json_option,
-    pass_invocation,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import Column
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
@@ -52,7 +45,6 @@ _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def requeue(
     invocation: Invocation,
     ids: Sequence[str],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.queue_control import print_control, queues_argument, queues_there
 
 
@@ -16,7 +16,6 @@ from blueque.cli.queue_control import print_control, queues_argument, queues_the
 @click.option("--by", metavar="NAME", help="Who resumes it; default USER@HOST.")
 @json_option
 @shared_options
-@pass_invocation
 def resume(invocation: Invocation, patterns: Sequence[str], by: str | None, as_json: bool) -> None:
     """Make listeners take tasks from a queue again.
 

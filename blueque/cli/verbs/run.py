@@ -13,7 +13,7 @@ from blueque.cli import printing
 from blueque.cli.failure import NOT_COMPLETE
 from blueque.cli.limit_options import limit_options
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.verbs.enqueue import parameters_of, warn_of_no_listener
 from blueque.cli.verbs.logs import PACE, harmless
 from blueque.cli.verbs.wait import detached, tell_ending
@@ -44,7 +44,6 @@ LONG = 5.0  # seconds in line after which it mentions blueque why
 @limit_options()
 @json_option
 @shared_options
-@pass_invocation
 def run(
     invocation: Invocation,
     /,

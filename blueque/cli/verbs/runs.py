@@ -12,14 +12,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import (
-    Invocation,
-    RenamedOption,
-    json_option,
-    pass_invocation,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns, text_columns
 from blueque.cli.verbs import feeds
 from blueque.documents.groups import of_runs
@@ -51,7 +44,6 @@ _COLUMNS = [
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def runs(
     invocation: Invocation,
     names: Sequence[str],

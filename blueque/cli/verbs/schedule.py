@@ -14,7 +14,7 @@ from blueque.cli import printing
 from blueque.cli.actions import act_on, choose, finish
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import COLUMNS, row
 from blueque.cli.task_columns import note
@@ -74,7 +74,6 @@ for _verb in (
 )
 @json_option
 @shared_options
-@pass_invocation
 def schedule_ls(
     invocation: Invocation,
     patterns: Sequence[str],
@@ -152,7 +151,6 @@ def _print_tasks(invocation: Invocation, listing: Listing | None, is_second: boo
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
 @json_option
 @shared_options
-@pass_invocation
 def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
     """Put scheduled tasks in line now, also tasks that wait for a retry.
 

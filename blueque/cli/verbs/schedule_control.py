@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.recurring import find_schedule
 from blueque.cli.schedule_options import PAST_TEXT, past
@@ -37,7 +37,6 @@ by_option = click.option("--by", metavar="NAME", help="Who does it; default USER
 @by_option
 @json_option
 @shared_options
-@pass_invocation
 def pause(
     invocation: Invocation, name: str, reason: str | None, by: str | None, as_json: bool
 ) -> None:
@@ -58,7 +57,6 @@ def pause(
 @click.option("--catch-up", is_flag=True, help="Have come what was planned during the pause.")
 @json_option
 @shared_options
-@pass_invocation
 def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> None:
     """End the pause of a recurring task.
 
@@ -78,7 +76,6 @@ def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> 
 @by_option
 @json_option
 @shared_options
-@pass_invocation
 def trigger(invocation: Invocation, name: str, force: bool, by: str | None, as_json: bool) -> None:
     """Make a task now, besides those that are planned, and print its id.
 
@@ -102,7 +99,6 @@ def trigger(invocation: Invocation, name: str, force: bool, by: str | None, as_j
 @by_option
 @json_option
 @shared_options
-@pass_invocation
 def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json: bool) -> None:
     """Have nothing come of the next planned time of a recurring task, or of the next N.
 
@@ -139,7 +135,6 @@ def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def backfill(
     invocation: Invocation,
     name: str,
@@ -195,7 +190,6 @@ def _span(begin: str, end: str | None, zone: tzinfo | None, now: float) -> tuple
 @click.argument("name", metavar="SCHEDULE")
 @json_option
 @shared_options
-@pass_invocation
 def remove(invocation: Invocation, name: str, as_json: bool) -> None:
     """Remove a recurring task with its history. The tasks that came of it stay.
 

@@ -16,7 +16,7 @@ from blueque.cli.failure import REFUSED, USAGE, Failure
 from blueque.cli.labels import label_options
 from blueque.cli.limit_options import limit_options
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.program import given
 from blueque.cli.recurring import find_schedule
@@ -61,7 +61,6 @@ _MOST = 1000  # planned times that `preview` prints
 @click.option("--now", "is_now", is_flag=True, help="Make a task now, besides.")
 @json_option
 @shared_options
-@pass_invocation
 def add(
     invocation: Invocation, /, name: str, queue: str, is_now: bool, as_json: bool, **_: Any
 ) -> None:
@@ -119,7 +118,6 @@ def add(
 )
 @json_option
 @shared_options
-@pass_invocation
 def set_schedule(
     invocation: Invocation,
     /,
@@ -162,7 +160,6 @@ def set_schedule(
 )
 @json_option
 @shared_options
-@pass_invocation
 def preview(
     invocation: Invocation, /, name: str | None, number: int, as_json: bool, **_: Any
 ) -> None:

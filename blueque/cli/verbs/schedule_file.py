@@ -10,13 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, Failure
-from blueque.cli.options import (
-    Invocation,
-    dry_run_option,
-    json_option,
-    pass_invocation,
-    shared_options,
-)
+from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options
 from blueque.cli.printing import count
 from blueque.errors import ConfigRefused, InvalidInput, RedisAway, WrongSchedule
 from blueque.model.recurrence import jitter_of, planned_times
@@ -42,7 +36,6 @@ _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be
 @dry_run_option("Only say what would change.")
 @json_option
 @shared_options
-@pass_invocation
 def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> None:
     """Bring the recurring tasks in the [schedules.NAME] tables of blueque.toml to Redis.
 
@@ -81,7 +74,6 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> 
 @click.command(short_help="Check the recurring tasks in blueque.toml.")
 @json_option
 @shared_options
-@pass_invocation
 def check(invocation: Invocation, as_json: bool) -> None:
     """Check the recurring tasks in blueque.toml, and say what blueque schedule apply would do. It changes nothing.
 

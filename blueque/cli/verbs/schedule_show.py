@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import (
-    Invocation,
-    json_option,
-    pass_invocation,
-    reveal_option,
-    shared_options,
-)
+from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import find_schedule
 from blueque.cli.verbs.show import print_fact
@@ -62,7 +56,6 @@ _COUNTS = ("made", "skipped", "missed", "triggered", "backfilled")
 @reveal_option
 @json_option
 @shared_options
-@pass_invocation
 def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> None:
     """Show everything about a recurring task, what comes next, and why nothing comes.
 
@@ -97,7 +90,6 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
 )
 @json_option
 @shared_options
-@pass_invocation
 def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> None:
     """Show what came of the last planned times of a recurring task, the newest first; 100 are kept.
 

@@ -11,13 +11,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import queue_named
-from blueque.cli.options import (
-    Invocation,
-    json_option,
-    pass_invocation,
-    reveal_option,
-    shared_options,
-)
+from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
 from blueque.documents.tasks import of_task
 from blueque.model.group import condition_on, group_of, is_gate
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES
@@ -38,7 +32,6 @@ _LABEL = 12
 @reveal_option
 @json_option
 @shared_options
-@pass_invocation
 def show(
     invocation: Invocation,
     prefix: str,

@@ -13,7 +13,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
-from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.verbs.logs import harmless
 from blueque.cli.verbs.show import find_one
 from blueque.model.log_line import OURS
@@ -37,7 +37,6 @@ _CALLER = re.compile(r'  File ".*/blueque/(\w+/)*(handlers|work)\.py", line \d+ 
 @click.argument("prefix", metavar="ID")
 @click.option("-a", "--all", "shows_all", is_flag=True, help="Show Blueque's own frames, too.")
 @shared_options
-@pass_invocation
 def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
     """Show where the running task ID is in its code: the traceback of each of its threads.
 

@@ -12,13 +12,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching, queues_options
-from blueque.cli.options import (
-    Invocation,
-    RenamedOption,
-    json_option,
-    pass_invocation,
-    shared_options,
-)
+from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, span
 from blueque.cli.selection import selected
 from blueque.cli.values import Value
@@ -72,7 +66,6 @@ days_option = click.option(
 )
 @json_option
 @shared_options
-@pass_invocation
 def stats(
     invocation: Invocation,
     patterns: Sequence[str],

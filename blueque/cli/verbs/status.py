@@ -11,7 +11,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.values import DURATION
 from blueque.cli.verbs import feeds
@@ -81,7 +81,6 @@ _HOSTS = [
 )
 @json_option
 @shared_options
-@pass_invocation
 def status(
     invocation: Invocation, is_check: bool, pause: float | None, shows_all: bool, as_json: bool
 ) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.documents.groups import of_tags
 from blueque.queries.listing import STATUSES
@@ -20,7 +20,6 @@ _COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATE
 )
 @json_option
 @shared_options
-@pass_invocation
 def tags(invocation: Invocation, prefix: str, limit: int, as_json: bool) -> None:
     """List the tags of the tasks in Redis, and how many tasks have each; with TAG, those that begin so.
 

@@ -14,13 +14,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import (
-    Invocation,
-    RenamedOption,
-    json_option,
-    pass_invocation,
-    shared_options,
-)
+from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options
 from blueque.cli.values import MOMENT
 from blueque.documents.numbers import of_timeline
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
@@ -66,7 +60,6 @@ _BY: dict[str, Callable[[Run], str]] = {
 @click.option("--csv", "as_csv", is_flag=True, help="Print a line for each attempt, for programs.")
 @json_option
 @shared_options
-@pass_invocation
 def timeline(
     invocation: Invocation,
     patterns: Sequence[str],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column, number_columns
 from blueque.cli.screen import height, watch
 from blueque.cli.values import DURATION
@@ -35,7 +35,6 @@ _BLOCKED = Column("BLOCKED", True)  # only where there are any
 @click.command()
 @click.option("--every", type=DURATION, default=1.0, help="Refresh at this interval; default 1s.")
 @shared_options
-@pass_invocation
 def top(invocation: Invocation, every: float) -> None:
     """Show live what runs, until you press q.
 

@@ -9,7 +9,7 @@ import click
 
 from blueque.cli.actions import act_on, choose, finish
 from blueque.cli.consent import require_consent
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.errors import InvalidInput
 from blueque.model.group import group_of
 from blueque.model.ids import is_uuid
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def unblock(
     invocation: Invocation, ids: Sequence[str], parents: Sequence[str], is_sure: bool, as_json: bool
 ) -> int:

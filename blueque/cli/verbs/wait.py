@@ -12,7 +12,7 @@ from blueque.cli import printing
 from blueque.cli.actions import choose
 from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
@@ -53,7 +53,6 @@ MOST_NAMED = 3  # that get a line each
 )
 @json_option
 @shared_options
-@pass_invocation
 def wait(
     invocation: Invocation,
     prefixes: Sequence[str],

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
-from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput
 
@@ -86,7 +86,6 @@ class Wish:
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @shared_options
-@pass_invocation
 def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) -> None:
     """Serve a page that shows queues, tasks, hosts and logs, until Ctrl-C or SIGTERM.
 

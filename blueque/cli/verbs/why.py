@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import of_inquiry
 from blueque.sentences import why as words
@@ -18,7 +18,6 @@ from blueque.text.what import what
 @click.argument("prefix", metavar="ID")
 @json_option
 @shared_options
-@pass_invocation
 def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """Say why the task ID does not run, and what you can do about it.
 

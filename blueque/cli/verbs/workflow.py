@@ -12,7 +12,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.task_columns import TaskColumn, chosen
 from blueque.documents.groups import of_workflow, of_workflows, workflow_item
@@ -42,7 +42,6 @@ def workflow() -> None:
 @workflow.command("ls", short_help="List the workflows.")
 @json_option
 @shared_options
-@pass_invocation
 def list_workflows(invocation: Invocation, as_json: bool) -> None:
     """List all workflows, the newest first.
 
@@ -71,7 +70,6 @@ def list_workflows(invocation: Invocation, as_json: bool) -> None:
 @click.argument("name", metavar="WORKFLOW")
 @json_option
 @shared_options
-@pass_invocation
 def show(invocation: Invocation, name: str, as_json: bool) -> None:
     """Show how far a workflow is, and which of its tasks are BAD: have failed, were cancelled or are gone.
 
@@ -101,7 +99,6 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
 @click.argument("name", metavar="WORKFLOW")
 @json_option
 @shared_options
-@pass_invocation
 def close(invocation: Invocation, name: str, as_json: bool) -> None:
     """Let no more tasks join a workflow: it ends with the last of its tasks.
 
@@ -122,7 +119,6 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def cancel(
     invocation: Invocation, name: str, reason: str | None, is_sure: bool, as_json: bool
 ) -> None:
@@ -148,7 +144,6 @@ def cancel(
 @yes_option
 @json_option
 @shared_options
-@pass_invocation
 def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
     """Put the tasks of a workflow in line again that have failed or were cancelled.
 
@@ -175,7 +170,6 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
 @click.argument("name", metavar="WORKFLOW")
 @json_option
 @shared_options
-@pass_invocation
 def remove(invocation: Invocation, name: str, as_json: bool) -> None:
     """Forget a workflow that has ended. Its tasks stay.
 
