@@ -15,10 +15,11 @@ from blueque.audit.audit import Finding, Report
 from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
 from blueque.model.columns import to_microseconds
+from blueque.model.parts import grouped
 from blueque.model.task import Task
 from blueque.producer.abandoned_runs import Leftover, Leftovers
 from blueque.queries import half_made, overview
-from blueque.queries.half_made import HalfMade, Unfinished
+from blueque.queries.half_made import Unfinished
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node, is_process_gone
 from blueque.system import process
@@ -109,9 +110,8 @@ def _aliases(aliases: Mapping[str, str], queues: Collection[str]) -> Iterator[Ch
 
 def _half_made(redis: Redis, queues: list[str]) -> Iterator[Check]:
     """Yield the queues with tasks whose producer has not named all tasks for which they wait."""
-    found: dict[str, list[HalfMade]] = {}
-    for task in half_made.find(redis, queues, half_made.FORGOTTEN):
-        found.setdefault(task.queue, []).append(task)
+    forgotten = half_made.find(redis, queues, half_made.FORGOTTEN)
+    found = grouped(forgotten, lambda task: task.queue)
     for queue, tasks in found.items():
         first, command = tasks[0], hints.of_queue("gc", queue)
         what = f"{count(len(tasks), 'blocked task')} without all conditions, because a producer stopped halfway"

@@ -14,6 +14,7 @@ from blueque.cli import printing
 from blueque.cli.printing import count
 from blueque.model.conditions import DROPPED, is_marked
 from blueque.model.group import group_of
+from blueque.model.parts import grouped
 from blueque.queries.listing import STATUSES, entered
 from blueque.sentences.why_blocked import members_of, state_of_group, why_it_ended
 
@@ -103,10 +104,8 @@ def _tree(graph: Graph, side: _Side) -> Iterator[str]:
 
 def _branch(graph: Graph, side: _Side, task: str, depth: int, seen: set[str]) -> Iterator[str]:
     neighbours = side.neighbours(task)
-    queues: dict[str, list[Task]] = {}
-    for name in neighbours:
-        if name in graph.tasks:
-            queues.setdefault(graph.tasks[name].queue or "", []).append(graph.tasks[name])
+    known = [graph.tasks[name] for name in neighbours if name in graph.tasks]
+    queues = grouped(known, lambda task: task.queue or "")
     for queue, members in sorted(queues.items()):
         shown = sorted(members, key=lambda each: _ORDER.index(_state(each)))
         indent = depth

@@ -6,13 +6,14 @@ number of tasks; with schedules two more, and one for each 500 of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.metrics import schedules
 from blueque.metrics.prometheus_text import Family, Labels, Sample, histogram_samples
 from blueque.model import keys
+from blueque.model.parts import grouped
 from blueque.model.task import Task
 from blueque.queries.listeners import Node
 from blueque.queries.overview import Line, overview
@@ -75,7 +76,10 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
         task.id: printed_at(line, task.attempt)
         for task, line in zip(found.running, replies[len(totals) :], strict=True)
     }
-    nodes, running = _by_queue(found.nodes), _by_queue(found.running)
+    nodes, running = (
+        grouped(found.nodes, lambda node: node.queue),
+        grouped(found.running, lambda task: task.queue or ""),
+    )
     queues = {
         line.queue: _queue(
             line,
@@ -128,13 +132,6 @@ def about_scrape(seconds: float, is_up: bool) -> list[Family]:
             [Sample({"version": __version__}, 1)],
         ),
     ]
-
-
-def _by_queue(things: Iterable[Owned]) -> dict[str, list[Owned]]:
-    found: dict[str, list[Owned]] = {}
-    for thing in things:
-        found.setdefault(thing.queue or "", []).append(thing)
-    return found
 
 
 def _queue(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.audit import server_check
 from blueque.model.group import MAKING, condition_on, group_of
+from blueque.model.parts import grouped
 from blueque.queries.feeds import state_of
 from blueque.queries.listing import MAX_BLOCKED
 from blueque.sentences.schedule_concerns import judged
@@ -75,16 +76,10 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
     yield from _of_groups(overview.groups.holders)
     yield from _of_unclosed(overview.groups.unclosed, overview.now)
     yield from _of_schedules(overview)
-    nodes: dict[str, list[Node]] = {}
-    for node in overview.nodes:
-        nodes.setdefault(node.queue, []).append(node)
-    standing: dict[str, list[Task]] = {}
-    for task in overview.running:
-        if stands_still(task, overview.now):
-            standing.setdefault(task.queue or "", []).append(task)
-    open_feeds: dict[str, list[dict[str, str]]] = {}
-    for record in overview.feeds:
-        open_feeds.setdefault(record["queue"], []).append(record)
+    nodes = grouped(overview.nodes, lambda node: node.queue)
+    still = [task for task in overview.running if stands_still(task, overview.now)]
+    standing = grouped(still, lambda task: task.queue or "")
+    open_feeds = grouped(overview.feeds, lambda record: record["queue"])
     for line in overview.lines:
         if line.queue in overview.quiet:
             continue
@@ -145,9 +140,7 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
 def _of_queue(
     line: Line, nodes: Sequence[Node], now: float, serve: Callable[[str], str]
 ) -> Iterator[Concern]:
-    states: dict[str, list[Node]] = {}
-    for node in nodes:
-        states.setdefault(node.state, []).append(node)
+    states = grouped(nodes, lambda node: node.state)
     yield from _of_waiting(line, states, now, serve)
     for state in ("silent", "dead", "gone"):
         if state in states:

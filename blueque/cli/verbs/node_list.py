@@ -15,6 +15,7 @@ from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.task_columns import chosen
 from blueque.documents.status import of_node, of_nodes
 from blueque.model.encoding import seconds_of
+from blueque.model.parts import grouped
 from blueque.queries.listeners import Node, find_named
 from blueque.text import hints
 
@@ -65,9 +66,9 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
     elif not found:
         printing.talk("no listeners")
     elif is_each:
-        _print_table(_LISTENERS, _listener_rows(found))
+        printing.print_table(_LISTENERS, _listener_rows(found))
     else:
-        _print_table(_HOSTS, _host_rows(found))
+        printing.print_table(_HOSTS, _host_rows(found))
 
 
 @click.command("show", short_help="Show a listener, or all of a host.")
@@ -96,12 +97,12 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     for label, value in _facts(nodes, now):
         click.echo(printing.within(printing.clean(f"{label:<12}{value}")))
     click.echo()
-    _print_table(_LISTENERS, _listener_rows(nodes))
+    printing.print_table(_LISTENERS, _listener_rows(nodes))
     if tasks:
         click.echo()
         shown = chosen(_TASKS, hide)
         rows = [[one.cell(task, now, invocation.is_utc) for one in shown] for task in tasks]
-        _print_table([one.column for one in shown], rows)
+        printing.print_table([one.column for one in shown], rows)
 
 
 def youngest_beat(nodes: Iterable[Node]) -> float | None:
@@ -109,9 +110,7 @@ def youngest_beat(nodes: Iterable[Node]) -> float | None:
 
 
 def _host_rows(nodes: Iterable[Node]) -> list[list[str]]:
-    groups: dict[tuple[str, str, str], list[Node]] = {}
-    for node in nodes:
-        groups.setdefault((node.host, node.version or "-", node.state), []).append(node)
+    groups = grouped(nodes, lambda node: (node.host, node.version or "-", node.state))
     rows = []
     for (host, version, state), members in sorted(groups.items()):
         slots, busy = {node.id for node in members}, {node.id for node in members if node.held}
@@ -131,9 +130,7 @@ def _host_rows(nodes: Iterable[Node]) -> list[list[str]]:
 
 def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
     """Return a row for each listener, whatever the number of its queues."""
-    groups: dict[tuple[str, str], list[Node]] = {}
-    for node in nodes:
-        groups.setdefault((node.id, node.state), []).append(node)
+    groups = grouped(nodes, lambda node: (node.id, node.state))
     return [
         [
             printing.short_node(node_id),
@@ -172,7 +169,3 @@ def _facts(nodes: Sequence[Node], now: float) -> list[tuple[str, str]]:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
-
-
-def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    printing.print_table(columns, rows)

@@ -18,6 +18,7 @@ from blueque.cli.verbs import feeds
 from blueque.cli.verbs.node_list import youngest_beat
 from blueque.connection.address import hide_password
 from blueque.documents.status import of_overview, server_version
+from blueque.model.parts import grouped
 from blueque.queries.listing import entered
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, pause_words
@@ -249,9 +250,7 @@ def running_row(task: Task, overview: Overview, name: str, left: str) -> list[st
 
 def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
     """Return a row for each host and state."""
-    groups: dict[tuple[str, str], list[Node]] = {}
-    for node in nodes:
-        groups.setdefault((node.host, node.state), []).append(node)
+    groups = grouped(nodes, lambda node: (node.host, node.state))
     rows = []
     for (host, state), members in sorted(groups.items()):
         ids, busy = {node.id for node in members}, {node.id for node in members if node.held}

@@ -17,6 +17,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options
 from blueque.cli.values import MOMENT
 from blueque.documents.numbers import of_timeline
+from blueque.model.parts import grouped
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
 from blueque.text.what import what
@@ -152,9 +153,7 @@ def draw(
 
     names: what tasks are, by their ids; their bars have it if there is room.
     """
-    of_name: dict[str, list[Run]] = {}
-    for run in found.runs:
-        of_name.setdefault(printing.clean(name_of(run)) or "-", []).append(run)
+    of_name = grouped(found.runs, lambda run: printing.clean(name_of(run)) or "-")
     lanes = {name: _lanes(of_name[name]) for name in sorted(of_name)}
     most = max(map(len, lanes.values()))
     numbers = len(f"1-{most}") if most > 1 else 1
