@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from blueque.cli import listener_handlers
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
-from blueque.cli.limit_options import limit_options
 from blueque.cli.listener_handlers import found_from_here, handlers_of, importing
 from blueque.cli.listener_queues import (
     chosen_among,
@@ -38,6 +37,7 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.program import Program, given, settings_of, variables_of
+from blueque.cli.task_options import limit_options
 from blueque.cli.values import COMMAND, DURATION, Value
 from blueque.config.tables import MAX_SLOTS, MOST_REUSED, ON_TERM
 from blueque.config.values import LIMITS

@@ -10,9 +10,9 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching
 from blueque.cli.options import RenamedOption, together
+from blueque.cli.task_options import tag_option
 from blueque.cli.values import MOMENT
 from blueque.queries.selection import Selection
 

@@ -12,11 +12,9 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.labels import label_options
-from blueque.cli.limit_options import limit_options
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
-from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, shared_options
+from blueque.cli.task_options import label_options, limit_options, needs, needs_options
 from blueque.cli.values import DURATION, TIME_TO_COME
 from blueque.cli.waits import open_group, opening_group, wait_options, waits
 from blueque.errors import InvalidInput, NoSuchGroup

@@ -13,11 +13,9 @@ import click
 from blueque.backlog.files import PARQUET
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.labels import label_options
-from blueque.cli.limit_options import limit_options
-from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.progress_line import Line
+from blueque.cli.task_options import label_options, limit_options, needs, needs_options
 from blueque.errors import BacklogRefused
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import NOT_COMPLETE
-from blueque.cli.limit_options import limit_options
-from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.task_options import limit_options, needs, needs_options
 from blueque.cli.verbs.enqueue import parameters_of, warn_of_no_listener
 from blueque.cli.verbs.logs import PACE, harmless
 from blueque.cli.verbs.wait import detached, tell_ending

@@ -13,9 +13,6 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, USAGE, Failure
-from blueque.cli.labels import label_options
-from blueque.cli.limit_options import limit_options
-from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.program import given
@@ -30,6 +27,7 @@ from blueque.cli.schedule_options import (
     task_options,
     with_bounds,
 )
+from blueque.cli.task_options import label_options, limit_options, needs, needs_options
 from blueque.cli.verbs.enqueue import parameters_of
 from blueque.documents.schedules import item
 from blueque.errors import InvalidInput, WrongSchedule

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, span
 from blueque.cli.selection import selected
+from blueque.cli.task_options import tag_option
 from blueque.cli.values import Value
 from blueque.documents.numbers import of_statistics
 from blueque.model import histogram
