@@ -16,7 +16,12 @@ from blueque.connection.redis import Connection, Redis
 from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
-from blueque.model.encoding import require_feed_name, require_queue_name, require_run_name
+from blueque.model.encoding import (
+    require_feed_name,
+    require_queue_name,
+    require_run_name,
+    require_timeout,
+)
 from blueque.model.group import InGroup
 from blueque.model.queue_settings import read_settings
 from blueque.model.selection import Select, require_select
@@ -250,8 +255,7 @@ class Client:
 
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
         """Yield each task when it ends. The arguments and errors are those of `wait`."""
-        if timeout is not None and not timeout >= 0:  # or NaN
-            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        require_timeout(timeout)
         wanted = _ids_of(ids)
         from blueque.queries.task_ends import Watcher, ends
 

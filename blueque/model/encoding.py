@@ -216,6 +216,12 @@ def require_time(value: object, what: str = "eta") -> float:
     return float(value)
 
 
+def require_timeout(timeout: float | None) -> None:
+    """Raise InvalidInput unless it is 0 or more seconds; None: no limit."""
+    if timeout is not None and not timeout >= 0:  # or NaN
+        raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+
+
 def _require_name(name: object, what: str) -> str:
     if not isinstance(name, str):
         raise InvalidType(f"a {what} name is a str, not {type(name).__name__}")

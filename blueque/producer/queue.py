@@ -32,6 +32,7 @@ from blueque.model.encoding import (
     require_queue_name,
     require_text_keys,
     require_time,
+    require_timeout,
     require_whole,
 )
 from blueque.model.group import Group
@@ -599,8 +600,7 @@ class Queue(ManyTasks):
         """
         from blueque.queries.queue_ends import QueueWatcher, join  # here: most programs never wait
 
-        if timeout is not None and not timeout >= 0:  # or NaN
-            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        require_timeout(timeout)
         join(QueueWatcher(self._redis.connect, [self.name]), self._redis.patience, timeout)
 
     def wake_listener(self) -> None:

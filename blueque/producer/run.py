@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.errors import Contended, InvalidInput
+from blueque.errors import Contended
+from blueque.model.encoding import require_timeout
 from blueque.model.parts import in_parts
 from blueque.producer.groups import TaskGroup
 from blueque.protocol.groups import MEMBERS_AT_ONCE
@@ -43,8 +44,7 @@ class Run:
         Redis reports the changes; where it cannot, the run is looked at each second.
         Raises WaitTimedOut; RunDropped; InvalidInput for a run without a group of its own.
         """
-        if timeout is not None and not timeout >= 0:  # or NaN
-            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        require_timeout(timeout)
         watcher = RunWatcher(self._redis.connect, self._redis, self.queue, self.name)
         for _ in ends(watcher, self._redis.patience, timeout):
             pass  # it yields no tasks
