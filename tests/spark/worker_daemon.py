@@ -11,8 +11,9 @@ from pyspark import daemon
 
 from blueque.archives import reading
 from blueque.spark import archiving, executors, writer
+from spark import mishaps
 
-__all__ = ["archiving", "executors", "pandas", "pyarrow", "pyspark", "reading", "writer"]
+__all__ = ["archiving", "executors", "mishaps", "pandas", "pyarrow", "pyspark", "reading", "writer"]
 
 if __name__ == "__main__":
     daemon.manager()
