@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = f"{ROOT}/blueque/"
-TASKS = 5
+TASKS = 20  # on a busy machine, the process of a task may not be ready in time, with more hops
 FILE = "WAY_OF_A_TASK"  # an environment variable: where the listener writes what it has seen
 OWN = ("client", "listener", "node")  # the rooms that are the listener
 BEGIN, END = "protocol.reserving.offered", "protocol.attempts.complete_and_pop"
