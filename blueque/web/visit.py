@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Query = Mapping[str, Sequence[str]]
 
 MOST_NUMBER = 10**9
-ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Not in a path, which people copy.
+ID = re.compile(r"(?<!/)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 PAGES = (
     ("/", "Overview"),
     ("/queues", "Queues"),

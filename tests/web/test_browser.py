@@ -214,6 +214,7 @@ def test_a_line_of_a_log_arrives_as_text(visit, site):
     protocol.progress(client.connections, attempt, "1000/1440 frames", time.time())
 
     expect(page.locator("#lines li").last).to_contain_text("<b>disk full</b>")
+    expect(page.locator("#count")).to_have_text("31")
     expect(page.locator("#how .big")).to_have_text(re.compile("69"))
     expect(page).to_have_title(re.compile("^69 % "))
     client.close()

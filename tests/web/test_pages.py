@@ -7,6 +7,7 @@ import gzip
 import html
 import re
 import time
+import uuid
 from html.parser import HTMLParser
 
 import pytest
@@ -24,6 +25,7 @@ from blueque.web.access import Viewer
 from blueque.web.reader import Reader
 from blueque.web.shared import THREADS
 from blueque.web.site import Site
+from blueque.web.visit import ID
 
 PAGES = [
     *("/", "/queues", "/queues/video", "/tasks", "/nodes", "/nodes?by=queue&span=1h"),
@@ -452,3 +454,9 @@ def test_a_page_needs_as_many_round_trips_with_many_queues_as_with_one(client, t
 
     assert {path: count for path, count in few.items() if count > TRIPS[path]} == {}
     assert {path: count for path, count in many.items() if count > TRIPS[path]} == {}
+
+
+def test_an_id_is_a_link_and_in_a_path_stays_as_it_is():
+    task = str(uuid.uuid4())
+
+    assert ID.search(f"waits for {task}") and not ID.search(f"host:/spool/{task}@1")

@@ -74,9 +74,11 @@
     if (!lines) return;
     const made = document.createElement("template");
     made.innerHTML = html;
+    const count = document.getElementById("count");
     const stream = log.dataset.stream, word = new URLSearchParams(location.search).get("grep");
     for (const line of made.content.children) {
       if (document.getElementById(line.id)) continue;
+      if (count && line.dataset.attempt === log.dataset.attempt) count.textContent = line.querySelector(".ln").textContent;
       if (new URLSearchParams(location.search).get("attempt") && line.dataset.attempt !== log.dataset.attempt) continue;
       if (stream && line.dataset.stream !== stream && line.dataset.stream !== "blueque") continue;
       if (word && !line.textContent.toLowerCase().includes(word.toLowerCase())) continue;
