@@ -770,6 +770,28 @@ CASES = [
         plot="none",
     ),
     Case(
+        "web_changes",
+        "From a change to the screen",
+        "A change in Redis while a viewer looks: from just before it is made until the stream of the page has it. A pause is an "
+        "event, which wakes a page once a second at most, and not sooner than ten times as long as the last look has taken. "
+        "Progress and lines of a log are no events: the page looks for them each second. 20 queues with a listener and a "
+        "running task each.",
+        watching.changes,
+        [("p50", "p50 ms"), ("p95", "p95 ms")],
+        None,
+        [
+            _web("an event, on the page of its queue", "300 ms", 300.0, ("queue", "p50"), " ms"),
+            _web("progress", "1.5 s", 1500.0, ("progress", "p95"), " ms"),
+            _web("a line of a log", "1.5 s", 1500.0, ("log", "p95"), " ms"),
+        ],
+        {
+            "queue": "a pause, on the page of its queue",
+            "progress": "progress, on the page of its task",
+            "log": "a line of a log, there",
+        },
+        plot="none",
+    ),
+    Case(
         "dashboards",
         "The page beside other dashboards",
         "One queue with 10,000 waiting tasks; of Flower, which knows only the tasks that a worker has had, some hundreds. What "

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bench import cpu, looking
 from bench.rounds import percentile
@@ -33,6 +33,7 @@ from blueque.model.log_line import Line
 TASKS, QUEUES, VIEWERS = 1_000_000, 1000, 50
 HISTORIES, EVENTS = 20, 10_000  # queues whose events are drawn, and how many each has of a day
 LINES = 1000  # of the log
+SMALL = 20  # queues of a small site
 LOOKS = 20
 WATCHED = 60.0  # seconds that viewers look: a dozen looks or more
 PATIENCE = 120.0  # seconds for an answer
@@ -126,6 +127,69 @@ def viewers(bench: Bench) -> Outcome:
     return outcome
 
 
+def changes(bench: Bench) -> Outcome:
+    """How long it takes from a change in Redis until the stream of a page has it."""
+    outcome = Outcome()
+    with open_stage() as stage, contextlib.closing(Server(stage)) as server:
+        fill(stage, SMALL, 100 * SMALL, 20)
+        attempt = AttemptRef("queue.0000", "running-0", "t", "host-00_1")
+        queue = stage.client.get_queue(attempt.queue)
+
+        def pause(word: str) -> None:
+            queue.resume("bench")
+            queue.pause("bench", word)
+
+        def progress(word: str) -> None:
+            protocol.progress(stage.redis, attempt, word, time.time())
+
+        def log(word: str) -> None:
+            number = LINES + 1 + int(word.rpartition("-")[2])
+            protocol.log(stage.redis, attempt, 1, [Line(number, time.time(), "stdout", word)])
+
+        looks = bench.scaled(LOOKS // 2, 3)
+        rows = {
+            "queue": (f"/queues/{attempt.queue}", pause),
+            "progress": (f"/tasks/{attempt.task}", progress),
+            "log": (f"/tasks/{attempt.task}", log),
+        }
+        bench.in_turn(
+            outcome,
+            {
+                row: functools.partial(_reach, server, page, change, looks)
+                for row, (page, change) in rows.items()
+            },
+        )
+    return outcome
+
+
+def _reach(server: Server, page: str, change: Callable[[str], None], times: int) -> Values:
+    """Make changes a second or more apart, and wait for each."""
+    drawn, took = random.Random(page), []
+    entry = re.findall(r'data-entry="([^"]+)"', server.get(page)[1])
+    stream = _stream(server.port, 0, page, *entry)
+    with contextlib.closing(stream):
+        _wait_for(stream, "event: parts")
+        for number in range(times):
+            _read([stream], drawn.uniform(1.0, 3.0))
+            word = f"change-{number}"
+            began = time.perf_counter()
+            change(word)
+            _wait_for(stream, word)
+            took.append(1000 * (time.perf_counter() - began))
+    return {"p50": percentile(took, 50), "p95": percentile(took, 95)}
+
+
+def _wait_for(stream: socket.socket, word: str) -> None:
+    """Read a stream until it has a word, which is shown nowhere else."""
+    until, received = time.monotonic() + PATIENCE, b""
+    while word.encode() not in received:
+        left = until - time.monotonic()
+        some = stream.recv(1 << 20) if select.select([stream], [], [], max(left, 0))[0] else b""
+        if not some:
+            raise RunFailed(f"{word} has not come")
+        received += some
+
+
 def _page(stage: Stage, server: Server, path: str, looks: int) -> Values:
     cold, warm, trips = [], [], []
     used = [cpu.of_process(server.program.pid)]
@@ -206,11 +270,10 @@ def _watch(stage: Stage, server: Server, count: int, seconds: float) -> Values:
     return values
 
 
-def _stream(port: int, number: int) -> socket.socket:
+def _stream(port: int, number: int, page: str = "/", entry: str = "") -> socket.socket:
     made = socket.create_connection(("127.0.0.1", port))
-    made.sendall(
-        b"GET /live?page=/ HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: viewer %d\r\n\r\n" % number
-    )
+    request = f"GET /live?page={page}&entry={entry} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    made.sendall(f"{request}User-Agent: viewer {number}\r\n\r\n".encode())
     return made
 
 
