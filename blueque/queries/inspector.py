@@ -7,7 +7,7 @@ No KEYS and no SCAN. Only sets of listeners and of started tasks, the list of on
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -400,13 +400,15 @@ class Inspector:
         facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         return facts.get("redis_version")
 
-    def overview(self) -> Overview:
+    def overview(self, only: Collection[str] | None = None) -> Overview:
         """Return the state of everything: at most six round trips for any number of tasks, and one
         more for each further 2,000 queues.
 
         Of each queue the 10,000 lines of the highest priority are counted.
+        only: the queues to look at; None: all. Workflows, recurring tasks and the server are read in
+            any case.
         """
-        return overview.overview(self._redis)
+        return overview.overview(self._redis, only)
 
     def listing(
         self,

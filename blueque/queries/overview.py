@@ -6,7 +6,7 @@ Every read is bounded, and a list entry is only a hint, as in listing.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -253,9 +253,10 @@ class _Failed(NamedTuple):
     expired: int = 0
 
 
-def overview(redis: Redis) -> Overview:
+def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
     """See Inspector.overview."""
     now, every, server, names, planned = _begin(redis)
+    every = [queue for queue in every if only is None or queue in only]
     quiet = quiet_queues(redis, every)
     queues = [queue for queue in every if queue not in quiet]
     asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]

@@ -37,7 +37,7 @@ Content = Mapping[str, Any]
 
 def _status(visit: Visit) -> Content:
     reader, site = visit.reader, visit.site
-    seen = reader.whole_overview()
+    seen = reader.overview_now()
     seen = seen._replace(running=reader.inspector.with_contents(seen.running))
     concerns = list(attention.concerns(seen, site.serve))
     return status.of_overview(seen, concerns, (site.address, site.origin), site.hide)
@@ -92,7 +92,7 @@ def _history(visit: Visit) -> Content:
 
 def _node(visit: Visit) -> Content:
     name, reader = _required(visit, "name"), visit.reader
-    own = find_named(reader.whole_overview().nodes, name)
+    own = find_named(reader.overview_now().nodes, name)
     if not own:
         raise HTTPException(404, f"No listener of a host {name} is known.")
     ids = dict.fromkeys(task for node in own for task in node.held)
@@ -101,7 +101,7 @@ def _node(visit: Visit) -> Content:
 
 
 def _nodes(visit: Visit) -> Content:
-    seen = visit.reader.whole_overview()
+    seen = visit.reader.overview_now()
     names = {*_queues(visit)}
     return status.of_nodes([node for node in seen.nodes if node.queue in names], seen.now)
 
@@ -246,7 +246,7 @@ KINDS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
     "why": _why,
     "graph": _graph,
     "history": _history,
-    "queues": lambda visit: status.of_queues(visit.reader.whole_overview().lines),
+    "queues": lambda visit: status.of_queues(visit.reader.overview_now().lines),
     "nodes": _nodes,
     "node": _node,
     "timeline": _timeline,

@@ -114,18 +114,23 @@ class Reader:
         with self._guard:
             self._looks.clear()
 
-    def overview(self) -> Overview:
-        """Return queues, running tasks, listeners and feeds, with the contents of the first tasks."""
-        return self.shared("overview", self._overview)
+    def overview(self, queue: str | None = None) -> Overview:
+        """Return queues, running tasks, listeners and feeds, with the contents of the first tasks.
 
-    def _overview(self) -> Overview:
-        found = self.whole_overview()
-        named = self.inspector.with_contents(found.running[:100])
-        return found._replace(running=[*named, *found.running[100:]])
+        queue: the only one to look at.
+        """
 
-    def whole_overview(self) -> Overview:
+        def look() -> Overview:
+            found = self.overview_now(queue)
+            named = self.inspector.with_contents(found.running[:100])
+            return found._replace(running=[*named, *found.running[100:]])
+
+        return self.shared(("overview", queue), look)
+
+    def overview_now(self, queue: str | None = None) -> Overview:
         """Return what `overview` does, read now, without the contents of tasks."""
-        return fence.narrowed(self.inspector.overview(), self.client, self.site)
+        only = None if queue is None else [queue]
+        return fence.narrowed(self.inspector.overview(only), self.client, self.site)
 
     def queues(self) -> list[str]:
         """Return the names of the queues of this page, sorted."""

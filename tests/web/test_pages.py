@@ -176,6 +176,24 @@ def test_the_same_concerns_as_those_of_the_command(ask, tasks, client):
         assert concern.sentence.partition(",")[0] in text
 
 
+def test_a_look_at_one_queue_finds_what_the_look_at_all_does(tasks, client):
+    from blueque.sentences import attention
+
+    def found(seen, queue):
+        about = {
+            (each.code, each.about) for each in attention.concerns(seen) if each.about == queue
+        }
+        lines = [line._replace(oldest=None) for line in seen.lines if line.queue == queue]
+        return about, lines, [task.id for task in seen.running if task.queue == queue]
+
+    inspector = client.get_inspector()
+    whole = inspector.overview()
+    for line in whole.lines:
+        alone = inspector.overview([line.queue])
+        assert [each.queue for each in alone.lines] == [line.queue]
+        assert found(alone, line.queue) == found(whole, line.queue)
+
+
 def test_the_numbers_can_be_saved_as_one_file_that_needs_no_other(ask, tasks):
     saved = ask("/statistics.html?span=7d")
 

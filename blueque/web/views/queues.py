@@ -50,10 +50,10 @@ def queues(visit: Visit) -> Page:
 def queue(visit: Visit) -> Page:
     """Return the page of one queue."""
     name, reader = visit.params["name"], visit.reader
-    seen = reader.overview()
-    line = next((line for line in seen.lines if line.queue == name), None)
-    if line is None:
+    seen = reader.overview(name)
+    if not seen.lines:
         raise HTTPException(404, f"There is no queue {name}.")
+    (line,) = seen.lines
     inspector = reader.inspector
     statistics = reader.statistics([name], DAYS)[name]
     waiting = inspector.listing([name], ("pending",), NEXT)
