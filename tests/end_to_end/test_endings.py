@@ -12,7 +12,7 @@ import redis as redis_py
 from click.testing import CliRunner
 from running import Programs, outcome, until
 
-from blueque.cli import listener
+from blueque.cli import listener, listener_handlers
 
 # One function for each ending; the parameters of a task say which.
 WORK = """
@@ -639,7 +639,7 @@ def test_options_of_the_listener_behind_exec_are_refused(arguments):
     [["true", "--fast", "slots"], ["true", "--", "--slots", "7"], ["--", "true", "--slots", "7"]],
 )
 def test_options_that_are_not_the_listeners_or_come_after_two_dashes_are_the_programs(program):
-    listener._refuse_swallowed(program)
+    listener_handlers._refuse_swallowed(listener.command, program)
 
 
 @pytest.mark.parametrize("command", ["./nothing", "./data", "."])

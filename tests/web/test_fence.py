@@ -50,6 +50,10 @@ QUERIES = {
     "schedule_history": ("name=nightly", "name=hidden-schedule"),
     "tasks": ("state=pending&state=started&state=blocked", None),
     "tags": (None, ""),
+    "log": ("id={running}", "id={hidden}"),
+    "recurring": ("name=nightly", "name=hidden-schedule"),
+    "queue_show": ("queue=video", "queue=hidden-queue"),
+    "doctor": (None, ""),
 }
 
 
