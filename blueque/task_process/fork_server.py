@@ -45,6 +45,9 @@ NAME = "blueque-forks"  # of this process, for `ps -o comm`
 _BIND = "LD_BIND_NOW"
 _MOST = 200_000  # bytes of a message
 _MOST_PROCESSES = 64  # in one request
+# Seconds without a task after which a process practises; of several forked in a row, the second
+# after twice as long, and so on, so that none does while short tasks come one after the other.
+_CALM = 0.04
 
 
 def _stamp_of_file() -> list[int] | None:
@@ -255,7 +258,9 @@ class _Server:
                     others += blank.files
             others.sort()
             process.close_runs(others)
-            return self._live(handshakes[own], prepared, blanks[own], reaped)
+            practice = functools.partial(practise, self._spool)
+            origin = main.Origin(blanks[own], self._await_slot, practice, (own + 1) * _CALM)
+            return self._live(handshakes[own], prepared, origin, reaped)
         for number, blank in enumerate(blanks):
             if blank is not None:
                 blank.give_to(pids[number] if number < len(pids) else None)
@@ -263,7 +268,7 @@ class _Server:
             os.write(write, marshal.dumps((pids, error)))  # not json: see handshake.py
         return 0
 
-    def _live(self, handshake: int, prepared: str | None, blank: Blank | None, reaped: int) -> int:
+    def _live(self, handshake: int, prepared: str | None, origin: main.Origin, reaped: int) -> int:
         """Be a task process."""
         if not self._has_handlers:
             os.close(self._tell)
@@ -272,8 +277,6 @@ class _Server:
             os.close(reaped)
         if self._orders.is_spawned:
             fresh_interpreter.become(self._job, self._spool, handshake, prepared)
-        practice = functools.partial(practise, self._spool)
-        origin = main.Origin(blank, self._await_slot, practice)
         return main.live(self._work_of, self._spool, handshake, prepared, origin=origin)
 
     def _await_slot(self) -> bool:

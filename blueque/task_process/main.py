@@ -40,7 +40,6 @@ SIGNALS = (
     signal.SIGTTOU,
 )
 SOON, LONGEST, LATE = 0.0002, 0.02, 5.0  # seconds between looks at our parent, and in all
-CALM = 0.04  # seconds without a task after which there is time to practise
 TITLE = Title()  # of this process; the fork server finds out once where it is
 # What is blocked when a task process is forked: it is for the parent, or comes too early.
 HELD_BACK = (*SIGNALS, signal.SIGHUP, signal.SIGUSR1)
@@ -51,13 +50,14 @@ class Origin(NamedTuple):
 
     blank: what was made for it; None: it makes that itself.
     await_slot: waits until the slot is our parent, and returns whether it is.
-    practise: runs once what a task process runs; called when no task comes for a while.
+    practise: runs once what a task process runs; called when no task comes for `calm` seconds.
     is_rehearsal: this is no task process, see rehearsal.py.
     """
 
     blank: Blank | None = None
     await_slot: Callable[[], bool] | None = None
     practise: Callable[[], object] | None = None
+    calm: float = 0.0
     is_rehearsal: bool = False
 
 
@@ -141,7 +141,7 @@ def live(
         if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
     setting: Setting | None = None
-    if origin.practise is not None and not process.wait_readable([handshake], CALM):
+    if origin.practise is not None and not process.wait_readable([handshake], origin.calm):
         origin.practise()
     while True:
         assignment = listener.assignment()
