@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gzip
 import http.client
+import itertools
 import json
 import random
 import re
@@ -147,6 +148,7 @@ def changes(bench: Bench) -> Outcome:
             protocol.log(stage.redis, attempt, 1, [Line(number, time.time(), "stdout", word)])
 
         looks = bench.scaled(LOOKS // 2, 3)
+        numbers = itertools.count()
         rows = {
             "queue": (f"/queues/{attempt.queue}", pause),
             "progress": (f"/tasks/{attempt.task}", progress),
@@ -155,21 +157,23 @@ def changes(bench: Bench) -> Outcome:
         bench.in_turn(
             outcome,
             {
-                row: functools.partial(_reach, server, page, change, looks)
+                row: functools.partial(_reach, server, page, change, numbers, looks)
                 for row, (page, change) in rows.items()
             },
         )
     return outcome
 
 
-def _reach(server: Server, page: str, change: Callable[[str], None], times: int) -> Values:
-    """Make changes a second or more apart, and wait for each."""
+def _reach(
+    server: Server, page: str, change: Callable[[str], None], numbers: Iterator[int], times: int
+) -> Values:
+    """Make changes a second or more apart, and wait for each. numbers: of the changes, no two alike."""
     drawn, took = random.Random(page), []
     entry = re.findall(r'data-entry="([^"]+)"', server.get(page)[1])
     stream = _stream(server.port, 0, page, *entry)
     with contextlib.closing(stream):
         _wait_for(stream, "event: parts")
-        for number in range(times):
+        for number in itertools.islice(numbers, times):
             _read([stream], drawn.uniform(1.0, 3.0))
             word = f"change-{number}"
             began = time.perf_counter()
