@@ -82,7 +82,7 @@ def test_each_kind_is_the_object_of_its_command(client, site, tasks, kind, monke
     query, line = (words.format(**tasks) for words in SAME[kind])
     if kind == "status":  # at one instant
         seen = client.get_inspector().overview()
-        monkeypatch.setattr(Inspector, "overview", lambda self: seen)
+        monkeypatch.setattr(Inspector, "overview", lambda self, only=None: seen)
 
     app = create_app(client, site=site, authorize=lambda scope: PROGRAM)
     if kind == "doctor":
