@@ -136,8 +136,8 @@ def read_nodes_and(
 def read_held_and(
     redis: Redis, members: Mapping[str, Members], more: Sequence[Command]
 ) -> tuple[list[str], list[str], list[Any]]:
-    """Return the tasks that listeners hold, those that count as started, most of which are held, too, and
-    the replies to more commands, in one round trip.
+    """Return the tasks that listeners hold, the tasks that count as started, and the replies to more
+    commands, in one round trip. Most started tasks are held, too.
     """
     asked = [("LRANGE", keys.reserved(*pair), 0, MAX_HELD - 1) for pair in _pairs(members)]
     others, *replies = read_groups(redis, [more, *([command] for command in asked)])

@@ -58,7 +58,9 @@ def rehearse(spool: TaskSpool, times: int = TIMES) -> None:
 
 
 def practise(spool: TaskSpool) -> None:
-    """Run such a task in a task process that waits, unless what it has imported could notice."""
+    """Run one task that does nothing in a task process that waits, unless what it has imported could
+    notice: a thread would see the variables of that task, and OpenTelemetry would export it.
+    """
     if trace.API in sys.modules or len(os.listdir("/proc/self/task")) > 1:
         return
     with contextlib.suppress(Exception):  # the import may have replaced anything

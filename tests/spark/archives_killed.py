@@ -51,9 +51,7 @@ POINTS = {
 def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(
     spark, url, client, cli, tmp_path, point
 ):
-    """The driver and its JVM are killed with SIGKILL; whoever comes next, with Spark or without,
-    goes on.
-    """
+    """The driver and its JVM are killed with SIGKILL; the next run goes on, with Spark or without."""
     having, write, is_executed, state = POINTS[point]
     ids = seed(url, "render", MANY, spread=DAY)
     way, directory = Standstill(url, having, write, is_executed=is_executed), tmp_path / "archive"
