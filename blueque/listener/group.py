@@ -16,7 +16,8 @@ from typing import Literal, overload
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
-from blueque.listener.listener import Listener, Turn
+from blueque.listener.listener import Listener
+from blueque.listener.turn import Turn
 from blueque.model import keys
 from blueque.model.selection import Ordered, ReducedLottery, Select, require_select
 from blueque.model.task import Task

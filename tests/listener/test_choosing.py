@@ -498,7 +498,7 @@ def test_a_task_in_a_wrong_line_does_not_send_anybody_to_lines_that_come_later(r
 def test_a_listener_puts_no_more_than_a_hundred_tasks_in_their_lines_at_a_time(
     redis, cli, make, monkeypatch
 ):
-    monkeypatch.setattr("blueque.listener.listener.MOST_MISPLACED", 3)
+    monkeypatch.setattr("blueque.listener.reserver.MOST_MISPLACED", 3)
     put(redis, "low", 0.5, priority=-5)
     for number in range(5):
         put(redis, f"gpu {number}", 1.0, needs="gpu=1")

@@ -23,8 +23,11 @@ from model import Life, Model
 from oracle import EVENTS, TIES
 
 import blueque.listener.listener
+import blueque.listener.member
+import blueque.listener.owner
 import blueque.listener.peer_wakeup
 import blueque.listener.processor
+import blueque.listener.reserver
 import blueque.listener.stale_holders
 import blueque.producer.queue
 import blueque.queries.inspector
@@ -121,6 +124,9 @@ def own_clock() -> Iterator[None]:
         for module in (
             blueque.producer.queue,
             blueque.listener.listener,
+            blueque.listener.member,
+            blueque.listener.owner,
+            blueque.listener.reserver,
             blueque.listener.processor,
             blueque.listener.stale_holders,
             blueque.listener.peer_wakeup,

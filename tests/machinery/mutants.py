@@ -563,8 +563,8 @@ MUTANTS = [
     ),
     Mutant(
         "complete_and_pop takes a lost answer for an empty line",
-        "listener.listener",
-        "Listener.note_popped",
+        "listener.reserver",
+        "Reserver.note_popped",
         "self._is_unsure = popped is None",
         "self._is_unsure = False",
         "in a row, patient listener",
@@ -1011,8 +1011,8 @@ MUTANTS = [
     # The listener, which must not forget what it has reserved
     Mutant(
         "a listener forgets its task over a line that is to be dropped",
-        "listener.listener",
-        "Listener._do_for_others",
+        "listener.member",
+        "Member._do_for_others",
         "return False",
         "raise",
         "three lines",
