@@ -263,12 +263,15 @@ class ManyTasks:
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
         retry: Retry | int | None = None,
+        is_traced: bool = True,
         **others: Any,
     ) -> Options:
         """Return the fields of a task with these options of `enqueue`, and with those of the
         configuration.
+
+        is_traced: with the trace of the caller.
         """
-        its_labels = labels.take_fields(others, trace.of_caller())
+        its_labels = labels.take_fields(others, trace.of_caller() if is_traced else labels.NO_TRACE)
         return self._options(retry, limits.fields(**others), priority, resources, lock, its_labels)
 
     def _of_staged(self, options: Common) -> Options:

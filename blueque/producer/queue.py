@@ -46,7 +46,15 @@ from blueque.model.ids import (
     require_id,
 )
 from blueque.model.lines import require_priority
-from blueque.model.options import Broken, Common, Options, option_fields, require_retry
+from blueque.model.new import EnqueueOptions
+from blueque.model.options import (
+    Broken,
+    Common,
+    Options,
+    option_fields,
+    require_known,
+    require_retry,
+)
 from blueque.model.queue_settings import (
     BOUNDS,
     malformed,
@@ -61,7 +69,7 @@ from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
 from blueque.producer.dependents import is_awaited, tell_of_end
 from blueque.producer.room import in_room
-from blueque.producer.wait import Wait, wait_for
+from blueque.producer.wait import wait_for
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.events import Event
 from blueque.protocol.watches import ASK_BOUNDED
@@ -185,68 +193,31 @@ class Queue(ManyTasks):
             **self._start(start_within, start_before, expired_to).fields(time.time()),
         }
         wait = wait_for(after, broken, results, group)
+        text, coded = self._encode(parameters, options)
+        fields = {**coded, **options}
         if wait:
-            return self._enqueue_after(parameters, options, named, wait)
-        return self._enqueue(parameters, options, named)
+            fields |= wait.fields()
+            return self._enqueue_after(NewTask(named or random_id(), text, fields, wait.conditions))
+        return self._enqueue(text, fields, named)
 
     def schedule(
-        self,
-        parameters: Any,
-        eta: float | datetime,
-        *,
-        key: str | int | None = None,
-        id: str | None = None,
-        keep: float | str = DEFAULT_KEEP,
-        priority: int = 0,
-        resources: Mapping[str, int | str] | None = None,
-        lock: str | tuple[str, int] | None = None,
-        retry: Retry | int | None = None,
-        time_limit: float | str | None = None,
-        stall_limit: float | str | None = None,
-        memory_limit: int | str | None = None,
-        grace: float | str | None = None,
-        lead: float | str | None = None,
-        title: str | None = None,
-        tags: Iterable[str] | None = None,
-        context: Mapping[str, Any] | None = None,
-        after: After | Ids | None = None,
-        broken: Broken = "hold",
-        results: bool = False,
-        group: Group | str | None = None,
-        start_within: Within = None,
-        start_before: float | datetime | None = None,
-        expired_to: str | None = None,
+        self, parameters: Any, eta: float | datetime, **options: Unpack[EnqueueOptions]
     ) -> TaskId:
         """Create a task that joins the line at `eta` and return its id.
 
-        eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once. The
-            rest is as for `enqueue`; `start_within` counts from `eta`. With `after`, it joins the line when both its time has come
-            and the conditions are met.
+        eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
+        options: those of `enqueue`; `start_within` counts from `eta`. With `after`, it joins the
+            line when both its time has come and the conditions are met.
         Source: docs/protocol.md, "schedule".
         """
-        its_limits = limits.fields(
-            time_limit=time_limit,
-            stall_limit=stall_limit,
-            memory_limit=memory_limit,
-            grace=grace,
-            lead=lead,
-        )
-        its_labels = labels.fields(title, tags, context, trace.of_caller())
-        named, of_name = self._name(key, id, keep)
-        options = {
-            **self._options(retry, its_limits, priority, resources, lock, its_labels),
-            **of_name,
-        }
-        now = time.time()
-        due = require_time(eta)
-        options |= self._start(start_within, start_before, expired_to).fields(now, due)
-        wait = wait_for(after, broken, results, group)
-        if wait:
-            return self._enqueue_after(parameters, options, named, wait, due if due > now else None)
+        require_known("Queue.schedule", options, EnqueueOptions)
+        now, due = time.time(), require_time(eta)
+        new, named = self._new(parameters, now, due, **options)
+        task_id, text, fields = new.task, new.parameters, new.options or {}
+        if new.conditions or new.group is not None:
+            return self._enqueue_after(new if due > now else new._replace(eta=None))
         if due < now:
-            return self._enqueue(parameters, options, named)
-        text, coded = self._encode(parameters, options)
-        task_id, fields = named or random_id(), {**coded, **options}
+            return self._enqueue(text, fields, named)
         is_new = protocol.schedule(
             self._redis, self.name, task_id, text, due, now, fields, named is None
         )
@@ -556,37 +527,23 @@ class Queue(ManyTasks):
         writes them.
         """
         # no trace: each deployment would change a schedule
-        text, fields = self._written(parameters, options, {})
+        fields = self.fields_of(is_traced=False, **options)
+        text, coded = self._encode(parameters, fields)
         del fields["producer"]  # the caller may have tasks made by another program
-        return text, fields
+        return text, {**coded, **fields}
 
     def new_task(
         self,
         parameters: Any,
         *,
-        key: str | int | None = None,
-        keep: float | str = DEFAULT_KEEP,
         eta: float | datetime | None = None,
-        after: After | Ids | None = None,
-        broken: Broken = "hold",
-        results: bool = False,
-        group: Group | str | None = None,
-        start_within: Within = None,
-        start_before: float | datetime | None = None,
-        expired_to: str | None = None,
-        **options: Unpack[Common],
+        **options: Unpack[EnqueueOptions],
     ) -> NewTask:
         """Return a task of this queue that is not in Redis yet. Arguments and errors are those of
         `enqueue` and `schedule`.
         """
-        text, fields = self._written(parameters, options, trace.of_caller())
-        now = time.time()
         due = None if eta is None else require_time(eta)
-        named, of_name = self._name(key, None, keep)
-        wait = wait_for(after, broken, results, group)
-        fields |= {**of_name, **wait.fields()}
-        fields |= self._start(start_within, start_before, expired_to).fields(now, due or now)
-        return NewTask(named or random_id(), text, fields, wait.conditions, due)
+        return self._new(parameters, time.time(), due, **options)[0]
 
     def join(self, timeout: float | None = None) -> None:
         """Block until nothing is left to do in this queue: no task is in line, runs, is blocked, or is
@@ -610,10 +567,37 @@ class Queue(ManyTasks):
         """
         protocol.wake(self._redis, self.name)
 
-    def _enqueue(self, parameters: Any, options: Options, named: str | None) -> TaskId:
-        text, coded = self._encode(parameters, options)
+    def _new(
+        self,
+        parameters: Any,
+        now: float,
+        due: float | None,
+        *,
+        key: str | int | None = None,
+        id: str | None = None,
+        keep: float | str = DEFAULT_KEEP,
+        after: After | Ids | None = None,
+        broken: Broken = "hold",
+        results: bool = False,
+        group: Group | str | None = None,
+        start_within: Within = None,
+        start_before: float | datetime | None = None,
+        expired_to: str | None = None,
+        **options: Unpack[Common],
+    ) -> tuple[NewTask, str | None]:
+        """Return a new task, and its id if a key or the caller has chosen that."""
+        fields = self.fields_of(**options)
+        named, of_name = self._name(key, id, keep)
+        start = self._start(start_within, start_before, expired_to).fields(now, due)
+        wait = wait_for(after, broken, results, group)
+        text, coded = self._encode(parameters, fields)
+        fields = {**coded, **fields, **of_name, **start, **wait.fields()}
+        return NewTask(named or random_id(), text, fields, wait.conditions, due), named
+
+    def _enqueue(
+        self, text: str, fields: Mapping[str, str | int | float], named: str | None
+    ) -> TaskId:
         task_id, spare = self._ids() if named is None else (named, None)
-        fields = {**coded, **options}
         is_new = in_room(
             self._redis,
             lambda: protocol.enqueue(
@@ -624,20 +608,10 @@ class Queue(ManyTasks):
         # without a key or an id of its own an earlier try of this call has made it
         return self._made(task_id, is_new or named is None, text, fields)
 
-    def _enqueue_after(
-        self,
-        parameters: Any,
-        options: Options,
-        named: str | None,
-        wait: Wait,
-        eta: float | None = None,
-    ) -> TaskId:
-        text, coded = self._encode(parameters, options)
-        fields = {**coded, **options, **wait.fields()}
-        new = NewTask(named or random_id(), text, fields, wait.conditions, eta)
+    def _enqueue_after(self, new: NewTask) -> TaskId:
         is_new = make_one(self._redis, self.name, new, time.time())
         log.info("enqueue_after task=%s queue=%s", new.task, self.name)
-        return self._made(new.task, is_new, text, fields)
+        return self._made(new.task, is_new, new.parameters, new.options or {})
 
     def _name(
         self, key: str | int | None, own: str | None, keep: float | str
@@ -652,7 +626,7 @@ class Queue(ManyTasks):
             raise InvalidInput("give a key or an id, not both: of a key, an id is made")
         return require_id(own), id_fields(keep)
 
-    def _made(self, task_id: str, is_new: bool, text: str, fields: Options) -> TaskId:
+    def _made(self, task_id: str, is_new: bool, text: str, fields: Mapping[str, Any]) -> TaskId:
         """Return the id of a task. Raises IdTaken if the caller has chosen it, and it is that of
         another task.
         """
@@ -664,19 +638,6 @@ class Queue(ManyTasks):
             if task.status is not None and _meaning(ours) != _meaning(task.fields):
                 raise IdTaken(task_id, "with other parameters")
         return TaskId(task_id, is_new)
-
-    def _written(
-        self, parameters: Any, options: Common, its_trace: Mapping[str, str]
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the text of the parameters and the fields of a task with these options."""
-        given: dict[str, Any] = dict(options)
-        own = [given.pop(name, None) for name in ("retry", "resources", "lock")]
-        priority = given.pop("priority", 0)
-        its_labels = labels.take_fields(given, its_trace)
-        retry, resources, lock = own
-        fields = self._options(retry, limits.fields(**given), priority, resources, lock, its_labels)
-        text, coded = self._encode(parameters, fields)
-        return text, {**coded, **fields}
 
     def _options(
         self,
