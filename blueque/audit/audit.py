@@ -138,18 +138,6 @@ def _put_back(redis: Redis, finding: Finding, now: float) -> bool:
     return protocol.put_back(redis, place, task, missed, now)
 
 
-def _mend(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.mend(redis, finding.task or "")
-
-
-def _realign(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.realign(redis, finding.queue or "", finding.node or "")
-
-
-def _recount(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.recount(redis, finding.queue or "")
-
-
 def _free(redis: Redis, finding: Finding, now: float) -> bool:
     place, queue, task = finding.place, finding.queue or "", finding.text or ""
     if place is None or not protocol.free(redis, queue, task, place.line or None):
@@ -170,10 +158,6 @@ def _drop_line(redis: Redis, finding: Finding, now: float) -> bool:
     return bool(dropped)
 
 
-def _note_line(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.note_line(redis, finding.queue or "", finding.text or "")
-
-
 def _recover(redis: Redis, finding: Finding, now: float) -> bool:
     queue, node, task = finding.queue or "", finding.node or "", finding.task or ""
     return protocol.recover(redis, queue, task, node, _instance(redis, finding), now) in (
@@ -189,29 +173,9 @@ def _forget(redis: Redis, finding: Finding, now: float) -> bool:
     )
 
 
-def _recheck(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
-
-
-def _note_end(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.note_end(redis, finding.task or "", now)
-
-
-def _drop_stale(redis: Redis, finding: Finding, now: float) -> bool:
-    return drop_stale(redis, finding.task or "", now)
-
-
 def _settle_members(redis: Redis, finding: Finding, now: float) -> bool:
     protocol.settle_members(redis, finding.text or "", [finding.task or ""], now)
     return True
-
-
-def _finish_group(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.finish_group(redis, finding.text or "", now) is not None
-
-
-def _realign_schedule(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.realign_schedule(redis, finding.text or "")
 
 
 def _instance(redis: Redis, finding: Finding) -> str | None:
@@ -224,18 +188,28 @@ def _instance(redis: Redis, finding: Finding) -> str | None:
 _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "drop_hint": _drop_hint,
     "put_back": _put_back,
-    "mend": _mend,
-    "realign": _realign,
-    "recount": _recount,
+    "mend": lambda redis, finding, _: protocol.mend(redis, finding.task or ""),
+    "realign": lambda redis, finding, _: protocol.realign(
+        redis, finding.queue or "", finding.node or ""
+    ),
+    "recount": lambda redis, finding, _: protocol.recount(redis, finding.queue or ""),
     "recover": _recover,
     "forget": _forget,
     "free": _free,
     "drop_line": _drop_line,
-    "note_line": _note_line,
-    "recheck": _recheck,
-    "note_end": _note_end,
-    "drop_stale": _drop_stale,
+    "note_line": lambda redis, finding, _: protocol.note_line(
+        redis, finding.queue or "", finding.text or ""
+    ),
+    "recheck": lambda redis, finding, now: (
+        protocol.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
+    ),
+    "note_end": lambda redis, finding, now: protocol.note_end(redis, finding.task or "", now),
+    "drop_stale": lambda redis, finding, now: drop_stale(redis, finding.task or "", now),
     "settle_members": _settle_members,
-    "finish_group": _finish_group,
-    "realign_schedule": _realign_schedule,
+    "finish_group": lambda redis, finding, now: (
+        protocol.finish_group(redis, finding.text or "", now) is not None
+    ),
+    "realign_schedule": lambda redis, finding, _: protocol.realign_schedule(
+        redis, finding.text or ""
+    ),
 }
