@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, overload
 
 from blueque import protocol
-from blueque.connection.redis import Connection, Patience, Redis
-from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
+from blueque.connection.redis import Connection, Redis
+from blueque.errors import InvalidInput, NotRegistered, RedisRefused
+from blueque.listener.beating import beat_at_once, beat_one_by_one
 from blueque.listener.listener import Listener
-from blueque.listener.turn import Turn
+from blueque.listener.listening import wait_for_task
 from blueque.model import keys
 from blueque.model.selection import Ordered, ReducedLottery, Select, require_select
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
-from blueque.protocol.membership import Standing, order_of
+from blueque.protocol.membership import Standing
 from blueque.queries.inspector import Inspector
 from blueque.queries.ready_queues import ReadyQueues
 
 log = logging.getLogger("blueque")
 
 IN_A_ROW = 2  # tasks without a wait, after which another is expected
-BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
 
 
 class ListenerGroup:
@@ -93,31 +92,11 @@ class ListenerGroup:
         self, callback: Callable[[Task], object] | None = None, timeout: float | None = None
     ) -> Task | None:
         """Wait until a task of any of the queues is reserved and return it; as `Listener.listen`."""
-        patience, turn = Patience(self._redis.patience), Turn(timeout)
-        while True:
-            try:
-                for listener in self:
-                    if not listener.is_registered:
-                        listener.register(None)
-                task = self.take()
-                if task is not None:
-                    break
-                if turn.is_over:
-                    return None
-                self.idle(turn.seconds, turn.is_answered)
-                patience = Patience(self._redis.patience)
-            except NotRegistered as error:
-                self.lost(error)
-            except RedisAway as error:
-                self._redis.close()
-                patience.pause_or_raise(error)
-        if callback is not None:
-            callback(task)
-        return task
+        return wait_for_task(self._redis, self, [*self], callback, timeout)
 
     def lost(self, error: NotRegistered) -> None:
         """Note that we are no longer registered in the queue of the error."""
-        self.of(error.queue).instance = None
+        self.of(error.queue).lost(error)
 
     def beat(self, task_id: str | None = None, may_hold: bool = True) -> Standing:
         """Beat in all queues, and read our orders and the state of the task that we watch.
@@ -128,17 +107,11 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.beat(task_id, may_hold)
+        members = list(self)
         return unless_wrong_type(
-            lambda: self._beat_at_once(task_id, may_hold), lambda _: self._beat_one_by_one(task_id)
+            lambda: beat_at_once(self._redis, members, task_id, may_hold),
+            lambda _: beat_one_by_one(members, task_id),
         )
-
-    def _beat_at_once(self, task_id: str | None, may_hold: bool) -> Standing:
-        standing, lost = self._beat_all(task_id, may_hold)
-        for queue in lost:
-            self._listeners[queue].instance = None
-        if lost:
-            raise NotRegistered(self._listeners[lost[0]].node, lost[0])
-        return standing
 
     def take(self) -> Task | None:
         """Reserve the next task of the queue that the selector chooses, if there is one in any of
@@ -356,50 +329,3 @@ class ListenerGroup:
                 self._inspector.markers(queue, node)
                 found.append((queue, node))
         return found
-
-    def _beat_all(self, task_id: str | None, may_hold: bool) -> tuple[Standing, list[str]]:
-        now = time.time()
-        order, lost, held = None, list[str](), tuple[tuple[str, str], ...]()
-        members: dict[str, Set[str]] = {}
-        settings: dict[str, Mapping[str, str]] = {}
-        standing = Standing()
-        for first in range(0, len(self.queues), BEATS_AT_ONCE):
-            pulses = [
-                self._listeners[queue].pulse()
-                for queue in self.queues[first : first + BEATS_AT_ONCE]
-            ]
-            standing, missing = protocol.beat_all(self._redis, pulses, now, task_id, may_hold)
-            for pulse in pulses:
-                if pulse.queue not in missing:
-                    self._listeners[pulse.queue].note_beaten(pulse.facts)
-            order, lost = order_of((order, standing.order)), lost + missing
-            held += standing.held
-            members |= standing.members
-            settings |= standing.settings
-        standing = standing._replace(order=order, held=held, members=members, settings=settings)
-        return standing, lost
-
-    def _beat_one_by_one(self, task_id: str | None) -> Standing:
-        """Beat in each queue by itself: a key of one has a wrong type, and in the others we must
-        not be taken for dead.
-        """
-        refusal: Exception | None = None
-        standing = Standing()
-        for listener in self:
-            try:
-                beaten = listener.beat(task_id)
-            except NotRegistered as error:
-                self.lost(error)
-                refusal = error
-            except RedisRefused as error:
-                refusal = refusal or error
-            else:
-                standing = beaten._replace(
-                    order=order_of((standing.order, beaten.order)),
-                    held=(*standing.held, *beaten.held),
-                    members={**standing.members, **beaten.members},
-                    settings={**standing.settings, **beaten.settings},
-                )
-        if refusal is not None:
-            raise refusal
-        return standing

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import overload
 
 from blueque import protocol
-from blueque.connection.redis import Connection, Patience, Redis
-from blueque.errors import NotRegistered, RedisAway, RedisRefused
+from blueque.connection.redis import Connection, Redis
+from blueque.listener.listening import wait_for_task
 from blueque.listener.peer_wakeup import MOST_WANTED, PeerWakeup, Resources
 from blueque.listener.reserver import Reserver
 from blueque.listener.stale_holders import StaleHolders
-from blueque.listener.turn import Turn
 from blueque.model.lines import Needs
 from blueque.model.task import Task
 from blueque.protocol.reserving import Popped
@@ -60,27 +59,7 @@ class Listener(Reserver):
         timeout: in seconds; None is returned if no task has come by then. 0: look once.
         Source: docs/protocol.md, "pop", "reserve", "wait".
         """
-        patience, turn = Patience(self._redis.patience), Turn(timeout)
-        while True:
-            try:
-                if not self.is_registered:
-                    self.register(None)
-                task = self.take()
-                if task is not None:
-                    break
-                if turn.is_over:
-                    return None
-                self.idle(turn.seconds, turn.is_answered)
-                patience = Patience(self._redis.patience)
-            except NotRegistered:
-                self.instance = None
-            except (RedisAway, RedisRefused) as error:
-                self._redis.close()
-                if not patience.may_reconnect(error):
-                    patience.pause_or_raise(error)
-        if callback is not None:
-            callback(task)
-        return task
+        return wait_for_task(self._redis, self, [self], callback, timeout)
 
     def claim_orphan(self) -> Task | None:
         """Claim a task of a listener on this host whose process is gone; None when there is none.

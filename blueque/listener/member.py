@@ -106,6 +106,10 @@ class Member:
         self._is_unsure = True
         log.info("register queue=%s node=%s", self.queue, self.node)
 
+    def lost(self, error: NotRegistered) -> None:
+        """Note that we are no longer registered."""
+        self.instance = None
+
     def beat(self, task_id: str | None = None, may_hold: bool = True) -> Standing:
         """Beat, and read our orders and the state of the task that we watch.
 

@@ -50,10 +50,8 @@ class Owner(Member):
 
         reason: one word, for the history of the task.
         """
-        now, node = time.time(), task.node or ""
-        status = protocol.release(
-            self._redis, AttemptRef(self.queue, task.id, task.token, node), now, reason=reason
-        )
+        attempt = AttemptRef(self.queue, task.id, task.token, task.node or "")
+        status = protocol.release(self._redis, attempt, time.time(), reason=reason)
         lock = task.fields.get("lock")
         if lock is not None:
             self._do_for_others(lambda: protocol.wake_waiting(self._redis, lock))
@@ -65,24 +63,12 @@ class Owner(Member):
 
         Source: docs/protocol/recovery.md, "adopt".
         """
-        now, instance = time.time(), self.instance or ""
-        fields = protocol.adopt(
-            self._redis,
-            AttemptRef(self.queue, task.id, task.token, task.node or ""),
-            self.node,
-            instance,
-            now,
-        )
+        attempt = AttemptRef(self.queue, task.id, task.token, task.node or "")
+        fields = protocol.adopt(self._redis, attempt, self.node, self.instance or "", time.time())
         if fields is None:
             return None
-        log.warning(
-            "adopt task=%s queue=%s node=%s pid=%s from=%s",
-            task.id,
-            self.queue,
-            self.node,
-            task.pid,
-            task.node,
-        )
+        text = "adopt task=%s queue=%s node=%s pid=%s from=%s"
+        log.warning(text, task.id, self.queue, self.node, task.pid, task.node)
         return Task(task.id, fields)
 
     def reassert(self, task: Task, pid: int) -> Task | None:
@@ -98,13 +84,8 @@ class Owner(Member):
         )
         if fields is None:
             return None
-        log.warning(
-            "reassert task=%s queue=%s node=%s pid=%d: Redis had lost it",
-            task.id,
-            self.queue,
-            self.node,
-            pid,
-        )
+        text = "reassert task=%s queue=%s node=%s pid=%d: Redis had lost it"
+        log.warning(text, task.id, self.queue, self.node, pid)
         return Task(task.id, fields)
 
     def restore(self, task: Task, pid: int, started: float) -> Task | None:
@@ -113,14 +94,10 @@ class Owner(Member):
 
         task: as it was when the attempt ran. Source: docs/protocol/recovery.md, "restore".
         """
+        attempt = AttemptRef(self.queue, task.id, task.token or "", self.node)
+        instance, identity = self.instance or "", process.identity(pid)
         fields = protocol.restore(
-            self._redis,
-            AttemptRef(self.queue, task.id, task.token or "", self.node),
-            self.instance or "",
-            pid,
-            process.identity(pid),
-            started,
-            time.time(),
+            self._redis, attempt, instance, pid, identity, started, time.time()
         )
         if fields is None:
             return None

@@ -41,6 +41,7 @@ class Processor:
         self.task = task
         self._queue, self._node = task.queue, task.node
         self._attempt = AttemptRef(task.queue, task.id, task.token, task.node)
+        self._named = task.id, task.queue, task.node  # for the log
         self._max_bytes = max_bytes
         self.is_awaited = False  # the attempt has ended its task, and others wait for that
 
@@ -78,9 +79,8 @@ class Processor:
 
     def log_start(self) -> None:
         """Log the start: a line for a task that was reserved with it, too."""
-        task, queue, node = self.task, self._queue, self._node
         text = "start task=%s queue=%s node=%s attempt=%s pid=%s"
-        log.info(text, task.id, queue, node, task.attempt, task.pid)
+        log.info(text, *self._named, self.task.attempt, self.task.pid)
 
     def _note_start(self, pid: int, facts: Mapping[str, str | int], now: float) -> None:
         news = {"status": "started", "pid": pid, "started": now, **facts}
@@ -119,8 +119,8 @@ class Processor:
         """
         now, facts = time.time(), self._last_files()
         status = protocol.release(self._redis, self._attempt, now, facts, reason)
-        told = self.task.id, self._queue, self._node, status, reason
-        log.info("release task=%s queue=%s node=%s status=%s reason=%s", *told)
+        text = "release task=%s queue=%s node=%s status=%s reason=%s"
+        log.info(text, *self._named, status, reason)
         self._wake_waiting()
         return status
 
@@ -176,7 +176,7 @@ class Processor:
         """
         facts = _facts(record, MEASURED)
         self.is_awaited = protocol.confirm_cancel(self._redis, self._attempt, time.time(), facts)
-        log.info("confirm_cancel task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
+        log.info("confirm_cancel task=%s queue=%s node=%s", *self._named)
         self._wake_waiting()
 
     def lose(
@@ -194,23 +194,11 @@ class Processor:
         instance: of our own registration. default: the policy of a task that has none of its own.
         facts: lost_node and last_seen, of the listener that died.
         """
+        now, loss = time.time(), Loss(error, facts)
         became = protocol.lose(
-            self._redis,
-            self._attempt,
-            instance,
-            Loss(error, facts),
-            default,
-            time.time(),
-            is_ours=True,
+            self._redis, self._attempt, instance, loss, default, now, is_ours=True
         )
-        log.warning(
-            "lose task=%s queue=%s node=%s status=%s: %s",
-            self.task.id,
-            self._queue,
-            self._node,
-            became,
-            error,
-        )
+        log.warning("lose task=%s queue=%s node=%s status=%s: %s", *self._named, became, error)
         self._wake_waiting()
         return became
 
@@ -281,9 +269,7 @@ class Processor:
         became = protocol.retry(self._redis, self._attempt, at, now, facts, wish)
         log.info(
             "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s",
-            self.task.id,
-            self._queue,
-            self._node,
+            *self._named,
             became,
             max(eta - now, 0.0),
             "error" if wish is None else "reason",
@@ -323,7 +309,7 @@ class Processor:
             )
         else:
             self.is_awaited = protocol.complete(self._redis, self._attempt, *end)
-        log.info("complete task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
+        log.info("complete task=%s queue=%s node=%s", *self._named)
         if then:
             log.info("spawn tasks=%d by=%s", len(then), self.task.id)
         self._wake_waiting()
@@ -331,13 +317,7 @@ class Processor:
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
         now = time.time()
         self.is_awaited = protocol.fail(self._redis, self._attempt, text, now, facts, finished)
-        log.info(
-            "fail task=%s queue=%s node=%s error=%s",
-            self.task.id,
-            self._queue,
-            self._node,
-            _one_line(text),
-        )
+        log.info("fail task=%s queue=%s node=%s error=%s", *self._named, _one_line(text))
         self._wake_waiting()
 
     def _wake_waiting(self) -> None:

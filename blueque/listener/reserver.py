@@ -211,53 +211,35 @@ class Reserver(Owner):
         # Keep its token until that is known: with another it would be taken for one of a former
         # life.
         self._tokens[task.id] = task.token or ""
-        with contextlib.suppress(
-            NotOwner
-        ):  # we were found dead: another listener has put it in line
+        # NotOwner: we were found dead, and another listener has put it in line
+        with contextlib.suppress(NotOwner):
             self.release(task, "needs_taken")
         del self._tokens[task.id]
-        log.info(
-            "release task=%s queue=%s node=%s: what it needs is taken",
-            task.id,
-            self.queue,
-            self.node,
-        )
+        text = "release task=%s queue=%s node=%s: what it needs is taken"
+        log.info(text, task.id, self.queue, self.node)
 
     def _reserve(self, task_id: str, is_met: bool = True, line: str | None = None) -> Task | None:
         # The same token until the outcome is known: it is how a reservation that was made after all
         # is recognised.
         token = self._tokens.setdefault(task_id, os.urandom(16).hex())
-        now = time.time()
-        node, instance = self.node, self.instance or ""
+        attempt = AttemptRef(self.queue, task_id, token, self.node)
+        instance, newest = self.instance or "", self.newest_attempts(task_id)
         try:
             fields = protocol.reserve(
-                self._redis,
-                AttemptRef(self.queue, task_id, token, node),
-                instance,
-                now,
-                is_met,
-                line,
-                self.newest_attempts(task_id),
+                self._redis, attempt, instance, time.time(), is_met, line, newest
             )
         except NotFree as error:
             del self._tokens[task_id]
-            log.info("reserve queue=%s node=%s: %s", self.queue, node, error)
+            log.info("reserve queue=%s node=%s: %s", self.queue, self.node, error)
             if error.want == "resources":  # another node may have them free
                 self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
             raise
         del self._tokens[task_id]
+        named = task_id, self.queue, self.node
         if fields is None:
-            log.info(
-                "reserve task=%s queue=%s node=%s: not to be had", task_id, self.queue, self.node
-            )
+            log.info("reserve task=%s queue=%s node=%s: not to be had", *named)
             return None
-        log.info(
-            "reserve task=%s queue=%s node=%s attempt=%s",
-            task_id,
-            self.queue,
-            self.node,
-            fields["attempt"],
-        )
+        log.info("reserve task=%s queue=%s node=%s attempt=%s", *named, fields["attempt"])
         return Task(task_id, fields)
 
 

@@ -15,12 +15,12 @@ import fcntl
 import logging
 import os
 import stat
-import struct
 import time
 from collections.abc import Iterator, Mapping
 
 from blueque.errors import SpoolRefused
 from blueque.model.lines import write_needs
+from blueque.system import range_locks
 from blueque.text.hints import amount as amount_text
 
 log = logging.getLogger("blueque")
@@ -30,12 +30,6 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST_NUMBERED = 1024  # a resource of more units, as memory is, has none with numbers
 _TRIES = 50  # to be the only one who claims, a millisecond each
 _AGREED_WITHIN = 2.0  # seconds; one that says otherwise may be about to leave
-
-# struct flock of 64-bit Linux: type, whence, start, length, pid.
-_FLOCK = struct.Struct("@hhqqi4x")
-_TAKEN = (errno.EAGAIN, errno.EACCES)
-
-Range = tuple[int, int]  # first unit, and the first one after it
 
 
 class Claim:
@@ -205,13 +199,14 @@ class Pool:
         for name, total in self.totals.items():
             descriptor = self._open(name)
             try:
-                found[name] = sum(end - start for start, end in _free(descriptor, 0, total))
+                free = range_locks.free(descriptor, 0, total)
+                found[name] = sum(end - start for start, end in free)
             finally:
                 os.close(descriptor)
         return found
 
     def _claim(self, amounts: dict[str, int]) -> Claim | None:
-        taken: dict[str, list[Range]] = {}
+        taken: dict[str, list[range_locks.Range]] = {}
         with contextlib.ExitStack() as undo, self._alone():
             descriptors = []
             for name, amount in sorted(amounts.items()):
@@ -241,7 +236,7 @@ class Pool:
         descriptor = self._open("_claiming")  # no resource has such a name
         try:
             for _ in range(_TRIES):
-                if _lock(descriptor, 0, 1):
+                if range_locks.lock(descriptor, 0, 1):
                     break
                 time.sleep(0.001)
             yield
@@ -253,7 +248,8 @@ class Pool:
         ours, other = self._open("_trying"), self._open("_trying")
         at = 1 + os.getpid()  # others may try at the same time
         try:
-            return _lock(ours, at, at + 1) and _conflict(other, at, at + 1) == (at, at + 1)
+            has_locked = range_locks.lock(ours, at, at + 1)
+            return has_locked and range_locks.conflict(other, at, at + 1) == (at, at + 1)
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 return False
@@ -278,32 +274,32 @@ def _agree(descriptor: int, total: int) -> int | None:
     Only a process that holds the file alone may write. All holders share a lock; the writer turns
     its exclusive lock into a shared one without releasing it in between.
     """
-    if _lock(descriptor, 0, 1):
+    if range_locks.lock(descriptor, 0, 1):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(total).encode(), 0)
-        _lock(descriptor, 0, 1, fcntl.F_RDLCK)
+        range_locks.lock(descriptor, 0, 1, fcntl.F_RDLCK)
         return total
-    if not _lock(descriptor, 0, 1, fcntl.F_RDLCK):
+    if not range_locks.lock(descriptor, 0, 1, fcntl.F_RDLCK):
         return None
     text = os.pread(descriptor, 32, 0)
     if text != str(total).encode():
-        _unlock(descriptor)
+        range_locks.unlock(descriptor)
     return int(text) if text.isdigit() else None
 
 
-def _take(descriptor: int, total: int, amount: int) -> list[Range] | None:
+def _take(descriptor: int, total: int, amount: int) -> list[range_locks.Range] | None:
     """Lock as many units as that below `total`; None: there are not so many free."""
     while True:
-        free = sorted(_free(descriptor, 0, total))
+        free = sorted(range_locks.free(descriptor, 0, total))
         wanted = _choose(free, amount)
         if wanted is None:
             return None
-        if all(_lock(descriptor, start, end) for start, end in wanted):
+        if all(range_locks.lock(descriptor, start, end) for start, end in wanted):
             return wanted
-        _unlock(descriptor)  # another process was faster: look again
+        range_locks.unlock(descriptor)  # another process was faster: look again
 
 
-def _choose(free: list[Range], amount: int) -> list[Range] | None:
+def _choose(free: list[range_locks.Range], amount: int) -> list[range_locks.Range] | None:
     """Return the first range that is large enough, or else as many as it takes, from the first."""
     for start, end in free:
         if end - start >= amount:
@@ -318,50 +314,6 @@ def _choose(free: list[Range], amount: int) -> list[Range] | None:
     return None
 
 
-def _free(descriptor: int, start: int, end: int) -> Iterator[Range]:
-    """Yield the ranges from start to end that no other open file has locked."""
-    left = [(start, end)]
-    while left:
-        start, end = left.pop()
-        if start >= end:
-            continue
-        taken = _conflict(descriptor, start, end)  # any of those there are, not the first
-        if taken is None:
-            yield start, end
-        else:
-            left += [(start, taken[0]), (taken[1], end)]
-
-
-def _conflict(descriptor: int, start: int, end: int) -> Range | None:
-    """Return a range between the two that another open file has locked; None: there is none."""
-    answer = fcntl.fcntl(
-        descriptor,
-        fcntl.F_OFD_GETLK,
-        _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0),
-    )
-    kind, _, first, length, _ = _FLOCK.unpack(answer)
-    if kind == fcntl.F_UNLCK:
-        return None
-    return first, first + length if length else end  # length 0: to the end of all files
-
-
-def _lock(descriptor: int, start: int, end: int, kind: int = fcntl.F_WRLCK) -> bool:
-    """Lock a range at once; False: another open file has locked some of it."""
-    try:
-        fcntl.fcntl(
-            descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0)
-        )
-    except OSError as error:
-        if error.errno in _TAKEN:
-            return False
-        raise
-    return True
-
-
-def _unlock(descriptor: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
-
-
-def _units(ranges: list[Range]) -> Iterator[int]:
+def _units(ranges: list[range_locks.Range]) -> Iterator[int]:
     for start, end in ranges:
         yield from range(start, end)

@@ -185,8 +185,9 @@ def test_a_blocked_listener_takes_from_the_new_primary(pair, kind, queues):
     assert [task.id for task in taken] == [task_id]
 
 
-def test_a_listener_that_an_operator_unblocks_waits_on_a_new_connection(pair, kind):
-    listener = kind(pair.proxy, patience=0).get_listener("video")
+@pytest.mark.parametrize("queues", [["video"], ["audio", "video"]])
+def test_a_listener_that_an_operator_unblocks_waits_on_a_new_connection(pair, kind, queues):
+    listener = kind(pair.proxy, patience=0).get_listener(*queues)
     thread, taken = listening(listener, pair)
     (blocked,) = [client for client in pair.old.client_list() if "b" in client["flags"]]
     pair.old.client_unblock(blocked["id"], error=True)

@@ -19,7 +19,7 @@ from running import is_there, until
 from blueque.errors import SpoolRefused
 from blueque.listener import resources
 from blueque.listener.resources import Claim, Pool
-from blueque.system import process
+from blueque.system import process, range_locks
 
 GIB = 2**30
 
@@ -342,7 +342,7 @@ def test_what_somebody_takes_and_cannot_use_after_all_is_not_seen_as_taken(make,
     other: list[resources.Claim | None] = []
     thread = threading.Thread(target=lambda: other.append(pool.claim({"gpu": 1})))
 
-    def look_around(descriptor: int, total: int, amount: int) -> list[resources.Range] | None:
+    def look_around(descriptor: int, total: int, amount: int) -> list[range_locks.Range] | None:
         if total == GIB:  # the GPU is taken
             monkeypatch.setattr(resources, "_take", take)
             thread.start()
@@ -365,16 +365,16 @@ def test_one_that_was_stopped_while_it_claimed_does_not_stop_the_others(make):
 
 
 def test_somebody_faster_by_a_hair_is_seen_and_the_rest_is_taken(make, monkeypatch):
-    pool, lock = make(gpu=3), resources._lock
+    pool, lock = make(gpu=3), range_locks.lock
     other: list[resources.Claim] = []
 
     def overtaken(descriptor: int, start: int, end: int) -> bool:
         if end - start == 2:  # not the lock of who claims
-            monkeypatch.setattr(resources, "_lock", lock)
+            monkeypatch.setattr(range_locks, "lock", lock)
             other.append(pool.claim({"gpu": 1}))
         return lock(descriptor, start, end)
 
-    monkeypatch.setattr(resources, "_lock", overtaken)
+    monkeypatch.setattr(range_locks, "lock", overtaken)
 
     assert pool.claim({"gpu": 2}).numbers == {"gpu": [1, 2]}
     assert other[0].numbers == {"gpu": [0]}
@@ -386,10 +386,10 @@ def test_a_file_system_without_such_locks_is_refused(make, monkeypatch):
         def fcntl_of_it(descriptor, command, argument, answer=answer):
             if isinstance(answer, OSError):
                 raise answer
-            return resources._FLOCK.pack(fcntl.F_UNLCK, 0, 0, 0, 0)
+            return range_locks._FLOCK.pack(fcntl.F_UNLCK, 0, 0, 0, 0)
 
         with monkeypatch.context() as patch:
-            patch.setattr(resources.fcntl, "fcntl", fcntl_of_it)
+            patch.setattr(range_locks.fcntl, "fcntl", fcntl_of_it)
             with pytest.raises(
                 SpoolRefused,
                 match=r"has no locks of open files .* choose a --spool on a local disk",

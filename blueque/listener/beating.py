@@ -1,0 +1,68 @@
+"""Beats of one listener in several queues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import NotRegistered, RedisRefused
+from blueque.listener.member import Member
+from blueque.model.parts import in_parts
+from blueque.protocol.membership import Standing, order_of
+
+BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
+
+
+def beat_at_once(
+    redis: Redis, members: Sequence[Member], task_id: str | None, may_hold: bool
+) -> Standing:
+    """Beat in all queues, in one transaction for 50 of them. Raises NotRegistered for the first
+    queue in which we are no longer registered.
+    """
+    now, standing, lost = time.time(), Standing(), list[Member]()
+    for some in in_parts(members, BEATS_AT_ONCE):
+        pulses = [member.pulse() for member in some]
+        beaten, missing = protocol.beat_all(redis, pulses, now, task_id, may_hold)
+        for member, pulse in zip(some, pulses, strict=True):
+            if member.queue in missing:
+                lost.append(member)
+            else:
+                member.note_beaten(pulse.facts)
+        standing = _joined(standing, beaten)
+    if not lost:
+        return standing
+    error = NotRegistered(lost[0].node, lost[0].queue)
+    for member in lost:
+        member.lost(error)
+    raise error
+
+
+def beat_one_by_one(members: Sequence[Member], task_id: str | None) -> Standing:
+    """Beat in each queue by itself: a key of one has a wrong type, and in the others we must not be
+    taken for dead.
+    """
+    refusal: Exception | None = None
+    standing = Standing()
+    for member in members:
+        try:
+            standing = _joined(standing, member.beat(task_id))
+        except NotRegistered as error:
+            member.lost(error)
+            refusal = error
+        except RedisRefused as error:
+            refusal = refusal or error
+    if refusal is not None:
+        raise refusal
+    return standing
+
+
+def _joined(standing: Standing, beaten: Standing) -> Standing:
+    """Return the later standing of our task, with what both say of our queues."""
+    return beaten._replace(
+        order=order_of((standing.order, beaten.order)),
+        held=(*standing.held, *beaten.held),
+        members={**standing.members, **beaten.members},
+        settings={**standing.settings, **beaten.settings},
+    )
