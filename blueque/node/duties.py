@@ -1,6 +1,5 @@
-"""Duties: what a listener does from time to time, idle or busy: beat, look after others, put due
-tasks in line, make the tasks of schedules, tell tasks of the ends for which they wait, end those that
-have not started in time.
+"""Duties: what a listener does from time to time, idle or busy: beat, obey, look after others, and
+the maintenance of its queues.
 """
 
 from __future__ import annotations
@@ -14,12 +13,9 @@ from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
 from blueque.model.task import Task
 from blueque.node.context import NodeContext
 from blueque.node.control import Order
-from blueque.producer.firing import Firing
+from blueque.node.maintenance import AFTER_TROUBLE, NEVER, Maintenance
 from blueque.protocol.membership import Standing
-from blueque.recovery.dependents import Dependents
-from blueque.recovery.expiry import Expiry
 from blueque.recovery.judges import Recoveries
-from blueque.recovery.retention import Retention
 from blueque.system import process
 
 log = logging.getLogger("blueque")
@@ -27,10 +23,6 @@ log = logging.getLogger("blueque")
 PAUSE: Final = "pause"  # an order to take nothing
 WORK: Final = "work"  # an order to take tasks again
 TOGETHER = 0.2  # of the time between two beats: a duty may be done so much earlier
-MEMBERS_TOGETHER = 0.2  # seconds in which members of groups that end are noted together
-BEATS_TO_A_LOOK = 6  # between two looks at what most queues do not have
-NEVER = float("inf")
-AFTER_TROUBLE = 1.0  # seconds until it is tried again
 
 
 class Duties:
@@ -43,16 +35,9 @@ class Duties:
         self._defaults, self._spool = context.defaults, context.spool
         self._orders, self._outage = context.orders, context.outage
         self._on_beat = on_beat
-        client, listeners, defaults = self._client, self._listeners, self._defaults
-        self._recovery = Recoveries(client.connections, listeners.queues)
-        self._retention = Retention(client.connections, defaults.retention(listeners.queues))
-        self._firing = Firing(client.connections, frozenset(listeners.queues))
-        self._dependents = Dependents(client.connections)
-        self._expiry = Expiry(client.connections)
-        self._has_ended_member = False  # of a group, which may have ended with it
-        self._has_blocked = False  # a queue of ours has blocked tasks, as last seen
-        self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
-        self._next_settling = self._next_recheck = self._next_firing = self._next_expiry = NEVER
+        self._recovery = Recoveries(context.client.connections, context.listeners.queues)
+        self._maintenance = Maintenance(context)
+        self._next_beat = self._next_look = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock
         self.orphans: list[Task] = []  # of this host, that no listener watches
         self.watched: str | None = None  # the id of the task that the supervisor watches
@@ -74,32 +59,22 @@ class Duties:
         now = time.monotonic()
         self._next_beat = now + self._defaults.timing.beat
         if self._next_look == NEVER:
-            self._next_look = self._next_promotion = self._next_settling = now
-            self._next_recheck = self._next_firing = now
-            self._next_expiry = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
-            self._plan_deletion()
+            self._next_look = now
+            self._maintenance.begin()
         self.oom_kills = process.out_of_memory_kills()
         self._plan()
 
     def end(self) -> None:
         """Plan no more duties: the listener is about to deregister."""
-        self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
-        self._next_settling = self._next_recheck = self._next_firing = self._next_expiry = NEVER
+        self._next_beat = self._next_look = NEVER
+        self._maintenance.end()
         self._plan()
 
     def _plan(self) -> None:
         # Stopping, nothing but a beat is urgent enough to wait for Redis.
         is_stopping = self._orders.now is Order.STOP
-        others = (
-            self._next_look,
-            self._next_promotion,
-            self._next_deletion,
-            self._next_settling,
-            self._next_recheck,
-            self._next_firing,
-            self._next_expiry,
-        )
-        self.next_at = min((self._next_beat, *(() if is_stopping else others)))
+        others = () if is_stopping else (self._next_look, self._maintenance.next_at)
+        self.next_at = min((self._next_beat, *others))
 
     def do_due(self, is_bare: bool = False) -> None:
         """Do what is due.
@@ -125,18 +100,7 @@ class Duties:
         if self._orders.now is not Order.STOP:
             if horizon >= self._next_look:
                 self.look_after_others(None if standing is None else standing.members)
-            if horizon >= self._next_promotion:
-                self._promote(is_bare)
-            if horizon >= self._next_settling:
-                self._settle(is_to_look=not self._dependents.has_work)
-            if horizon >= self._next_recheck:
-                self._recheck()
-            if horizon >= self._next_firing:
-                self._fire()
-            if horizon >= self._next_expiry:
-                self._expire()
-            if horizon >= self._next_deletion:
-                self._delete_old()
+            self._maintenance.do_due(horizon, is_bare)
         self._plan()
 
     def watch_nothing(self) -> None:
@@ -231,17 +195,8 @@ class Duties:
             self._listeners.weigh(queue, held.weight)
             log.info("settings queue=%s: %s", queue, self._defaults.shown(queue))
         if changed:
-            self._retention.serve(self._defaults.retention(self._listeners.queues))
-            self._plan_deletion()
+            self._maintenance.take_retention()
         return bool(changed)
-
-    def _plan_deletion(self) -> None:
-        """Plan when to delete finished tasks, unless that is planned; not at once, there is other
-        work.
-        """
-        if self._retention.is_asked_for and self._next_deletion == NEVER:
-            wait = BEATS_TO_A_LOOK * self._defaults.timing.beat
-            self._next_deletion = time.monotonic() + wait
 
     def _register(self) -> None:
         for listener in self._listeners:
@@ -297,102 +252,16 @@ class Duties:
                 else "resume: taking tasks again",
             )
 
-    def _promote(self, is_bare: bool) -> None:
-        """Put due tasks of our own queues in line, at most a hundred of each queue: there may be a
-        million, and we have other duties.
-        """
-        self._next_promotion = time.monotonic() + self._defaults.timing.beat
-        if is_bare:
-            return
-        try:
-            for queue in self._due():
-                if self._client.get_queue(queue).enqueue_due_batch():
-                    self._next_promotion = 0.0  # there may be more
-        except (RedisAway, RedisRefused, Contended) as error:
-            # A scheduler may do it, and other duties log the outage.
-            log.debug("enqueue_due queues=%s: %s", ",".join(self._listeners.queues), error)
-
-    def _fire(self) -> None:
-        """Make the tasks of the schedules of our own queues that are due."""
-        beat = self._defaults.timing.beat
-        wait: float | None = beat
-        try:
-            wait = self._firing.step()
-        except (RedisAway, RedisRefused, Contended) as error:
-            # A scheduler may do it, and other duties log the outage.
-            log.debug("fire queues=%s: %s", ",".join(self._listeners.queues), error)
-        rest = BEATS_TO_A_LOOK * beat if wait is None else beat  # None: there are no schedules
-        self._next_firing = time.monotonic() + (0.0 if wait == 0.0 else rest)
-
-    def _delete_old(self) -> None:
-        """Delete finished tasks of our own queues that have been kept long enough, a few at a time."""
-        self._next_deletion = time.monotonic() + BEATS_TO_A_LOOK * self._defaults.timing.beat
-        try:
-            if self._retention.step():
-                self._next_deletion = time.monotonic() + self._retention.rest  # there may be more
-        except (RedisAway, RedisRefused, Contended) as error:
-            log.debug("prune queues=%s: %s", ",".join(self._listeners.queues), error)
-
-    def _expire(self) -> None:
-        """End tasks of any queue that have not started in time, at most a hundred."""
-        wait = BEATS_TO_A_LOOK * self._defaults.timing.beat
-        try:
-            wait = min(self._expiry.step(), wait)
-        except (RedisAway, RedisRefused, Contended) as error:
-            # A scheduler may do it, and other duties log the outage.
-            log.debug("expire: %s", error)
-        self._next_expiry = time.monotonic() + wait
-
     def settle(self, task: str) -> None:
         """Tell the tasks that wait for a task of ours how it has ended."""
-        self._dependents.note([task])
-        self._settle()
+        self._maintenance.settle(task)
         self._plan()
 
     def note_member(self) -> None:
         """Note that a task of ours has ended that belongs to a group."""
-        self._has_ended_member = True
-        self._next_settling = min(self._next_settling, time.monotonic() + MEMBERS_TOGETHER)
+        self._maintenance.note_member()
         self._plan()
 
     def has_unsettled(self) -> bool:
         """Tell whether the tasks that wait for a task of ours may not have been told."""
-        return self._dependents.has_work or self._has_ended_member
-
-    def _settle(self, is_to_look: bool = False) -> None:
-        """Tell a hundred of the tasks that wait for a task how it has ended.
-
-        is_to_look: look for tasks of others first.
-        """
-        beats = 1 if self._has_blocked else BEATS_TO_A_LOOK
-        self._next_settling = time.monotonic() + beats * self._defaults.timing.beat
-        try:
-            may_be_more = is_to_look and self._dependents.look()
-            if self._dependents.step() or may_be_more:
-                self._next_settling = time.monotonic()
-            if is_to_look or self._has_ended_member:
-                self._has_ended_member = False
-                if self._dependents.step_of_groups():
-                    self._has_ended_member = True
-                    self._next_settling = time.monotonic()
-        except (RedisAway, RedisRefused, Contended) as error:
-            # A scheduler may do it, and other duties log the outage.
-            log.debug("settle: %s", error)
-            self._next_settling = time.monotonic() + AFTER_TROUBLE
-
-    def _recheck(self) -> None:
-        """Compare blocked tasks of our queues with the tasks for which they wait."""
-        try:
-            has_blocked = self._dependents.recheck(self._listeners.queues)
-            if has_blocked and not self._has_blocked:
-                self._next_settling = time.monotonic()
-            self._has_blocked = has_blocked
-        except (RedisAway, RedisRefused, Contended) as error:
-            log.debug("recheck queues=%s: %s", ",".join(self._listeners.queues), error)
-        beats = 1 if self._has_blocked else BEATS_TO_A_LOOK
-        self._next_recheck = time.monotonic() + beats * self._defaults.timing.beat
-
-    def _due(self) -> list[str]:
-        """Return the queues which may have due tasks; a single one need not be asked beforehand."""
-        queues = self._listeners.queues
-        return queues if len(queues) == 1 else self._client.get_inspector().due(queues, time.time())
+        return self._maintenance.has_unsettled()

@@ -159,11 +159,11 @@ IDLE = {
 def commands_of_an_idle_listener(listening: Listening, cli: redis_py.Redis) -> dict[str, int]:
     """Return what a listener sends from one beat to the next, with all that it does beside it."""
     listening.duties.look_after_others()
-    listening.duties._next_beat = listening.duties._next_look = 0.0
-    listening.duties._next_promotion = listening.duties.next_at = 0.0
+    planned = listening.duties._maintenance._at
+    listening.duties._next_beat = listening.duties._next_look = listening.duties.next_at = 0.0
+    planned["enqueue_due"] = 0.0
     # At every sixth beat only, if no task waits for others and nothing is planned.
-    listening.duties._next_settling = listening.duties._next_recheck = time.monotonic() + LONG
-    listening.duties._next_firing = time.monotonic() + LONG
+    planned |= dict.fromkeys(("settle", "recheck", "fire"), time.monotonic() + LONG)
     beats = listening.beats
     cli.config_resetstat()
     listening.waiting.wait_for_work()
@@ -178,14 +178,12 @@ def test_an_idle_listener_sends_ten_commands_from_beat_to_beat(listening, cli):
 
 
 def test_a_listener_looks_at_schedules_at_each_beat_if_something_is_planned(listening, client):
-    duties, before = listening.duties, time.monotonic()
+    maintenance = listening.duties._maintenance
 
-    duties._fire()
-    assert duties._next_firing >= before + 6 * BEAT
+    assert maintenance._fire() == 6 * BEAT
 
     client.set_schedule("hourly", queue="work", every="1h")
-    duties._fire()
-    assert duties._next_firing <= time.monotonic() + BEAT
+    assert maintenance._fire() == BEAT
 
 
 def test_an_idle_listener_with_scheduled_tasks_sends_no_more_than_four_more(listening, cli):
