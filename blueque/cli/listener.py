@@ -458,7 +458,8 @@ def _amounts(context: click.Context, words: Sequence[str]) -> dict[str, int]:
 
 
 def _become_master(choices: dict[str, Any]) -> None:
-    from blueque.node.main import CHOICES, Choices, check  # here: --help does without
+    from blueque.node.choices import CHOICES, Choices  # here: --help does without
+    from blueque.node.main import check
 
     choices["environ"] = _take_environment(choices["redis_url"], choices["url_source"])
     if ANSWER_TO in os.environ:  # a running master asks whether it could do this from now on

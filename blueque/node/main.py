@@ -15,23 +15,17 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable
 
 from blueque.client import Client
 from blueque.config.contents import Config
 from blueque.connection.address import Address, hide_password
 from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
 from blueque.listener.group import ListenerGroup
-from blueque.listener.resources import Pool
 from blueque.model import units
-from blueque.model.limits import Limits
-from blueque.model.retry import Retry
 from blueque.model.selection import Select, is_own_select, selector
-from blueque.model.surroundings import Surroundings
-from blueque.model.units import LOG_LEVEL, HandlerName, Keep, Timing
-from blueque.node import context, handler_check, own_select
+from blueque.node import context, own_select
+from blueque.node.choices import CHOICES, Choices, handlers_text, kinds, pool_of, queues_text
 from blueque.node.context import NodeContext
 from blueque.node.end_hooks import EndHooks
 from blueque.node.master import (
@@ -43,8 +37,8 @@ from blueque.node.master import (
     Master,
     Options,
 )
-from blueque.node.options import Defaults
 from blueque.node.prefork import BURST, ONCE, Work
+from blueque.node.refusal import refusal_of
 from blueque.node.registry import Registry
 from blueque.node.reload import HANDOVER, Check, Handover, Reload, replace_program
 from blueque.node.reuse import Reuse
@@ -62,100 +56,6 @@ from blueque.version import __version__
 log = logging.getLogger("blueque")
 
 MASTER, SLOT = "blueque-master", "blueque-slot"  # for `ps -o comm`
-CHOICES = "BLUEQUE_LISTENER_CHOICES"
-_EMPTY: Mapping[str, Surroundings] = MappingProxyType({})
-
-
-class Choices(NamedTuple):
-    """What `blueque-listener` was asked to do.
-
-    limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or
-        stop.
-    resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a
-        fresh interpreter.
-    preload: modules that each fork server imports, so that its forks have them.
-    reuse: how many tasks a process takes, and for how many seconds, by queue; see `Reuse.of`.
-    """
-
-    queues: list[str]
-    select: str  # one of selection.NAMES, or the name of a callable
-    weights: dict[str, float]  # of queues in a lottery
-    slots: int
-    redis_url: str
-    url_source: str
-    spool: str
-    max_bytes: int
-    keep: float  # seconds for which the files of a reported attempt are kept
-    spool_limit: float  # bytes for all of them, or below 1 a share of the disk
-    log_limit: int  # bytes of each file that a task prints to
-    handlers: dict[str, HandlerName]  # by queue
-    limits: list[float | None]
-    timing: list[float]
-    retry: str | None
-    on_term: str
-    resources: dict[str, int]
-    is_warm: bool
-    is_spawned: bool
-    preload: list[str]
-    reuse: dict[str, tuple[int | None, float | None]]
-    of_queues: dict[str, tuple[list[float | None], str | None]]  # limits, retry
-    fixed: dict[str, list[str]]  # by queue, see `Defaults`
-    # by queue and by status, as `Keep`
-    retention: dict[str, dict[str, tuple[float | None, int | None]]]
-    statistics_keep: int  # for how many days the numbers of a day are kept
-    config: str | None  # the blueque.toml that was read
-    until_empty: bool
-    max_runtime: float | None  # seconds
-    log_format: str  # one of logs.FORMATS
-    host: str | None  # what node ids call this host
-    task_redis: bool | None  # whether tasks get the address; None: those of callables do
-    # variables that say some of this and that no task inherits, or that `host` replaces
-    environ: dict[str, str]
-    # queues whose handlers were tried when they were found; see `handler_check.discover`
-    tried: Sequence[str] = ()
-    hooks: str | None = None  # the name of the class
-    hook_methods: Sequence[str] = ()  # those that it has, of `hooks.METHODS`
-    log_level: str = LOG_LEVEL
-    surroundings: Mapping[str, Surroundings] = _EMPTY  # by queue
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Choices:
-        """Raises ValueError, TypeError: it is not what this version writes."""
-        found = cls(**json.loads(text))
-        surroundings = {queue: Surroundings(*its) for queue, its in found.surroundings.items()}
-        return found._replace(
-            handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()},
-            surroundings=surroundings,
-        )
-
-    @property
-    def job(self) -> fresh_interpreter.Job:
-        """What the task processes do."""
-        url = None if self.task_redis is False else self.redis_url
-        is_for_tasks = {"before_start", "after_end"} & {*self.hook_methods}
-        hooks = self.hooks if is_for_tasks else None
-        return fresh_interpreter.Job(
-            self.handlers, self.max_bytes, url, self.task_redis is True, hooks
-        )
-
-    def defaults(self) -> Defaults:
-        limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
-        own = Defaults(
-            Timing(*self.timing), limits, Retry.parse(self.retry), log_limit=self.log_limit
-        )
-        queues = {
-            name: own._replace(limits=Limits(*its), retry=Retry.parse(retry))  # type: ignore[arg-type]
-            for name, (its, retry) in self.of_queues.items()
-        }
-        for name, rules in self.retention.items():
-            queues[name] = queues.get(name, own)._replace(
-                retention={status: Keep(*its) for status, its in rules.items()},
-                weight=self.weights.get(name, 1.0),
-                fixed=self.fixed.get(name, ()),
-            )
-        for name, its in self.surroundings.items():
-            queues[name] = queues.get(name, own)._replace(surroundings=its)
-        return own._replace(queues=queues)
 
 
 def main() -> int:
@@ -172,15 +72,15 @@ def main() -> int:
         os.environ[hosts.VARIABLE] = choices.host  # for all that we fork, and for what tasks start
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
     # What replaces another program has been checked by it.
-    refusal = _refusal(choices) if handover is None else None
+    refusal = refusal_of(choices) if handover is None else None
     if refusal is not None:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
     log.info(
         "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
         __version__,
-        _shown(choices),
-        _shown_handlers(choices),
+        queues_text(choices),
+        handlers_text(choices),
         choices.slots,
         "" if choices.slots == 1 else "s",
         hide_password(choices.redis_url),
@@ -270,7 +170,7 @@ def run_slot(choices: Choices, master: context.Master) -> int:
     work = Work(
         _life(choices),
         choices.is_warm,
-        _kinds(choices.handlers, choices.surroundings),
+        kinds(choices.handlers, choices.surroundings),
         burst=BURST if has_burst else 1,
         until_empty=choices.until_empty,
         reuse=reuse,
@@ -282,7 +182,7 @@ def run_slot(choices: Choices, master: context.Master) -> int:
         log.error("%s", error)
         return EXIT_CONFIGURATION
     listeners = ListenerGroup(client.connections, choices.queues, select)
-    hooks, pool = _end_hooks(choices), _pool(choices)
+    hooks, pool = _end_hooks(choices), pool_of(choices)
     shared = NodeContext.of(client, listeners, spool, choices.defaults(), pool, master, hooks)
     listener = Slot(shared, work)
     try:
@@ -309,76 +209,13 @@ def check(choices: Choices) -> str | None:
     """In a child of a running master: return why a new master could not run, or None."""
     sys.path.insert(0, os.getcwd())
     units.connect_as_listener(choices.job.redis_url)
-    return _refusal(choices, is_first=False) or _preload(choices)
+    return refusal_of(choices, is_first=False) or _preload(choices)
 
 
-def _refusal(choices: Choices, is_first: bool = True) -> str | None:
-    """Return why the handlers cannot run, or the node cannot serve them; None: they can.
-
-    is_first: no listeners run already, which may say other amounts of resources until they leave.
-    """
-    refusal = check_work(choices) or handler_check.check_surroundings(choices.surroundings)
-    if refusal is not None:
-        return refusal
-    try:
-        Spool(choices.spool, choices.max_bytes).open()
-        if (pool := _pool(choices)) is not None:
-            pool.open()
-            if is_first:
-                pool.declare()  # the slots say it from then on, each as long as it takes tasks
-                pool.withdraw()
-    except SpoolRefused as error:
-        return str(error)
-    return None
-
-
-def check_work(choices: Choices) -> str | None:
-    """Return why the work cannot be done, in a sentence, or None. Each handler is imported in a
-    child that then ends.
-    """
-    url = choices.job.redis_url
-    if is_own_select(choices.select):
-        refusal = handler_check.check_select(choices.select, choices.queues, url)
-        if refusal is not None:
-            return refusal
-    kinds = _kinds(choices.handlers)
-    for queue in dict.fromkeys(kinds.values()):
-        if queue in choices.tried:
-            continue
-        refusal = handler_check.check(choices.handlers[queue], url)
-        if refusal is not None:
-            return refusal if len({*kinds.values()}) == 1 else f"queue {queue!r}: {refusal}"
-    return None
-
-
-def _kinds(
-    handlers: Mapping[str, HandlerName], surroundings: Mapping[str, Surroundings] = _EMPTY
-) -> dict[str, str]:
-    """Return of each queue the first one that has the same handler, and the same surroundings."""
-    whole = {queue: (name, surroundings.get(queue)) for queue, name in handlers.items()}
-    return {
-        queue: next(other for other in whole if whole[other] == its) for queue, its in whole.items()
-    }
-
-
-def _shown(choices: Choices) -> str:
-    """Return which queues there are, and how a listener chooses among them."""
-    if len(choices.queues) == 1:
-        return f"queue {choices.queues[0]!r}"
-    weights = choices.weights if choices.select == "lottery" else {}
-    names = [
-        f"{queue!r}={weights[queue]:g}" if queue in weights else repr(queue)
-        for queue in choices.queues
-    ]
-    return f"{len(names)} queues ({choices.select}) {', '.join(names)}"
-
-
-def _shown_handlers(choices: Choices) -> str:
-    """Return what runs the tasks, by queue where that makes a difference."""
-    names = {str(name) for name in choices.handlers.values()}
-    if len(names) == 1:
-        return names.pop()
-    return ", ".join(f"{queue!r} by {name}" for queue, name in choices.handlers.items())
+def _preload(choices: Choices) -> str | None:
+    """Import the modules; return why one cannot be imported, or None."""
+    with dropping_prints():
+        return fork_server.preload(choices.preload)
 
 
 def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
@@ -400,23 +237,11 @@ def _reuse(choices: Choices) -> dict[str, Reuse]:
     return {queue: Reuse.of(*said) for queue, said in choices.reuse.items()}
 
 
-def _pool(choices: Choices) -> Pool | None:
-    if not choices.resources:
-        return None
-    return Pool(f"{os.path.abspath(choices.spool)}/resources", choices.resources)
-
-
 def _end_hooks(choices: Choices) -> EndHooks | None:
     if "on_end" not in choices.hook_methods:
         return None
     url, own = choices.redis_url, choices.job.redis_url
     return EndHooks(choices.hooks or "", url, own, choices.log_format)
-
-
-def _preload(choices: Choices) -> str | None:
-    """Import the modules; return why one cannot be imported, or None."""
-    with dropping_prints():
-        return fork_server.preload(choices.preload)
 
 
 def _fork_server(choices: Choices, spool: Spool) -> fork_server.Orders:

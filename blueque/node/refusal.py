@@ -1,0 +1,48 @@
+"""Why a master could not do what `blueque-listener` was asked to do."""
+
+from __future__ import annotations
+
+from blueque.errors import SpoolRefused
+from blueque.model.selection import is_own_select
+from blueque.node import handler_check
+from blueque.node.choices import Choices, kinds, pool_of
+from blueque.spool.spool import Spool
+
+
+def refusal_of(choices: Choices, is_first: bool = True) -> str | None:
+    """Return why the handlers cannot run, or the node cannot serve them; None: they can.
+
+    is_first: no listeners run already, which may say other amounts of resources until they leave.
+    """
+    refusal = check_work(choices) or handler_check.check_surroundings(choices.surroundings)
+    if refusal is not None:
+        return refusal
+    try:
+        Spool(choices.spool, choices.max_bytes).open()
+        if (pool := pool_of(choices)) is not None:
+            pool.open()
+            if is_first:
+                pool.declare()  # the slots say it from then on, each as long as it takes tasks
+                pool.withdraw()
+    except SpoolRefused as error:
+        return str(error)
+    return None
+
+
+def check_work(choices: Choices) -> str | None:
+    """Return why the work cannot be done, in a sentence, or None. Each handler is imported in a
+    child that then ends.
+    """
+    url = choices.job.redis_url
+    if is_own_select(choices.select):
+        refusal = handler_check.check_select(choices.select, choices.queues, url)
+        if refusal is not None:
+            return refusal
+    alike = kinds(choices.handlers)
+    for queue in dict.fromkeys(alike.values()):
+        if queue in choices.tried:
+            continue
+        refusal = handler_check.check(choices.handlers[queue], url)
+        if refusal is not None:
+            return refusal if len({*alike.values()}) == 1 else f"queue {queue!r}: {refusal}"
+    return None
