@@ -199,7 +199,7 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
 def _sentence(error: click.ClickException) -> str:
     """Return the message of an error; of click's own errors with plain names of options."""
     if isinstance(error, click.NoSuchOption):
-        close = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
+        close = f"; did you mean {' or '.join(near)}?" if (near := _near(error)) else ""
         return f"unknown option {error.option_name}{close}"
     if isinstance(error, click.BadOptionUsage):
         return error.message.replace(f"Option {error.option_name!r}", error.option_name)
@@ -216,13 +216,27 @@ def _sentence(error: click.ClickException) -> str:
     return f"{name}: {message.removesuffix('.')}"
 
 
+def _near(error: click.NoSuchOption) -> list[str]:
+    """Return the options that are meant, probably: click counts the dashes as letters in common."""
+    from difflib import SequenceMatcher  # here: hardly ever needed
+
+    name = error.option_name.lstrip("-")
+    near = (
+        (SequenceMatcher(None, name, one.lstrip("-")).ratio(), one)
+        for one in error.possibilities or ()
+    )
+    return [one for ratio, one in near if ratio >= 0.6]
+
+
 def _origin(invocation: Invocation) -> str:
     """Say where the address of Redis came from."""
     try:
         origin = invocation.address()[1]
     except Failure:  # its file has a mistake
         origin = "default"
-    return "It is the default address." if origin == "default" else f"The address is from {origin}."
+    if origin != "default":
+        return f"The address is from {origin}."
+    return "It is the default address. To start a Redis and all else here: blueque dev."
 
 
 def _print_lines(*lines: str) -> None:

@@ -1278,6 +1278,8 @@ def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_
     assert run("enqueue", "nobody.is.there", "1").stderr.count("\n") <= 1
     error = on_terminal("why", "no-such-task", columns=columns)
     assert max(map(len, error)) <= columns and " ".join(error).endswith("give the whole id.")
+    whole_id = run("why", task.replace("f", "e")).stderr
+    assert "or be in another Redis" in whole_id and "give the whole id" not in whole_id
 
 
 def test_a_uuid_is_short_on_a_terminal_and_whole_in_a_pipe(run, on_terminal):
@@ -1522,7 +1524,10 @@ def test_every_error_of_ours_has_an_exit_code_of_its_own(kind):
 
 @pytest.mark.parametrize(
     ("url", "said"),
-    [("", "It is the default address. Is"), ("redis://db1", "The address is from REDIS_URL. Is")],
+    [
+        ("", "It is the default address. To start a Redis and all else here: blueque dev. Is"),
+        ("redis://db1", "The address is from REDIS_URL. Is"),
+    ],
     ids=["default", "variable"],
 )
 def test_what_does_not_answer_is_said_with_where_its_address_came_from(
@@ -1625,6 +1630,7 @@ def test_the_help_of_a_verb_refers_to_the_program_for_common_options(run):
         ("ls --limit 0", "ls: --limit: 0 is not a whole number from 1 to 10000"),
         ("prune --keep -1", "prune: --keep: -1 is not a whole number of at least 0"),
         ("ls --lmit 1", "ls: unknown option --lmit; did you mean --limit"),
+        ("config --port 1", "config: unknown option --port\n"),  # not: did you mean --color
         ("ls --since soon", "ls: --since: 'soon' is not a time: write 2030-01-31"),
         ("metrics --listen", "--listen requires an argument"),
         ("show", "show: ID is missing"),

@@ -18,12 +18,17 @@ from blueque.task_process import stack_dump as stacks
 WORK = """
     import os, threading, time
     from pathlib import Path
+    import blueque
 
     def run(task):
         threading.Thread(target=beside, daemon=True).start()
         print("in the middle", flush=True)
         wait_for_go()
         return "as if nothing had been"
+
+    @blueque.handler("work")
+    def decorated(task, parameters):
+        run(task)
 
     def beside():
         time.sleep(1000)
@@ -100,7 +105,7 @@ def test_all_threads_of_a_task_are_shown_as_often_as_one_asks_and_it_goes_on(
 def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_below_the_handler(
     work, queue, client, run
 ):
-    work.listener("work:run")
+    work.listener("work:decorated")
     task_id = queue.enqueue("in")
     begun(client, task_id)
 
@@ -113,8 +118,8 @@ def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_
         next(n for n, line in enumerate(lines) if line.startswith("Current thread")) + 1 :
     ]
     frames = [line.rpartition(" in ")[2] for line in of_task if line.startswith("  File ")]
-    assert frames == ["run", "wait_for_go"]
-    assert of_task[1] == "    wait_for_go()" and of_task[-1] in (
+    assert frames == ["decorated", "run", "wait_for_go"]
+    assert of_task[3] == "    wait_for_go()" and of_task[-1] in (
         "    time.sleep(0.005)",
         '    while not Path("go").exists():',
         "",
@@ -123,7 +128,7 @@ def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_
     whole = [
         line.rpartition(" in ")[2] for line in run("stack", "--all", task_id).stdout.splitlines()
     ]
-    assert "live" in whole and whole.index("work") + 2 == whole.index("run", whole.index("work"))
+    assert "live" in whole and whole.index("work") + 4 == whole.index("decorated")
 
 
 def test_no_source_is_shown_of_a_file_that_has_changed_since(work, queue, client, run):

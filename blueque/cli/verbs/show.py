@@ -14,6 +14,7 @@ from blueque.cli.named import queue_named
 from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
 from blueque.documents.tasks import of_task
 from blueque.model.group import condition_on, group_of, is_gate
+from blueque.model.ids import is_uuid
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES
 from blueque.sentences.facts import facts
 from blueque.text.hints import of_schedule
@@ -97,6 +98,8 @@ def find_one(inspector: Inspector, prefix: str) -> str:
             USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
         )
     advice = "It may have been deleted, or be too old to be found by the beginning of its id: give the whole id."
+    if is_uuid(prefix):
+        advice = "It may have been deleted, or be in another Redis: see the first line of blueque status."
     raise Failure(MISSING, f"no task {prefix!r}", advice)
 
 

@@ -31,6 +31,8 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 # The function that calls the handler. Below it are the frames of the listener that forked the task
 # process.
 _CALLER = re.compile(r'  File ".*/blueque/(\w+/)*(handlers|work)\.py", line \d+ in work')
+# It calls a function with the decorator `blueque.handler` by this method.
+_OF_DECORATOR = re.compile(r'  File ".*/blueque/(\w+/)*registered\.py", line \d+ in run')
 
 
 @click.command("stack")
@@ -99,7 +101,8 @@ def _as_traceback(lines: Sequence[str], task: Task, shows_all: bool) -> Iterator
 def _of_the_handler(frames: Sequence[str]) -> Sequence[str]:
     """Return the frames from the handler on; all frames of a thread without a handler."""
     found = [n for n, frame in enumerate(frames) if _CALLER.fullmatch(frame)]
-    return frames[: found[-1]] or frames if found else frames
+    own = frames[: found[-1]] if found else frames
+    return own[: -1 if own and _OF_DECORATOR.fullmatch(own[-1]) else None] or frames
 
 
 def _is_here(task: Task) -> bool:
