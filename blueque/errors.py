@@ -145,9 +145,10 @@ class NotFailed(InvalidInput):
     """
 
     def __init__(self, task_id: str, status: str | None) -> None:
-        super().__init__(
-            f"task {task_id} cannot be put in line again while it is {status or 'unknown'}"
-        )
+        why = f"cannot be put in line again while it is {status or 'unknown'}"
+        if status == "complete":
+            why = "is complete, and a complete task does not run again: enqueue a new one"
+        super().__init__(f"task {task_id} {why}")
         self.task_id, self.status = task_id, status
 
 

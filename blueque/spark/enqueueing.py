@@ -311,6 +311,14 @@ def _outcome(sink: Sink, done: Written, began: float, is_replay: bool = False) -
         is_replay,
         seconds,
     )
+    if sink.run and not sink.grows and not is_replay and rows > tasks:
+        log.warning(
+            "run %s of queue %s: %d of %d rows have the key of another row, and made no task",
+            sink.run,
+            sink.queue,
+            rows - tasks,
+            rows,
+        )
     return Enqueued(sink.queue, sink.run, rows, tasks, new, seconds, is_replay, group, sink.url)
 
 

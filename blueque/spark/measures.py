@@ -100,6 +100,8 @@ def ordered(df: DataFrame, by: Sequence[Column]) -> DataFrame:
 
 
 def _require(df: DataFrame, needed: Sequence[str]) -> None:
+    if not hasattr(df, "columns"):
+        raise InvalidType(f"a DataFrame is needed, as bs.read returns it, not {type(df).__name__}")
     missing = [name for name in dict.fromkeys(needed) if name not in df.columns]
     if missing:
         raise InvalidInput(

@@ -607,15 +607,16 @@ def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client
     task = client.get_queue("work").enqueue("p")
     assert run("logs", task).stderr == f"{task}: has not run yet\n"
     its = {
-        "attempt": "1",
+        "attempt": "2",
         "files": "gpu-9:/var/spool/x/1",
         "status": "failed",
         "error_type": "lost",
     }
     cli.hset(keys.task(task), mapping={**its, "started": time.time() - 60})
 
-    says = f"{task}: Redis has no line of attempt 1; everything it printed, if anything: gpu-9:/var/spool/x/1\n"
-    assert run("logs", task).stderr == says
+    says = f"{task}: Redis has no line of attempt 2; everything it printed, if anything: gpu-9:/var/spool/x/1\n"
+    before = f"To see the attempt before: blueque logs {task} --attempt 1\n"
+    assert run("logs", task).stderr == says + before
     elsewhere = run("logs", "--all", task)
     assert (elsewhere.returncode, elsewhere.stdout) == (2, "")
     assert (

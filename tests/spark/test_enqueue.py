@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun
 from blueque.model import keys
-from blueque.spark import sink
+from blueque.spark import enqueueing, sink
+from blueque.spark.writer import Written
 from spark import mishaps
 from spark.conftest import ROWS
 from spark.exact import forget_tasks, is_exact, pending
@@ -162,6 +163,18 @@ def test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues(spark, client,
     assert (done.run, done.rows, done.new, done.duplicates) == (None, 5, 4, 1)
     assert not queue.enqueue("and after", key="4").is_new
     assert (cli.lrange(keys.pending(Q), 0, -1), cli.zcard(keys.scheduled(Q))) == ([first], 4)
+
+
+def test_rows_that_make_no_task_for_their_key_is_that_of_another_are_counted_in_a_warning(caplog):
+    to = sink.Sink(Q, "redis://localhost", run="r", keys=("camera",))
+
+    for written, known in (((40, 3, 3), False), ((40, 3, 0), True), ((40, 40, 40), False)):
+        enqueueing._outcome(to, Written(*written), time.monotonic(), known)
+
+    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert warnings == [
+        f"run r of queue {Q}: 37 of 40 rows have the key of another row, and made no task"
+    ]
 
 
 def test_a_frame_without_rows_is_a_run_without_tasks(spark, client, enqueue):

@@ -24,7 +24,7 @@ from blueque import (
 )
 from blueque.model import keys
 from blueque.producer.abandoned_runs import Leftovers
-from blueque.spark import datasource, enqueueing, jobs, sink
+from blueque.spark import analytics, datasource, enqueueing, jobs, sink
 from spark.exact import is_exact, leftovers, pending
 
 Q = "render"
@@ -57,6 +57,10 @@ def write(writer, **rows):
 def test_what_a_queue_cannot_do_is_refused_with_a_sentence(options):
     with pytest.raises(InvalidType, match="a DataFrame is needed, not list"):
         enqueueing.enqueue([1], Q, url=options["url"])
+    with pytest.raises(
+        InvalidType, match=r"a DataFrame is needed, as bs\.read returns it, not str"
+    ):
+        analytics.failures(Q)
 
 
 def test_what_is_staged_is_seen_when_it_is_committed_and_not_before(options, cli):

@@ -281,6 +281,9 @@ def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
         printing.talk(f"{name}: attempt {task.attempt} has printed nothing")
     else:
         printing.talk(f"{name}: Redis has no line of attempt {task.attempt}{where}")
+        if task.attempt > 1:
+            before = f"blueque logs {name} --attempt {task.attempt - 1}"
+            printing.talk(f"To see the attempt before: {before}")
 
 
 def _was_silent(client: Client, task: Task) -> bool:
