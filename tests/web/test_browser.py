@@ -230,7 +230,11 @@ def test_the_numbers_and_the_question_of_a_drain_stay_inside_the_page(visit):
     page.get_by_text("Drain…", exact=True).click()
     wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
+    page.set_viewport_size({"width": 390, "height": 900})
+    box = page.locator(".menu[open] > div").bounding_box()
+
     assert (narrow, wide) == (0, 0)
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
 def test_without_javascript_a_task_is_found_and_cancelled(visit, site):
