@@ -147,8 +147,7 @@ def shared_server() -> Iterator[Server]:
 @pytest.fixture
 def server(shared_server: Server) -> Server:
     """The server, empty. A test that stops or slows its server takes `own_server` instead."""
-    with redis_py.Redis.from_url(shared_server.url) as client:
-        client.flushall()
+    shared_server.clear()
     return shared_server
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import object_store
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 4000  # of `df`, in two partitions: two chunks each, and four of the naive way
-HERE = Path(__file__).parent
 collect_ignore = [] if HAS_SOURCES else ["test_writer.py", "test_stream.py"]
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # What makes Spark quick for a minute, and slow for an hour.
@@ -40,10 +38,8 @@ DAEMON = "spark.worker_daemon"  # where workers find our modules
 WARM = {"spark.python.daemon.module": DAEMON}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.spark)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(autouse=True)
