@@ -479,10 +479,7 @@ class Inspector:
 
         tasks: with the fields in `listing.SHOWN`.
         """
-        # here: what a listener imports, each of its forks copies
-        from blueque.queries import why_many
-
-        return why_many.inquire_many(self._redis, tasks) if tasks else []
+        return why_facts.inquire_many(self._redis, tasks) if tasks else []
 
     def dependencies(self, task: Task) -> Dependencies:
         """Return what a task waits for, and which tasks wait for it: two round trips, or none."""

@@ -1,17 +1,18 @@
-"""Everything that bears on why one task does not run, in six round trips. sentences/why.py
-turns them into sentences.
+"""Everything that bears on why a task does not run, in six round trips, or on why each of many does
+not. sentences/why.py turns it into sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.model.states import HELD
 from blueque.model.task import Task
-from blueque.queries import history, listing
+from blueque.queries import history
 from blueque.queries.dependencies import (
     MOST,
     NONE,
@@ -24,6 +25,7 @@ from blueque.queries.dependencies import (
 )
 from blueque.queries.line_order import Room
 from blueque.queries.listeners import Members, Node, ask_members, read_groups, read_nodes_and
+from blueque.queries.listing import to_seconds
 from blueque.queries.statistics import Usual, ask_usual, is_quiet, take_usual
 from blueque.queries.tasks import load
 from blueque.queries.waiting_lines import Pause, pause_of
@@ -92,97 +94,8 @@ class Inquiry(NamedTuple):
 def inquire(redis: Redis, task_id: str) -> Inquiry:
     """See Inspector.inquire."""
     task = load(redis, task_id)
-    queue, line = task.queue or "", line_of(task.fields.get("priority"), task.fields.get("needs"))
-    needs = needs_of(line)
-    first = _read_queue(redis, task, line, needs.lock if needs is not None else None)
-    now = listing.to_seconds(first.time)
-    members = {
-        queue: Members(*first.members),
-        **members_of(redis, [name for name in first.queues if name != queue]),
-    }
-    compared = lines_before(line, first.lines[0])
-    asked, days = ask_lengths(queue, compared), _ask_usual(task, now)
-    every, replies = read_nodes_and(redis, members, now, [*asked, *days])
-    nodes, others = sharing(every, queue)
-    counted, holders = first.held[0], [task for held in first.held[1:] for task in held]
-    higher, beside = count_others(line, compared, replies[: len(asked)], first.lines[1])
-    ids = [*(held for node in (*nodes, *others) for held in node.held), *holders, *counted]
-    ids += parents_of(first.parents[0]) if first.parents else ()
-    tasks = load_all(redis, ids)
-    indexed, state, workflow = first.run
-    parents = take_dependencies([*first.parents, 0, ()], tasks) if first.parents else NONE
-    blocked = [each.task.id for each in parents.conditions if each.is_blocked]
-    holding = broken(redis, blocked, MOST) if blocked else {}
-    ended = [task, *(each.task for each in parents.conditions)]
-    ended += [each for found in holding.values() for each in found]
-    listeners = {
-        each.task.id: node
-        for each in parents.conditions
-        for node in every
-        if each.task.status in HELD and (node.id, node.queue) == (each.task.node, each.task.queue)
-    }
-    is_staged = task.run is not None and indexed is None and task.attempt is None
-    return Inquiry(
-        task,
-        now,
-        line,
-        needs,
-        first.before,
-        first.place[1],
-        higher,
-        beside,
-        *read_settings(first.settings),
-        nodes,
-        others,
-        holders,
-        counted,
-        tasks,
-        (state or "unknown") if is_staged else None,
-        take_usual(replies[len(asked) :]) if days else None,
-        history.take_wish(task.id, first.latest),
-        workflow,
-        parents,
-        holding,
-        causes(redis, ended),
-        listeners,
-    )
-
-
-def _ask_usual(task: Task, now: float) -> list[Command]:
-    return ask_usual(task.queue or "", now) if task.status == "pending" or is_quiet(task) else []
-
-
-class _First(NamedTuple):
-    """The replies to the first questions, in groups."""
-
-    time: Sequence[str]
-    queues: Sequence[str]
-    members: Sequence[Any]
-    place: Sequence[Any]
-    lines: Sequence[Any]
-    settings: Sequence[Any]
-    held: Sequence[Sequence[str]]
-    run: Sequence[str | None]
-    latest: Sequence[Any]
-    parents: Sequence[Any]
-
-    @property
-    def before(self) -> int | None:
-        index, length = self.place
-        return None if index is None else length - 1 - index
-
-
-def _read_queue(redis: Redis, task: Task, line: str, lock: str | None) -> _First:
-    """Read what is known of a task's queue, its line, its lock and its run: one round trip."""
     queue = task.queue or ""
-    holders = [keys.counted(queue), *([keys.lock(lock)] if lock is not None else [])]
-    groups: list[Sequence[Command]] = [
-        [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
-        ask_members(queue),
-        ask_place(queue, line, task.id),
-        ask_lines(queue),
-        ask_settings(queue),
-        [("SRANDMEMBER", key, MAX_HOLDERS) for key in holders],
+    of_task: list[Sequence[Command]] = [
         [
             ("ZSCORE", keys.tasks(queue), task.id),
             ("HGET", keys.run(queue, task.run or ""), "state"),
@@ -191,16 +104,147 @@ def _read_queue(redis: Redis, task: Task, line: str, lock: str | None) -> _First
         history.ask_latest(task.id) if task.status == "scheduled" else [],
         [("HGETALL", keys.conditions(task.id))] if task.after is not None else [],
     ]
-    (time, queues), *rest = read_groups(redis, groups)
-    return _First(time, queues, *rest)
+    (found,), nodes, [(indexed, state, workflow), latest, conditions] = _look(
+        redis, [task], of_task
+    )
+    parents = take_dependencies([*conditions, 0, ()], found.tasks) if conditions else NONE
+    blocked = [each.task.id for each in parents.conditions if each.is_blocked]
+    holding = broken(redis, blocked, MOST) if blocked else {}
+    ended = [task, *(each.task for each in parents.conditions)]
+    ended += [each for some in holding.values() for each in some]
+    listeners = {
+        each.task.id: node
+        for each in parents.conditions
+        for node in nodes
+        if each.task.status in HELD and (node.id, node.queue) == (each.task.node, each.task.queue)
+    }
+    is_staged = task.run is not None and indexed is None and task.attempt is None
+    return found._replace(
+        staged=(state or "unknown") if is_staged else None,
+        wish=history.take_wish(task.id, latest),
+        workflow=workflow,
+        dependencies=parents,
+        broken=holding,
+        causes=causes(redis, ended),
+        listeners=listeners,
+    )
 
 
-def members_of(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
+def inquire_many(redis: Redis, tasks: Sequence[Task]) -> list[Inquiry]:
+    """Return the circumstances of these pending tasks, which have the fields in `listing.SHOWN`: four
+    round trips for any number of them.
+    """
+    return _look(redis, tasks)[0]
+
+
+class _Queue(NamedTuple):
+    """The replies about a queue. lengths: of its lines, and of their locks. days: of its numbers."""
+
+    members: Sequence[Any]
+    lines: Sequence[Any]
+    settings: Sequence[Any]
+    counted: Sequence[str]
+    lengths: Mapping[str, tuple[int, int]] = {}
+    days: Sequence[Any] = ()
+
+
+def _look(
+    redis: Redis, tasks: Sequence[Task], of_task: Sequence[Sequence[Command]] = ()
+) -> tuple[list[Inquiry], list[Node], list[list[Any]]]:
+    """Return the circumstances of tasks but for what they wait for, all listeners, and the replies
+    to `of_task`; the last of these has the conditions of a task, whose parents are read as well.
+    """
+    wanted = [line_of(task.fields.get("priority"), task.fields.get("needs")) for task in tasks]
+    locks = [needs.lock for line in wanted if (needs := needs_of(line)) and needs.lock is not None]
+    locks = list(dict.fromkeys(locks))
+    first: list[Sequence[Command]] = [
+        [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
+        [("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS) for lock in locks],
+        *of_task,
+        *map(_ask_place, tasks, wanted),
+    ]
+    names = list(dict.fromkeys(task.queue or "" for task in tasks))
+    asked = [group for name in names for group in _ask_queue(name)]
+    (time, every_queue), held, *replies = read_groups(redis, [*first, *asked])
+    more, replies = replies[: len(of_task)], replies[len(of_task) :]
+    now, places, left = to_seconds(time), replies[: len(tasks)], iter(replies[len(tasks) :])
+    queues = {name: _Queue(next(left), next(left), next(left), next(left)[0]) for name in names}
+    members = {name: Members(*queue.members) for name, queue in queues.items()}
+    members |= _members_of(redis, [name for name in every_queue if name not in queues])
+    usual = {task.queue or "" for task in tasks if task.status == "pending" or is_quiet(task)}
+    nodes, queues = _read_lines(redis, members, queues, usual, now)
+    holders = dict(zip(locks, held, strict=True))
+    ids = [task for node in nodes for task in node.held]
+    ids += [task for some in holders.values() for task in some]
+    ids += [task for queue in queues.values() for task in queue.counted]
+    ids += parents_of(more[-1][0]) if more and more[-1] else ()
+    loaded = load_all(redis, ids)
+    inquiries = [
+        _inquiry(task, now, line, place, queues[task.queue or ""], nodes, holders, loaded)
+        for task, line, place in zip(tasks, wanted, places, strict=True)
+    ]
+    return inquiries, nodes, more
+
+
+def _read_lines(
+    redis: Redis,
+    members: Mapping[str, Members],
+    queues: Mapping[str, _Queue],
+    usual: Set[str],
+    now: float,
+) -> tuple[list[Node], dict[str, _Queue]]:
+    """Return all listeners, and the queues with the lengths of their lines: one round trip.
+
+    usual: queues whose numbers are read, too.
+    """
+    groups: list[list[Command]] = []
+    for name, queue in queues.items():
+        groups += [
+            _ask_lengths(name, queue.lines[0]),
+            ask_usual(name, now) if name in usual else [],
+        ]
+    nodes, replies = read_nodes_and(redis, members, now, [*chain.from_iterable(groups)])
+    left, found = iter(replies), {}
+    for (name, queue), asked in zip(queues.items(), groups[1::2], strict=True):
+        lengths = {line: (next(left), next(left)) for line in queue.lines[0]}
+        found[name] = queue._replace(lengths=lengths, days=[next(left) for _ in asked])
+    return nodes, found
+
+
+def _inquiry(
+    task: Task,
+    now: float,
+    line: str,
+    place: Sequence[Any],
+    queue: _Queue,
+    nodes: Sequence[Node],
+    holders: Mapping[str, Sequence[str]],
+    tasks: Mapping[str, Task],
+) -> Inquiry:
+    needs, (index, length) = needs_of(line), place
+    return Inquiry(
+        task,
+        now,
+        line,
+        needs,
+        None if index is None else length - 1 - index,
+        length,
+        *_count_others(line, queue),
+        *_read_settings(queue.settings),
+        *_sharing(nodes, task.queue or ""),
+        holders[needs.lock] if needs is not None and needs.lock is not None else [],
+        queue.counted,
+        tasks,
+        usual=take_usual(queue.days) if queue.days else None,
+    )
+
+
+def _members_of(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
     replies = read_groups(redis, [ask_members(queue) for queue in queues]) if queues else []
     return {queue: Members(*reply) for queue, reply in zip(queues, replies, strict=True)}
 
 
-def sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
+def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
     """Return the listeners of the queue, and those of other queues that share resources or a
     process with them.
     """
@@ -211,36 +255,36 @@ def sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
     ]
 
 
-def ask_place(queue: str, line: str, task: str) -> list[Command]:
+def _ask_place(task: Task, line: str) -> list[Command]:
     # From the front, which is the tail; but the reply counts from the head.
-    key = keys.line(queue, line)
-    return [("LPOS", key, task, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
+    key = keys.line(task.queue or "", line)
+    return [("LPOS", key, task.id, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
 
 
-def ask_lines(queue: str) -> list[Command]:
-    return [("ZRANGE", keys.lines(queue), 0, MAX_LINES - 1, "REV"), ("LLEN", keys.pending(queue))]
-
-
-def ask_settings(queue: str) -> list[Command]:
+def _ask_queue(queue: str) -> list[list[Command]]:
     return [
-        ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason", "max_concurrency"),
-        ("SCARD", keys.counted(queue)),
-        ("SCARD", keys.started(queue)),
+        ask_members(queue),
+        [("ZRANGE", keys.lines(queue), 0, MAX_LINES - 1, "REV"), ("LLEN", keys.pending(queue))],
+        [
+            (
+                "HMGET",
+                keys.settings(queue),
+                *("paused", "paused_by", "paused_reason", "max_concurrency"),
+            ),
+            ("SCARD", keys.counted(queue)),
+            ("SCARD", keys.started(queue)),
+        ],
+        [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)],
     ]
 
 
-def read_settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
+def _read_settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
     (paused, by, reason, limit), counted, started = replies
     most = int(limit) if limit is not None and limit.isdecimal() else None
     return pause_of(paused, by, reason), Room(most, counted, started)
 
 
-def lines_before(line: str, names: Sequence[str]) -> list[str]:
-    """Return the other lines that come before this line, or have the same priority."""
-    return [name for name in names if name != line and priority_of(name) >= priority_of(line)]
-
-
-def ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
+def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
     """Return the commands that read how many tasks wait in each line, and how many hold the lock
     that they need.
     """
@@ -252,16 +296,14 @@ def ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
     ]
 
 
-def count_others(
-    line: str, names: Sequence[str], lengths: Sequence[int], pending: int
-) -> tuple[int, int]:
+def _count_others(line: str, queue: _Queue) -> tuple[int, int]:
     """Return how many tasks wait in lines of higher priority, and in other lines of the same
     priority.
     """
-    counts = [(DEFAULT, pending)] if line != DEFAULT else []
-    for name, length, holders in zip(names, lengths[::2], lengths[1::2], strict=True):
+    counts = [(DEFAULT, queue.lines[1])] if line != DEFAULT else []
+    for name, (length, holders) in queue.lengths.items():
         needs = needs_of(name) or Needs()
-        if needs.lock is None or holders < needs.limit:
+        if name != line and (needs.lock is None or holders < needs.limit):
             counts.append((name, length))
     higher = sum(length for name, length in counts if priority_of(name) > priority_of(line))
     return higher, sum(length for name, length in counts if priority_of(name) == priority_of(line))

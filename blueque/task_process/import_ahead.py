@@ -102,7 +102,6 @@ def _import_for_client() -> None:
     import blueque.queries.task_graph
     import blueque.queries.task_log
     import blueque.queries.timeline
-    import blueque.queries.why_many
     import blueque.recovery.judge
     import blueque.recovery.judges
     import blueque.recovery.purge
