@@ -18,3 +18,8 @@ class Reason(NamedTuple):
     sentence: str
     command: str | None = None
     free_in_seconds: float | None = None
+
+
+def by(name: str | None) -> str:
+    """Return ` by NAME`; empty if there is none."""
+    return f" by {name}" if name else ""

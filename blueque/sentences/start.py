@@ -6,7 +6,9 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.sentences.why import able_listeners, reasons, time_to_end
+from blueque.sentences.holders import time_to_end
+from blueque.sentences.why import reasons
+from blueque.sentences.why_listeners import able_listeners
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
