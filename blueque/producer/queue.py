@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
 from blueque import protocol
 from blueque.config.contents import QueueConfig
-from blueque.config.toml_file import check_setting, require_setting
 from blueque.connection.redis import Redis
-from blueque.errors import (
-    HasDependents,
-    IdTaken,
-    InvalidInput,
-    NotFailed,
-    NotFinished,
-    NotSettled,
-    WrongGroup,
-    WrongQueue,
-)
+from blueque.errors import IdTaken, InvalidInput
 from blueque.model import labels, limits, trace
-from blueque.model.conditions import After, Ids, names_of
-from blueque.model.encoding import (
-    decode,
-    encode,
-    require_queue_name,
-    require_text_keys,
-    require_time,
-    require_timeout,
-    require_whole,
-)
+from blueque.model.conditions import After, Ids
+from blueque.model.encoding import decode, encode, require_text_keys, require_time, require_timeout
 from blueque.model.group import Group
 from blueque.model.ids import (
     DEFAULT_KEEP,
@@ -45,7 +26,6 @@ from blueque.model.ids import (
     random_id,
     require_id,
 )
-from blueque.model.lines import require_priority
 from blueque.model.new import EnqueueOptions
 from blueque.model.options import (
     Broken,
@@ -55,35 +35,28 @@ from blueque.model.options import (
     require_known,
     require_retry,
 )
-from blueque.model.queue_settings import (
-    BOUNDS,
-    malformed,
-    read_setting,
-    read_settings,
-    write_setting,
-)
 from blueque.model.retry import Retry
 from blueque.model.start_time import StartTime, Within, start_time
-from blueque.model.task import Task
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
-from blueque.producer.dependents import is_awaited, tell_of_end
+from blueque.producer.orders import TaskOrders
 from blueque.producer.room import in_room
+from blueque.producer.settings import Settings
 from blueque.producer.wait import wait_for
 from blueque.protocol.dependencies import NewTask
-from blueque.protocol.events import Event
 from blueque.protocol.watches import ASK_BOUNDED
-from blueque.queries import groups
-from blueque.queries.dependencies import kinds
-from blueque.queries.inspector import Inspector
 from blueque.queries.tasks import load
 from blueque.system import process
 
 log = logging.getLogger("blueque")
 
 
-class Queue(ManyTasks):
-    """A named line of tasks of one type."""
+class Queue(ManyTasks, TaskOrders, Settings):
+    """A named line of tasks of one type.
+
+    Here is what makes one task. The methods for many tasks are in bulk.py, those that change tasks in
+    orders.py, those that pause the queue and set it in settings.py.
+    """
 
     def __init__(
         self,
@@ -243,284 +216,6 @@ class Queue(ManyTasks):
         for task_id in moved or ():
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
-
-    def delete_task(self, task: Task, *, force: bool = False, by: str | None = None) -> None:
-        """Remove a complete, failed or cancelled task for good. A task that is gone already is
-        fine.
-
-        force: even if other tasks wait for it. What it did is unknown to them then: they stay
-            blocked until `unblock`, or are cancelled if they were made so.
-        by: who deletes it (this user and host if left out), for the stream of the queue.
-        Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by the current
-        state; HasDependents.
-        Source: docs/protocol.md, "delete".
-        """
-        if task.queue != self.name:
-            raise WrongQueue(task.id, self.name)
-        if task.status not in ("complete", "failed", "cancelled"):
-            raise NotFinished(task.id, task.status)
-        now, who = time.time(), by if by is not None else process.user_at_host()
-        event = Event("deleted", who, now)
-        try:
-            protocol.delete(self._redis, self.name, task.id, force, event)
-        except (HasDependents, NotSettled) as refusal:
-            if not force:  # others may have waited, and not wait any more
-                is_awaited(self._redis, task.id, now)
-            if isinstance(refusal, NotSettled):
-                for member in groups.look_at(self._redis, [task.id]):
-                    protocol.settle_members(self._redis, member.group or "", [task.id], now)
-            protocol.delete(self._redis, self.name, task.id, force, event)
-        log.info("delete task=%s queue=%s by=%s", task.id, self.name, who)
-
-    def cancel(
-        self,
-        task_id: str,
-        by: str | None = None,
-        reason: str | None = None,
-        *,
-        only: Collection[str] | None = None,
-    ) -> str:
-        """Cancel a task. Return `cancelled`, or `cancelling` if its listener first has to end it.
-
-        A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by itself first, that
-        outcome counts.
-        by, reason: who cancels (this user and host if left out), and why; both stay with the task.
-        only: the statuses in which the task may be cancelled. With ["scheduled", "pending"], a task
-            that has started meanwhile runs on.
-        Raises NotCancellable when it has ended, is in another status, or a listener of 1.0.0 has
-        it; WrongQueue.
-        Source: docs/protocol.md, "cancel".
-        """
-        who = by if by is not None else process.user_at_host()
-        status = protocol.cancel(self._redis, self.name, task_id, who, reason, time.time(), only)
-        log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
-        if status == "cancelled":
-            tell_of_end(self._redis, task_id, time.time())
-        return status
-
-    def interrupt(self, task_id: str, by: str | None = None, reason: str | None = None) -> None:
-        """Take a running task off its listener, and make it the next in line, at no cost.
-
-        The task gets SIGTERM and, after its grace, SIGKILL. Its checkpoint stays. If it ends by
-        itself first, that outcome counts. This is your consent to another start, also without a
-        retry policy.
-        by, reason: who interrupts it (this user and host if left out), and why; both stay with the
-            task.
-        Raises NotInterruptible when it does not run, is being cancelled, or a listener of 1.0.0 has
-        it; WrongQueue.
-        Source: docs/protocol/operator.md, "interrupt".
-        """
-        who = by if by is not None else process.user_at_host()
-        protocol.interrupt(self._redis, self.name, task_id, who, reason, time.time())
-        log.info("interrupt task=%s queue=%s by=%s", task_id, self.name, who)
-
-    def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:
-        """Give a waiting task another priority; it becomes the last of that priority.
-
-        by: who changes it, for its history; this user and host if left out.
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
-        """
-        who = by if by is not None else process.user_at_host()
-        protocol.set_priority(
-            self._redis, self.name, task_id, require_priority(priority), time.time(), who
-        )
-        log.info(
-            "set_priority task=%s queue=%s priority=%d by=%s", task_id, self.name, priority, who
-        )
-
-    def put_first(self, task_id: str, by: str | None = None) -> None:
-        """Make a pending task the next of its priority.
-
-        A scheduled task has no place in line yet: NotWaiting.
-        by: as for `set_priority`.
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "put_first".
-        """
-        who = by if by is not None else process.user_at_host()
-        protocol.put_first(self._redis, self.name, task_id, time.time(), who)
-        log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
-
-    def bring_forward(self, task_id: str) -> None:
-        """Put a scheduled task in line now, with all other due tasks of the queue.
-
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "bring_forward".
-        """
-        protocol.bring_forward(self._redis, self.name, task_id, time.time())
-        log.info("bring_forward task=%s queue=%s", task_id, self.name)
-        self.enqueue_due_tasks()
-
-    def move(self, task_id: str, to: str, by: str | None = None) -> None:
-        """Move a waiting task to another queue, as the last of its line.
-
-        by: as for `set_priority`.
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "move".
-        """
-        who = by if by is not None else process.user_at_host()
-        to = self._redis.queue_name(require_queue_name(to))
-        protocol.move(self._redis, self.name, task_id, to, time.time(), who)
-        log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
-
-    def pause(self, by: str | None = None, reason: str | None = None) -> bool:
-        """Stop listeners from taking tasks of this queue; running tasks run on. False: it was
-        paused already.
-
-        by, reason: who pauses it (this user and host if left out), and why. Listeners of 1.0.0 do
-            not know pauses. A queue may be paused before it has tasks; `blueque status` shows it
-            from its first task or listener on.
-        Source: docs/protocol/operator.md, "pause".
-        """
-        who = by if by is not None else process.user_at_host()
-        is_new = protocol.pause(self._redis, self.name, who, reason, time.time())
-        log.info("pause queue=%s by=%s", self.name, who)
-        return is_new
-
-    def resume(self, by: str | None = None) -> bool:
-        """End a pause. False: it was not paused.
-
-        by: as for `pause`. Source: docs/protocol/operator.md, "resume".
-        """
-        who = by if by is not None else process.user_at_host()
-        was_paused = protocol.resume(self._redis, self.name, time.time(), who)
-        log.info("resume queue=%s by=%s", self.name, who)
-        return was_paused
-
-    def set_max_concurrency(self, most: int | None, by: str | None = None) -> None:
-        """Set how many tasks of this queue may run at a time, on all nodes together. None: as many
-        as there are listeners.
-
-        by: who sets it (this user and host if left out).
-        Listeners of 1.0.0 do not know this limit. What runs already runs on.
-        Source: docs/protocol/operator.md, "set_max_concurrency".
-        """
-        number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
-        who = by if by is not None else process.user_at_host()
-        protocol.set_max_concurrency(self._redis, self.name, number, time.time(), who)
-        log.info("set_max_concurrency queue=%s most=%s by=%s", self.name, number, who)
-
-    def get_settings(self) -> dict[str, Any]:
-        """Return what the settings of this queue in Redis say of its tasks, by the names in
-        blueque.toml: those that are set. A malformed one is left out.
-        """
-        (fields,) = Inspector(self._redis).settings([self.name]).values()
-        settings, right = read_settings(fields), fields.keys() - malformed(fields).keys()
-        found = {"weight": settings.weight, "retry": settings.retry}
-        given = {name: value for name, value in found.items() if value is not None}
-        keeps = {f"retention.{status}": keep for status, keep in settings.retention.items()}
-        bounds = {name: read_setting(name, fields[name]) for name in BOUNDS if name in right}
-        return {**given, **settings.limits, **keeps, **bounds}
-
-    def set_settings(self, settings: Mapping[str, Any], by: str | None = None) -> bool:
-        """Set what holds for the tasks of this queue that say nothing else, on all nodes. False:
-        it is so already.
-
-        settings: weight, retry, time_limit, stall_limit, memory_limit, grace, lead,
-            retention.complete, retention.failed or retention.cancelled, each as in the table of the
-            queue in blueque.toml; retry may be a `Retry`. None removes a setting. max_pending: how many
-            tasks may be in line; then a call that adds more raises QueueFull. discard: "oldest", to
-            cancel the oldest of them instead.
-        by: who sets them (this user and host if left out).
-        What a listener is told nearer to it goes first: by its options, the table of the queue in
-        its blueque.toml, or its handler. Listeners know settings within a beat; those of 1.0.0 know
-        none. Limits hold for attempts that start then; a retry policy is your consent to further
-        attempts, of tasks that run already, too. Raises InvalidInput.
-        Source: docs/protocol/operator.md, "set_settings".
-        """
-        wanted: dict[str, str | None] = {}
-        for name, value in settings.items():
-            require_setting(name)
-            checked = None if value is None else check_setting(name, value)
-            wanted[name] = None if value is None else write_setting(name, checked)
-        if not wanted:
-            return False
-        who = by if by is not None else process.user_at_host()
-        is_new = protocol.set_settings(self._redis, self.name, wanted, time.time(), who)
-        log.info("set_settings queue=%s by=%s: %s", self.name, who, wanted)
-        return is_new
-
-    def ask_stack(self, task_id: str, mark: str) -> str | None:
-        """Order the listener of a running task to show in its log where the task is; return the
-        status of the task.
-
-        mark: a random text in the line of the log that begins the answer. If the status is not
-            started, no listener was asked.
-        Source: docs/protocol/operator.md, "ask_stack".
-        """
-        return protocol.ask_stack(self._redis, self.name, task_id, mark)
-
-    def requeue(self, task_id: str, by: str | None = None) -> str:
-        """Put a failed or cancelled task in line again, as if it had never run. This is your
-        consent to another start. Return the status that it has then: `pending`, or `blocked` if it
-        still waits for other tasks.
-
-        by: who requeues it (this user and host if left out). If its last attempt is still running
-            somewhere, it can no longer report.
-        Raises NotFailed, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
-            there. Source: docs/protocol/operator.md, "requeue".
-        """
-        who = by if by is not None else process.user_at_host()
-        mark = os.urandom(16).hex()
-        status = protocol.requeue(self._redis, self.name, task_id, mark, time.time(), who)
-        log.info("requeue task=%s queue=%s status=%s", task_id, self.name, status)
-        return status
-
-    def unblock(self, task_id: str, parents: Ids | None = None, by: str | None = None) -> str:
-        """Have a blocked task no longer wait for some tasks, or for any. Return the status that it
-        has then: `pending` or `scheduled` if nothing is left to wait for, else `blocked`.
-
-        parents: those that it is not to wait for, as for `after` of `enqueue`; None: all.
-        by: as for `set_priority`.
-        Raises NotBlocked, WrongQueue; InvalidInput for one that it does not wait for; WrongGroup if
-            it might run before all tasks of its workflow are there.
-        Source: docs/protocol/dependencies.md, "unblock".
-        """
-        who = by if by is not None else process.user_at_host()
-        dropped = None if parents is None else names_of(parents)
-        known = kinds(self._redis, task_id) if dropped else {}
-        for name in dropped or ():
-            if known and name not in known:
-                raise InvalidInput(f"task {task_id} does not wait for {name}")
-        status = protocol.unblock(self._redis, self.name, task_id, time.time(), who, dropped)
-        log.info("unblock task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
-        return status
-
-    def requeue_failed(
-        self,
-        error_type: str | None = None,
-        older_than: float | None = None,
-        limit: int | None = None,
-    ) -> list[str]:
-        """Requeue failed tasks in the order in which they failed, and return their ids; see
-        `failed_tasks`.
-        """
-        requeued: list[str] = []
-        for task in self.failed_tasks(error_type, older_than, limit):
-            try:
-                self.requeue(task.id)
-            except (NotFailed, WrongQueue, WrongGroup):
-                # Another call was faster, its hash is odd, or its workflow is not complete.
-                continue
-            requeued.append(task.id)
-        return requeued
-
-    def failed_tasks(
-        self,
-        error_type: str | None = None,
-        older_than: float | None = None,
-        limit: int | None = None,
-    ) -> list[Task]:
-        """Return failed tasks in the order in which they failed, with the fields in
-        `listing.SHOWN`.
-
-        error_type: only this type, as lost or ValueError. older_than: only tasks that failed at
-            least so many seconds ago.
-        limit: at most so many.
-        """
-        found = Inspector(self._redis).failed(self.name)
-        if error_type is not None:
-            found = [task for task in found if task.error_type == error_type]
-        if older_than is not None:
-            before = time.time() - older_than
-            found = [task for task in found if (task.finished or task.updated or 0.0) <= before]
-        return found[:limit]
 
     def template(self, parameters: Any, **options: Unpack[Common]) -> tuple[str, Options]:
         """Return the text of the parameters and the fields of a task with these options, as `enqueue`

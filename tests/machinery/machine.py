@@ -29,7 +29,9 @@ import blueque.listener.peer_wakeup
 import blueque.listener.processor
 import blueque.listener.reserver
 import blueque.listener.stale_holders
+import blueque.producer.orders
 import blueque.producer.queue
+import blueque.producer.settings
 import blueque.queries.inspector
 from blueque import Client, Retry, protocol
 from blueque.audit.audit import audit
@@ -122,7 +124,9 @@ def own_clock() -> Iterator[None]:
     """Have the objects of layer 2 read our clock, and make ids that are the same in every run."""
     with ExitStack() as stack:
         for module in (
+            blueque.producer.orders,
             blueque.producer.queue,
+            blueque.producer.settings,
             blueque.listener.listener,
             blueque.listener.member,
             blueque.listener.owner,
