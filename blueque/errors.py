@@ -1,65 +1,85 @@
 """All exceptions that Blueque raises. The remarks say what happened and what the caller can do.
 
+A program usually catches InvalidInput, to correct the call, and RedisAway, to try again later.
+
 BluequeError
+|
+|   ... what was asked for cannot be done; nothing was written
 |-- InvalidInput (ValueError)       Nothing was written. Correct the value and call again.
+|   |
+|   |   ... a value is wrong: correct it
 |   |-- InvalidType (TypeError)     The value has a type that cannot be stored.
 |   |-- TooLarge                    The value is larger than the limit.
-|   |-- WrongQueue                  The task belongs to another queue.
 |   |-- IdTaken                     Another task has this id. Choose another one.
+|   |-- TooManyConditions           The task waits for too many others. Wait for a group.
+|   |-- CycleFound                  Tasks of a workflow would wait for each other. Cut the circle.
+|   |-- BacklogRefused              The named file, or its row, cannot be fed. Correct it.
+|   |-- ConfigRefused               The named key of blueque.toml has a mistake. Correct it.
+|   |
+|   |   ... the task, group, run or schedule is in a state that forbids it
+|   |-- WrongQueue                  The task belongs to another queue.
 |   |-- NotFinished                 Only complete, failed and cancelled tasks can be deleted.
+|   |-- NotFailed                   Only failed and cancelled tasks can be put in line again.
 |   |-- NotCancellable              The task has ended, or a listener of 1.0.0 has it.
 |   |-- NotInterruptible            The task does not run, or under a listener of 1.0.0.
 |   |-- NotWaiting                  Only pending and scheduled tasks can be moved.
 |   |-- NotBlocked                  Only a task that waits for others can be unblocked.
-|   |-- TooManyConditions           The task waits for too many others. Wait for a group.
 |   |-- HasDependents               Others wait for the task. Delete it when they have been told.
 |   |-- NotSettled                  The group of the task has not noted its end. Try again soon.
 |   |-- GroupClosed                 The group takes no more tasks. Use another group.
 |   |-- GroupCancelled              The group was cancelled. Use another group.
-|   |-- CycleFound                  Tasks of a workflow would wait for each other. Cut the circle.
 |   |-- WrongGroup                  The group is in use in another way. The message says how.
-|   |-- WrongRun                    The run is of another kind, or its key is in use. Choose
-|                                   another name.
+|   |-- WrongRun                    The run is of another kind, or its key is in use. Choose another
+|   |                               name.
 |   |-- WrongSchedule               The schedule is in a state that forbids this. The message says
-|                                   which.
-|   |-- OldBatch                    The stream has committed a later batch. A new checkpoint needs
-|                                   a new name.
-|   |-- BacklogRefused              The named file, or its row, cannot be fed. Correct it.
-|   |-- ConfigRefused               The named key of blueque.toml has a mistake. Correct it.
-|   `-- NotFailed                   Only failed and cancelled tasks can be put in line again.
+|   |                               which.
+|   `-- OldBatch                    The stream has committed a later batch. A new checkpoint needs a
+|                                   new name.
+|
+|   ... it is not there, or not any more
 |-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
 |-- NoSuchGroup (LookupError)       There is no group with this name, or not all of a workflow is
 |                                   there yet. Open it first, or commit all of it.
 |-- NoSuchSchedule (LookupError)    There is no schedule with this name. Define it first.
+|-- RunDropped                      The run, or a staged part of it, was dropped. Run it again.
+|-- SnapshotGone                    The snapshot expired while it was read. Take another and keep it
+|                                   longer.
+|-- EventsGone                      Redis has deleted events that a stream has not read. Read the
+|                                   tasks themselves.
+|
+|   ... not yet, or not now: wait, or try again
 |-- WaitTimedOut (TimeoutError)     The task has not ended yet and goes on. Wait again.
-|-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
-|-- FeedTaken                       Another feeder has the feed. Leave it to that one.
+|-- QueueFull                       Nothing was written: the queue has no room. Try later.
 |-- NotFree                         The task is back in line, because what it needs is taken. Take
 |                                   another one.
-|-- QueueFull                       Nothing was written: the queue has no room. Try later.
+|-- Contended                       Others changed the same keys at each try. Try again.
+|
+|   ... another program has it: leave it alone
+|-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
 |-- NotRegistered                   The listener has no registration. Register again.
 |-- NodeTaken                       Another listener uses this node id. Choose another name.
+|-- FeedTaken                       Another feeder has the feed. Leave it to that one.
+|-- BatchTaken                      Another archiver has taken over the batch. Stop, and wait.
+|-- DirectoryTaken                  Another `blueque dev` uses this directory. End that one first.
+|
+|   ... Redis
 |-- RedisAway (ConnectionError)     Redis did not answer, and nothing was written. Try later.
 |   `-- OutcomeUnknown              Redis did not answer after the change was sent. Repeat the call:
 |                                   it recognises its own success.
+|-- RedisRefused                    Redis answered with an error. Do not repeat the call unchanged.
+|
+|   ... many tasks at once, and Spark
 |-- BatchFailed                     One batch of many tasks failed. See `batch` and `is_unknown`.
 |-- JobFailed                       A Spark job failed. The message says what is certain.
-|-- RunDropped                      The run, or a staged part of it, was dropped. Run it again.
-|-- RedisRefused                    Redis answered with an error. Do not repeat the call unchanged.
-|-- Contended                       Others changed the same keys at each try. Try again.
-|-- SnapshotGone                    The snapshot expired while it was read. Take another and keep
-|                                   it longer.
-|-- EventsGone                      Redis has deleted events that a stream has not read. Read the
-|                                   tasks themselves.
-|-- BatchTaken                      Another archiver has taken over the batch. Stop, and wait.
+|-- SparkEnded                      The Spark of this process has ended. Start another process.
+|-- SubmitFailed                    The program that spark-submit ran has failed. Read its output.
+|
+|   ... this machine lacks something
 |-- ArchiveRefused                  The directory cannot be this archive. Choose another.
 |-- SpoolRefused                    The spool directory cannot be used. Choose another.
-|-- DirectoryTaken                  Another `blueque dev` uses this directory. End that one first.
 |-- NoServer                        This machine has no Redis server program. Install one.
 |-- NoJava                          This machine has no Java, which Spark needs. Install it.
-|-- NotInstalled (ImportError)      An optional package is missing. Install what the message names.
-|-- SparkEnded                      The Spark of this process has ended. Start another process.
-`-- SubmitFailed                    The program that spark-submit ran has failed. Read its output.
+`-- NotInstalled (ImportError)      An optional package is missing. Install what the message names.
 """
 
 from __future__ import annotations
@@ -99,14 +119,6 @@ class TooLarge(InvalidInput):
         self.what, self.size, self.limit = what, size, limit
 
 
-class WrongQueue(InvalidInput):
-    """The task belongs to another queue. Nothing was written."""
-
-    def __init__(self, task_id: str, queue: str) -> None:
-        super().__init__(f"task {task_id} is not in queue {queue!r}")
-        self.task_id, self.queue = task_id, queue
-
-
 class IdTaken(InvalidInput):
     """Another task has the id: of another queue, or with other parameters. Nothing was written."""
 
@@ -115,11 +127,74 @@ class IdTaken(InvalidInput):
         self.task_id = task_id
 
 
+class TooManyConditions(InvalidInput):
+    """The task would wait for more than 1,000 others. Nothing was written."""
+
+    def __init__(self, conditions: int) -> None:
+        super().__init__(f"a task can wait for 1,000 others, not for {conditions:,}")
+        self.conditions = conditions
+
+
+class CycleFound(InvalidInput):
+    """Tasks of a workflow would wait for each other in a circle. Nothing was written.
+
+    path: their keys; each waits for the next one, and the last for the first.
+    """
+
+    def __init__(self, path: list[str]) -> None:
+        super().__init__(f"tasks wait for each other: {' -> '.join([*path, path[0]])}")
+        self.path = path
+
+
+class BacklogRefused(InvalidInput):
+    """A file of a backlog cannot be fed: it cannot be read, it has changed, or one of its rows
+    cannot be a task.
+
+    file: its name in the backlog. row: the row or line, counted from 1; None: the whole file.
+    """
+
+    def __init__(self, file: str, row: int | None, reason: str, unit: str = "row") -> None:
+        super().__init__(f"{file}{f', {unit} {row}' if row is not None else ''}: {reason}")
+        self.file, self.row, self.reason = file, row, reason
+
+
+class ConfigRefused(InvalidInput):
+    """A configuration file has a mistake, or cannot be read.
+
+    key: the key with the mistake, as `queues.a.retry`; None: the file as a whole.
+    """
+
+    def __init__(self, path: str, key: str | None, reason: str) -> None:
+        super().__init__(": ".join(part for part in (path, key, reason) if part is not None))
+        self.path, self.key, self.reason = path, key, reason
+
+
+class WrongQueue(InvalidInput):
+    """The task belongs to another queue. Nothing was written."""
+
+    def __init__(self, task_id: str, queue: str) -> None:
+        super().__init__(f"task {task_id} is not in queue {queue!r}")
+        self.task_id, self.queue = task_id, queue
+
+
 class NotFinished(InvalidInput):
     """The task has not ended, so it cannot be deleted. Nothing was written."""
 
     def __init__(self, task_id: str, status: str | None) -> None:
         super().__init__(f"task {task_id} cannot be deleted while it is {status or 'unknown'}")
+        self.task_id, self.status = task_id, status
+
+
+class NotFailed(InvalidInput):
+    """The task has not failed and was not cancelled, so it cannot be put in line again. Nothing was
+    written.
+    """
+
+    def __init__(self, task_id: str, status: str | None) -> None:
+        why = f"cannot be put in line again while it is {status or 'unknown'}"
+        if status == "complete":
+            why = "is complete, and a complete task does not run again: enqueue a new one"
+        super().__init__(f"task {task_id} {why}")
         self.task_id, self.status = task_id, status
 
 
@@ -139,19 +214,6 @@ class NotInterruptible(InvalidInput):
         self.task_id, self.status, self.why = task_id, status, why
 
 
-class NotFailed(InvalidInput):
-    """The task has not failed and was not cancelled, so it cannot be put in line again. Nothing was
-    written.
-    """
-
-    def __init__(self, task_id: str, status: str | None) -> None:
-        why = f"cannot be put in line again while it is {status or 'unknown'}"
-        if status == "complete":
-            why = "is complete, and a complete task does not run again: enqueue a new one"
-        super().__init__(f"task {task_id} {why}")
-        self.task_id, self.status = task_id, status
-
-
 class NotWaiting(InvalidInput):
     """The task is not waiting, so its place cannot be changed. Nothing was written."""
 
@@ -169,14 +231,6 @@ class NotBlocked(InvalidInput):
             f"task {task_id} does not wait for other tasks: it is {status or 'unknown'}"
         )
         self.task_id, self.status = task_id, status
-
-
-class TooManyConditions(InvalidInput):
-    """The task would wait for more than 1,000 others. Nothing was written."""
-
-    def __init__(self, conditions: int) -> None:
-        super().__init__(f"a task can wait for 1,000 others, not for {conditions:,}")
-        self.conditions = conditions
 
 
 class HasDependents(InvalidInput):
@@ -218,17 +272,6 @@ class GroupCancelled(InvalidInput):
     def __init__(self, group: str, then: str = "") -> None:
         super().__init__(f"group {group!r} was cancelled{then}")
         self.group = group
-
-
-class CycleFound(InvalidInput):
-    """Tasks of a workflow would wait for each other in a circle. Nothing was written.
-
-    path: their keys; each waits for the next one, and the last for the first.
-    """
-
-    def __init__(self, path: list[str]) -> None:
-        super().__init__(f"tasks wait for each other: {' -> '.join([*path, path[0]])}")
-        self.path = path
 
 
 class WrongGroup(InvalidInput):
@@ -309,6 +352,46 @@ class NoSuchSchedule(BluequeError, LookupError):
         self.schedule = schedule
 
 
+class RunDropped(BluequeError):
+    """The record of the run is gone, or some of its staged chunks are. Nothing was written.
+
+    chunks: how many chunks are gone; 0: the record is gone.
+    """
+
+    def __init__(self, run: str, queue: str, chunks: int = 0) -> None:
+        what = (
+            "it has no record: it was dropped, or never opened"
+            if not chunks
+            else (f"{chunks} of its staged chunks are gone: another program has discarded them")
+        )
+        super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
+        self.run, self.queue, self.chunks = run, queue, chunks
+
+
+class SnapshotGone(BluequeError):
+    """The snapshot has expired, or was removed, before it was read to the end."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the snapshot {key} is gone: it has expired, or was removed; take another one and keep it longer"
+        )
+        self.key = key
+
+
+class EventsGone(BluequeError):
+    """Redis has deleted events that were not read: a queue keeps about 10,000.
+
+    place: behind which they were.
+    """
+
+    def __init__(self, queue: str, place: str) -> None:
+        super().__init__(
+            f"the events of queue {queue!r} behind {place} are gone: a queue keeps about 10,000. Read finished tasks with "
+            "blueque.spark.read, or from the archive; then begin a new checkpoint, or go on with failOnDataLoss=false"
+        )
+        self.queue, self.place = queue, place
+
+
 class WaitTimedOut(BluequeError, TimeoutError):
     """The tasks have not ended within the timeout. They go on.
 
@@ -327,17 +410,6 @@ class WaitTimedOut(BluequeError, TimeoutError):
         which = f"task {first} has" if not others else f"{len(statuses)} tasks have"
         now = "" if others else f"; it is {statuses[first] or 'not known'}"
         super().__init__(f"{which} not ended within {timeout:g} s{now}")
-
-
-class NotFree(BluequeError):
-    """The task cannot run now, because what it needs is taken. It is back at the head of its line.
-
-    want: lock, limit (of how many tasks its queue may run) or resources.
-    """
-
-    def __init__(self, task_id: str, want: str) -> None:
-        super().__init__(f"task {task_id} has to wait: no free {want}")
-        self.task_id, self.want = task_id, want
 
 
 class QueueFull(BluequeError):
@@ -362,45 +434,23 @@ class QueueFull(BluequeError):
         self.excess = pending + tasks - max_pending if can_fit else None
 
 
-class ConfigRefused(InvalidInput):
-    """A configuration file has a mistake, or cannot be read.
+class NotFree(BluequeError):
+    """The task cannot run now, because what it needs is taken. It is back at the head of its line.
 
-    key: the key with the mistake, as `queues.a.retry`; None: the file as a whole.
+    want: lock, limit (of how many tasks its queue may run) or resources.
     """
 
-    def __init__(self, path: str, key: str | None, reason: str) -> None:
-        super().__init__(": ".join(part for part in (path, key, reason) if part is not None))
-        self.path, self.key, self.reason = path, key, reason
+    def __init__(self, task_id: str, want: str) -> None:
+        super().__init__(f"task {task_id} has to wait: no free {want}")
+        self.task_id, self.want = task_id, want
 
 
-class BacklogRefused(InvalidInput):
-    """A file of a backlog cannot be fed: it cannot be read, it has changed, or one of its rows
-    cannot be a task.
+class Contended(BluequeError):
+    """The watched keys changed at every try. Nothing was written."""
 
-    file: its name in the backlog. row: the row or line, counted from 1; None: the whole file.
-    """
-
-    def __init__(self, file: str, row: int | None, reason: str, unit: str = "row") -> None:
-        super().__init__(f"{file}{f', {unit} {row}' if row is not None else ''}: {reason}")
-        self.file, self.row, self.reason = file, row, reason
-
-
-class FeedTaken(BluequeError):
-    """Another feeder has the feed, or the feed is gone. This feeder has written nothing since.
-
-    node: of the feeder; None: there is none.
-    """
-
-    def __init__(self, feed: str, queue: str, node: str | None, was_ours: bool = True) -> None:
-        why = (
-            f"was taken over by {node}; this feeder has written nothing since"
-            if node and was_ours
-            else f"is fed by {node}"
-            if node
-            else "is gone: it was removed, or Redis has lost it; this feeder has written nothing since"
-        )
-        super().__init__(f"feed {feed!r} of queue {queue!r} {why}")
-        self.feed, self.queue, self.node = feed, queue, node
+    def __init__(self, operation: str, attempts: int) -> None:
+        super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
+        self.operation, self.attempts = operation, attempts
 
 
 class NotOwner(BluequeError):
@@ -432,6 +482,40 @@ class NodeTaken(BluequeError):
         self.node, self.queue, self.instance, self.beat = node, queue, instance, beat
 
 
+class FeedTaken(BluequeError):
+    """Another feeder has the feed, or the feed is gone. This feeder has written nothing since.
+
+    node: of the feeder; None: there is none.
+    """
+
+    def __init__(self, feed: str, queue: str, node: str | None, was_ours: bool = True) -> None:
+        why = (
+            f"was taken over by {node}; this feeder has written nothing since"
+            if node and was_ours
+            else f"is fed by {node}"
+            if node
+            else "is gone: it was removed, or Redis has lost it; this feeder has written nothing since"
+        )
+        super().__init__(f"feed {feed!r} of queue {queue!r} {why}")
+        self.feed, self.queue, self.node = feed, queue, node
+
+
+class BatchTaken(BluequeError):
+    """Another archiver has taken over the batch, or it is finished. Nothing was written."""
+
+    def __init__(self, queue: str, batch: str) -> None:
+        super().__init__(f"batch {batch} of queue {queue!r} is another archiver's now")
+        self.queue, self.batch = queue, batch
+
+
+class DirectoryTaken(BluequeError):
+    """Another `blueque dev` uses the directory."""
+
+    def __init__(self, directory: str, pid: str) -> None:
+        super().__init__(f"blueque dev runs already in {directory}, as process {pid or '?'}")
+        self.directory, self.pid = directory, pid
+
+
 class RedisAway(BluequeError, ConnectionError):
     """Redis did not answer. Nothing was written."""
 
@@ -445,6 +529,31 @@ class OutcomeUnknown(RedisAway):
     def __init__(self, message: str, task_id: str | None = None) -> None:
         super().__init__(message)
         self.task_id = task_id
+
+
+CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # only a node of a cluster answers with these codes
+
+
+class RedisRefused(BluequeError):
+    """Redis answered with an error.
+
+    code: the first word of the answer, such as OOM, NOAUTH, NOPERM, READONLY or WRONGTYPE. For a
+        discarded transaction it is the first word of the reason, if Redis gave one: NOPERM, not
+        EXECABORT.
+    command: the refused command and its first argument, which usually is a key; "": not known.
+    """
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(answer)
+        self.answer = answer
+        reason = answer.partition("because of: ")[2] if answer.startswith("EXECABORT ") else ""
+        self.code = (reason or answer).split(" ", 1)[0]
+        self.command = ""
+
+    def __str__(self) -> str:
+        if self.code in CLUSTER:
+            return f"this is a Redis Cluster, where one transaction cannot reach all keys that Blueque needs ({self.answer})"
+        return f"Redis refused{self.command and ' '}{self.command}: {self.answer}"
 
 
 class BatchFailed(BluequeError):
@@ -485,85 +594,32 @@ class JobFailed(BluequeError):
         self.queue, self.run, self.reason = queue, run, reason
 
 
-class RunDropped(BluequeError):
-    """The record of the run is gone, or some of its staged chunks are. Nothing was written.
+class SparkEnded(BluequeError):
+    """The Java process of the Spark session has ended. Spark cannot start a second one in the same
+    process.
 
-    chunks: how many chunks are gone; 0: the record is gone.
+    pid: of the Java process. ending: how it ended, in words.
     """
 
-    def __init__(self, run: str, queue: str, chunks: int = 0) -> None:
-        what = (
-            "it has no record: it was dropped, or never opened"
-            if not chunks
-            else (f"{chunks} of its staged chunks are gone: another program has discarded them")
-        )
-        super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
-        self.run, self.queue, self.chunks = run, queue, chunks
-
-
-CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # only a node of a cluster answers with these codes
-
-
-class RedisRefused(BluequeError):
-    """Redis answered with an error.
-
-    code: the first word of the answer, such as OOM, NOAUTH, NOPERM, READONLY or WRONGTYPE. For a
-        discarded transaction it is the first word of the reason, if Redis gave one: NOPERM, not
-        EXECABORT.
-    command: the refused command and its first argument, which usually is a key; "": not known.
-    """
-
-    def __init__(self, answer: str) -> None:
-        super().__init__(answer)
-        self.answer = answer
-        reason = answer.partition("because of: ")[2] if answer.startswith("EXECABORT ") else ""
-        self.code = (reason or answer).split(" ", 1)[0]
-        self.command = ""
-
-    def __str__(self) -> str:
-        if self.code in CLUSTER:
-            return f"this is a Redis Cluster, where one transaction cannot reach all keys that Blueque needs ({self.answer})"
-        return f"Redis refused{self.command and ' '}{self.command}: {self.answer}"
-
-
-class Contended(BluequeError):
-    """The watched keys changed at every try. Nothing was written."""
-
-    def __init__(self, operation: str, attempts: int) -> None:
-        super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
-        self.operation, self.attempts = operation, attempts
-
-
-class EventsGone(BluequeError):
-    """Redis has deleted events that were not read: a queue keeps about 10,000.
-
-    place: behind which they were.
-    """
-
-    def __init__(self, queue: str, place: str) -> None:
+    def __init__(self, pid: int, ending: str) -> None:
         super().__init__(
-            f"the events of queue {queue!r} behind {place} are gone: a queue keeps about 10,000. Read finished tasks with "
-            "blueque.spark.read, or from the archive; then begin a new checkpoint, or go on with failOnDataLoss=false"
+            f"the Spark of this process has ended with its Java process {pid} ({ending}): start another in another process"
         )
-        self.queue, self.place = queue, place
+        self.pid, self.ending = pid, ending
 
 
-class SnapshotGone(BluequeError):
-    """The snapshot has expired, or was removed, before it was read to the end."""
+class SubmitFailed(BluequeError):
+    """The program that spark-submit ran has failed.
 
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"the snapshot {key} is gone: it has expired, or was removed; take another one and keep it longer"
-        )
-        self.key = key
+    code: its exit code, or minus the signal that ended spark-submit. said: its last lines of
+        output.
+    """
 
-
-class BatchTaken(BluequeError):
-    """Another archiver has taken over the batch, or it is finished. Nothing was written."""
-
-    def __init__(self, queue: str, batch: str) -> None:
-        super().__init__(f"batch {batch} of queue {queue!r} is another archiver's now")
-        self.queue, self.batch = queue, batch
+    def __init__(self, code: int, said: str) -> None:
+        ending = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        words = f"; its last lines:\n{said}" if said else ""
+        super().__init__(f"spark-submit ended with {ending}{words}")
+        self.code, self.said = code, said
 
 
 class ArchiveRefused(BluequeError):
@@ -576,14 +632,6 @@ class ArchiveRefused(BluequeError):
 
 class SpoolRefused(BluequeError):
     """The spool directory cannot be used."""
-
-
-class DirectoryTaken(BluequeError):
-    """Another `blueque dev` uses the directory."""
-
-    def __init__(self, directory: str, pid: str) -> None:
-        super().__init__(f"blueque dev runs already in {directory}, as process {pid or '?'}")
-        self.directory, self.pid = directory, pid
 
 
 class NoServer(BluequeError):
@@ -624,31 +672,3 @@ class NotInstalled(BluequeError, ImportError):
         super().__init__(too_old if installed else missing)
         self.what, self.package, self.extra = what, package, extra
         self.oldest, self.installed = oldest, installed
-
-
-class SparkEnded(BluequeError):
-    """The Java process of the Spark session has ended. Spark cannot start a second one in the same
-    process.
-
-    pid: of the Java process. ending: how it ended, in words.
-    """
-
-    def __init__(self, pid: int, ending: str) -> None:
-        super().__init__(
-            f"the Spark of this process has ended with its Java process {pid} ({ending}): start another in another process"
-        )
-        self.pid, self.ending = pid, ending
-
-
-class SubmitFailed(BluequeError):
-    """The program that spark-submit ran has failed.
-
-    code: its exit code, or minus the signal that ended spark-submit. said: its last lines of
-        output.
-    """
-
-    def __init__(self, code: int, said: str) -> None:
-        ending = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        words = f"; its last lines:\n{said}" if said else ""
-        super().__init__(f"spark-submit ended with {ending}{words}")
-        self.code, self.said = code, said
