@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from blueque.documents.contents import checkpoint_item, contents, dependencies_item
 from blueque.queries.listing import entered
-from blueque.sentences.facts import checkpoint_item, contents, dependencies_item
 from blueque.sentences.pace import left_of
 from blueque.text.format import times
 from blueque.text.what import what

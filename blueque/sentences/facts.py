@@ -1,4 +1,4 @@
-"""The facts of a task that `blueque show` prints: labelled text for people, JSON for programs."""
+"""The facts of a task that `blueque show` prints for people: labelled text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from blueque.sentences.pace import left_of, progress_words, usual_of
 from blueque.sentences.why_blocked import state_of_group
 from blueque.system import process
 from blueque.text.eta import LATE
-from blueque.text.format import ago, clean, count, due, size, span, stamp, times
+from blueque.text.format import ago, clean, count, due, size, span, stamp
 from blueque.text.terminal import short_id, terminal_width, within
 
 if TYPE_CHECKING:
@@ -27,38 +27,6 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Signs
     from blueque.text.redaction import Hide
 
-_NUMBERS = (
-    "priority",
-    "time_limit",
-    "stall_limit",
-    "memory_limit",
-    "grace",
-    "lead",
-    "failures",
-    "interruptions",
-    "memory_peak",
-    "cpu_seconds",
-    "leaked",
-)
-_TEXTS = (
-    "last_error",
-    "last_error_type",
-    "progress",
-    "lost_node",
-    "cancelled_by",
-    "cancel_reason",
-    "interrupted_by",
-    "interrupt_reason",
-    "expired_to",
-    "requeued",
-    "files",
-    "last_files",
-    "needs",
-    "broken",
-    "group",
-    "schedule",
-    "spawned_by",
-)
 _LAST = (
     "reclaimed_node",
     "error_type",
@@ -138,7 +106,7 @@ def facts(
     if told["parameters"] is not None:
         told["parameters"] = hide(told["parameters"])
     if told["context"] is not None:
-        told["context"] = json.dumps(hide(_json(told["context"])), ensure_ascii=False)
+        told["context"] = json.dumps(hide(json_of(told["context"])), ensure_ascii=False)
     foreign = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
         foreign.append(("next", _next(task, cause)))
@@ -154,43 +122,6 @@ def _next(task: Task, cause: Task | None) -> str:
     return f"It may still run: blueque why {short_id(task.id)}"
 
 
-def contents(task: Task, hide: Hide) -> dict[str, Any]:
-    """Return, as JSON, the fields that `blueque show` adds to those of a list."""
-    found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
-    found |= {"parameters": hide(value_of(task, "parameters")), "result": value_of(task, "result")}
-    if "context" in task.fields:
-        found["context"] = hide(_json(task.fields["context"]))
-    found |= {name: _number(task, name) for name in _NUMBERS if name in task.fields}
-    found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
-    if "retry" in task.fields:
-        found["retry"] = json.loads(task.fields["retry"]) if task.retry else task.fields["retry"]
-    found |= times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
-    if "start_before" in task.fields:
-        found |= times(start_before=task.start_before)
-    if "interrupted_at" in task.fields:
-        found |= times(interrupted_at=task.interrupted_at)
-    if "planned" in task.fields:
-        found |= times(planned=seconds_of(task.fields["planned"]))
-    others = {name: text for name, text in task.fields.items() if name not in FIELDS}
-    return found | ({"other": others} if others else {})
-
-
-def value_of(task: Task, name: str) -> Any:
-    """Return parameters or result as they were given; as text if JSON cannot hold them."""
-    try:
-        value = getattr(task, name)
-        json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):  # NaN, or nested too deeply, written by another program
-        return task.fields.get(name)
-    return value
-
-
-def _number(task: Task, name: str) -> int | float | str:
-    """Return a number, or the text if it is malformed; written by another program."""
-    number: int | float | None = getattr(task, name)
-    return number if number is not None and math.isfinite(number) else task.fields[name]
-
-
 def _state(task: Task) -> str:
     attempt = f", attempt {task.attempt}" if task.attempt else ""
     return f"{task.status}{attempt}{_ending(task)}"
@@ -201,21 +132,6 @@ def _ending(task: Task) -> str:
     if task.status == "started" and "cancel" in task.fields:
         return ", cancelling"
     return ", interrupting" if task.is_interrupted else ""
-
-
-def dependencies_item(others: Dependencies) -> dict[str, Any]:
-    """Return what a task waits for, and what waits for it, for JSON."""
-    conditions = [
-        {
-            "task": each.task.id,
-            "condition": each.kind,
-            "status": each.task.status,
-            "queue": each.task.queue,
-        }
-        for each in others.conditions
-    ]
-    first = [task.id for task in others.first]
-    return {"conditions": conditions, "dependents": others.dependents, "first_dependents": first}
 
 
 def _after(task: Task, others: Dependencies) -> str | None:
@@ -350,26 +266,12 @@ def _progress(task: Task, signs: Signs) -> str | None:
     return f"{text}  ({span(now - task.progress_at)} ago){words}"
 
 
-def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
-    """Return the checkpoint of the next attempt, for JSON."""
-    its = signs.checkpoint
-    if not its:
-        return None
-    attempt, at = its.get("attempt", ""), seconds_of(its.get("at"))
-    return {
-        "attempt": int(attempt) if attempt.isdecimal() else None,
-        "value": _json(its.get("value")),
-        "files_left": its.get("files_left"),
-        **times(at=at),
-    }
-
-
 def _checkpoint(task: Task, signs: Signs) -> str | None:
     """Return the checkpoint of the next attempt and its age."""
     its, at = signs.checkpoint, seconds_of(signs.checkpoint.get("at"))
     if not its:
         return None
-    known = _json(its.get("value"))
+    known = json_of(its.get("value"))
     text = (
         known
         if isinstance(known, str) and known == its.get("value")
@@ -383,7 +285,13 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
     return f"{value}, {ago(None if at is None else signs.now - at)}{whose}{where}"
 
 
-def _json(text: str | None) -> Any:
+def number_of(task: Task, name: str) -> int | float | str:
+    """Return a number, or the text if it is malformed; written by another program."""
+    number: int | float | None = getattr(task, name)
+    return number if number is not None and math.isfinite(number) else task.fields[name]
+
+
+def json_of(text: str | None) -> Any:
     """Return the value; as text if it is not JSON, or JSON cannot hold it."""
     try:
         value = None if text is None else json.loads(text)
@@ -476,7 +384,7 @@ def _limits(task: Task) -> str | None:
 
 
 def _amount(task: Task, name: str) -> str:
-    number = _number(task, name)
+    number = number_of(task, name)
     if isinstance(number, str):
         return number
     return size(number) if name == "memory_limit" else span(number)

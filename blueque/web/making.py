@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from blueque.documents.contents import value_of
 from blueque.errors import BluequeError, InvalidInput, NoSuchSchedule, RedisAway, RedisRefused
 from blueque.model.ids import TaskId
 from blueque.model.lines import Needs, parse_needs, read_lock, read_resources
@@ -21,7 +22,6 @@ from blueque.model.retry import Retry
 from blueque.model.units import parse_duration
 from blueque.producer.schedules import Schedule
 from blueque.sentences import made
-from blueque.sentences.facts import value_of
 from blueque.text.json_errors import as_json
 from blueque.text.redaction import HIDDEN
 from blueque.web.acting import MOST, require_operator

@@ -19,9 +19,9 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
+from blueque.documents.contents import contents
 from blueque.documents.tasks import as_item
 from blueque.model.states import FINISHED, STATUSES
-from blueque.sentences.facts import contents
 
 if TYPE_CHECKING:
     from blueque.queries.selection import Selection

@@ -16,12 +16,12 @@ from blueque.cli.task_options import limit_options, needs, needs_options
 from blueque.cli.verbs.enqueue import parameters_of, warn_of_no_listener
 from blueque.cli.verbs.logs import PACE, harmless
 from blueque.cli.verbs.wait import detached, tell_ending
+from blueque.documents.contents import contents
 from blueque.documents.tasks import as_item
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.states import FINISHED
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
-from blueque.sentences.facts import contents
 from blueque.sentences.made import not_new
 from blueque.system.outage import Outage
 

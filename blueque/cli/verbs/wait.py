@@ -17,6 +17,7 @@ from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
 from blueque.cli.values import DURATION
+from blueque.documents.contents import value_of
 from blueque.documents.tasks import as_item
 from blueque.errors import InvalidInput, WaitTimedOut
 from blueque.model.group import group_of
@@ -24,7 +25,6 @@ from blueque.model.states import STATUSES
 from blueque.queries.queue_ends import QueueWatcher
 from blueque.queries.selection import Selection
 from blueque.queries.task_ends import Watcher, ends
-from blueque.sentences.facts import value_of
 from blueque.sentences.why_blocked import how_it_ended
 
 if TYPE_CHECKING:

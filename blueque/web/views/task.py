@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 from starlette.responses import PlainTextResponse, Response
 
+from blueque.documents.contents import value_of
 from blueque.model.states import FINISHED
 from blueque.model.units import LEASE
 from blueque.queries import timeline
@@ -17,7 +18,7 @@ from blueque.queries.history import Event
 from blueque.report import svg
 from blueque.report.scales import step_of
 from blueque.sentences import events, why
-from blueque.sentences.facts import facts, value_of
+from blueque.sentences.facts import facts
 from blueque.sentences.pace import left_of, progress_words
 from blueque.text.eta import read_progress, roughly
 from blueque.text.format import span

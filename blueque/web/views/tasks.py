@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
+from blueque.documents.contents import value_of
 from blueque.model.task import Task
 from blueque.queries.listeners import names_of
 from blueque.queries.listing import MIN_PREFIX, STATUSES, entered, run_time
-from blueque.sentences.facts import value_of
 from blueque.text.eta import read_progress
 from blueque.text.format import clean
 from blueque.text.what import what
