@@ -6,121 +6,55 @@ Every read is bounded, and a list entry is only a hint, as in listing.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
+from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.model.conditions import GONE, OK
-from blueque.model.encoding import count_of, day_of, seconds_of
-from blueque.model.group import MAKING, condition_on, group_of, is_gate, parse, workflow_of
+from blueque.model.encoding import seconds_of
+from blueque.model.group import is_gate
+from blueque.model.parts import grouped
 from blueque.model.queue_settings import OLDEST
-from blueque.model.start_time import EXPIRED
-from blueque.queries import feeds
+from blueque.queries.holders import Holder, ask_held, ask_waiting, take_holders
 from blueque.queries.listeners import (
     Members,
     Node,
     ask_members,
     puts_in_line,
     read_groups,
-    read_nodes_and,
     started_ids,
 )
-from blueque.queries.listing import (
-    DAY,
-    LATE,
-    MAX_BLOCKED,
-    OVERDUE,
-    ask_shown,
-    entered,
-    in_order,
-    take_shown,
-    to_seconds,
-)
+from blueque.queries.listing import ask_shown, entered, in_order, take_shown, to_seconds
+from blueque.queries.overview_groups import MAX_GROUPS, Groups, ask_groups, take_groups
+from blueque.queries.overview_queues import HOUR, Counts, Failed, ask_counts, read_queues
 from blueque.queries.quiet_queues import quiet_queues
 from blueque.queries.schedules import Watched, ask_states, ask_watched, take_watched
 from blueque.queries.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
 from blueque.queries.task_log import ask_printed, printed_at
 from blueque.queries.waiting_lines import (
     MAX_HEADS,
-    NEXT,
     Misfit,
     Pause,
     Waits,
-    ask_lengths,
-    ask_names,
     lock_of,
     misfits,
     pause_of,
     runnable,
-    take_lengths,
 )
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.statistics import Durations
 
-MAX_FEEDS = 100  # open feeds of a queue that are read
-MAX_FAILED = 100  # newest failed tasks of a queue that are read
-MAX_FAILED_IN_ALL = 2000  # in all queues together, but LEAST_FAILED of each
-LEAST_FAILED = 10
 MAX_TALKING = 20  # tasks that run longest, whose last line is read
-MAX_GROUPS = 1000  # that are read
-HOUR = 3600.0
 MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time is read
 MANY = 5  # fewer failures within an hour are not too many
 SHARE = 5  # more than one failure of so many ended tasks is too many
-
-MAX_BLOCKED_IN_ALL = 400  # but one of each queue
-
-MAX_HELD = (
-    2000  # tasks that wait for failed and cancelled ones and are read, but LEAST_HELD of each
-)
+# tasks that wait for failed and cancelled ones and are read, but LEAST_HELD of each
+MAX_HELD = 2000
 LEAST_HELD = 10
-
-_OF_GROUPS = ("state", "created", "updated", "cancel")
-_OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependents", "broken_by")
-
-
-class Holder(NamedTuple):
-    """A failed or cancelled task, and how many blocked tasks it holds up.
-
-    held: without those that were, or are to be, cancelled because of it. If more wait for it than
-        are read, the others count, too.
-    broken_by: the task or group that caused its own cancellation.
-    """
-
-    task: str
-    status: str
-    held: int
-    broken_by: str | None = None
-
-
-class Unclosed(NamedTuple):
-    """A group that its producer has not closed, and for which it may do nothing more.
-
-    state: open: all of its tasks have ended, if there are any; since: when it was opened. making:
-        not all tasks of a workflow are there; since: when the last ones came.
-    """
-
-    group: str
-    state: str
-    since: float
-
-
-class Groups(NamedTuple):
-    """The groups of tasks, at most MAX_GROUPS.
-
-    unended: how many have not ended. bad: how many have members that have ended and are not
-        complete. holders: those that have ended and hold up tasks, by their names in conditions.
-    """
-
-    unended: int = 0
-    bad: int = 0
-    holders: Sequence[Holder] = ()
-    unclosed: Sequence[Unclosed] = ()
 
 
 class Line(NamedTuple):
@@ -208,67 +142,22 @@ class Overview(NamedTuple):
     schedules: Sequence[Watched] = ()
 
 
-class _Counts(NamedTuple):
-    """The numbers of a queue, in the order in which `_ask_counts` asks for them."""
-
-    members: Members
-    started_count: int = 0
-    scheduled: int = 0
-    pending: int = 0
-    complete: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    head: Sequence[str] = ()  # the last ids of the default line, the next task at the end
-    next_due: Sequence[str] = ()  # task, eta
-    late: int = 0
-    overdue: int = 0
-    newest_failed: Sequence[str] = ()
-    names: Sequence[str] = ()  # of its lines besides the default line
-    settings: Sequence[str | None] = ()
-    counted: int = 0
-    open_feeds: Sequence[str] = ()
-    blocked: int = 0
-    newest_cancelled: Sequence[str] = ()
-    some_blocked: Sequence[str] = ()
-
-    def newest(self, is_any_blocked: bool) -> Sequence[str]:
-        """Return the ids of the newest failed tasks; if tasks wait for others, of the newest
-        cancelled ones, too.
-        """
-        return [*self.newest_failed, *(self.newest_cancelled if is_any_blocked else ())]
-
-
-class _Failed(NamedTuple):
-    """The newest failed tasks of a queue, at most a day old.
-
-    awaited: those for which others wait, or did; also cancelled tasks, and of any age.
-    expired: how many tasks have not started in time today, UTC; 0 if no task is cancelled.
-    """
-
-    lost: tuple[str, ...]
-    poison: tuple[str, ...]
-    within_hour: int
-    awaited: Sequence[Holder]
-    orphans: tuple[str, ...] = ()
-    expired: int = 0
-
-
 def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
     """See Inspector.overview."""
     now, every, server, names, planned = _begin(redis)
     every = [queue for queue in every if only is None or queue in only]
     quiet = quiet_queues(redis, every)
     queues = [queue for queue in every if queue not in quiet]
-    asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
+    asked = [ask_members(queue) + ask_counts(queue, now, len(queues)) for queue in queues]
     # The time is read last, so that it is later than every beat.
-    asked += [_ask_groups(names), ask_states(planned), [("TIME",)]]
+    asked += [ask_groups(names), ask_states(planned), [("TIME",)]]
     *replies, seen_groups, states, (time,) = read_groups(redis, asked)
-    groups, watched = _groups(names, seen_groups), list(take_watched(planned, states))
+    groups, watched = take_groups(names, seen_groups), list(take_watched(planned, states))
     counts = {
-        queue: _Counts(Members(*reply[:3]), *reply[3:])
+        queue: Counts(Members(*reply[:3]), *reply[3:])
         for queue, reply in zip(queues, replies, strict=True)
     }
-    nodes, waits, records, failed = _of_queues(redis, counts, now)
+    nodes, waits, records, failed = read_queues(redis, counts, now)
     started = sorted(
         {task for seen in counts.values() for task in started_ids(seen.members.started)}
     )
@@ -281,27 +170,19 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
     )
     running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
     failing, printed, ran, holders = _last(redis, last_good, running, waiting, now)
-    own: dict[str, list[Node]] = {queue: [] for queue in queues}
-    for node in nodes:
-        own[node.queue].append(node)
+    own = grouped(nodes, lambda node: node.queue)
     lines = []
     for queue in every:
         if queue in quiet:
             lines.append(Line(queue, 0, 0, 0, 0, quiet[queue], 0, 0, None, 0))
             continue
-        line = _line(counts[queue], queue, waits[queue], own[queue], failed[queue], tasks, now)
-        failures = failed[queue].within_hour if queue in failing else 0
-        able = _runnable(line, waits[queue], held)
-        own_holders = tuple(
-            holders[one.task] for one in failed[queue].awaited if one.task in holders
-        )
+        seen, ended = counts[queue], failed[queue]
+        line = _line(seen, queue, waits[queue], own.get(queue, []), ended, tasks, now)
         lines.append(
             line._replace(
-                runnable=able,
-                failing=failures,
-                holders=own_holders,
-                orphans=failed[queue].orphans,
-                expired=failed[queue].expired,
+                runnable=_runnable(line, waits[queue], held),
+                failing=ended.within_hour if queue in failing else 0,
+                holders=tuple(holders[one.task] for one in ended.awaited if one.task in holders),
             )
         )
     middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
@@ -349,7 +230,7 @@ def _details(
     redis: Redis,
     ids: Iterable[str],
     waits: Mapping[str, Sequence[Waits]],
-    failed: Mapping[str, _Failed],
+    failed: Mapping[str, Failed],
     awaited: Sequence[Holder],
 ) -> _Details:
     """Return these tasks and what else can be read with them: one round trip."""
@@ -359,48 +240,12 @@ def _details(
     locks = sorted({lock for line in lines if (lock := lock_of(line))})
     of_locks: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
     most = max(MAX_HELD // max(len(awaited), 1), LEAST_HELD)
-    commands = [*good, *of_locks, *_ask_waiting(awaited, most), *ask_shown(ids)]
+    commands = [*good, *of_locks, *ask_waiting(awaited, most), *ask_shown(ids)]
     replies = iter(redis.read(*commands))
     last_good = {queue: next(replies) for queue in suspects}
     held = {lock: next(replies) for lock in locks}
     waiting = [(holder._replace(held=next(replies)), next(replies)) for holder in awaited]
     return _Details(take_shown(ids, [*replies]), last_good, held, waiting)
-
-
-def _ask_waiting(holders: Iterable[Holder], most: int) -> list[Command]:
-    """Return the commands that count and read the tasks that wait on after the end of others."""
-    commands: list[Command] = []
-    for holder in holders:
-        group = group_of(holder.task)
-        key = keys.dependents(holder.task) if group is None else keys.awaiting(group)
-        # Those that were told that it has ended badly, and wait on, are at the end.
-        commands += [("ZCARD", key), ("ZRANGE", key, 0, most - 1, "REV")]
-    return commands
-
-
-def _take_holders(
-    waiting: Sequence[tuple[Holder, Sequence[str]]], replies: Iterator[Any]
-) -> dict[str, Holder]:
-    """Return the tasks that hold others, by id. replies: to `_ask_held`."""
-    found = {}
-    for holder, tasks in waiting:
-        held = sum((next(replies), next(replies)) == (["blocked", None], OK) for _ in tasks)
-        if held:
-            found[holder.task] = holder._replace(held=holder.held - len(tasks) + held)
-    return found
-
-
-def _ask_held(waiting: Sequence[tuple[Holder, Sequence[str]]]) -> list[Command]:
-    """Return the commands whose replies say which of these tasks wait on."""
-    return [
-        command
-        for holder, tasks in waiting
-        for task in tasks
-        for command in (
-            ("HMGET", keys.task(task), "status", "broken"),
-            ("HGET", keys.conditions(task), holder.task),
-        )
-    ]
 
 
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
@@ -434,139 +279,6 @@ def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, li
     return to_seconds(time), sorted(names), facts, groups, planned
 
 
-def _ask_groups(names: Iterable[str]) -> list[Command]:
-    return [
-        command
-        for name in names
-        for command in (
-            ("HMGET", keys.group(name), *_OF_GROUPS),
-            ("SCARD", keys.open_members(name)),
-            ("SCARD", keys.bad_members(name)),
-        )
-    ]
-
-
-def _groups(names: Sequence[str], replies: Sequence[Any]) -> Groups:
-    records = [dict(zip(_OF_GROUPS, reply, strict=False)) for reply in replies[::3]]
-    seen = [*zip(names, records, replies[1::3], replies[2::3], strict=True)]
-    states = [record.get("state") for record in records]
-    unended = sum(state not in ("ended", None) for state in states)
-    bad = [(name, record) for name, record, _, size in seen if size]
-    # Of others it is not decided how they end.
-    ended = [
-        Holder(condition_on(name), "failed", 0)
-        for name, record in bad
-        if record.get("state") == "ended"
-    ]
-    unclosed = [_unclosed(name, record, left) for name, record, left, _ in seen]
-    return Groups(unended, len(bad), ended, tuple(each for each in unclosed if each is not None))
-
-
-def _unclosed(name: str, fields: Mapping[str, str | None], left: int) -> Unclosed | None:
-    state = fields.get("state")
-    record = parse({field: value for field, value in fields.items() if value is not None})
-    since = record.get("updated" if state == MAKING else "created")
-    if (
-        "cancel" in record
-        or since is None
-        or not (state == MAKING or (state == "open" and not left))
-    ):
-        return None
-    return Unclosed(name, state, since)
-
-
-def _of_queues(
-    redis: Redis, counts: Mapping[str, _Counts], now: float
-) -> tuple[list[Node], dict[str, list[Waits]], list[dict[str, str]], dict[str, _Failed]]:
-    """Return the listeners, the lines, the feeds and the newest failures of all queues: seen round
-    trip.
-    """
-    names = {queue: seen.names for queue, seen in counts.items()}
-    lengths = ask_lengths(names)
-    open_feeds = feeds.ask({queue: seen.open_feeds for queue, seen in counts.items()})
-    is_any = any(seen.blocked for seen in counts.values())
-    ended = {queue: seen.newest(is_any) for queue, seen in counts.items()}
-    newest: list[Command] = [
-        ("HMGET", keys.task(task_id), *_OF_FAILED) for ids in ended.values() for task_id in ids
-    ]
-    newest += [
-        ("HGETALL", keys.conditions(task_id))
-        for seen in counts.values()
-        for task_id in seen.some_blocked
-    ]
-    ending = [queue for queue, seen in counts.items() if seen.cancelled]
-    newest += [("HGET", keys.stats(queue, day_of(now)), EXPIRED) for queue in ending]
-    members = {queue: seen.members for queue, seen in counts.items()}
-    nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
-    waits = take_lengths(names, others[: len(lengths)])
-    snapshots = iter(others[len(lengths) + len(open_feeds) :])
-    failed = {
-        queue: _failed(queue, {task_id: next(snapshots) for task_id in ids}, now)
-        for queue, ids in ended.items()
-    }
-    for queue, seen in counts.items():
-        orphans = [task for task in seen.some_blocked if _waits_for_gone(next(snapshots))]
-        failed[queue] = failed[queue]._replace(orphans=tuple(orphans))
-    for queue in ending:
-        failed[queue] = failed[queue]._replace(expired=count_of(next(snapshots)))
-    return nodes, waits, feeds.take(others[len(lengths) : len(lengths) + len(open_feeds)]), failed
-
-
-def _waits_for_gone(reply: Any) -> bool:
-    """Tell whether a condition of a task cannot be met, because what it names is gone."""
-    pairs = as_hash(reply).items()
-    return any(kind == f"-{GONE}" and workflow_of(name) is None for name, kind in pairs)
-
-
-def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
-    newest = max(min(MAX_FAILED, MAX_FAILED_IN_ALL // queues), LEAST_FAILED)
-    blocked = max(min(MAX_BLOCKED, MAX_BLOCKED_IN_ALL // queues), 1)
-    return [
-        ("SCARD", keys.started(queue)),
-        ("ZCARD", keys.scheduled(queue)),
-        ("LLEN", keys.pending(queue)),
-        ("LLEN", keys.complete(queue)),
-        ("LLEN", keys.failed(queue)),
-        ("LLEN", keys.cancelled(queue)),
-        ("LRANGE", keys.pending(queue), -NEXT, -1),
-        ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
-        ("ZCOUNT", keys.scheduled(queue), "-inf", now - LATE),
-        ("ZCOUNT", keys.scheduled(queue), "-inf", now - OVERDUE),
-        ("LRANGE", keys.failed(queue), 0, newest - 1),
-        ask_names(queue),
-        (
-            "HMGET",
-            keys.settings(queue),
-            *("paused", "paused_by", "paused_reason", "max_concurrency", "max_pending", "discard"),
-        ),
-        ("SCARD", keys.counted(queue)),
-        ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
-        ("ZCARD", keys.blocked(queue)),
-        ("LRANGE", keys.cancelled(queue), 0, newest - 1),
-        ("ZRANGE", keys.blocked(queue), 0, blocked - 1),
-    ]
-
-
-def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: float) -> _Failed:
-    ages, awaited = {}, []
-    for task_id, (status, home, error_type, finished, updated, waits, cause) in snapshots.items():
-        if home != queue or status not in ("failed", "cancelled"):
-            continue
-        if waits is not None:
-            awaited.append(Holder(task_id, status, 0, cause))
-        if status == "failed":
-            ages[task_id] = now - (seconds_of(finished or updated) or 0.0), error_type
-    lost, poison = (
-        tuple(
-            task_id
-            for task_id, (age, error_type) in ages.items()
-            if error_type == wanted and age <= DAY
-        )
-        for wanted in ("lost", "poison")
-    )
-    return _Failed(lost, poison, sum(age <= HOUR for age, _ in ages.values()), awaited)
-
-
 def _ask_good(queue: str, failures: int) -> Command:
     """Return the command that reads the complete task that limits how many failures are too many."""
     return ("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)
@@ -596,7 +308,7 @@ def _last(
     ]
     asked += [ask_printed(task.id) for task in running]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
-    asked += _ask_held(waiting)
+    asked += ask_held(waiting)
     replies = redis.read(*asked)
     ended = zip(good_ids, replies, strict=False)
     good = {
@@ -612,7 +324,7 @@ def _last(
     }
     left = iter(replies[len(good_ids) + len(running) :])
     ran = {queue: take_ran([next(left) for _ in range(USUAL_DAYS)]) for queue in queues}
-    return last_good.keys() - good, printed, ran, _take_holders(waiting, left)
+    return last_good.keys() - good, printed, ran, take_holders(waiting, left)
 
 
 def _firsts(lines: Sequence[Waits]) -> list[str]:
@@ -620,11 +332,11 @@ def _firsts(lines: Sequence[Waits]) -> list[str]:
 
 
 def _line(
-    counts: _Counts,
+    counts: Counts,
     queue: str,
     waits: Sequence[Waits],
     nodes: Sequence[Node],
-    failed: _Failed,
+    failed: Failed,
     tasks: Mapping[str, Task],
     now: float,
 ) -> Line:
@@ -661,6 +373,8 @@ def _line(
         first=first,
         looked_at=len(counts.newest_failed),
         blocked=counts.blocked,
+        orphans=failed.orphans,
+        expired=failed.expired,
     )
 
 
@@ -678,7 +392,7 @@ def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> in
 
 
 def _oldest(
-    counts: _Counts, waits: Sequence[Waits], tasks: Mapping[str, Task]
+    counts: Counts, waits: Sequence[Waits], tasks: Mapping[str, Task]
 ) -> tuple[float | None, str | None]:
     """Return since when the oldest of the next NEXT tasks of each line has been pending, and its
     id.

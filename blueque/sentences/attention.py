@@ -23,8 +23,10 @@ from blueque.text.terminal import short_id, short_node
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
+    from blueque.queries.holders import Holder
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Holder, Line, Overview, Unclosed
+    from blueque.queries.overview import Line, Overview
+    from blueque.queries.overview_groups import Unclosed
 
 LONG_PAUSE = 3600.0  # seconds after which a pause may be forgotten
 LONG_OPEN = 86400.0  # seconds after which it may be forgotten to close a group

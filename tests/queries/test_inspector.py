@@ -13,7 +13,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import STATUSES
-from blueque.queries.overview import Groups
+from blueque.queries.overview_groups import Groups
 
 NODE = "gpu-1.example.com_4021"
 

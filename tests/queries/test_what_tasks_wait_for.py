@@ -15,9 +15,9 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task
 from blueque.queries import dependencies, task_graph
+from blueque.queries.holders import Holder
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import entered
-from blueque.queries.overview import Holder
 from blueque.queries.quiet_queues import quiet_queues
 
 
