@@ -30,6 +30,9 @@ class Listener(Reserver):
 
     Your own programs call `listen`. Such a listener does not beat, and its registration says so.
     `blueque-listener` calls the other methods; they return at once, or when `is_answered` does.
+
+    Here is what waits, and what chooses a line. What pops and reserves is in reserver.py, what takes
+    over attempts in owner.py, and what registers and beats in member.py.
     """
 
     def __init__(self, redis: Redis, queue: str) -> None:

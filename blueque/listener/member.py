@@ -1,5 +1,5 @@
-"""Member: a listener as a member of its queue: its node id, its registration, its beats, and the
-wake-up calls that come to it.
+"""Member: the part of a Listener that makes it known: its node id, its registration, its beats, and
+the wake-up calls that come to it.
 """
 
 from __future__ import annotations

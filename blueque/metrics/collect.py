@@ -7,7 +7,7 @@ number of tasks; with schedules two more, and one for each 500 of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.metrics import schedules
@@ -20,8 +20,6 @@ from blueque.queries.overview import Line, overview
 from blueque.queries.statistics import Numbers, read_numbers, total
 from blueque.queries.task_log import ask_printed, printed_at
 from blueque.version import __version__
-
-Owned = TypeVar("Owned", Node, Task)
 
 MAX_QUEUES = 500  # that have metrics of their own
 OTHER = "other"  # the name of the sum of all others

@@ -16,9 +16,6 @@ from blueque.system.log_writer import STDERR, Writer
 
 log = logging.getLogger("blueque")
 
-FORMATS = ("text", "json")
-
-
 # What `logging` finds out for each record and no format of ours shows; see "Optimization" in its
 # documentation.
 _UNSHOWN = ("logThreads", "logProcesses", "logMultiprocessing", "_srcfile")

@@ -13,7 +13,7 @@ import pytest
 
 from blueque.cli.listener import command as listener
 from blueque.cli.scheduler import command as scheduler
-from blueque.model.units import LOG_LEVELS
+from blueque.model.units import LOG_FORMATS, LOG_LEVELS
 from blueque.system import log_format
 
 JOURNAL = """
@@ -128,7 +128,7 @@ def test_both_programs_offer_the_formats_that_there_are():
             for one in command.params
             if one.name in ("log_format", "log_level")
         }
-        assert tuple(choices["log_format"]) == log_format.FORMATS
+        assert tuple(choices["log_format"]) == LOG_FORMATS
         assert tuple(choices["log_level"]) == LOG_LEVELS
 
 
