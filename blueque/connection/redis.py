@@ -25,6 +25,8 @@ log = logging.getLogger("blueque")
 
 # The words of a command; or bytes, a whole command in Redis' wire format.
 Command = Sequence[str | int | float | bytes]
+# Raises TypeError for another sequence than a tuple, and UnicodeEncodeError.
+_pack_tuple: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
 # Redis answers with one of these errors while it cannot serve: treated as away.
 AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
@@ -383,7 +385,11 @@ def as_bytes(text: str) -> bytes:
 
 def pack_all(commands: Iterable[Command]) -> bytes:
     """Return several commands in Redis' wire format."""
-    return b"".join([command if type(command) is bytes else pack(command) for command in commands])
+    several = [*commands]
+    try:  # a listener packs forty for each task, and a call of `pack` for each takes as long again
+        return b"".join([one if type(one) is bytes else _pack_tuple(one) for one in several])
+    except (TypeError, UnicodeEncodeError):
+        return b"".join(map(pack, several))
 
 
 def as_fields(names: Iterable[str], values: Iterable[str | None]) -> dict[str, str]:

@@ -105,7 +105,7 @@ def _master(choices: Choices, notifier: Notifier, handover: Handover | None) -> 
         [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]], choices.environ
     )
     return Master(
-        functools.partial(run_slot, choices),
+        functools.partial(run_slot, choices, _fork_server(choices)),
         Options(choices.slots, choices.on_term, choices.max_runtime),
         Hooks(
             chore=functools.partial(_prune, choices),
@@ -155,8 +155,11 @@ def _replace_program(
     os.close(kept)
 
 
-def run_slot(choices: Choices, master: context.Master) -> int:
-    """Run one listener in this process; return the exit status."""
+def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Master) -> int:
+    """Run one listener in this process; return the exit status.
+
+    orders: for its fork server, as the master has made them.
+    """
     process.set_name(SLOT)
     Title().show(f"blueque: slot of {' '.join(choices.queues)}")
     said = Config(statistics_keep=choices.statistics_keep)
@@ -174,7 +177,7 @@ def run_slot(choices: Choices, master: context.Master) -> int:
         burst=BURST if has_burst else 1,
         until_empty=choices.until_empty,
         reuse=reuse,
-        server=_fork_server(choices, spool),
+        server=orders._replace(spool=spool.root, slot=spool.slot),
     )
     try:
         select = _select(choices)
@@ -244,16 +247,20 @@ def _end_hooks(choices: Choices) -> EndHooks | None:
     return EndHooks(choices.hooks or "", url, own, choices.log_format)
 
 
-def _fork_server(choices: Choices, spool: Spool) -> fork_server.Orders:
+def _fork_server(choices: Choices) -> fork_server.Orders:
+    """Return the orders for the fork server of a slot, but for what only the slot knows.
+
+    A slot that made them itself would touch, and so copy, each page that has a name of a module.
+    """
     return fork_server.Orders(
         list(choices.job),
         choices.is_spawned,
-        spool.root,
-        spool.slot,
+        choices.spool,
+        0,
         -1,
         choices.preload,
         sys.path,
-        sorted(sys.modules),
+        " ".join(sorted(sys.modules)),
         sys.argv[1:],
     )
 

@@ -2,8 +2,11 @@
 
 A listener has a task process forked before the task comes, by its fork server or by itself (see
 forks.py). While tasks are short, it has several forked in a row. When no task has come for a
-minute, it ends all waiting processes but one, and the fork server until the next task. A warm process has also imported the handler. A
-waiting process exits when the listener closes the handshake.
+minute, it ends all waiting processes but one, and the fork server until the next task. It forks the
+process for its first task itself, for a listener that never gets a task needs no fork server.
+
+A warm process has also imported the handler. A waiting process exits when the listener closes the
+handshake.
 
 If queues have different handlers, a warm process takes only tasks of the handler that it has
 imported, because an import may change the process. Another process takes any task.
@@ -30,6 +33,7 @@ from blueque.task_process import fork_server, handshake, main
 
 log = logging.getLogger("blueque")
 
+NEVER = float("-inf")
 UNNEEDED = 60.0  # seconds without a task after which all but one of them go
 COLD = 60.0  # seconds for which none prepares its work after one has died of it
 TRIES = 6  # to get one for a task
@@ -85,7 +89,7 @@ class TaskProcesses:
         is_only = len({*self._kinds.values()}) == 1
         self._prepares = self._kind if is_only else None  # the handler that the next ones import
         self._cold_until = 0.0
-        self._taken_at = float("-inf")
+        self._taken_at = NEVER
         self._is_in_demand = False  # two were taken within `UNNEEDED`
         self.are_tasks_short = False
         self._server = None if work.server is None else ForkServer(work.server, self._busy)
@@ -195,11 +199,13 @@ class TaskProcesses:
             self._collect()
         if self._waiting:
             return
-        self.start()
+        is_first = self._taken_at == NEVER and not self.has_preloads
+        if not is_first:
+            self.start()
         if self._server and (self._server.asked or self._server.is_starting):
             return  # `reap` is called when it has started
         count = self._work.burst if self.are_tasks_short and self._is_in_demand else 1
-        if not self._ask(count):
+        if is_first or not self._ask(count):
             try:
                 self._fork(count)
             except OSError:  # the fork failed; the next task will wait for a process

@@ -250,6 +250,9 @@ class Spool(TaskSpool):
     def newest(self, task_id: str) -> dict[str, int]:
         """Return the number of the newest attempt here, by the `created` of the task."""
         found: dict[str, int] = {}
+        path = f"{self.root}/{_file_name(task_id)}"
+        if not any(map(os.path.lexists, (f"{path}{FIRST}", path))):
+            return found  # this is so for most tasks, and takes less than to look for their files
         for number, created, _ in self._numbered(task_id):
             found[created or ""] = max(number, found.get(created or "", 0))
         return found

@@ -74,7 +74,7 @@ class Orders(NamedTuple):
     job: what the task processes run; its fields. is_spawned: each in a fresh interpreter.
     spool: its directory. slot: the pid of the slot. end: the descriptor of our end of the socket.
     preload: modules to import here. paths: the import path.
-    library: names of the modules that the slot has; a task process may be given them.
+    library: names of the modules that the slot has, with spaces; a task process may be given them.
     arguments: those of the listener, for `sys.argv` of a handler.
     """
 
@@ -85,7 +85,7 @@ class Orders(NamedTuple):
     end: int
     preload: list[str]
     paths: list[str]
-    library: list[str]
+    library: str
     arguments: list[str]
 
     def get_job(self) -> Job:
@@ -130,7 +130,7 @@ def ask(end: int, prepared: str | None, handshakes: Sequence[int]) -> None:
 class _Server:
     def __init__(self, orders: Orders, package: PackageCopy) -> None:
         self._orders, self._job, self._package = orders, orders.get_job(), package
-        self._library = frozenset(orders.library)
+        self._library = frozenset(orders.library.split())
         self._own_paths = list(sys.path)  # on which nothing of the user's comes first
         self._spool = TaskSpool(orders.spool, self._job.max_bytes, orders.slot)
         self._end = orders.end

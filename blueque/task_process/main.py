@@ -94,8 +94,8 @@ def settle(max_bytes: int) -> None:
     signal.signal(signal.SIGUSR1, lambda *_: None)
     redirect.settle()
     os.environ["BLUEQUE_MAX_BYTES"] = str(max_bytes)
-    # inherited if the listener itself runs in a task
-    os.environ.pop("BLUEQUE_DEADLINE", None)
+    for name in ("BLUEQUE_DEADLINE", *running_task.OPTIONAL):
+        os.environ.pop(name, None)  # inherited if the listener itself runs in a task
     # a progress bar that is drawn ten times a second fills the log in three days
     os.environ.setdefault("TQDM_MININTERVAL", "5")
     # else the output of Python programs that it starts comes when they end
@@ -227,8 +227,6 @@ def _get_ready(
         TITLE.show(f"blueque: task {task_id} of {fields.get('queue', '')}")
         variables = {**assignment.environ, **environment(task_id, fields, path)}
         environ = os.environ
-        for name in running_task.OPTIONAL:  # of the task before, or of the listener's own task
-            environ.pop(name, None)
         for name, value in variables.items():
             environ[name] = value
         if assignment.surroundings is not None:

@@ -302,6 +302,10 @@ def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server:
         "work:run", "--resource", "gpu=3", "--beat", "0.2s", "--lease", "2s", slots=3
     )
     options = {"resources": {"gpu": 1}}
+    former = [begin(frail, "complete", **options).id for _ in range(3)]  # one for each slot
+    for task_id in former:
+        let_go(frail, task_id)
+        assert ended(frail.client, task_id).status == "complete"
     reported, adopted = begin(frail, "complete", **options), begin(frail, "complete", **options)
 
     site.replace("empty", listener)
@@ -322,7 +326,8 @@ def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server:
 
     for task_id in (adopted.id, following.id):
         assert ended(frail.client, task_id).status == "complete"
-    assert [run.task for run in ledger(frail)] == [reported.id, adopted.id, following.id]
+    tasks = [*former, reported.id, adopted.id, following.id]
+    assert [run.task for run in ledger(frail)] == tasks
     assert listener.stop() == 0
     assert is_clean(site, listener.log)
 

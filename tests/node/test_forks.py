@@ -127,6 +127,7 @@ def spare_of_server(slot: int) -> int:
 
 def test_task_processes_are_children_of_the_slot_in_groups_of_their_own(programs):
     slot = slot_of(programs.listener("work:run"))
+    run(programs, 1)
     server = fork_server_of(slot)
     spare = spare_of_server(slot)
 
@@ -222,6 +223,8 @@ def brief(url, tmp_path) -> Iterator[Programs]:
 
 def test_one_that_is_not_needed_ends_and_comes_with_the_next_task(brief):
     slot = slot_of(brief.listener("work:run", "--beat", "0.2s", "--lease", "2s"))
+    assert not any(map(is_fork_server, process.children(slot))), "no task has come"
+    run(brief, 1)
     server, spare = fork_server_of(slot), spare_of_server(slot)
 
     until(lambda: process.children(slot) == {spare}, what="its end, reaped")
@@ -253,6 +256,7 @@ def test_the_wait_for_its_answer_goes_on_through_signals(url, tmp_path):
         programs.write(WORK)
         listener = programs.listener("work:run")
         slot = slot_of(listener)
+        run(programs, 1)
         server, spare = fork_server_of(slot), spare_of_server(slot)
         os.kill(server, signal.SIGSTOP)
         until(lambda: state_of(server) == "T", what="its stop")
@@ -325,13 +329,13 @@ def test_a_listener_that_adopts_starts_one_when_it_reserves_a_task(programs):
     assert process.children(adopter) == set()
     let_go(programs)
     assert ended(programs.client, task.id).status == "complete"
-    assert fork_server_of(adopter)
+    assert run(programs, 1) and fork_server_of(adopter)
 
 
 def test_it_ignores_what_ends_a_group_and_a_task_does_not(programs):
     listener = programs.listener("work:run")
     slot = slot_of(listener)
-    server, task = fork_server_of(slot), begin(programs, "wait")
+    task, server = begin(programs, "wait"), fork_server_of(slot)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         os.kill(server, number)
 
@@ -366,10 +370,14 @@ def test_what_a_handler_imports_of_the_library_is_there_for_the_next(programs, o
         """,
         "film.py",
     )
-    spare_of_server(slot_of(programs.listener("film:run", *options)))
-    queue = programs.client.get_queue("work")
+    slot, queue = (
+        slot_of(programs.listener("film:run", *options)),
+        programs.client.get_queue("work"),
+    )
+    ended(programs.client, queue.enqueue(""))
+    spare_of_server(slot)
 
-    found = [ended(programs.client, queue.enqueue("")).result for _ in range(4)]
+    found = [ended(programs.client, queue.enqueue("")).result for _ in range(12)]
 
     assert (found[0], found[-1]) == (False, True)
 
@@ -477,11 +485,14 @@ def test_what_a_handler_does_comes_to_the_same_for_the_tenth_task(programs, name
 
 def test_a_handler_sees_the_arguments_of_its_listener(programs):
     programs.write(LATE, "film.py")
-    spare_of_server(slot_of(programs.listener("film:arguments", "--no-warm")))
+    slot = slot_of(programs.listener("film:arguments", "--no-warm"))
+    queue = programs.client.get_queue("work")
+    said = [ended(programs.client, queue.enqueue("")).result]
+    spare_of_server(slot)
 
-    task = ended(programs.client, programs.client.get_queue("work").enqueue(""))
+    said.append(ended(programs.client, queue.enqueue("")).result)
 
-    assert "film:arguments" in task.result and "--no-warm" in task.result
+    assert all("film:arguments" in words and "--no-warm" in words for words in said)
 
 
 def channels_of(pid: int) -> list[str]:
@@ -496,7 +507,6 @@ def channels_of(pid: int) -> list[str]:
 @pytest.mark.parametrize("options", [("--exec", "sleep", "1000"), ("work:run", "--no-warm")])
 def test_no_descriptor_of_the_fork_server_is_left_in_a_task_process(programs, options):
     slot = slot_of(programs.listener(*options))
-    spare_of_server(slot)
     queue = programs.client.get_queue("work")
     for _ in range(2):
         task_id = queue.enqueue("wait")
@@ -507,5 +517,6 @@ def test_no_descriptor_of_the_fork_server_is_left_in_a_task_process(programs, op
             what="its start",
         )
         until(lambda pid=task.pid: not channels_of(pid), what="no pipe and no socket")
+        spare_of_server(slot)
         queue.cancel(task.id)
         assert ended(programs.client, task.id).status == "cancelled"
