@@ -63,7 +63,7 @@ def test_until_empty_runs_what_waits_and_what_is_due_and_leaves_what_is_schedule
     assert programs.client.get_task(later).status == "scheduled"
     assert "starting another" not in listener.log and "has been drained" not in listener.log
     assert not any(key.startswith("blueque_listener_") for key in state())
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_until_empty_waits_for_its_own_task_and_for_what_that_one_leaves_to_do(programs, queue):

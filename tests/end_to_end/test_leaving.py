@@ -229,7 +229,8 @@ def test_the_first_ctrl_c_is_always_drain_and_the_second_stop(programs, queue, o
         "stopped by operator: killed by SIGTERM",
     )
     assert programs.client.get_task(following).status == "pending"
-    assert programs.left() == [] and is_sound(programs.client)
+    until(lambda: programs.left() == [], what="that nothing is left")
+    assert is_sound(programs.client)
 
 
 # stop
@@ -258,7 +259,8 @@ def test_with_stop_a_task_that_may_run_again_is_the_next_in_line_at_no_cost_and_
     assert (waiting.node, waiting.pid, waiting.token, waiting.started) == (None, None, None, None)
     # taken from the tail
     assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [following, safe.id]
-    assert of_listeners(state) == {} and programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
+    assert of_listeners(state) == {}
     programs.listener("work:run")
     again = running(programs, safe.id, attempt=3)
     let_go(programs)
@@ -298,7 +300,8 @@ def test_listeners_that_are_drained_from_afar_leave_after_their_task_and_are_not
     assert listener.wait() == 0
     assert ended(programs.client, task.id).result == "done"
     assert programs.client.get_task(following).status == "pending"
-    assert of_listeners(state) == {} and programs.left() == [] and is_sound(programs.client)
+    until(lambda: programs.left() == [], what="that nothing is left")
+    assert of_listeners(state) == {} and is_sound(programs.client)
 
 
 def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_work(programs):
@@ -331,7 +334,8 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
         master.wait(1.0)
     assert is_there(adopter)
     let_go(programs)
-    assert master.wait() == 0 and programs.left() == []
+    assert master.wait() == 0
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_a_listener_whose_max_runtime_stops_tasks_takes_none_that_may_run_longer(programs):
