@@ -293,7 +293,7 @@ def test_a_listener_without_some_of_its_standard_streams_runs_tasks(programs, cl
     started = programs.start(["sh", "-c", f'exec "$@" {closed}', "sh", *command])
 
     tasks = run(programs, 3)
-    (slot,) = process.children(started.pid)
+    (slot,) = [pid for pid in process.children(started.pid) if name_of(pid) == "blueque-slot"]
     until(lambda: any(map(is_of_server, task_processes_of(slot))), what="one of the fork server")
     tasks += run(programs, 3)
 
