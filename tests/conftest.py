@@ -265,14 +265,9 @@ def environ(url: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest, environ: dict[str, str]) -> Callable[..., SimpleNamespace]:
-    """Run `blueque` without a terminal, in a fork, or in this process if the module has
-    IN_PROCESS.
-    """
-    if getattr(request.module, "IN_PROCESS", False):
-        from in_process import run as start  # here: both import all verbs
-    else:
-        from forked import run as start
+def run(environ: dict[str, str]) -> Callable[..., SimpleNamespace]:
+    """Run `blueque` without a terminal, in this process."""
+    from in_process import run as start  # here: it imports all verbs
 
     def run(*arguments: str, stdin: str = "", **more: str) -> SimpleNamespace:
         return start(arguments, environ | more, stdin)

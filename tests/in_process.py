@@ -4,11 +4,12 @@ without a new process.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
+from unittest import mock
 
 import click
-import pytest
 from click.testing import CliRunner
 
 from blueque.cli.main import main
@@ -16,9 +17,11 @@ from blueque.cli.main import main
 
 def run(arguments: Sequence[str], environ: Mapping[str, str], stdin: str = "") -> SimpleNamespace:
     """Run it without a terminal, as `forked.run` does, and return the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["blueque", *arguments])
-        result = CliRunner().invoke(
-            click.Command("blueque", callback=main), [], input=stdin, env=environ
-        )
+    with (
+        mock.patch("sys.argv", ["blueque", *arguments]),
+        mock.patch.dict("os.environ", environ, clear=True),
+    ):
+        time.tzset()
+        result = CliRunner().invoke(click.Command("blueque", callback=main), [], input=stdin)
+    time.tzset()
     return SimpleNamespace(returncode=result.exit_code, stdout=result.stdout, stderr=result.stderr)

@@ -11,6 +11,7 @@ import time
 import unicodedata
 
 import forked
+import in_process
 import pytest
 import redis as redis_py
 from running import until
@@ -64,7 +65,7 @@ def doctor(environ):
     """Run the program without a terminal."""
 
     def doctor(*arguments, **more):
-        return forked.run([*DOCTOR, *arguments], environ | more)
+        return in_process.run([*DOCTOR, *arguments], environ | more)
 
     return doctor
 

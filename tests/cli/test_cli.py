@@ -1155,10 +1155,12 @@ def test_bytes_that_are_not_utf_8_are_shown_and_do_no_harm(run, cli, url):
     assert run("status").returncode == 0
 
 
-def test_a_character_that_the_encoding_of_the_output_lacks_is_shown_by_its_number(run, redis):
+def test_a_character_that_the_encoding_of_the_output_lacks_is_shown_by_its_number(environ, redis):
     enqueue(redis, "t1", "漢字")
 
-    assert "\\u6f22\\u5b57" in run("ls", PYTHONIOENCODING="latin-1").stdout
+    shown = forked.run(["ls"], environ | {"PYTHONIOENCODING": "latin-1"})
+
+    assert "\\u6f22\\u5b57" in shown.stdout
 
 
 @pytest.mark.parametrize(("queues", "columns"), [(0, 80), (3, 80), (40, 80), (3, 100)])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked
+import in_process
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -39,7 +39,7 @@ def run(environ):
     """Run the program without a terminal."""
 
     def run(*arguments, **more):
-        return forked.run(["archive", *map(str, arguments)], environ | more)
+        return in_process.run(["archive", *map(str, arguments)], environ | more)
 
     return run
 

@@ -19,7 +19,6 @@ from blueque.cli import graph_text
 from blueque.model import keys
 from blueque.sentences.why_blocked import RIPE
 
-IN_PROCESS = True  # see the fixture `run`
 IDS = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(500)]
 
 

@@ -17,8 +17,6 @@ from blueque.model.encoding import day_of
 from blueque.protocol import queues
 from blueque.protocol.archiving import BatchRef
 
-IN_PROCESS = True  # see the fixture `run`
-
 
 @pytest.fixture(autouse=True)
 def listener(redis):

@@ -6,8 +6,6 @@ import pytest
 
 from blueque.model import keys
 
-IN_PROCESS = True
-
 
 @pytest.fixture
 def parents(queue):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-import forked
+import in_process
 import pytest
 from click.testing import CliRunner
 from faults import Fault
@@ -40,7 +40,7 @@ def run(environ):
     """Run the program without a terminal."""
 
     def run(*arguments, stdin="", **more):
-        return forked.run(["enqueue", "video", *arguments], environ | more, stdin)
+        return in_process.run(["enqueue", "video", *arguments], environ | more, stdin)
 
     return run
 
@@ -327,8 +327,8 @@ def test_priority_resources_and_lock_say_where_a_task_waits(run, cli):
 def test_show_tells_the_key_and_where_a_task_waits(run, environ):
     (task,) = run("1", "--key", "a.mov", "--priority", "5", "--resource", "gpu=1").stdout.split()
 
-    for_people = forked.run(["show", task], environ).stdout
-    item = json.loads(forked.run(["show", task, "--json"], environ).stdout)["item"]
+    for_people = in_process.run(["show", task], environ).stdout
+    item = json.loads(in_process.run(["show", task, "--json"], environ).stdout)["item"]
 
     shown = dict(line.split(None, 1) for line in for_people.splitlines())
     assert (shown["key"], shown["priority"], shown["needs"]) == ("a.mov", "5", "gpu 1")

@@ -18,8 +18,6 @@ from blueque.cli.verbs.export import CSV_COLUMNS
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 
-IN_PROCESS = True  # see the fixture `run`
-
 
 @pytest.fixture(autouse=True)
 def listener(redis):

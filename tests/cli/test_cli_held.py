@@ -13,8 +13,6 @@ from dependent import NODE, block, end, enqueue, start
 from blueque import protocol
 from blueque.model import keys
 
-IN_PROCESS = True  # see the fixture `run`
-
 
 @pytest.fixture(autouse=True)
 def listener(redis, cli):

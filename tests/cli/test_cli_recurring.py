@@ -15,8 +15,7 @@ from blueque.model.schedule import Occurrence
 from blueque.model.units import Timing
 from blueque.producer.firing import Firing
 
-IN_PROCESS = True  # see the fixture `run`
-
+NEW_YORK = {"TZ": "America/New_York"}  # the local zone
 NIGHTLY = ("nightly", '{"kind": "daily"}', "-q", "reports", "--cron", "30 2 * * 1-5")
 TABLE = '[schedules.{name}]\nqueue = "reports"\n{rule}\n'
 
@@ -41,8 +40,8 @@ def file(tmp_path, run):
     return write
 
 
-def items(run, *words):
-    return json.loads(run("schedule", *words, "--json").stdout)
+def items(run, *words, **more):
+    return json.loads(run("schedule", *words, "--json", **more).stdout)
 
 
 def come_due(cli, name, ago=5.0):
@@ -140,21 +139,11 @@ def test_set_changes_what_is_given_and_keeps_all_else(run, client):
     assert after == before._replace(rule=rule)
 
 
-@pytest.fixture
-def new_york():
-    """Have the local zone be that of New York."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TZ", "America/New_York")
-        time.tzset()
-        yield {"TZ": "America/New_York"}
-    time.tzset()
-
-
-def test_a_bound_without_a_zone_is_a_time_of_the_zone_of_the_rule(run, client, new_york):
+def test_a_bound_without_a_zone_is_a_time_of_the_zone_of_the_rule(run, client):
     bounds = ("--start", "2090-01-01 08:00", "--until", "2090-06-01T00:00:00Z")
-    run("schedule", "add", *NIGHTLY, "--timezone", "Europe/Berlin", *bounds, **new_york)
-    run("schedule", "add", "utc", "-q", "reports", "--cron", "0 0 * * *", *bounds, **new_york)
-    run("schedule", "add", "plain", "-q", "reports", "--every", "1h", *bounds, **new_york)
+    run("schedule", "add", *NIGHTLY, "--timezone", "Europe/Berlin", *bounds, **NEW_YORK)
+    run("schedule", "add", "utc", "-q", "reports", "--cron", "0 0 * * *", *bounds, **NEW_YORK)
+    run("schedule", "add", "plain", "-q", "reports", "--every", "1h", *bounds, **NEW_YORK)
     rules = {name: client.get_schedule(name).rule for name in ("nightly", "utc", "plain")}
 
     def start(hour):
@@ -162,18 +151,18 @@ def test_a_bound_without_a_zone_is_a_time_of_the_zone_of_the_rule(run, client, n
 
     assert [rules[name].start for name in rules] == [start(7), start(8), start(13)]
     assert {rule.until for rule in rules.values()} == {datetime(2090, 6, 1, tzinfo=UTC).timestamp()}
-    run("schedule", "set", "nightly", "--start", "2090-01-01 09:00", **new_york)
+    run("schedule", "set", "nightly", "--start", "2090-01-01 09:00", **NEW_YORK)
     assert client.get_schedule("nightly").rule.start == start(8)
 
 
-def test_the_times_of_a_backfill_without_a_zone_are_of_that_of_the_rule(run, client, new_york):
+def test_the_times_of_a_backfill_without_a_zone_are_of_that_of_the_rule(run, client):
     rule = ("--cron", "0 8 * * *", "--timezone", "Europe/Berlin")
     run("schedule", "add", "daily", "-q", "reports", *rule)
     run("schedule", "add", "plain", "-q", "reports", "--every", "1h")
 
     times = ("2026-01-01 08:00", "2026-01-02 08:00")
-    result = run("schedule", "backfill", "daily", *times, **new_york)
-    plain = items(run, "backfill", "plain", "2026-01-01 08:00", "2026-01-01 08:00")
+    result = run("schedule", "backfill", "daily", *times, **NEW_YORK)
+    plain = items(run, "backfill", "plain", "2026-01-01 08:00", "2026-01-01 08:00", **NEW_YORK)
 
     assert result.stderr == (
         "2 planned times from Thu 2026-01-01 08:00 CET to Fri 2026-01-02 08:00 CET\n"

@@ -10,8 +10,6 @@ from blueque import protocol
 from blueque.errors import NotWaiting, WrongQueue
 from blueque.model import keys
 
-IN_PROCESS = True  # see the fixture `run`
-
 
 def schedule(redis, task, ahead):
     protocol.schedule(

@@ -16,8 +16,6 @@ from blueque.queries import groups, search
 from blueque.queries.listing import STATUSES
 from blueque.queries.selection import Selection
 
-IN_PROCESS = True  # see the fixture `run`
-
 NODE = "gpu-1.example.com_4021"
 
 

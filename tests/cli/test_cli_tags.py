@@ -11,8 +11,6 @@ from blueque import protocol
 from blueque.model import keys
 from blueque.queries import tags
 
-IN_PROCESS = True  # see the fixture `run`
-
 
 def test_a_task_is_enqueued_with_its_labels(run, client):
     task = run(

@@ -10,8 +10,6 @@ from dependent import NODE, block, end, enqueue, finish
 
 from blueque import protocol
 
-IN_PROCESS = True  # see the fixture `run`
-
 
 @pytest.fixture(autouse=True)
 def listener(redis):

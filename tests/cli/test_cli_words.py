@@ -16,8 +16,6 @@ from blueque.cli.main import _SYNONYMS, _VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs import help as words
 
-IN_PROCESS = True  # see the fixture `run`
-
 
 @pytest.mark.parametrize("word", [*words.STATES, *words.LISTENERS, *words.WORDS])
 def test_help_explains_every_state_by_its_name(run, word):

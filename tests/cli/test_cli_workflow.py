@@ -14,8 +14,6 @@ from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
 from blueque.recovery.settling import settle_groups_step
 
-IN_PROCESS = True
-
 
 @pytest.fixture
 def night(client, queue):

@@ -10,8 +10,6 @@ import pytest
 from blueque import protocol
 from blueque.model.attempt_ref import AttemptRef
 
-IN_PROCESS = True  # see the fixture `run`
-
 NODES = ("gpu-1_1", "gpu-2_2")
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import time
 
-import forked
+import in_process
 import pytest
 
 from blueque import protocol
@@ -26,7 +26,7 @@ def run(url):
         if not name.startswith(("BLUEQUE_", "REDIS_", "COLUMNS"))
     }
     environ = kept | {"BLUEQUE_REDIS_URL": url, "TZ": "UTC", "PYTHONIOENCODING": "utf-8"}
-    return lambda *arguments: forked.run([*arguments], environ)
+    return lambda *arguments: in_process.run([*arguments], environ)
 
 
 @pytest.fixture

@@ -27,8 +27,6 @@ from blueque.protocol.graphs import Graph
 from blueque.protocol.recover import Loss
 from blueque.recovery.settling import settle_groups_step
 
-IN_PROCESS = True  # see the fixture `run`
-
 pytest.importorskip("pyarrow")
 
 NODE, DEAD = "gpu-1.example.com_4021", "gpu-2.example.com_77"

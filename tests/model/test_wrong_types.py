@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 
-import forked
+import in_process
 import pytest
 
 from blueque import RedisRefused, protocol
@@ -69,7 +69,7 @@ def environ(server):
 
 @pytest.fixture
 def run(environ):
-    return lambda words: forked.run(words.split(), environ)
+    return lambda words: in_process.run(words.split(), environ)
 
 
 @pytest.fixture(autouse=True)

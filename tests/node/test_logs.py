@@ -85,17 +85,6 @@ def _quick(environ):
 
 
 @pytest.fixture
-def in_process(environ):
-    """Run `blueque` in this process."""
-    import in_process as program
-
-    def run(*arguments):
-        return program.run(arguments, environ)
-
-    return run
-
-
-@pytest.fixture
 def work(url, tmp_path):
     with Programs(url, tmp_path, QUICK) as programs:
         programs.write(WORK)
@@ -261,7 +250,7 @@ def test_the_last_words_of_a_task_that_fails_are_there_when_its_end_is(work, que
     assert shown(work.client, task) == ["farewell"]
 
 
-def test_the_log_of_a_task_that_did_not_end_by_itself_says_last_how_it_did(work, queue, in_process):
+def test_the_log_of_a_task_that_did_not_end_by_itself_says_last_how_it_did(work, queue, run):
     work.listener("work:run")
     task = queue.enqueue("farewell, die")
 
@@ -271,7 +260,7 @@ def test_the_log_of_a_task_that_did_not_end_by_itself_says_last_how_it_did(work,
     assert re.fullmatch(r"-- blueque: killed by SIGKILL, peak memory [\d.]+ MiB --", last.text), (
         last.text
     )
-    first, said = in_process("logs", "--all", task).stdout.splitlines()
+    first, said = run("logs", "--all", task).stdout.splitlines()
     assert (
         first == "farewell"
         and said.startswith("-- blueque: killed by SIGKILL")
@@ -652,14 +641,14 @@ def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(cli
     ],
 )
 def test_who_stops_to_follow_is_told_that_the_task_runs_on(
-    in_process, client, processor, monkeypatch, which, says
+    run, client, processor, monkeypatch, which, says
 ):
     def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("blueque.queries.task_log.follow", stop)
     task = processor.task.id
-    done = in_process("logs", "-f", *(which or (task,)))
+    done = run("logs", "-f", *(which or (task,)))
 
     assert (done.returncode, done.stderr) == (130, says.format(task=task))
 
@@ -697,7 +686,7 @@ def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_
 
 
 def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(
-    in_process, reporter, processor
+    run, reporter, processor
 ):
     task = processor.task.id
     look(
@@ -706,16 +695,15 @@ def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(
         "begun\n\r 44%|####  | 44/100 [00:10<00:12]\r 45%|####  | 45/100 [00:10<00:12]",
     )
 
-    shown = in_process("logs", task)
+    shown = run("logs", task)
     assert (shown.returncode, shown.stdout) == (0, "begun\n")
     assert re.fullmatch(r"-- now: 45/100, 45 %, as of \S+ \S+ UTC --\n", shown.stderr), shown.stderr
-    (line,) = in_process("logs", "--json", task).stdout.splitlines()
+    (line,) = run("logs", "--json", task).stdout.splitlines()
     assert (
-        json.loads(line)["text"] == "begun"
-        and in_process("logs", "--stream", "stderr", task).stderr == ""
+        json.loads(line)["text"] == "begun" and run("logs", "--stream", "stderr", task).stderr == ""
     )
     processor.complete(1)
-    assert in_process("logs", task).stderr == ""
+    assert run("logs", task).stderr == ""
 
 
 def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(

@@ -8,8 +8,6 @@ import pytest
 
 from blueque.text.redaction import HIDDEN, hider, reveal
 
-IN_PROCESS = True  # see the fixture `run`
-
 SECRET = (
     "password",
     "PASSWORD",
