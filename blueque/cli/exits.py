@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from typing import NoReturn, TextIO
 
@@ -204,9 +205,12 @@ def _sentence(error: click.ClickException) -> str:
     if isinstance(error, click.BadOptionUsage):
         return error.message.replace(f"Option {error.option_name!r}", error.option_name)
     if not isinstance(error, click.BadParameter) or error.param is None or error.ctx is None:
-        return error.format_message()
+        extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.format_message())
+        advice = "Write what has spaces, or quotes as JSON has them, in '...'"
+        return f"too many words: {extra[1]}. {advice}" if extra else error.format_message()
     param, message = error.param, error.message
     name = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(error.ctx)
+    name = re.sub(r"^\[(\w+)\]\.\.\.$", r"\1", name)
     if isinstance(error, click.MissingParameter):
         return f"{name} is missing"
     if isinstance(param.type, click.IntRange):

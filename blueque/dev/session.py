@@ -138,7 +138,9 @@ class Session:
                     continue
                 if self._asked and name == "listener":
                     return 0
-                self._say(f"The {name} has ended by itself ({process.describe(code)}).")
+                self._say(
+                    f"The {name} has ended by itself ({process.describe(code)}): see its lines above."
+                )
                 return 1
             if not self._asked and sources.has_changed() and "listener" in self._programs:
                 self._say("A file has changed: the listener starts anew.")

@@ -1636,6 +1636,11 @@ def test_the_help_of_a_verb_refers_to_the_program_for_common_options(run):
         ("ls --since soon", "ls: --since: 'soon' is not a time: write 2030-01-31"),
         ("metrics --listen", "--listen requires an argument"),
         ("show", "show: ID is missing"),
+        (
+            "enqueue video {a: 1}",
+            "enqueue: too many words: 1}. Write what has spaces, or quotes as",
+        ),
+        ("dev tasks.py", "dev: MODULE: 'tasks.py' is not the name of a module: write tasks"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_it_takes(run, words, sentence):

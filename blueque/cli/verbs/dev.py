@@ -10,11 +10,15 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, Failure
 from blueque.cli.options import Invocation, shared_options
+from blueque.cli.values import Value
 from blueque.errors import DirectoryTaken, NoServer
+from blueque.model.units import require_module_name
 
 
 @click.command()
-@click.argument("modules", nargs=-1, metavar="[MODULE]...")
+@click.argument(
+    "modules", nargs=-1, metavar="[MODULE]...", type=Value("module", require_module_name)
+)
 @click.option(
     "--slots", type=click.IntRange(1, 1000), default=2, show_default=True, help="Tasks at a time."
 )
