@@ -12,7 +12,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import Contended, NotCancellable, RedisAway, RedisRefused, WrongQueue
 from blueque.model.parts import in_parts
 from blueque.producer.dependents import tell_of_end
-from blueque.protocol.schedules import Fired, Plan, look_at, plan_of
+from blueque.protocol.occurrences import Fired, Plan, look_at, plan_of
 from blueque.queries import schedules
 from blueque.queries.tasks import load
 from blueque.system.outage import Outage

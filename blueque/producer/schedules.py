@@ -35,7 +35,7 @@ from blueque.model.schedule import (
     require_jitter,
     with_lock,
 )
-from blueque.protocol.schedules import BACKFILLED_AT_ONCE
+from blueque.protocol.occurrences import BACKFILLED_AT_ONCE
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.system import process

@@ -65,6 +65,7 @@ from blueque.protocol.membership import (
     register,
     strike,
 )
+from blueque.protocol.occurrences import backfill, fire, trigger, undoom
 from blueque.protocol.operator import ask_stack, cancel, decline_stack, interrupt, order, requeue
 from blueque.protocol.placement import (
     bring_forward,
@@ -105,15 +106,11 @@ from blueque.protocol.runs import (
     reopen_run,
 )
 from blueque.protocol.schedules import (
-    backfill,
     delete_schedule,
-    fire,
     pause_schedule,
     resume_schedule,
     set_schedule,
     skip_occurrences,
-    trigger,
-    undoom,
 )
 from blueque.protocol.settling import recheck, settle, unblock
 from blueque.protocol.snapshots import freeze, thaw

@@ -17,7 +17,7 @@ from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.parts import in_parts
 from blueque.protocol.membership import scores
-from blueque.protocol.schedules import time_of
+from blueque.protocol.schedule_record import time_of
 
 _UNSETTLED = (keys.UNSETTLED_TASKS, keys.UNSETTLED_MEMBERS, keys.GROUPS)
 

@@ -13,7 +13,7 @@ from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
 from blueque.model.task import Task
 from blueque.protocol.membership import scores
-from blueque.protocol.schedules import time_of
+from blueque.protocol.schedule_record import time_of
 from blueque.queries.listing import entered
 
 _OF_TASK = ("status", "created", "queued", "eta", "started", "finished", "updated")

@@ -122,11 +122,11 @@ from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
 from blueque.protocol.graphs import Graph
 from blueque.protocol.many_queues import Pulse
 from blueque.protocol.membership import News
+from blueque.protocol.occurrences import plan_of
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.protocol.repair import Missed
 from blueque.protocol.runs import RunBatch, RunTerms
-from blueque.protocol.schedules import plan_of
 from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
@@ -2381,7 +2381,10 @@ def at_second(now: float, call: Given) -> Given:
     """Let a call believe that the clock of Redis shows so many seconds."""
 
     def called(redis: Redis) -> None:
-        with mock.patch("blueque.protocol.schedules.time_of", return_value=now):
+        with (
+            mock.patch("blueque.protocol.schedules.time_of", return_value=now),
+            mock.patch("blueque.protocol.occurrences.time_of", return_value=now),
+        ):
             call(redis)
 
     return called

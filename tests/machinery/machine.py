@@ -139,8 +139,9 @@ def own_clock() -> Iterator[None]:
         stack.enter_context(mock.patch.object(blueque.producer.queue, "random_id", clock.random_id))
         stack.enter_context(mock.patch.object(blueque.queries.inspector, "random", clock))
         # Redis has no other clock than we: blueque.protocol has a function of the same name.
-        written = sys.modules["blueque.protocol.schedules"]
-        stack.enter_context(mock.patch.object(written, "time_of", clock.time_of))
+        for name in ("schedules", "occurrences"):
+            written = sys.modules[f"blueque.protocol.{name}"]
+            stack.enter_context(mock.patch.object(written, "time_of", clock.time_of))
         yield
 
 

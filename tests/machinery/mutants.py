@@ -2154,7 +2154,7 @@ MUTANTS = [
     # schedules
     Mutant(
         "fire does not watch the record",
-        "schedules",
+        "occurrences",
         "look_at",
         "watch = [keys.schedule(name)]",
         "watch = [keys.schedule(f'not {name}')]",
@@ -2163,7 +2163,7 @@ MUTANTS = [
     ),
     Mutant(
         "fire does not compare the record",
-        "schedules",
+        "occurrences",
         "fire",
         "as_hash(reply) != plan.record or",
         "",
@@ -2172,7 +2172,7 @@ MUTANTS = [
     ),
     Mutant(
         "the id of an occurrence holds a random part",
-        "schedules",
+        "occurrences",
         "plan_of",
         "id_of_occurrence(name, step.chosen[0])",
         "id_of_trigger(name, str(object()))",
@@ -2190,7 +2190,7 @@ MUTANTS = [
     ),
     Mutant(
         "fire does not watch the task that it makes",
-        "schedules",
+        "occurrences",
         "look_at",
         "watch += [task, kept]",
         "watch += [kept]",
@@ -2199,7 +2199,7 @@ MUTANTS = [
     ),
     Mutant(
         "fire makes a task that is there",
-        "schedules",
+        "occurrences",
         "fire",
         "if not exists:",
         "if True:",
@@ -2208,7 +2208,7 @@ MUTANTS = [
     ),
     Mutant(
         "fire writes the task that is to be replaced with another EXEC",
-        "schedules",
+        "occurrences",
         "fire",
         'fields["doomed"], score = plan.record["current"], 0',
         "pass",
@@ -2217,7 +2217,7 @@ MUTANTS = [
     ),
     Mutant(
         "queue forgets the task before the one that waited",
-        "schedules",
+        "occurrences",
         "_hindrance",
         '(status != "started" or before.is_open)',
         'status != "started"',
@@ -2226,7 +2226,7 @@ MUTANTS = [
     ),
     Mutant(
         "fire does not write what was missed",
-        "schedules",
+        "occurrences",
         "fire",
         "occurrences = missed_in_a_row(step.missed, now)",
         "occurrences = []",
@@ -2235,7 +2235,7 @@ MUTANTS = [
     ),
     Mutant(
         "fire leaves the entry in whose place it writes a longer one",
-        "schedules",
+        "occurrences",
         "fire",
         'commands += [("LTRIM", keys.occurrences(name), 1, -1)]',
         "pass",
@@ -2253,7 +2253,7 @@ MUTANTS = [
     ),
     Mutant(
         "undoom forgets another task",
-        "schedules",
+        "occurrences",
         "undoom",
         "if doomed != task:",
         "if doomed is None:",
@@ -2262,7 +2262,7 @@ MUTANTS = [
     ),
     Mutant(
         "trigger does not look whether a task is to be replaced",
-        "schedules",
+        "occurrences",
         "trigger",
         'if "doomed" in found:',
         "if False:",
@@ -2271,7 +2271,7 @@ MUTANTS = [
     ),
     Mutant(
         "trigger does not know its own task again",
-        "schedules",
+        "occurrences",
         "trigger",
         "if exists:",
         "if False:",
@@ -2280,8 +2280,8 @@ MUTANTS = [
     ),
     Mutant(
         "people do not watch the record",
-        "schedules",
-        "_whole_look",
+        "schedule_record",
+        "whole_look",
         "Look([key],",
         "Look([keys.occurrences(f'not {name}')],",
         "fire, and a new rule",
@@ -2343,7 +2343,7 @@ MUTANTS = [
     ),
     Mutant(
         "backfill makes tasks that are there",
-        "schedules",
+        "occurrences",
         "backfill",
         "if not is_there]",
         "]",
@@ -2442,15 +2442,15 @@ IN_THE_MODEL = [
 IN_THE_SCHEDULES = [
     Mutant(
         "several wait for the end of one",
-        "schedules",
+        "occurrences",
         "_hindrance",
         """if definition.overlap == "queue" and (status != "started" or before.is_open):""",
         "if False:",
     ),
     Mutant(
         "a schedule that goes on keeps what was planned",
-        "schedules",
-        "_moved",
+        "schedule_record",
+        "moved_on",
         "*(over if following is None else []),",
         "",
     ),

@@ -16,7 +16,7 @@ from blueque.model import keys
 from blueque.model.group import group_of
 from blueque.model.lines import DEFAULT, line_of, needs_of
 from blueque.model.schedule import Occurrence
-from blueque.protocol.schedules import time_of
+from blueque.protocol.schedule_record import time_of
 
 ENDED = ("complete", "failed", "cancelled")
 # what must be in exactly one list of a listener, or in line

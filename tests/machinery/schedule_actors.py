@@ -18,7 +18,8 @@ from blueque.model import keys
 from blueque.model.schedule import Definition
 from blueque.producer.firing import Firing
 from blueque.producer.schedules import define
-from blueque.protocol.schedules import plan_of, time_of
+from blueque.protocol.occurrences import plan_of
+from blueque.protocol.schedule_record import time_of
 from blueque.queries import schedules
 
 NAME = "daily"

@@ -15,7 +15,7 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.schedule import Definition
 from blueque.producer.schedules import define
-from blueque.protocol.schedules import Plan, plan_of
+from blueque.protocol.occurrences import Plan, plan_of
 from blueque.queries import schedules
 
 NAMES = ("nightly", "hourly")

@@ -19,7 +19,7 @@ from blueque.model.schedule import Occurrence
 from blueque.model.units import Timing
 from blueque.producer.firing import Firing
 from blueque.producer.schedule_file import SchedulesOfFile
-from blueque.protocol.schedules import plan_of
+from blueque.protocol.occurrences import plan_of
 from blueque.queries import schedules
 
 HOUR = 3600

@@ -1,0 +1,90 @@
+"""The record of a schedule: how the transactions of schedules look at it, and move it on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic
+
+from blueque.connection.redis import Command, Look, Replies, as_hash
+from blueque.errors import NoSuchSchedule
+from blueque.model import keys
+from blueque.model.encoding import count_of
+from blueque.model.schedule import KEPT, Definition, Occurrence
+from blueque.protocol.fields import flat
+
+
+class Tries(Generic[*Replies]):
+    """The look of a transaction, and whether an earlier try of the same call may have been executed."""
+
+    def __init__(self, look: Look[*Replies]) -> None:
+        self.look, self.may_be_done = look, False
+
+    def again(self, is_unknown: bool) -> Look[*Replies]:
+        self.may_be_done = is_unknown
+        return self.look
+
+
+def time_of(reply: Sequence[str]) -> float:
+    """Return Unix seconds of the answer to TIME."""
+    seconds, microseconds = reply
+    return int(seconds) + int(microseconds) / 1e6
+
+
+def whole_look(name: str) -> Look[Sequence[str], Sequence[str]]:
+    """Return the look at the whole record, and at the clock of Redis."""
+    key = keys.schedule(name)
+    return Look([key], [("HGETALL", key), ("TIME",)])
+
+
+def required(name: str, reply: Sequence[str]) -> dict[str, str]:
+    """Return the record. Raises NoSuchSchedule."""
+    if not reply:
+        raise NoSuchSchedule(name)
+    return as_hash(reply)
+
+
+def whole_number(record: Mapping[str, str], field: str) -> int:
+    """Return a field of the record that is a whole number; 0 if it is malformed or missing."""
+    return count_of(record.get(field))
+
+
+def next_of(name: str, definition: Definition, last: int) -> tuple[int, int] | None:
+    """Return what comes after a planned time, and when."""
+    planned = definition.rule.next_after(last)
+    return None if planned is None else (planned, definition.at(name, planned))
+
+
+def moved_on(
+    name: str,
+    fields: Mapping[str, Any],
+    following: tuple[int, int] | None,
+    score: float | str,
+    occurrences: Sequence[Occurrence],
+    counts: Mapping[str, int],
+    now: float,
+) -> list[Command]:
+    """Return the commands that move a schedule on. following: what is next, and when."""
+    nexts = {} if following is None else {"planned": following[0], "at": following[1]}
+    over: list[Command] = [("HDEL", keys.schedule(name), "planned", "at")]
+    return [
+        *recorded(name, {**fields, **nexts}, occurrences, counts, now),
+        *(over if following is None else []),
+        ("ZADD", keys.SCHEDULES, score, name),
+    ]
+
+
+def recorded(
+    name: str,
+    fields: Mapping[str, Any],
+    occurrences: Sequence[Occurrence],
+    counts: Mapping[str, int],
+    now: float,
+) -> list[Command]:
+    """Return the commands that write fields of a record, and what came of planned times."""
+    key, listed = keys.schedule(name), keys.occurrences(name)
+    commands: list[Command] = [("HSET", key, *flat(fields), "updated", now)]
+    commands += [("HINCRBY", key, what, times) for what, times in counts.items() if times]
+    if occurrences:
+        texts = [occurrence.text() for occurrence in occurrences[-KEPT:]]
+        commands += [("LPUSH", listed, *texts), ("LTRIM", listed, 0, KEPT - 1)]
+    return commands
