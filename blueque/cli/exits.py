@@ -48,6 +48,11 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (errors.NotBlocked, REFUSED, ""),
     (errors.HasDependents, REFUSED, ""),
     (errors.WrongSchedule, REFUSED, ""),
+    (
+        errors.TooLarge,
+        USAGE,
+        "Pass the path of a file instead. For larger parameters and results: max_bytes, or BLUEQUE_MAX_BYTES.",
+    ),
     (errors.InvalidInput, USAGE, ""),
     (errors.NoSuchTask, MISSING, ""),
     (errors.NoSuchGroup, MISSING, ""),

@@ -115,7 +115,10 @@ def facts(
 
 def _next(task: Task, cause: Task | None) -> str:
     if cause is None or cause.status in (None, "complete"):
-        return f"To run it again: blueque requeue {short_id(task.id)}"
+        again = f"blueque requeue {short_id(task.id)}"
+        if task.error_type == "result" and "; the limit is " in (task.error or ""):
+            return f"Return the path of a file instead, or raise max_bytes. Then: {again}"
+        return f"To run it again: {again}"
     if cause.status in ("failed", "cancelled") and group_of(cause.id) is None:
         name = short_id(cause.id)
         return f"It runs when {name} completes: blueque requeue {name}"

@@ -161,6 +161,18 @@ def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
 
 
 @pytest.mark.usefixtures("now")
+def test_a_result_that_was_too_large_is_not_only_run_again(shown, now, cli):
+    too_large = "the result takes 5,000,000 bytes; the limit is 1,048,576 bytes"
+    fields = {"status": "failed", "error_type": "result", "error": too_large}
+    cli.hset("blueque_task_abcd-1", mapping=fields)
+    assert re.search(
+        r"next +Return the path of a file instead, or raise max_bytes", shown("abcd-1")
+    )
+
+    cli.hset("blueque_task_abcd-1", "error", "the result: object is not JSON serializable")
+    assert re.search(r"next +To run it again: blueque requeue abcd-1", shown("abcd-1"))
+
+
 def test_a_second_attempt_is_not_said_to_have_waited_since_the_task_was_made(shown, cli):
     cli.hset("blueque_task_abcd-1", "attempt", 2)
 
