@@ -42,12 +42,18 @@ def install(
             return
         shutil.rmtree(directory, ignore_errors=True)
         try:
-            venv.create(directory, symlinks=True, with_pip=True)
-        except (subprocess.CalledProcessError, OSError) as error:
+            venv.create(directory, symlinks=True)
+        except OSError as error:
             raise EnvironmentMissing(f"cannot make {directory.name}: {error}") from error
-        pip = [python_of(directory), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        # By our pip: one of its own takes longer to install than some requirements. What is imported
+        # is compiled then.
+        pip = [sys.executable, "-m", "pip", "--python", python_of(directory)]
+        options = ["-q", "--disable-pip-version-check", "--no-compile"]
         done = subprocess.run(
-            [*pip, *requirements], env=clean_environment(), capture_output=True, text=True
+            [*pip, "install", *options, *requirements],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
         )
         if sees_ours:
             ours = sysconfig.get_path("purelib")
