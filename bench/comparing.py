@@ -191,6 +191,15 @@ def memory(plan: Plan) -> Outcome:
     """Listeners of 1, 2 and 8 slots of each side at the same time, each on a Redis of its own, which
     have run tasks and have had none for more than a minute.
     """
+    return _memory(plan, plan.scaled(WARM_UP, 2))
+
+
+def unused(plan: Plan) -> Outcome:
+    """The same of listeners that have never had a task."""
+    return _memory(plan, 0)
+
+
+def _memory(plan: Plan, tasks_each: int) -> Outcome:
     outcome, rest = Outcome(), max(plan.scale, 0.01) * UNNEEDED
     for _ in range(-(-plan.rounds // PAIRS)):
         with contextlib.ExitStack() as stack:
@@ -198,9 +207,9 @@ def memory(plan: Plan) -> Outcome:
                 {slots: stack.enter_context(open_seat(side, "bulk", slots)) for slots in SLOTS}
                 for side in plan.sides
             ]
-            for seat_of in seats:
+            for seat_of in seats if tasks_each else ():
                 for slots, seat in seat_of.items():
-                    seat.block(plan.scaled(WARM_UP, 2) * slots)
+                    seat.block(tasks_each * slots)
             time.sleep(rest)
             for seat_of in seats:
                 used = {slots: seat_of[slots].memory() for slots in SLOTS}
@@ -231,6 +240,16 @@ COMPARISONS = [
         "memory",
         "memory: an empty listener, its slots with their processes",
         memory,
+        {str(slots): f"of each of {slots} slots" for slots in SLOTS[1:]},
+        "KiB of memory (PSS), one slot",
+        "a slot takes {} times the memory",
+        "larger",
+        "smaller",
+    ),
+    Comparison(
+        "unused",
+        "unused: a listener that has never had a task, its slots with their processes",
+        unused,
         {str(slots): f"of each of {slots} slots" for slots in SLOTS[1:]},
         "KiB of memory (PSS), one slot",
         "a slot takes {} times the memory",
