@@ -17,7 +17,7 @@ OWN = {"sec-fetch-site": "same-origin"}
 
 @pytest.fixture
 def ask(client):
-    site = Site(address="", hosts=frozenset({"localhost"}))
+    site = Site(address="redis://db-7", hosts=frozenset({"localhost"}))
     app = create_app(client, authorize=Logins({"a token": "operator"}), site=site)
     return lambda path, method="GET", **options: ask_app(app, path, method, **options)
 
@@ -29,6 +29,13 @@ def test_without_a_login_a_page_leads_to_the_form(ask):
     assert answer.headers["location"] == "/login?next=%2Ftasks%3Fstate%3Dfailed"
     assert ask("/live?page=/").status_code == 401
     assert ask("/tasks", headers={"authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_the_form_shows_those_outside_neither_the_address_of_redis_nor_pages(ask):
+    form, page = ask("/login").text, ask("/help", headers={"authorization": "Bearer a token"}).text
+
+    assert "redis://db-7" in page and "/workflows" in page
+    assert "redis://db-7" not in form and "/workflows" not in form and 'name="token"' in form
 
 
 def test_the_token_opens_the_page_that_was_asked_for(ask):

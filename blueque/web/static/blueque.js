@@ -52,11 +52,11 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
     if (event.key === "/") {
       event.preventDefault();
-      document.getElementById("q").focus();
+      document.getElementById("q")?.focus();
     } else if (event.key === ".") {
       toggle();
     } else if (event.key === "?") {
-      document.getElementById("help").click();
+      document.getElementById("help")?.click();
     }
   });
 
