@@ -141,6 +141,7 @@ def test_no_page_changes_anything(ask, tasks, everything):
 
 def test_pages_of_an_empty_redis_say_what_to_do(ask):
     assert "Nothing was ever enqueued here" in ask("/").text
+    assert "There is no queue yet. The first task makes one" in ask("/queues").text
     assert [ask(path).status_code for path in ("/queues", "/tasks", "/nodes")] == [200] * 3
     assert ask("/queues/none").status_code == 404
     assert "There is no task nothing" in ask("/tasks/nothing").text
