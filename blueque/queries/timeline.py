@@ -80,7 +80,7 @@ def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None =
     for queue, entries, is_cut in (
         _shared(redis, queues, since, most) if most else _each(redis, queues, since)
     ):
-        events = [*history.parse(queue, reversed(entries))]
+        events = [*history.parse(queue, reversed(entries), without="reserved")]
         runs += over(events, since)
         deaths += [(event.by, event.at) for event in events if event.event == "died" and event.by]
         if is_cut:

@@ -15,7 +15,7 @@ from blueque import protocol
 from blueque.cli.verbs.timeline import _BY, _narrowed, draw
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.queries.history import Event
+from blueque.queries.history import Event, parse
 from blueque.queries.timeline import Run, Timeline, load, over
 
 Q = "render"
@@ -30,6 +30,17 @@ def test_a_run_is_from_its_start_to_its_end():
     events = [event("reserved", 9.0), event("started", 10.0), event("complete", 30.0, took=20.0)]
 
     assert over(events, 0.0) == [Run("t1", 1, Q, "gpu-1_7", 10.0, 30.0, "complete")]
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), None], ids=["ours", "of another program"])
+def test_events_can_be_left_out_by_name_however_they_are_written(separators):
+    told = [{"event": what, "at": 1.0} for what in ("reserved", "started")]
+    entries = [
+        ("1-1", ["task", "t1", "told", json.dumps(one, separators=separators)]) for one in told
+    ]
+
+    assert [its.event for its in parse(Q, entries)] == ["reserved", "started"]
+    assert [its.event for its in parse(Q, entries, without="reserved")] == ["started"]
 
 
 def test_each_attempt_is_a_run_of_its_own():
