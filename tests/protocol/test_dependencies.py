@@ -7,7 +7,6 @@ Parents are of the queue `parents`, most of those that wait of the queue `video`
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 
 import pytest
@@ -1186,19 +1185,21 @@ def test_a_call_that_is_repeated_knows_its_own_success(redis, name, answer):
 def test_a_call_that_is_overtaken_does_what_it_would_do_if_it_had_come_later(
     how, redis, other, overtaken, state
 ):
-    for slower, faster in itertools.permutations(CALLS, 2):
-        seed(redis, how)
-        outcome(CALLS[faster], other)
-        later = outcome(CALLS[slower], redis), state()
+    for slower in CALLS:
         seed(redis, how)
         start_of = state()
         outcome(CALLS[slower], redis)
         if state() == start_of:
             continue  # nothing to be overtaken with
-        seed(redis, how)
-        overtaken(lambda faster=faster: outcome(CALLS[faster], other))
+        for faster in [name for name in CALLS if name != slower]:
+            seed(redis, how)
+            outcome(CALLS[faster], other)
+            later = outcome(CALLS[slower], redis), state()
+            seed(redis, how)
+            overtaken(lambda faster=faster: outcome(CALLS[faster], other))
 
-        assert (outcome(CALLS[slower], redis), state()) == later, f"{slower}, overtaken by {faster}"
+            now = outcome(CALLS[slower], redis), state()
+            assert now == later, f"{slower}, overtaken by {faster}"
 
 
 def explored(client, prepare, actors, judge, bounds, faults=(), finish=settle_all):
