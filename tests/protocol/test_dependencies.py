@@ -1203,7 +1203,8 @@ def test_a_call_that_is_overtaken_does_what_it_would_do_if_it_had_come_later(
 
 
 def explored(client, prepare, actors, judge, bounds, faults=(), finish=settle_all):
-    """Run the actors in every order of their steps within the bounds, with every fault.
+    """Run the actors in every order of their steps within the bounds, with every fault; but see
+    is_reduced of Stepper.
 
     finish: what is done then. `recheck` heals much, so it is left out where it is not needed.
     """
@@ -1212,7 +1213,9 @@ def explored(client, prepare, actors, judge, bounds, faults=(), finish=settle_al
     def make(prefix):
         prepare(redis)
         made = [Actor(name, act, sorted(faults), 1e6) for name, act in actors.items()]
-        stepper = Stepper(connect, made, Bounds(*bounds), lambda: broken(redis), prefix)
+        stepper = Stepper(
+            connect, made, Bounds(*bounds), lambda: broken(redis), prefix, is_reduced=True
+        )
         stepper.run()
         stepper.deliver_late()
         if stepper.wrong is None:
