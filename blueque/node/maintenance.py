@@ -1,6 +1,6 @@
-"""Maintenance: what a listener does for its queues besides beating: put due tasks in line, tell tasks of
-the ends for which they wait, make the tasks of schedules, end tasks that have not started in time,
-delete old ones.
+"""Maintenance: what a listener does for its queues besides beating: put due tasks in line, tell
+tasks of the ends for which they wait, make the tasks of schedules, end tasks that have not started
+in time, delete old ones.
 
 Schedulers do the same, and log an outage of Redis; what fails is only put off.
 """
@@ -22,6 +22,7 @@ log = logging.getLogger("blueque")
 
 MEMBERS_TOGETHER = 0.2  # seconds in which members of groups that end are noted together
 BEATS_TO_A_LOOK = 6  # between two looks at what most queues do not have
+OFTEN = ("enqueue_due", "fire")  # tried again at the next beat after an error
 NEVER = float("inf")
 AFTER_TROUBLE = 1.0  # seconds until it is tried again
 
@@ -81,7 +82,8 @@ class Maintenance:
     def settle(self, task: str) -> None:
         """Tell the tasks that wait for a task of ours how it has ended."""
         self._dependents.note([task])
-        self._do("settle")
+        if self._dependents.has_work:  # else the task is left alone
+            self._do("settle")
 
     def note_member(self) -> None:
         """Note that a task of ours has ended that belongs to a group."""
@@ -107,7 +109,8 @@ class Maintenance:
             rest = self._acts[name]()
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("%s queues=%s: %s", name, ",".join(self._queues), error)
-            rest = AFTER_TROUBLE if name == "settle" else self._rest(True)
+            is_used = name in OFTEN or (name == "recheck" and self._has_blocked)
+            rest = AFTER_TROUBLE if name == "settle" else self._rest(is_used)
         self._at[name] = time.monotonic() + rest
 
     def _rest(self, is_used: bool) -> float:
@@ -121,12 +124,18 @@ class Maintenance:
         queues = self._queues
         if len(queues) > 1:  # a single one need not be asked beforehand
             queues = self._client.get_inspector().due(queues, time.time())
-        moved = [self._client.get_queue(queue).enqueue_due_batch() for queue in queues]
-        return 0.0 if any(moved) else self._rest(True)  # there may be more
+        rest = self._rest(True)
+        for queue in queues:
+            try:
+                if self._client.get_queue(queue).enqueue_due_batch():
+                    rest = 0.0  # there may be more
+            except (RedisRefused, Contended) as error:  # other queues must not wait for this one
+                log.debug("enqueue_due queue=%s: %s", queue, error)
+        return rest
 
     def _settle(self) -> float:
-        """Tell a hundred of the tasks that wait for a task how it has ended. If we know of none, look
-        for tasks of others first.
+        """Tell a hundred of the tasks that wait for a task how it has ended. If we know of none,
+        look for tasks of others first.
         """
         is_to_look = not self._dependents.has_work
         may_be_more = is_to_look and self._dependents.look()
@@ -153,6 +162,6 @@ class Maintenance:
         return min(self._expiry.step(), self._rest(False))
 
     def _prune(self) -> float:
-        """Delete finished tasks of our own queues that have been kept long enough, a few at a time."""
+        """Delete finished tasks of our own queues that have been kept long enough, some at once."""
         is_more = self._retention.step()
         return self._retention.rest if is_more else self._rest(False)

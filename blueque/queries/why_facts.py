@@ -52,7 +52,7 @@ class Inquiry(NamedTuple):
         these.
     holders: the tasks that hold its lock; counted: those that count as running in its queue.
     tasks: the tasks that these listeners hold, the holders, the counted and those that it waits
-        for, by id, with the fields in `listing.SHOWN`.
+        for, by id, with the fields in `listing.SHOWN`; with the same of others asked for with it.
     staged: the state of its run, if the task is staged and not visible yet; else None.
     usual: how long tasks of its queue usually run, if it is pending, or runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
@@ -138,7 +138,9 @@ def inquire_many(redis: Redis, tasks: Sequence[Task]) -> list[Inquiry]:
 
 
 class _Queue(NamedTuple):
-    """The replies about a queue. lengths: of its lines, and of their locks. days: of its numbers."""
+    """The replies about a queue. lengths: of the lines that come before or beside those of the tasks
+    asked for, and of their locks. days: of its numbers.
+    """
 
     members: Sequence[Any]
     lines: Sequence[Any]
@@ -163,50 +165,64 @@ def _look(
         *of_task,
         *map(_ask_place, tasks, wanted),
     ]
-    names = list(dict.fromkeys(task.queue or "" for task in tasks))
-    asked = [group for name in names for group in _ask_queue(name)]
+    lowest = _lowest(tasks, wanted)
+    asked = [group for name in lowest for group in _ask_queue(name)]
     (time, every_queue), held, *replies = read_groups(redis, [*first, *asked])
     more, replies = replies[: len(of_task)], replies[len(of_task) :]
     now, places, left = to_seconds(time), replies[: len(tasks)], iter(replies[len(tasks) :])
-    queues = {name: _Queue(next(left), next(left), next(left), next(left)[0]) for name in names}
+    queues = {name: _Queue(next(left), next(left), next(left), next(left)[0]) for name in lowest}
     members = {name: Members(*queue.members) for name, queue in queues.items()}
     members |= _members_of(redis, [name for name in every_queue if name not in queues])
     usual = {task.queue or "" for task in tasks if task.status == "pending" or is_quiet(task)}
-    nodes, queues = _read_lines(redis, members, queues, usual, now)
+    nodes, queues = _read_lines(redis, members, queues, lowest, usual, now)
+    sharing = {name: _sharing(nodes, name) for name in queues}
     holders = dict(zip(locks, held, strict=True))
-    ids = [task for node in nodes for task in node.held]
+    ids = [task for own, others in sharing.values() for node in own + others for task in node.held]
     ids += [task for some in holders.values() for task in some]
     ids += [task for queue in queues.values() for task in queue.counted]
     ids += parents_of(more[-1][0]) if more and more[-1] else ()
     loaded = load_all(redis, ids)
     inquiries = [
-        _inquiry(task, now, line, place, queues[task.queue or ""], nodes, holders, loaded)
+        _inquiry(task, now, line, place, queues[queue], sharing[queue], holders, loaded)
         for task, line, place in zip(tasks, wanted, places, strict=True)
+        for queue in [task.queue or ""]
     ]
     return inquiries, nodes, more
+
+
+def _lowest(tasks: Sequence[Task], lines: Sequence[str]) -> dict[str, int]:
+    """Return the queues of tasks, each with the lowest priority of the lines of its tasks."""
+    lowest: dict[str, int] = {}
+    for task, line in zip(tasks, lines, strict=True):
+        queue, priority = task.queue or "", priority_of(line)
+        lowest[queue] = min(lowest.get(queue, priority), priority)
+    return lowest
 
 
 def _read_lines(
     redis: Redis,
     members: Mapping[str, Members],
     queues: Mapping[str, _Queue],
+    lowest: Mapping[str, int],
     usual: Set[str],
     now: float,
 ) -> tuple[list[Node], dict[str, _Queue]]:
     """Return all listeners, and the queues with the lengths of their lines: one round trip.
 
-    usual: queues whose numbers are read, too.
+    lowest: the priority of each queue below which no line is read. usual: queues whose numbers are
+        read, too.
     """
+    lines = {
+        name: [line for line in queue.lines[0] if priority_of(line) >= lowest[name]]
+        for name, queue in queues.items()
+    }
     groups: list[list[Command]] = []
-    for name, queue in queues.items():
-        groups += [
-            _ask_lengths(name, queue.lines[0]),
-            ask_usual(name, now) if name in usual else [],
-        ]
+    for name in queues:
+        groups += [_ask_lengths(name, lines[name]), ask_usual(name, now) if name in usual else []]
     nodes, replies = read_nodes_and(redis, members, now, [*chain.from_iterable(groups)])
     left, found = iter(replies), {}
     for (name, queue), asked in zip(queues.items(), groups[1::2], strict=True):
-        lengths = {line: (next(left), next(left)) for line in queue.lines[0]}
+        lengths = {line: (next(left), next(left)) for line in lines[name]}
         found[name] = queue._replace(lengths=lengths, days=[next(left) for _ in asked])
     return nodes, found
 
@@ -217,7 +233,7 @@ def _inquiry(
     line: str,
     place: Sequence[Any],
     queue: _Queue,
-    nodes: Sequence[Node],
+    sharing: tuple[Sequence[Node], Sequence[Node]],
     holders: Mapping[str, Sequence[str]],
     tasks: Mapping[str, Task],
 ) -> Inquiry:
@@ -231,7 +247,7 @@ def _inquiry(
         length,
         *_count_others(line, queue),
         *_read_settings(queue.settings),
-        *_sharing(nodes, task.queue or ""),
+        *sharing,
         holders[needs.lock] if needs is not None and needs.lock is not None else [],
         queue.counted,
         tasks,

@@ -6,7 +6,7 @@ import ast
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,11 +34,11 @@ WAITS = {"sleep", "poll", "select", "epoll", "wait_readable", "idle", "watch_ord
 
 
 class Listening:
-    """A registered listener of one queue, and what it takes to wait."""
+    """A registered listener, and what it takes to wait."""
 
-    def __init__(self, client: Client, directory: str) -> None:
+    def __init__(self, client: Client, directory: str, queues: Sequence[str] = ("work",)) -> None:
         spool = Spool(directory, 1000)
-        group = ListenerGroup(client.connections, ["work"])
+        group = ListenerGroup(client.connections, list(queues))
         context = NodeContext.of(client, group, spool, Defaults(Timing(beat=BEAT)))
         self.orders, self.group = context.orders, context.listeners
         self.duties = Duties(context)
@@ -178,12 +178,56 @@ def test_an_idle_listener_sends_ten_commands_from_beat_to_beat(listening, cli):
 
 
 def test_a_listener_looks_at_schedules_at_each_beat_if_something_is_planned(listening, client):
-    maintenance = listening.duties._maintenance
+    maintenance, now = listening.duties._maintenance, time.monotonic()
 
-    assert maintenance._fire() == 6 * BEAT
+    maintenance.do_due(now, is_bare=True)
+    assert maintenance._at["fire"] >= now + 6 * BEAT
 
     client.set_schedule("hourly", queue="work", every="1h")
-    assert maintenance._fire() == BEAT
+    maintenance._at["fire"] = now
+    maintenance.do_due(now, is_bare=True)
+    assert now + BEAT <= maintenance._at["fire"] <= time.monotonic() + BEAT
+
+
+def test_after_an_error_what_is_done_seldom_waits_for_six_beats(listening, cli):
+    maintenance, now = listening.duties._maintenance, time.monotonic()
+    for key in (keys.EXPIRING, keys.blocked("work"), keys.scheduled("work")):
+        cli.set(key, "of a wrong type")
+    maintenance._at |= dict.fromkeys(("expire", "recheck", "enqueue_due"), now)
+
+    maintenance.do_due(now, is_bare=False)
+
+    until = {name: at - now for name, at in maintenance._at.items()}
+    assert min(until["expire"], until["recheck"]) >= 6 * BEAT
+    assert BEAT <= until["enqueue_due"] < until["recheck"]
+
+
+def test_a_queue_that_refuses_its_due_tasks_does_not_slow_those_of_others(url, cli, tmp_path):
+    client = Client(url, patience=0)
+    listening = Listening(client, str(tmp_path), ["before", "refuses", "after"])
+    listening.waiting.register()
+    cli.set(keys.scheduled("refuses"), "of a wrong type")
+    for queue in ("before", "after"):
+        client.get_queue(queue).schedule(1, time.time() + LONG)
+        cli.zadd(keys.scheduled(queue), dict.fromkeys(cli.zrange(keys.scheduled(queue), 0, 0), 1))
+    maintenance = listening.duties._maintenance
+
+    now = time.monotonic()
+    maintenance.do_due(now, is_bare=False)
+
+    assert [cli.llen(keys.pending(queue)) for queue in ("before", "after")] == [1, 1]
+    assert maintenance._at["enqueue_due"] <= time.monotonic()
+    listening.close()
+    client.close()
+
+
+def test_the_end_of_a_task_that_is_left_alone_asks_redis_nothing(listening, cli):
+    listening.duties._maintenance._dependents._refused.add(["t1"])
+    cli.config_resetstat()
+
+    listening.duties.settle("t1")
+
+    assert {name.partition("|")[0] for name in cli.info("commandstats")} <= {"cmdstat_config"}
 
 
 def test_an_idle_listener_with_scheduled_tasks_sends_no_more_than_four_more(listening, cli):

@@ -68,3 +68,29 @@ def test_it_takes_four_round_trips_for_any_number_of_tasks(client, url, waiting,
         counts.append(proxy.writes - before)
 
     assert max(counts) <= 4
+
+
+def test_a_broken_task_of_a_queue_that_shares_no_node_blinds_no_answer(redis, cli, waiting):
+    protocol.register(redis, "other", "cpu-1_9", "i", {"beat_every": 10}, time.time())
+    cli.rpush(keys.reserved("other", "cpu-1_9"), "broken")
+    cli.set(keys.task("broken"), "no hash")
+    inspector = Inspector(redis)
+
+    alone = inspector.inquire(waiting[0])
+    together = inspector.inquire_all(inspector.tasks(waiting))
+
+    assert {"runs-1", "runs-2"} <= {*alone.tasks}
+    assert len(together) == len(waiting)
+
+
+def test_lines_of_lower_priority_are_not_read(redis, client, cli, waiting):
+    def commands() -> int:
+        cli.config_resetstat()
+        Inspector(redis).inquire(waiting[0])
+        return sum(stats["calls"] for stats in cli.info("commandstats").values())
+
+    before = commands()
+    for priority in (-1, -2, -3):
+        client.get_queue("video").enqueue(1, priority=priority)
+
+    assert commands() == before
