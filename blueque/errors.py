@@ -113,10 +113,15 @@ class InvalidType(InvalidInput, TypeError):
 class TooLarge(InvalidInput):
     """A value is larger than the limit. Nothing was written."""
 
-    def __init__(self, what: str, size: int, limit: int) -> None:
-        verb = "take" if "parameters" in what else "takes"
-        super().__init__(f"{what} {verb} {size:,} bytes; the limit is {limit:,} bytes")
+    def __init__(self, what: str, size: int, limit: int, is_least: bool = False) -> None:
+        verb, more = "take" if "parameters" in what else "takes", " or more" if is_least else ""
+        super().__init__(f"{what} {verb} {size:,} bytes{more}; the limit is {limit:,} bytes")
         self.what, self.size, self.limit = what, size, limit
+
+    @staticmethod
+    def is_message(text: str) -> bool:
+        """Tell whether a text is the message of such an error."""
+        return " bytes" in text and "; the limit is " in text
 
 
 class IdTaken(InvalidInput):

@@ -37,6 +37,7 @@ from blueque.errors import (
     OutcomeUnknown,
     QueueFull,
     RedisRefused,
+    TooLarge,
 )
 
 # The first match counts.
@@ -49,7 +50,7 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (errors.HasDependents, REFUSED, ""),
     (errors.WrongSchedule, REFUSED, ""),
     (
-        errors.TooLarge,
+        TooLarge,
         USAGE,
         "Pass the path of a file instead. For larger parameters and results: max_bytes, or BLUEQUE_MAX_BYTES.",
     ),
@@ -144,6 +145,8 @@ def explain(error: BluequeError, origin: str) -> Failure:
         if isinstance(error, kind):
             if isinstance(error, OutcomeUnknown) and error.task_id:
                 advice = f"When Redis is back, see: blueque show {error.task_id}"
+            if isinstance(error, TooLarge) and not error.what.endswith(("parameters", "result")):
+                advice = ""  # no setting makes that limit higher
             of_queue = _of_full_queue(error) if isinstance(error, QueueFull) else {}
             return Failure(code, str(error), advice.format(origin=origin, **of_queue))
     return Failure(BUG, str(error))

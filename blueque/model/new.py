@@ -48,13 +48,12 @@ class SpawnOptions(NewOptions, total=False):
     group: Group | str | None
 
 
-class EnqueueOptions(Common, total=False):
-    """The options of `Queue.enqueue`."""
+class UnnamedOptions(Common, total=False):
+    """The options of `Queue.enqueue` but for `id`."""
 
     start_within: Within
     start_before: float | datetime | None
     expired_to: str | None
-    id: str | None
     key: str | int | None
     keep: float | str
     after: After | Ids | None
@@ -63,15 +62,16 @@ class EnqueueOptions(Common, total=False):
     group: Group | str | None
 
 
-class FanoutOptions(NewOptions, total=False):
+class EnqueueOptions(UnnamedOptions, total=False):
+    """The options of `Queue.enqueue`."""
+
+    id: str | None
+
+
+class FanoutOptions(UnnamedOptions, total=False):
     """The options of `Fanout.enqueue`."""
 
-    start_within: Within
-    start_before: float | datetime | None
-    expired_to: str | None
-    key: str | int | None
-    keep: float | str
-    group: Group | str | None
+    eta: float | datetime | None
 
 
 class New:

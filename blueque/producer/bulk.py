@@ -256,22 +256,25 @@ class ManyTasks:
         joined = self._join(record, *STAGED, "stream")
         return Staging(self._redis, joined, self._max_bytes, fields, owner)
 
-    def fields_of(
+    def fields_of(self, **options: Unpack[Common]) -> Options:
+        """Return the fields of a task with these options of `enqueue`, with those of the
+        configuration, and with the trace of the caller.
+        """
+        return self.fields_with(trace.of_caller(), **options)
+
+    def fields_with(
         self,
+        its_trace: Mapping[str, str],
+        /,
         *,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
         retry: Retry | int | None = None,
-        is_traced: bool = True,
         **others: Any,
     ) -> Options:
-        """Return the fields of a task with these options of `enqueue`, and with those of the
-        configuration.
-
-        is_traced: with the trace of the caller.
-        """
-        its_labels = labels.take_fields(others, trace.of_caller() if is_traced else labels.NO_TRACE)
+        """Return the same with another trace."""
+        its_labels = labels.take_fields(others, its_trace)
         return self._options(retry, limits.fields(**others), priority, resources, lock, its_labels)
 
     def _of_staged(self, options: Common) -> Options:

@@ -26,7 +26,7 @@ from blueque.model.ids import (
     random_id,
     require_id,
 )
-from blueque.model.new import EnqueueOptions
+from blueque.model.new import EnqueueOptions, UnnamedOptions
 from blueque.model.options import (
     Broken,
     Common,
@@ -179,8 +179,8 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """Create a task that joins the line at `eta` and return its id.
 
         eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
-        options: those of `enqueue`; `start_within` counts from `eta`. With `after`, it joins the
-            line when both its time has come and the conditions are met.
+        options: those that `enqueue` has and describes; `start_within` counts from `eta`. With
+            `after`, it joins the line when both its time has come and the conditions are met.
         Source: docs/protocol.md, "schedule".
         """
         require_known("Queue.schedule", options, EnqueueOptions)
@@ -221,8 +221,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """Return the text of the parameters and the fields of a task with these options, as `enqueue`
         writes them.
         """
+        require_known("Queue.template", options, Common)
         # no trace: each deployment would change a schedule
-        fields = self.fields_of(is_traced=False, **options)
+        fields = self.fields_with(labels.NO_TRACE, **options)
         text, coded = self._encode(parameters, fields)
         del fields["producer"]  # the caller may have tasks made by another program
         return text, {**coded, **fields}
@@ -232,11 +233,12 @@ class Queue(ManyTasks, TaskOrders, Settings):
         parameters: Any,
         *,
         eta: float | datetime | None = None,
-        **options: Unpack[EnqueueOptions],
+        **options: Unpack[UnnamedOptions],
     ) -> NewTask:
         """Return a task of this queue that is not in Redis yet. Arguments and errors are those of
-        `enqueue` and `schedule`.
+        `enqueue` and `schedule`; the caller cannot choose the id.
         """
+        require_known("Queue.new_task", options, UnnamedOptions)
         due = None if eta is None else require_time(eta)
         return self._new(parameters, time.time(), due, **options)[0]
 

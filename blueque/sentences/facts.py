@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from blueque.errors import TooLarge
 from blueque.model.encoding import seconds_of
 from blueque.model.group import group_of
 from blueque.model.lines import parse_needs
@@ -116,8 +117,8 @@ def facts(
 def _next(task: Task, cause: Task | None) -> str:
     if cause is None or cause.status in (None, "complete"):
         again = f"blueque requeue {short_id(task.id)}"
-        if task.error_type == "result" and "; the limit is " in (task.error or ""):
-            return f"Return the path of a file instead, or raise max_bytes. Then: {again}"
+        if task.error_type == "result" and TooLarge.is_message(task.error or ""):
+            return f"Make the path of a file the result, or raise max_bytes. Then: {again}"
         return f"To run it again: {again}"
     if cause.status in ("failed", "cancelled") and group_of(cause.id) is None:
         name = short_id(cause.id)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, TooLarge
 from blueque.model.encoding import encode, printable
 from blueque.model.outcomes import Outcome
 from blueque.spool import checkpoint
@@ -243,6 +243,6 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
         if not text:
             return {"status": "complete", "result": "null", "result_encoding": "json"}
     if size > max_bytes or len(text.encode()) > max_bytes:
-        sentence = f"the result takes {size:,} bytes or more; the limit is {max_bytes:,} bytes"
-        return {"status": "failed", "error": sentence, "error_type": "result"}
+        refusal = TooLarge("the result", size, max_bytes, is_least=True)
+        return {"status": "failed", "error": str(refusal), "error_type": "result"}
     return {"status": "complete", "result": text}

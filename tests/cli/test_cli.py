@@ -1282,6 +1282,7 @@ def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_
     assert max(map(len, error)) <= columns and " ".join(error).endswith("give the whole id.")
     whole_id = run("why", task.replace("f", "e")).stderr
     assert "or be in another Redis" in whole_id and "give the whole id" not in whole_id
+    assert run("why", "A" + task[1:].upper()).stderr.endswith(f"show a{task[1:]}\n")
 
 
 def test_a_uuid_is_short_on_a_terminal_and_whole_in_a_pipe(run, on_terminal):
@@ -1515,13 +1516,22 @@ OURS = [
 @pytest.mark.parametrize("kind", OURS)
 def test_every_error_of_ours_has_an_exit_code_of_its_own(kind):
     error = kind.__new__(kind)
-    error.task_id, error.code, error.command, error.answer = None, "NOPERM", "", ""
+    error.task_id, error.code, error.command, error.answer, error.what = None, "NOPERM", "", "", ""
     if isinstance(error, errors.QueueFull):
         error.queue, error.tasks, error.max_pending = "video", 1, 1
 
     failure = explain(error, "default")
 
     assert (failure.exit_code != BUG) == (kind is not errors.BluequeError)
+
+
+@pytest.mark.parametrize(
+    ("what", "helps"), [("row 3: the parameters", True), ("the result", True), ("context", False)]
+)
+def test_a_higher_limit_is_advised_only_where_one_can_be_set(what, helps):
+    (advice,) = explain(errors.TooLarge(what, 2, 1), "").advice or ("",)
+
+    assert ("max_bytes" in advice) is helps
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.errors import TooLarge
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 
@@ -161,18 +162,18 @@ def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
 
 
 @pytest.mark.usefixtures("now")
-def test_a_result_that_was_too_large_is_not_only_run_again(shown, now, cli):
-    too_large = "the result takes 5,000,000 bytes; the limit is 1,048,576 bytes"
+@pytest.mark.parametrize("is_least", [False, True])
+def test_a_result_that_was_too_large_is_not_only_run_again(shown, cli, is_least):
+    too_large = str(TooLarge("the result", 5_000_000, 1_048_576, is_least))
     fields = {"status": "failed", "error_type": "result", "error": too_large}
     cli.hset("blueque_task_abcd-1", mapping=fields)
-    assert re.search(
-        r"next +Return the path of a file instead, or raise max_bytes", shown("abcd-1")
-    )
+    assert re.search(r"next +Make the path of a file the result, or raise", shown("abcd-1"))
 
     cli.hset("blueque_task_abcd-1", "error", "the result: object is not JSON serializable")
     assert re.search(r"next +To run it again: blueque requeue abcd-1", shown("abcd-1"))
 
 
+@pytest.mark.usefixtures("now")
 def test_a_second_attempt_is_not_said_to_have_waited_since_the_task_was_made(shown, cli):
     cli.hset("blueque_task_abcd-1", "attempt", 2)
 

@@ -98,6 +98,13 @@ def test_other_ids_are_refused(make, cli, own):
     assert not cli.exists(keys.task(own))
 
 
+@pytest.mark.parametrize("option", ["is_traced", "its_trace", "id", "prio"])
+@pytest.mark.parametrize("call", ["new_task", "template"])
+def test_a_task_that_is_not_in_redis_yet_takes_no_unknown_option_and_no_id(queue, call, option):
+    with pytest.raises(TypeError, match=rf"^Queue.{call}\(\) .* '{option}'; .* priority, "):
+        getattr(queue, call)("x", **{option: "abc"})
+
+
 def test_an_id_is_text_and_no_key(make):
     with pytest.raises(InvalidType, match="an id is text, not int"):
         make("in", id=5)

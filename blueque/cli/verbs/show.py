@@ -98,6 +98,8 @@ def find_one(inspector: Inspector, prefix: str) -> str:
             USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
         )
     advice = "It may have been deleted, or be too old to be found by the beginning of its id: give the whole id."
+    if is_uuid(prefix.lower()):
+        advice = f"Ids have small letters: blueque show {prefix.lower()}"
     if is_uuid(prefix):
         advice = "It may have been deleted, or be in another Redis: see the first line of blueque status."
     raise Failure(MISSING, f"no task {prefix!r}", advice)
