@@ -16,40 +16,40 @@ BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one di
 
 
 def beat_at_once(
-    redis: Redis, members: Sequence[Member], task_id: str | None, may_hold: bool
+    redis: Redis, listeners: Sequence[Member], task_id: str | None, may_hold: bool
 ) -> Standing:
     """Beat in all queues, in one transaction for 50 of them. Raises NotRegistered for the first
     queue in which we are no longer registered.
     """
     now, standing, lost = time.time(), Standing(), list[Member]()
-    for some in in_parts(members, BEATS_AT_ONCE):
-        pulses = [member.pulse() for member in some]
+    for some in in_parts(listeners, BEATS_AT_ONCE):
+        pulses = [listener.pulse() for listener in some]
         beaten, missing = protocol.beat_all(redis, pulses, now, task_id, may_hold)
-        for member, pulse in zip(some, pulses, strict=True):
-            if member.queue in missing:
-                lost.append(member)
+        for listener, pulse in zip(some, pulses, strict=True):
+            if listener.queue in missing:
+                lost.append(listener)
             else:
-                member.note_beaten(pulse.facts)
+                listener.note_beaten(pulse.facts)
         standing = _joined(standing, beaten)
     if not lost:
         return standing
     error = NotRegistered(lost[0].node, lost[0].queue)
-    for member in lost:
-        member.lost(error)
+    for listener in lost:
+        listener.lost(error)
     raise error
 
 
-def beat_one_by_one(members: Sequence[Member], task_id: str | None) -> Standing:
+def beat_one_by_one(listeners: Sequence[Member], task_id: str | None) -> Standing:
     """Beat in each queue by itself: a key of one has a wrong type, and in the others we must not be
     taken for dead.
     """
     refusal: Exception | None = None
     standing = Standing()
-    for member in members:
+    for listener in listeners:
         try:
-            standing = _joined(standing, member.beat(task_id))
+            standing = _joined(standing, listener.beat(task_id))
         except NotRegistered as error:
-            member.lost(error)
+            listener.lost(error)
             refusal = error
         except RedisRefused as error:
             refusal = refusal or error

@@ -107,10 +107,10 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.beat(task_id, may_hold)
-        members = list(self)
+        listeners = list(self)
         return unless_wrong_type(
-            lambda: beat_at_once(self._redis, members, task_id, may_hold),
-            lambda _: beat_one_by_one(members, task_id),
+            lambda: beat_at_once(self._redis, listeners, task_id, may_hold),
+            lambda _: beat_one_by_one(listeners, task_id),
         )
 
     def take(self) -> Task | None:

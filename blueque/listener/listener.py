@@ -31,8 +31,9 @@ class Listener(Reserver):
     Your own programs call `listen`. Such a listener does not beat, and its registration says so.
     `blueque-listener` calls the other methods; they return at once, or when `is_answered` does.
 
-    Here is what waits, and what chooses a line. What pops and reserves is in reserver.py, what takes
-    over attempts in owner.py, and what registers and beats in member.py.
+    Here is what waits, chooses a line, claims tasks of dead listeners, and leaves. What pops and
+    reserves is in reserver.py, what adopts, hands back and restores attempts in owner.py, and what
+    registers and beats in member.py.
     """
 
     def __init__(self, redis: Redis, queue: str) -> None:
@@ -185,7 +186,7 @@ class Listener(Reserver):
             needs = head.needs
             if not head.length:
                 protocol.drop_line(self._redis, self.queue, head.line)
-            elif needs is None:  # by another program's grace; the doctor names it
+            elif needs is None:  # malformed; written by another program, and named by the doctor
                 continue
             elif head.is_locked:
                 self._stale_holders.look(needs.lock)

@@ -27,20 +27,20 @@ class Source(Protocol):
 def wait_for_task(
     redis: Redis,
     source: Source,
-    members: Iterable[Member],
+    listeners: Iterable[Member],
     callback: Callable[[Task], object] | None,
     timeout: float | None,
 ) -> Task | None:
     """Wait until a task is reserved, call `callback` with it, and return it; None: none has come.
 
-    members: to register before a task is taken. timeout: in seconds; None: no limit.
+    listeners: to register before a task is taken. timeout: in seconds; None: no limit.
     """
     patience, turn = Patience(redis.patience), Turn(timeout)
     while True:
         try:
-            for member in members:
-                if not member.is_registered:
-                    member.register(None)
+            for listener in listeners:
+                if not listener.is_registered:
+                    listener.register(None)
             task = source.take()
             if task is not None:
                 break

@@ -107,7 +107,7 @@ class Member:
         log.info("register queue=%s node=%s", self.queue, self.node)
 
     def lost(self, error: NotRegistered) -> None:
-        """Note that we are no longer registered."""
+        """Note that we are no longer registered. error: it counts for a ListenerGroup only."""
         self.instance = None
 
     def beat(self, task_id: str | None = None, may_hold: bool = True) -> Standing:

@@ -1,5 +1,5 @@
-"""Owner: the part of a Listener that owns attempts: it takes them over, hands them back, and puts back
-what Redis has lost.
+"""Owner: the part of a Listener that owns attempts: it takes them over, hands them back, and puts
+back what Redis has lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reserver: the part of a Listener that pops tasks and reserves them.
 
-A task comes in two steps: a pop moves its id from a line into our own list, and a reservation makes it
-ours. If the answer to one of them is lost, our own list is settled before the next pop.
+A task comes in two steps: a pop moves its id from a line into our own list, and a reservation makes
+it ours. If the answer to one of them is lost, our own list is settled before the next pop.
 """
 
 from __future__ import annotations

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.model.conditions import OK
 from blueque.model.group import group_of
-
-if TYPE_CHECKING:
-    pass
 
 
 class Holder(NamedTuple):

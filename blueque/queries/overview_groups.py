@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.model.group import MAKING, condition_on, parse
 from blueque.queries.holders import Holder
-
-if TYPE_CHECKING:
-    pass
 
 MAX_GROUPS = 1000  # that are read
 _OF_GROUPS = ("state", "created", "updated", "cancel")

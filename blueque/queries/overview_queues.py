@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
@@ -16,9 +16,6 @@ from blueque.queries.holders import Holder
 from blueque.queries.listeners import Members, Node, read_nodes_and
 from blueque.queries.listing import DAY, LATE, MAX_BLOCKED, OVERDUE
 from blueque.queries.waiting_lines import NEXT, Waits, ask_lengths, ask_names, take_lengths
-
-if TYPE_CHECKING:
-    pass
 
 MAX_FEEDS = 100  # open feeds of a queue that are read
 MAX_FAILED = 100  # newest failed tasks of a queue that are read

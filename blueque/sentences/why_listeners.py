@@ -121,11 +121,11 @@ def busy(inquiry: Inquiry) -> Iterator[Reason]:
         len(able), f"All {len(able)} listeners"
     )
     ids = [has[node.id] for node in able]
-    busy, free = list_of(inquiry, ids), first_end(inquiry, ids)
+    tasks, free = list_of(inquiry, ids), first_end(inquiry, ids)
     verb, when = (
         ("has a task", "that ends") if len(able) == 1 else ("have a task", "one of these ends")
     )
-    sentence = f"{all_of} of {inquiry.task.queue} {which}{verb}{busy}; it can start when {when}"
+    sentence = f"{all_of} of {inquiry.task.queue} {which}{verb}{tasks}; it can start when {when}"
     yield Reason("busy", f"{sentence}{about(free, len(able))}.", None, free)
 
 

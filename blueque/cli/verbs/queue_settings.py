@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +17,6 @@ from blueque.cli.setting_text import given_settings
 from blueque.config.toml_file import check_setting, require_setting
 from blueque.documents.orders import of_queue_show
 from blueque.errors import InvalidInput
-
-if TYPE_CHECKING:
-    pass
 
 _COLUMNS = [Column("QUEUE", can_shrink=True), Column("NAME"), Column("VALUE", can_shrink=True)]
 
