@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.node.context import NodeContext
@@ -123,7 +124,8 @@ class Maintenance:
         """
         queues = self._queues
         if len(queues) > 1:  # a single one need not be asked beforehand
-            queues = self._client.get_inspector().due(queues, time.time())
+            with suppress(RedisRefused):  # one key is wrong, perhaps: try each
+                queues = self._client.get_inspector().due(queues, time.time())
         rest = self._rest(True)
         for queue in queues:
             try:

@@ -292,11 +292,11 @@ class Inspector:
 
     def due(self, queues: Sequence[str], now: float) -> list[str]:
         """Return which queues have a scheduled task that is due: one command if nothing is
-        scheduled. A queue of which Redis refuses to say it counts: others must not wait for it.
+        scheduled.
         """
         if not self._redis.read(("EXISTS", *map(keys.scheduled, queues)))[0]:
             return []
-        replies = self._redis.answers(
+        replies = self._redis.read(
             *[
                 ("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, 1)
                 for queue in queues
