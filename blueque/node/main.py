@@ -49,7 +49,7 @@ from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import log_to_stderr
 from blueque.system.systemd import Notifier
 from blueque.system.title import Title
-from blueque.task_process import fork_server, fresh_interpreter
+from blueque.task_process import fork_server, fresh_interpreter, package_copy
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
@@ -95,17 +95,23 @@ def main() -> int:
             "host %s: other machines may have that name, too; give this one its own with --host",
             hosts.host_name(),
         )
-    _warm_up(choices)
-    return _master(choices, notifier, handover).run()
+    try:
+        package = _warm_up(choices)
+    except OSError as error:  # it is just being replaced, or no more files may be open
+        log.error("cannot copy the files of Blueque: %s", error)
+        return EXIT_CONFIGURATION
+    return _master(choices, package, notifier, handover).run()
 
 
-def _master(choices: Choices, notifier: Notifier, handover: Handover | None) -> Master:
+def _master(
+    choices: Choices, package: int, notifier: Notifier, handover: Handover | None
+) -> Master:
     spool = Spool(choices.spool, choices.max_bytes)
     check = Check(
         [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]], choices.environ
     )
     return Master(
-        functools.partial(run_slot, choices, _fork_server(choices)),
+        functools.partial(run_slot, choices, _fork_server(choices, package)),
         Options(choices.slots, choices.on_term, choices.max_runtime),
         Hooks(
             chore=functools.partial(_prune, choices),
@@ -178,6 +184,7 @@ def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Maste
         until_empty=choices.until_empty,
         reuse=reuse,
         server=orders._replace(spool=spool.root, slot=spool.slot),
+        forks_first=not (choices.preload or is_own_select(choices.select)),
     )
     try:
         select = _select(choices)
@@ -247,7 +254,7 @@ def _end_hooks(choices: Choices) -> EndHooks | None:
     return EndHooks(choices.hooks or "", url, own, choices.log_format)
 
 
-def _fork_server(choices: Choices) -> fork_server.Orders:
+def _fork_server(choices: Choices, package: int) -> fork_server.Orders:
     """Return the orders for the fork server of a slot, but for what only the slot knows.
 
     A slot that made them itself would touch, and so copy, each page that has a name of a module.
@@ -258,6 +265,7 @@ def _fork_server(choices: Choices) -> fork_server.Orders:
         choices.spool,
         0,
         -1,
+        package,
         choices.preload,
         sys.path,
         " ".join(sorted(sys.modules)),
@@ -265,14 +273,20 @@ def _fork_server(choices: Choices) -> fork_server.Orders:
     )
 
 
-def _warm_up(choices: Choices) -> None:
-    """Do once what every task process would do again, without running a line of the user's."""
+def _warm_up(choices: Choices) -> int:
+    """Do once what every task process would do again, without running a line of the user's. Return
+    the descriptor of a copy of the package, in which all that we fork finds what it imports late.
+    Raises OSError.
+    """
     import_for_daemon(Address(choices.redis_url).is_plain)
+    package = package_copy.make()
+    sys.meta_path.insert(0, package_copy.PackageCopy(package))
     for name in choices.handlers.values():
         if name.run is not None:
             importlib.machinery.PathFinder.find_spec(name.run.partition(".")[0].partition(":")[0])
     gc.collect()
     gc.freeze()  # else a collection in a task process copies all that we share with it
+    return package
 
 
 def _prune(choices: Choices) -> None:

@@ -2,8 +2,9 @@
 
 A listener has a task process forked before the task comes, by its fork server or by itself (see
 forks.py). While tasks are short, it has several forked in a row. When no task has come for a
-minute, it ends all waiting processes but one, and the fork server until the next task. It forks the
-process for its first task itself, for a listener that never gets a task needs no fork server.
+minute, it ends all waiting processes but one, and the fork server until the next task. If no code of
+the user's runs in it, it forks the process for its first task itself, for a listener that never gets
+a task needs no fork server.
 
 A warm process has also imported the handler. A waiting process exits when the listener closes the
 handshake.
@@ -33,7 +34,7 @@ from blueque.task_process import fork_server, handshake, main
 
 log = logging.getLogger("blueque")
 
-NEVER = float("-inf")
+LONG_AGO = float("-inf")
 UNNEEDED = 60.0  # seconds without a task after which all but one of them go
 COLD = 60.0  # seconds for which none prepares its work after one has died of it
 TRIES = 6  # to get one for a task
@@ -55,6 +56,8 @@ class Work(NamedTuple):
     until_empty: leave when there is nothing to reserve.
     reuse: how many tasks a process takes, by queue; one, for a queue that is not there.
     server: for the fork server of a slot; None: the listener forks all its task processes itself.
+    forks_first: the listener forks the process for its first task itself. False: code of the user's
+        runs in the listener, or is to run in the fork server.
     """
 
     life: Callable[[Spool, int, str | None], int]
@@ -64,6 +67,7 @@ class Work(NamedTuple):
     until_empty: bool = False
     reuse: Mapping[str, Reuse] = MappingProxyType({})
     server: fork_server.Orders | None = None
+    forks_first: bool = True
 
 
 class TaskProcesses:
@@ -89,7 +93,7 @@ class TaskProcesses:
         is_only = len({*self._kinds.values()}) == 1
         self._prepares = self._kind if is_only else None  # the handler that the next ones import
         self._cold_until = 0.0
-        self._taken_at = NEVER
+        self._taken_at = LONG_AGO
         self._is_in_demand = False  # two were taken within `UNNEEDED`
         self.are_tasks_short = False
         self._server = None if work.server is None else ForkServer(work.server, self._busy)
@@ -199,13 +203,13 @@ class TaskProcesses:
             self._collect()
         if self._waiting:
             return
-        is_first = self._taken_at == NEVER and not self.has_preloads
-        if not is_first:
+        forks_itself = self._work.forks_first and self._taken_at == LONG_AGO
+        if not forks_itself:
             self.start()
         if self._server and (self._server.asked or self._server.is_starting):
             return  # `reap` is called when it has started
         count = self._work.burst if self.are_tasks_short and self._is_in_demand else 1
-        if is_first or not self._ask(count):
+        if forks_itself or not self._ask(count):
             try:
                 self._fork(count)
             except OSError:  # the fork failed; the next task will wait for a process

@@ -35,8 +35,9 @@ from blueque.task_process import fresh_interpreter, handlers, main, stack_dump
 from blueque.task_process.fresh_interpreter import Job
 from blueque.task_process.handlers import Handler, Work, place_of
 from blueque.task_process.import_ahead import import_for_handler
+from blueque.task_process.package_copy import PackageCopy
 from blueque.task_process.rehearsal import practise, rehearse
-from blueque.task_process.remembered import Imports, PackageCopy, Remembered
+from blueque.task_process.remembered import Imports, Remembered
 from blueque.version import __version__
 
 ORDERS = "BLUEQUE_FORK_SERVER"
@@ -59,8 +60,9 @@ def _stamp_of_file() -> list[int] | None:
     return [status.st_ino, status.st_mtime_ns]
 
 
-# Of the package as it was when this process imported it: a slot and its fork server must agree.
-VERSION = [__version__, _stamp_of_file()]
+# Of the package as it was when this process imported it, and of Python: a slot and its fork server
+# must agree.
+VERSION = [__version__, _stamp_of_file(), sys.version]
 
 
 def is_replaced() -> bool:
@@ -73,8 +75,10 @@ class Orders(NamedTuple):
 
     job: what the task processes run; its fields. is_spawned: each in a fresh interpreter.
     spool: its directory. slot: the pid of the slot. end: the descriptor of our end of the socket.
+    package: that of a copy of the package, see package_copy.py.
     preload: modules to import here. paths: the import path.
-    library: names of the modules that the slot has, with spaces; a task process may be given them.
+    library: names of the modules that the listener has, with spaces; a task process may be given
+        them.
     arguments: those of the listener, for `sys.argv` of a handler.
     """
 
@@ -83,6 +87,7 @@ class Orders(NamedTuple):
     spool: str
     slot: int
     end: int
+    package: int
     preload: list[str]
     paths: list[str]
     library: str
@@ -116,7 +121,8 @@ def start(orders: Orders) -> int:
 def _become(orders: Orders, kept: int) -> NoReturn:
     """In a forked child: exec a fresh interpreter that reads its orders from that descriptor."""
     process.set_name(NAME)
-    os.set_inheritable(orders.end, True)
+    for passed_on in (orders.end, orders.package):
+        os.set_inheritable(passed_on, True)
     shown = sorted({name.run or "--exec" for name in orders.get_job().handlers.values()})
     arguments = [sys.executable, "-P", "-m", "blueque.task_process.fork_server", *shown]
     os.execve(sys.executable, arguments, {_BIND: NAME, **os.environ, ORDERS: str(kept)})
@@ -128,13 +134,14 @@ def ask(end: int, prepared: str | None, handshakes: Sequence[int]) -> None:
 
 
 class _Server:
-    def __init__(self, orders: Orders, package: PackageCopy) -> None:
-        self._orders, self._job, self._package = orders, orders.get_job(), package
+    def __init__(self, orders: Orders) -> None:
+        self._orders, self._job = orders, orders.get_job()
         self._library = frozenset(orders.library.split())
         self._own_paths = list(sys.path)  # on which nothing of the user's comes first
         self._spool = TaskSpool(orders.spool, self._job.max_bytes, orders.slot)
         self._end = orders.end
-        os.set_inheritable(self._end, False)
+        for passed_on in (self._end, orders.package):
+            os.set_inheritable(passed_on, False)
         # Each task process that is the first to import a handler tells what it has imported.
         self._hear, self._tell = unix_sockets.pair(unix_sockets.DATAGRAMS)
         os.set_blocking(self._tell, False)
@@ -149,8 +156,8 @@ class _Server:
 
     def serve(self) -> int:
         """Fork what the slot asks for, until it closes its end."""
-        sys.meta_path[:0] = [self._package, self._remembered]
         self._send(["version", *VERSION])
+        sys.meta_path[:0] = [PackageCopy(self._orders.package), self._remembered]
         units.connect_as_listener(self._job.redis_url)
         with dropping_prints():
             refusal = preload(self._orders.preload)
@@ -349,10 +356,7 @@ def main_program() -> int:
     process.die_with_parent(True)
     if os.getppid() != orders.slot:
         return 0
-    try:
-        server = _Server(orders, PackageCopy())
-    except OSError:  # the package is just being replaced
-        return 1
+    server = _Server(orders)
     sys.path[:], sys.argv[1:] = orders.paths, orders.arguments
     try:
         return server.serve()

@@ -9,46 +9,18 @@ code, which each task process runs.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import importlib
-import marshal
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import (
-    MAGIC_NUMBER,
-    cache_from_source,
-    module_from_spec,
-    spec_from_file_location,
-)
+from importlib.util import module_from_spec, spec_from_file_location
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
 _MOST_MODULES, _MOST_BYTES = 100, 2**20  # of the user's own code
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
-_NO_PART_OF_A_TASK = {"cli", "demo", "report", "__pycache__"}
-# What a task process may need late of the standard library, with all that these modules import and
-# that is not built in: 1 MB in each process that has it. An upgrade of Python may replace them, too.
-_LIBRARY = (
-    "datetime",
-    "fnmatch",
-    "glob",
-    "ipaddress",
-    "linecache",
-    "ntpath",
-    "pathlib",
-    "shutil",
-    "textwrap",
-    "token",
-    "tokenize",
-    "traceback",
-    "urllib",
-)
-_HEADER = 16  # bytes before the code in a .pyc file
-_DESCRIPTOR = 251  # of the copies of our package: higher than what open() gives to a task
-
 
 _Stamp = tuple[int, int, int, int] | None
 
@@ -203,121 +175,3 @@ def _stamp(path: str) -> _Stamp:
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
-
-
-class _Copy(NamedTuple):
-    """Where the copy of a module lies. is_compiled: else it is the source."""
-
-    path: str
-    is_package: bool
-    first: int
-    size: int
-    is_compiled: bool
-
-
-class _Copied(SourceFileLoader):
-    """Loads a module of Blueque from the copy of its file."""
-
-    def __init__(self, name: str, copy: _Copy, copies: PackageCopy) -> None:
-        super().__init__(name, copy.path)
-        self._copy, self._copies = copy, copies
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        content = self._copies.read(self._copy)
-        if content is None:
-            return super().get_code(fullname)
-        if self._copy.is_compiled:
-            code: CodeType = marshal.loads(content)
-            return code
-        return self.source_to_code(content, self.path)
-
-
-class PackageCopy:
-    """A finder of Blueque's modules as they were when this process began, and of some of the
-    standard library.
-
-    If the package is replaced, what a handler imports late would else be of another version than
-    what it has. The copies are in a file in memory, of which no fork copies anything.
-    """
-
-    def __init__(self) -> None:
-        self._file = os.memfd_create("blueque-package", os.MFD_CLOEXEC)
-        with contextlib.suppress(OSError):  # the limit of open files is lower
-            opened = self._file
-            self._file = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTOR)
-            os.close(opened)
-        self._identity = self._identify()
-        self._copies: dict[str, _Copy] = {}
-        end = 0
-        library = os.path.dirname(os.__file__)
-        for name, path in (*_sources("blueque", _PACKAGE), *_sources("", library, _LIBRARY)):
-            content, is_compiled = _content(path)
-            os.pwrite(self._file, content, end)
-            is_package = os.path.basename(path) == "__init__.py"
-            self._copies[name] = _Copy(path, is_package, end, len(content), is_compiled)
-            end += len(content)
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return how to load the module; None: there is no copy of it."""
-        copy = self._copies.get(name)
-        if copy is None:
-            return None
-        below = [os.path.dirname(copy.path)] if copy.is_package else None
-        loader = _Copied(name, copy, self)
-        return spec_from_file_location(
-            name, copy.path, loader=loader, submodule_search_locations=below
-        )
-
-    def read(self, copy: _Copy) -> bytes | None:
-        """Return the content; None: the task has closed the file, or has opened another one in its
-        place.
-        """
-        if self._identify() != self._identity:
-            return None
-        return os.pread(self._file, copy.size, copy.first)
-
-    def _identify(self) -> tuple[int, int] | None:
-        try:
-            status = os.fstat(self._file)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
-
-
-def _sources(
-    package: str, directory: str, wanted: Collection[str] = ()
-) -> Iterator[tuple[str, str]]:
-    """Yield name and path of each module of the package that a task may import.
-
-    package: empty: these are no modules of a package. wanted: names of modules; empty: all.
-    """
-    for entry in os.scandir(directory):
-        stem, suffix = os.path.splitext(entry.name)
-        name = f"{package}.{stem}" if package else stem
-        if wanted and stem not in wanted:
-            continue
-        if suffix == ".py" and stem != "__init__":
-            yield name, entry.path
-        elif entry.name not in _NO_PART_OF_A_TASK and entry.is_dir():
-            path = f"{entry.path}/__init__.py"
-            if os.path.exists(path):
-                yield name, path
-                yield from _sources(name, entry.path)
-
-
-def _content(path: str) -> tuple[bytes, bool]:
-    """Return the compiled code of a source file, or else the source; and whether it is compiled."""
-    status = os.stat(path)
-    wanted = b"".join(
-        number.to_bytes(4, "little")
-        for number in (0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
-    )
-    with contextlib.suppress(OSError, NotImplementedError):
-        with open(cache_from_source(path), "rb") as file:
-            content = file.read()
-        if content[:_HEADER] == MAGIC_NUMBER + wanted:
-            return content[_HEADER:], True
-    with open(path, "rb") as file:
-        return file.read(), False

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 from handlers import begin, ended, ledger, let_go, pid_of
-from running import ROOT, Listener, Programs, fork_server_of, until
+from running import ROOT, Listener, Programs, fork_server_of, is_fork_server, until
 from test_layers import Module, imports_of, modules
 
+from blueque.system import process
 from blueque.system.embedded_redis import Server
 
 # Every import that a process begun before the replacement makes after it, of our package or by it.
@@ -294,6 +295,29 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
         "pending",
         '{"part":1}',
     )
+    assert is_clean(site, listener.log)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-warm",)])
+def test_a_listener_gets_its_first_task_after_the_replacement(programs, site, options):
+    programs.write(
+        """
+        async def run(task):
+            task.client.get_fanout("films", to=["a", "b"])
+            return "done"
+        """,
+        "work.py",
+    )
+    listener = programs.listener("work:run", *options)
+    slot, queue = listener.slots()[0], programs.client.get_queue("work")
+
+    site.replace("empty")
+
+    for _ in range(3):
+        assert ended(programs.client, queue.enqueue("")).result == "done"
+    assert not any(map(is_fork_server, process.children(slot)))
+    listener.says("the package was replaced after this listener had begun")
+    assert listener.stop() == 0
     assert is_clean(site, listener.log)
 
 

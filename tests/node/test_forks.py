@@ -251,6 +251,17 @@ def test_one_with_preloaded_modules_stays(brief):
     assert fork_server_of(slot) == server
 
 
+def test_no_task_runs_in_a_fork_of_a_listener_that_runs_code_of_the_user(programs):
+    programs.write("def first(queues, ready):\n    return queues\n", "choice.py")
+    slot = slot_of(programs.listener("work:run", "--select", "choice:first"))
+
+    (spare,) = until(lambda: task_processes_of(slot), what="a spare process")
+
+    assert is_of_server(spare)
+    assert begin(programs, "wait").pid == spare
+    let_go(programs)
+
+
 def test_the_wait_for_its_answer_goes_on_through_signals(url, tmp_path):
     with Programs(url, tmp_path, patched({"node.forks.ANSWER": 60.0})) as programs:
         programs.write(WORK)

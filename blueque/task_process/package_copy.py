@@ -1,0 +1,168 @@
+"""A copy of the package in memory, as it was when a listener began.
+
+If the package is replaced under the listener, what its handlers import late would else be of another
+version than what they have, or missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import marshal
+import os
+from collections.abc import Collection, Iterator, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import MAGIC_NUMBER, cache_from_source, spec_from_file_location
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_NO_PART_OF_A_TASK = {"cli", "demo", "report", "__pycache__"}
+# What a task process may need late of the standard library, with all that these modules import and
+# that is not built in: 1 MB in each process that has it. An upgrade of Python may replace them, too.
+_LIBRARY = (
+    "datetime",
+    "fnmatch",
+    "glob",
+    "ipaddress",
+    "linecache",
+    "ntpath",
+    "pathlib",
+    "shutil",
+    "textwrap",
+    "token",
+    "tokenize",
+    "traceback",
+    "urllib",
+)
+_HEADER = 16  # bytes before the code in a .pyc file
+_DESCRIPTOR = 251  # of the copy: higher than what open() gives to a task
+_END = 8  # bytes at the end of the file that say where the list of the copies begins
+
+
+class _Copy(NamedTuple):
+    """Where the copy of a module lies. is_compiled: else it is the source."""
+
+    path: str
+    is_package: bool
+    first: int
+    size: int
+    is_compiled: bool
+
+
+class _Copied(SourceFileLoader):
+    """Loads a module of Blueque from the copy of its file."""
+
+    def __init__(self, name: str, copy: _Copy, copies: PackageCopy) -> None:
+        super().__init__(name, copy.path)
+        self._copy, self._copies = copy, copies
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        content = self._copies.read(self._copy)
+        if content is None:
+            return super().get_code(fullname)
+        if self._copy.is_compiled:
+            code: CodeType = marshal.loads(content)
+            return code
+        return self.source_to_code(content, self.path)
+
+
+def make() -> int:
+    """Copy all modules of Blueque that a task may import, and some of the standard library, into a
+    file in memory. Return its descriptor, for `PackageCopy`. Raises OSError.
+
+    The master makes it. No fork copies anything of it, and all fork servers read the same file.
+    """
+    file = os.memfd_create("blueque-package", os.MFD_CLOEXEC)
+    with contextlib.suppress(OSError):  # the limit of open files is lower
+        opened = file
+        file = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTOR)
+        os.close(opened)
+    copies: dict[str, _Copy] = {}
+    end = 0
+    library = os.path.dirname(os.__file__)
+    for name, path in (*_sources("blueque", _PACKAGE), *_sources("", library, _LIBRARY)):
+        content, is_compiled = _content(path)
+        is_package = os.path.basename(path) == "__init__.py"
+        copies[name] = _Copy(path, is_package, end, len(content), is_compiled)
+        end += os.pwrite(file, content, end)
+    listed = marshal.dumps({name: tuple(copy) for name, copy in copies.items()})
+    os.pwrite(file, listed + end.to_bytes(_END, "little"), end)
+    return file
+
+
+class PackageCopy:
+    """A finder of the modules that are in a copy. file: see `make`."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self._identity = self._identify()
+        size = os.fstat(file).st_size
+        begin = int.from_bytes(os.pread(file, _END, size - _END), "little")
+        listed = marshal.loads(os.pread(file, size - _END - begin, begin))
+        self._copies = {name: _Copy(*copy) for name, copy in listed.items()}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how to load the module; None: there is no copy of it."""
+        copy = self._copies.get(name)
+        if copy is None:
+            return None
+        below = [os.path.dirname(copy.path)] if copy.is_package else None
+        loader = _Copied(name, copy, self)
+        return spec_from_file_location(
+            name, copy.path, loader=loader, submodule_search_locations=below
+        )
+
+    def read(self, copy: _Copy) -> bytes | None:
+        """Return the content; None: the task has closed the file, or has opened another one in its
+        place.
+        """
+        if self._identify() != self._identity:
+            return None
+        return os.pread(self.file, copy.size, copy.first)
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            status = os.fstat(self.file)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+def _sources(
+    package: str, directory: str, wanted: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield name and path of each module of the package that a task may import.
+
+    package: empty: these are no modules of a package. wanted: names of modules; empty: all.
+    """
+    for entry in os.scandir(directory):
+        stem, suffix = os.path.splitext(entry.name)
+        name = f"{package}.{stem}" if package else stem
+        if wanted and stem not in wanted:
+            continue
+        if suffix == ".py" and stem != "__init__":
+            yield name, entry.path
+        elif entry.name not in _NO_PART_OF_A_TASK and entry.is_dir():
+            path = f"{entry.path}/__init__.py"
+            if os.path.exists(path):
+                yield name, path
+                yield from _sources(name, entry.path)
+
+
+def _content(path: str) -> tuple[bytes, bool]:
+    """Return the compiled code of a source file, or else the source; and whether it is compiled."""
+    status = os.stat(path)
+    wanted = b"".join(
+        number.to_bytes(4, "little")
+        for number in (0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+    )
+    with contextlib.suppress(OSError, NotImplementedError):
+        with open(cache_from_source(path), "rb") as file:
+            content = file.read()
+        if content[:_HEADER] == MAGIC_NUMBER + wanted:
+            return content[_HEADER:], True
+    with open(path, "rb") as file:
+        return file.read(), False
