@@ -115,7 +115,7 @@ def _again(running: Running) -> bool:
     """Press Ctrl-C once more: the listener takes two within a second for one."""
     running.program.send_signal(signal.SIGINT)
     try:
-        running.program.wait(1.5)
+        running.program.wait(5.0)  # one more while it ends would end it as a signal does
     except subprocess.TimeoutExpired:
         return False
     return True
