@@ -161,10 +161,10 @@ LATE = """
     import sys
     from importlib.machinery import PathFinder
     import blueque.task_process.fork_server
-    from blueque.task_process.remembered import PackageCopy
+    from blueque.task_process.package_copy import PackageCopy, make
 
     assert not {"pathlib", "shutil", "socket", "datetime", "traceback"} & {*sys.modules}
-    sys.meta_path[:] = [PackageCopy(), *(each for each in sys.meta_path if each is not PathFinder)]
+    sys.meta_path[:] = [PackageCopy(make()), *(each for each in sys.meta_path if each is not PathFinder)]
     from blueque.spool.task_spool import remove_tree
     from blueque.spool.outcome_record import record_of
     from blueque.task_process.running_task import RunningTask
