@@ -174,7 +174,7 @@ CASES = [
                 True,
                 ("blueque", "rate"),
                 ("blueque_1_0_0", "rate"),
-                why="1.1 was hoped for; 1.0.0 writes no files",
+                why="1.0.0 writes no files",
             ),
             Target(
                 "drain, process per task, 2 slots",

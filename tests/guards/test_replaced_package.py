@@ -302,6 +302,8 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
 def test_a_listener_gets_its_first_task_after_the_replacement(programs, site, options):
     programs.write(
         """
+        import asyncio
+
         async def run(task):
             task.client.get_fanout("films", to=["a", "b"])
             return "done"
