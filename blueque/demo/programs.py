@@ -21,6 +21,7 @@ from blueque.connection.redis import exchange
 from blueque.errors import NoServer
 from blueque.system import process, signals
 from blueque.system.embedded_redis import find_server, running_server
+from blueque.text.terminal import cut
 
 STOP_TIMEOUT = 5.0
 START_TIMEOUT = 20.0
@@ -149,7 +150,7 @@ class Progress:
             print(f"\r\033[K{shown}", end="", flush=True)
         elif seconds >= self._next or done == self._total:
             self._next = seconds + 2.0
-            print(f"  {line}", flush=True)
+            print(cut(f"  {line}", 79), flush=True)
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
