@@ -237,7 +237,7 @@ class Reserver(Owner):
         del self._tokens[task_id]
         named = task_id, self.queue, self.node
         if fields is None:
-            log.info("reserve task=%s queue=%s node=%s: not to be had", *named)
+            log.info("reserve task=%s queue=%s node=%s: not available", *named)
             return None
         log.info("reserve task=%s queue=%s node=%s attempt=%s", *named, fields["attempt"])
         return Task(task_id, fields)

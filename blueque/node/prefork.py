@@ -2,9 +2,10 @@
 
 A listener has a task process forked before the task comes, by its fork server or by itself (see
 forks.py). While tasks are short, it has several forked in a row. When no task has come for a
-minute, it ends all waiting processes but one, and the fork server until the next task. If no code of
-the user's runs in it, it forks the process for its first task itself, for a listener that never gets
-a task needs no fork server.
+minute, it ends all waiting processes but one, and the fork server until the next task.
+
+A listener that never gets a task needs no fork server. So it forks the process for its first task
+itself, unless code of the user's runs in it.
 
 A warm process has also imported the handler. A waiting process exits when the listener closes the
 handshake.
@@ -73,8 +74,8 @@ class Work(NamedTuple):
 class TaskProcesses:
     """The task processes of one listener.
 
-    become: the function that a task process runs which the listener has forked. It gets its end of the handshake, and the queue
-        whose handler to import, or None, and returns the exit status.
+    become: the function that a task process runs which the listener has forked. It gets its end of
+        the handshake, and the queue whose handler to import, or None, and returns the exit status.
     is_reaper: whether this listener reaps all children of its process, not only task processes.
     """
 

@@ -1,7 +1,7 @@
 """A copy of the package in memory, as it was when a listener began.
 
-If the package is replaced under the listener, what its handlers import late would else be of another
-version than what they have, or missing.
+If the package is replaced under the listener, what its handlers import late would else be missing,
+or of another version than what they have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NO_PART_OF_A_TASK = {"cli", "demo", "report", "__pycache__"}
 # What a task process may need late of the standard library, with all that these modules import and
-# that is not built in: 1 MB in each process that has it. An upgrade of Python may replace them, too.
+# that is not built in: 1 MB in each process that has it. An upgrade of Python may replace it, too.
 _LIBRARY = (
     "datetime",
     "fnmatch",
