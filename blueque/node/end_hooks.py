@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from blueque.model.task import Task
 from blueque.system import process
@@ -18,8 +20,17 @@ log = logging.getLogger("blueque")
 
 MOST = 4  # hooks of one slot that run at a time
 TIME, MEMORY = 60.0, 2**30  # seconds and bytes of data of each
+LATE = 10.0  # seconds after its time until a hook is killed: it begins late, and has `LAST` to end
 STEP = 0.05
 _SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+class _Hook(NamedTuple):
+    """A hook that runs. start: of its process, in ticks. until: on the monotonic clock."""
+
+    task: str
+    start: int | None
+    until: float
 
 
 class EndHooks:
@@ -30,7 +41,7 @@ class EndHooks:
 
     def __init__(self, hooks: str, redis_url: str, task_url: str | None, log_format: str) -> None:
         self._orders = Orders(hooks, "", 0, redis_url, task_url, log_format, [], TIME, MEMORY)
-        self._running: set[int] = set()
+        self._running: dict[int, _Hook] = {}
 
     def start(self, ended: Task, pause: Callable[[float], object], sessions: set[int]) -> None:
         """Start the hook of a task whose attempt has ended.
@@ -38,7 +49,7 @@ class EndHooks:
         pause: waits a number of seconds; it is called while too many others run.
         sessions: gets those of the hooks that run.
         """
-        while len(self._count(sessions)) >= MOST:
+        while self.are_too_many(sessions):
             pause(STEP)
         task = ended.id
         orders = self._orders._replace(task=task, attempt=ended.attempt or 0, paths=sys.path)
@@ -60,19 +71,38 @@ class EndHooks:
         except OSError as error:
             log.error("cannot start the hook on_end task=%s: %s", task, error.strerror)
         else:
-            self._running.add(pid)
+            until = time.monotonic() + TIME + LATE
+            self._running[pid] = _Hook(task, process.start_ticks(pid), until)
             sessions.add(pid)
+
+    def are_too_many(self, sessions: set[int]) -> bool:
+        """Tell whether another hook would have to wait."""
+        if len(self._running) >= MOST:
+            self.look_over(sessions)
+        return len(self._running) >= MOST
+
+    def look_over(self, sessions: set[int]) -> None:
+        """Let go of those that have ended, and kill those whose time is over: the limit of their own
+        process does nothing while it is stuck in C code.
+        """
+        for pid, hook in [*self._running.items()]:
+            is_there = process.start_ticks(pid) == hook.start  # else it was reaped
+            if is_there and process.peek_ending(pid) is None:
+                if time.monotonic() >= hook.until:
+                    log.error("hook on_end task=%s does not end: killing pid=%d", hook.task, pid)
+                    process.signal_group(pid, signal.SIGKILL)
+                    self._running.pop(pid)  # even if that does not end it
+                continue
+            if is_there:
+                process.reap(pid)
+            self._running.pop(pid)
+            sessions.discard(pid)
 
     def wait(self) -> None:
         """Wait until those that run have ended: in a container they would end with the listener."""
-        for pid in self._running:
-            process.reap(pid)
-
-    def _count(self, sessions: set[int]) -> set[int]:
-        """Return those that run; reap the others."""
-        for pid in [*self._running]:
-            if not process.is_child(pid) or process.peek_ending(pid) is not None:
-                process.reap(pid)
-                self._running.discard(pid)
-                sessions.discard(pid)
-        return self._running
+        self.look_over(set())
+        for pid, hook in self._running.items():
+            descriptor = os.pidfd_open(pid)
+            process.wait_readable([descriptor], hook.until - time.monotonic())
+            os.close(descriptor)
+        self.look_over(set())

@@ -83,7 +83,17 @@ HOOKS = """
         def on_end(self, task):
             while True:
                 pass
+
+    class Stuck:
+        def on_end(self, task):
+            import ctypes
+            library, lock = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+            tell("locks", task.id)
+            library.pthread_mutex_lock(lock)
+            library.pthread_mutex_lock(lock)
 """
+SHORT = patched({"node.end_hooks.TIME": 0.2, "node.end_hooks.LATE": 1.0, "node.end_hooks.MOST": 1})
+LONG = patched({"node.end_hooks.MOST": 1})
 
 
 @pytest.fixture
@@ -200,6 +210,46 @@ def test_a_hook_has_a_limit_of_time(programs):
     task = run(programs, "good")
 
     listener.says(f"hook on_end task={task.id} raised TimeoutError: it has run for 0.2 s")
+
+
+def test_hooks_that_are_stuck_in_c_code_are_killed_and_keep_no_task(programs):
+    queue = programs.client.get_queue("work")
+    made = [queue.enqueue("good") for _ in range(3)]
+    environ = {"BEGUN": "", **SHORT}
+
+    listener = programs.listener(
+        "work:run", "--hooks", "hooks:Stuck", "--until-empty", environ=environ, is_awaited=False
+    )
+
+    assert listener.wait() == 0
+    for task in map(programs.client.get_task, made):
+        assert task.status == "complete"
+        listener.says(f"hook on_end task={task.id} does not end: killing pid=")
+        assert [words[0] for words in told(programs, task)] == ["locks"]
+
+
+def test_an_idle_listener_kills_a_hook_that_is_stuck_in_c_code(programs):
+    listener = programs.listener(
+        "work:run", "--hooks", "hooks:Stuck", "--beat", "0.2s", environ={"BEGUN": "", **SHORT}
+    )
+
+    task = run(programs, "good")
+
+    listener.says(f"hook on_end task={task.id} does not end: killing pid=")
+
+
+def test_a_listener_whose_task_waits_for_hooks_to_end_holds_no_other_task(programs, cli):
+    environ = {"BEGUN": "", **LONG}
+    programs.listener("work:run", "--hooks", "hooks:Stuck", environ=environ)
+    all_told(programs, run(programs, "good"), 1)
+
+    queue = programs.client.get_queue("work")
+    queue.pause()
+    second, third = queue.enqueue("good"), queue.enqueue("good")
+    queue.resume()
+
+    assert ended(programs.client, second).status == "complete"
+    assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [third]
 
 
 def test_hooks_are_called_once_for_each_task_of_a_process_that_is_reused(programs):
