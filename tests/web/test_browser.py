@@ -185,20 +185,34 @@ def test_pages_fit_and_axe_finds_nothing_in_light_and_dark_and_on_a_phone(visit,
     assert found == []
 
 
-def test_a_change_arrives_by_itself_and_a_tick_stays(visit, site):
-    page = visit("/tasks?state=pending")
-    expect(page.locator("#live")).to_have_text("live")
-    box = page.locator("#rows input[type=checkbox]").first
-    box.check()
-    name = box.get_attribute("value")
-
+def test_ticks_and_rows_stay_while_tasks_arrive_and_these_wait_for_a_click(visit, site):
     client = Client(site.redis)
-    task = str(client.get_queue("render.4k").enqueue({"scene": 99}, title="scene ninety-nine"))
+    queue = client.get_queue("preview")
 
-    expect(page.get_by_text("scene ninety-nine")).to_be_visible()
-    expect(page.locator(f"#c-{name}")).to_be_checked()
-    client.get_queue("render.4k").cancel(task)
-    expect(page.get_by_text("scene ninety-nine")).to_have_count(0)
+    def cancelled() -> str:
+        task = str(queue.enqueue({"scene": 1}))
+        queue.cancel(task)
+        return task
+
+    old = [cancelled() for _ in range(4)][::-1]
+    page = visit("/tasks?state=cancelled&limit=4")
+    expect(page.locator("#live")).to_have_text("live")
+    for task in old[1:]:
+        page.locator(f"#c-{task}").check()
+
+    first = cancelled()
+    expect(page.get_by_role("button", name="1 more")).to_be_visible()
+    cancelled()
+    more = page.get_by_role("button", name="2 more")
+    expect(more).to_be_visible()
+    rows = page.locator("#rows tbody tr")
+    shown = rows.evaluate_all("them => them.map(it => it.id)")
+    ticked = page.locator("#rows :checked").evaluate_all("them => them.map(it => it.value)")
+    more.click()
+
+    expect(page.locator(f"#t-{first}")).to_be_visible()
+    expect(page.locator("#rows :checked")).to_have_count(1)  # of the four newest ones
+    assert (shown, ticked) == ([f"t-{task}" for task in old], old[1:])
     client.close()
 
 

@@ -109,13 +109,35 @@
     body.classList.add("stale");
     tick();
   }
-  function replace(id, html) {
+  // While rows of a list are ticked, they keep their places and their ticks, and new ones wait for a click.
+  const held = document.getElementById("held");
+  const isTicked = (element) => element.querySelector(".tickbox :checked") !== null;
+  let newest = "";
+  function hold(old, made) {
+    const fresh = new Map([...made.querySelectorAll("tbody tr")].map((row) => [row.id, row]));
+    const kept = [...old.querySelectorAll("tbody tr")].filter((row) => fresh.has(row.id) || isTicked(row));
+    made.querySelector("tbody")?.replaceChildren(...kept.map((row) => fresh.get(row.id) || row.cloneNode(true)));
+    const more = [...fresh.keys()].filter((id) => !old.querySelector(`#${CSS.escape(id)}`)).length;
+    held.hidden = !more;
+    held.textContent = `${more} more`;
+  }
+  function release() {
+    held.hidden = true;
+    if (newest) replace("rows", newest, false);
+  }
+  held?.addEventListener("click", release);
+  document.addEventListener("change", (event) => {
+    if (event.target.closest(".tickbox") && !isTicked(document)) release();
+  });
+  function replace(id, html, holds = true) {
     const old = document.getElementById(id);
     if (!old) return;
     const made = document.createElement(old.tagName);
     for (const attribute of old.attributes) made.setAttribute(attribute.name, attribute.value);
     made.innerHTML = html;
-    Idiomorph.morph(old, made, { ignoreActiveValue: true });
+    if (id === "rows") newest = html;
+    if (holds && isTicked(old)) hold(old, made);
+    Idiomorph.morph(old, made, { ignoreActiveValue: true, callbacks: { beforeAttributeUpdated: (name) => name !== "checked" } });
   }
   function open() {
     if (!body.dataset.live || isPaused || document.hidden || stream) return;
