@@ -185,6 +185,31 @@ def test_pages_fit_and_axe_finds_nothing_in_light_and_dark_and_on_a_phone(visit,
     assert found == []
 
 
+LOOKS_THE_SAME = """() => {
+  const look = (it) => [it, it.parentElement, ...it.querySelectorAll("*")].map((each) => {
+    const style = getComputedStyle(each);
+    const outline = style.outlineStyle === "none" ? "" : style.outlineWidth;
+    return [outline, style.stroke, style.strokeWidth].join();
+  }).join(" ");
+  const found = [];
+  for (const it of document.querySelectorAll("a, button, input, select, summary, [tabindex]")) {
+    const without = look(it);
+    it.focus({ focusVisible: true });
+    if (it === document.activeElement && look(it) === without) found.push(it.outerHTML.slice(0, 99));
+    it.blur();
+  }
+  return found;
+}"""
+
+
+def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
+    page, found = visit("/"), []
+    for path in (*FEW, "/tasks/{running}/log", "/workflows/night", "/statistics"):
+        page.goto(site.at(path), wait_until="load")
+        found += page.evaluate(LOOKS_THE_SAME)
+    assert sorted({*found}) == []
+
+
 def test_ticks_and_rows_stay_while_tasks_arrive_and_these_wait_for_a_click(visit, site):
     client = Client(site.redis)
     queue = client.get_queue("preview")
