@@ -165,12 +165,14 @@ class Client:
         queue: str,
         parameters: Any = None,
         only_new: bool = False,
+        by: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Make a recurring task, or change it, and return it. What is the same already stays as it is.
 
         queue, parameters: of the task that comes each time, as for `Queue.enqueue`.
         only_new: change none: WrongSchedule is raised if there is one of this name.
+        by: who does it, for its history; this user and host if left out.
         cron: when, in five fields, as "30 2 * * 1-5". every: instead, the time between two tasks, 10 s
             to 366 days; seconds, or text as "6h".
         timezone: of cron, as "Europe/Berlin"; UTC if it is left out.
@@ -194,12 +196,12 @@ class Client:
         """
         from blueque import protocol
         from blueque.model.encoding import require_schedule_name
-        from blueque.producer.schedules import Schedule, define
+        from blueque.producer.schedules import Schedule, define, who_of
 
         definition = define(
             self.get_queue(queue), require_schedule_name(name), parameters, **options
         )
-        protocol.set_schedule(self._redis, name, definition, "hand", only_new=only_new)
+        protocol.set_schedule(self._redis, name, definition, "hand", who_of(by), only_new=only_new)
         return Schedule(self._redis, name)
 
     def get_schedule(self, name: str) -> Schedule:

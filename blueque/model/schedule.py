@@ -377,11 +377,12 @@ def score_of(found: Mapping[str, str]) -> str:
 class Occurrence(NamedTuple):
     """What came of a planned time.
 
-    what: made, skipped, missed, triggered or backfilled. planned: in Unix seconds. at: when that was
-    decided. task: that was made; if skipped, that had not ended, and its status. why: overlap, window,
-    catch_up, paused, changed or person. by: who has asked for it. until, times: if the same
-    came of several planned times in a row, the last of them and their number; `at` is that of the
-    last, `task` that of the first.
+    what: made, skipped, missed, triggered or backfilled; or what was done to the schedule itself:
+    added, changed, paused, resumed or removed. planned: in Unix seconds. at: when that was decided.
+    task: that was made; if skipped, that had not ended, and its status. why: overlap, window,
+    catch_up, paused, changed or person; of a change, the fields; of a pause, its reason. by: who has
+    asked for it. until, times: if the same came of several planned times in a row, the last of them
+    and their number; `at` is that of the last, `task` that of the first.
     """
 
     what: str

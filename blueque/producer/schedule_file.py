@@ -14,7 +14,7 @@ from blueque.config.contents import Config
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RedisRefused
 from blueque.model.schedule import Definition, differing, digest_of
-from blueque.producer.schedules import define
+from blueque.producer.schedules import define, who_of
 from blueque.protocol.schedules import require_origin
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
@@ -70,18 +70,20 @@ def changes(
     return found + [Change(name, "left", None) for name in sorted(gone)]
 
 
-def apply(redis: Redis, steps: Sequence[Change], prunes: bool = False) -> list[tuple[str, str]]:
+def apply(
+    redis: Redis, steps: Sequence[Change], prunes: bool = False, by: str | None = None
+) -> list[tuple[str, str]]:
     """Bring the schedules of the file to Redis. Return each name with what was done: `new`,
     `changed`, `same`, `left`, `removed`.
 
-    prunes: remove those that are left.
+    prunes: remove those that are left. by: who does it; this user and host if left out.
     """
-    done = []
+    done, who = [], who_of(by)
     for name, what, definition, _ in steps:
         if definition is not None:
-            what = protocol.set_schedule(redis, name, definition, ORIGIN)
+            what = protocol.set_schedule(redis, name, definition, ORIGIN, who)
         elif prunes:
-            protocol.delete_schedule(redis, name)
+            protocol.delete_schedule(redis, name, who)
             what = "removed"
         log.log(
             logging.DEBUG if what == "same" else logging.INFO,

@@ -209,19 +209,20 @@ class Schedule:
         return next_times(self.rule, self.decided, count)
 
     def history(self, limit: int = 100) -> list[Occurrence]:
-        """Return what has come of its last planned times, the newest first; 100 are kept. After
-        `delete` there is none.
+        """Return what has come of its last planned times, and who has changed it, the newest first;
+        100 are kept. After `delete` there is none.
         """
         return schedules.occurrences(self._redis, self.name, limit)
 
-    def set(self, definition: Definition) -> str:
+    def set(self, definition: Definition, by: str | None = None) -> str:
         """Change what was defined, as `define` returns it. Return `changed` or `same`.
 
+        by: as for `pause`.
         Raises WrongSchedule if it comes from a file.
         Source: docs/protocol/schedules.md, "set_schedule".
         """
         self._is_stale = True
-        return protocol.set_schedule(self._redis, self.name, definition, "hand")
+        return protocol.set_schedule(self._redis, self.name, definition, "hand", who_of(by))
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Have nothing come of it until it is resumed. False: it was paused already.
@@ -229,22 +230,24 @@ class Schedule:
         by, reason: who pauses it (this user and host if left out), and why.
         Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "pause_schedule".
         """
-        who = _who(by)
+        who = who_of(by)
         self._is_stale = True
         is_new = protocol.pause_schedule(self._redis, self.name, who, reason)
         log.info("pause schedule=%s by=%s", self.name, who)
         return is_new
 
-    def resume(self, catch_up: bool = False) -> bool:
+    def resume(self, catch_up: bool = False, by: str | None = None) -> bool:
         """End a pause. False: it was not paused.
 
         catch_up: what was planned meanwhile comes as after an outage: see `catch_up` of
             `Client.set_schedule`. Otherwise it is missed.
+        by: as for `pause`.
         Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "resume_schedule".
         """
+        who = who_of(by)
         self._is_stale = True
-        was_paused = protocol.resume_schedule(self._redis, self.name, catch_up)
-        log.info("resume schedule=%s", self.name)
+        was_paused = protocol.resume_schedule(self._redis, self.name, who, catch_up)
+        log.info("resume schedule=%s by=%s", self.name, who)
         return was_paused
 
     def trigger(self, force: bool = False, by: str | None = None) -> str:
@@ -254,7 +257,7 @@ class Schedule:
         by: as for `pause`.
         Raises NoSuchSchedule, WrongSchedule. Source: docs/protocol/schedules.md, "trigger".
         """
-        who = _who(by)
+        who = who_of(by)
         self._is_stale = True
         task = protocol.trigger(self._redis, self.name, os.urandom(16).hex(), who, force)
         log.info("trigger schedule=%s by=%s task=%s", self.name, who, task)
@@ -269,7 +272,7 @@ class Schedule:
         Source: docs/protocol/schedules.md, "skip_occurrences".
         """
         most = require_whole(count, "count", 1, MOST_SKIPPED)
-        last, who, rule = self.seen.record.get("last", 0), _who(by), self.rule
+        last, who, rule = self.seen.record.get("last", 0), who_of(by), self.rule
         times = list(islice(rule.times(last), most))
         if not times:
             raise InvalidInput(
@@ -305,7 +308,7 @@ class Schedule:
         """
         if overlap not in ("queue", "allow"):
             raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
-        first, last, who = require_time(begin, "begin"), require_time(end, "end"), _who(by)
+        first, last, who = require_time(begin, "begin"), require_time(end, "end"), who_of(by)
         require_whole(most, "most", 1, MOST_EVER)
         if last > self.refresh().seen.now:
             raise WrongSchedule(self.name, "the end of that time is still to come")
@@ -319,13 +322,15 @@ class Schedule:
         log.info("backfill schedule=%s by=%s new=%d of=%d", self.name, who, len(made), len(times))
         return made
 
-    def delete(self) -> bool:
+    def delete(self, by: str | None = None) -> bool:
         """Remove the schedule; its tasks stay. False: it is gone already.
 
+        by: as for `pause`.
         Source: docs/protocol/schedules.md, "delete_schedule".
         """
-        was_there = protocol.delete_schedule(self._redis, self.name)
-        log.info("delete_schedule schedule=%s", self.name)
+        who = who_of(by)
+        was_there = protocol.delete_schedule(self._redis, self.name, who)
+        log.info("delete_schedule schedule=%s by=%s", self.name, who)
         return was_there
 
 
@@ -339,5 +344,6 @@ def _in_zone(rule: Rule, planned: int) -> datetime:
     return datetime.fromtimestamp(planned, zone)
 
 
-def _who(by: str | None) -> str:
+def who_of(by: str | None) -> str:
+    """Return who does something: this user and host, unless it is said."""
     return by if by is not None else process.user_at_host()

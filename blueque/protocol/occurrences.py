@@ -28,8 +28,14 @@ from blueque.model.schedule import (
     with_lock,
 )
 from blueque.protocol.dependencies import NewTask, creation
-from blueque.protocol.fields import flat
-from blueque.protocol.schedule_record import moved_on, recorded, required, time_of, whole_number
+from blueque.protocol.schedule_record import (
+    moved_on,
+    pausing,
+    recorded,
+    required,
+    time_of,
+    whole_number,
+)
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 BACKFILLED_AT_ONCE = 100  # tasks that one `backfill` makes
@@ -118,6 +124,7 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
     ahead: the look of the `fire` that follows on this connection.
     """
     definition, step, task = plan.definition, plan.step, plan.task
+    queue = definition.queue
 
     def judge(
         reply: Sequence[str], clock: Sequence[str], exists: int = 0, *others: Any
@@ -137,7 +144,7 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
             planned = step.chosen[0]
             failures = _failures(plan.record, current)
             if definition.pause_after_failures and failures >= definition.pause_after_failures:
-                return Change(_pausing(name, failures, now), Fired("paused", planned))
+                return Change(_pausing(name, queue, failures, now), Fired("paused", planned))
             held = None if exists else _hindrance(definition, plan.record, current, before)
             if held is not None:
                 skip = Occurrence("skipped", planned, now, held.task, "overlap", None, held.status)
@@ -158,7 +165,8 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
                     if definition.overlap == "replace" and current.is_open:
                         fields["doomed"], score = plan.record["current"], 0
         return Change(
-            [*commands, *moved_on(name, fields, step.next, score, occurrences, counts, now)], fired
+            [*commands, *moved_on(name, queue, fields, step.next, score, occurrences, counts, now)],
+            fired,
         )
 
     return transact(redis, "fire", look_at(name, plan), judge, ahead=ahead)
@@ -225,7 +233,7 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
         if definition.overlap == "replace" and current.is_open and not is_forced:
             fields["doomed"] = found["current"]
             again = [("ZADD", keys.SCHEDULES, 0, name)]
-        noted = recorded(name, fields, [occurrence], {"triggered": 1}, now)
+        noted = recorded(name, definition.queue, fields, [occurrence], {"triggered": 1}, now)
         return Change([*commands, *noted, *again], task)
 
     own = keys.task(task), keys.key_kept(task)  # the latter if it was deleted
@@ -269,10 +277,8 @@ def backfill(
         ours[:] = [task for task, _ in new]
         made = together("backfilled", [each for _, each in new], now, "person", by, new[0][0])
         counts = {"backfilled": len(new)}
-        return Change(
-            [*_creation(name, definition, new, now), *recorded(name, {}, [made], counts, now)],
-            [*ours],
-        )
+        noted = recorded(name, definition.queue, {}, [made], counts, now)
+        return Change([*_creation(name, definition, new, now), *noted], [*ours])
 
     hashes = [keys.task(task) for task in tasks]
     kept = [keys.key_kept(task) for task in tasks]
@@ -349,12 +355,6 @@ def _creation(
     return creation([(definition.queue, each) for each in new], {}, now)
 
 
-def _pausing(name: str, failures: int, now: float) -> list[Command]:
+def _pausing(name: str, queue: str, failures: int, now: float) -> list[Command]:
     reason = "1 task has failed" if failures == 1 else f"{failures} tasks in a row have failed"
-    fields: dict[str, Any] = {
-        "paused": now,
-        "paused_by": BLUEQUE,
-        "paused_reason": reason,
-        "updated": now,
-    }
-    return [("HSET", keys.schedule(name), *flat(fields)), ("ZADD", keys.SCHEDULES, "+inf", name)]
+    return pausing(name, queue, BLUEQUE, reason, "+inf", now)

@@ -10,6 +10,7 @@ from blueque.errors import NoSuchSchedule
 from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.schedule import KEPT, Definition, Occurrence
+from blueque.protocol.events import Event, record_in_queue
 from blueque.protocol.fields import flat
 
 
@@ -56,6 +57,7 @@ def next_of(name: str, definition: Definition, last: int) -> tuple[int, int] | N
 
 def moved_on(
     name: str,
+    queue: str,
     fields: Mapping[str, Any],
     following: tuple[int, int] | None,
     score: float | str,
@@ -67,7 +69,7 @@ def moved_on(
     nexts = {} if following is None else {"planned": following[0], "at": following[1]}
     over: list[Command] = [("HDEL", keys.schedule(name), "planned", "at")]
     return [
-        *recorded(name, {**fields, **nexts}, occurrences, counts, now),
+        *recorded(name, queue, {**fields, **nexts}, occurrences, counts, now),
         *(over if following is None else []),
         ("ZADD", keys.SCHEDULES, score, name),
     ]
@@ -75,16 +77,39 @@ def moved_on(
 
 def recorded(
     name: str,
+    queue: str,
     fields: Mapping[str, Any],
     occurrences: Sequence[Occurrence],
     counts: Mapping[str, int],
     now: float,
 ) -> list[Command]:
-    """Return the commands that write fields of a record, and what came of planned times."""
+    """Return the commands that write fields of a record, and what came of planned times. What a
+    person has asked for is an event of the queue, too.
+    """
     key, listed = keys.schedule(name), keys.occurrences(name)
     commands: list[Command] = [("HSET", key, *flat(fields), "updated", now)]
     commands += [("HINCRBY", key, what, times) for what, times in counts.items() if times]
     if occurrences:
         texts = [occurrence.text() for occurrence in occurrences[-KEPT:]]
         commands += [("LPUSH", listed, *texts), ("LTRIM", listed, 0, KEPT - 1)]
-    return commands
+    asked_for = [occurrence for occurrence in occurrences if occurrence.by is not None]
+    return [*commands, *[noticed(name, queue, occurrence) for occurrence in asked_for]]
+
+
+def noticed(name: str, queue: str, what: Occurrence) -> Command:
+    """Return the command that records what a person has done to a schedule as an event of its queue."""
+    why = None if what.why == "person" else what.why
+    facts = {"schedule": name, "times": what.times, "why": why}
+    return record_in_queue(queue, Event(f"schedule_{what.what}", what.by or "", what.at, facts))
+
+
+def pausing(
+    name: str, queue: str, by: str, reason: str | None, score: float | str, now: float
+) -> list[Command]:
+    """Return the commands that pause a schedule."""
+    why: dict[str, str] = {} if reason is None else {"paused_reason": reason}
+    paused = Occurrence("paused", int(now), now, why=reason, by=by)
+    return [
+        *recorded(name, queue, {"paused": now, "paused_by": by, **why}, [paused], {}, now),
+        ("ZADD", keys.SCHEDULES, score, name),
+    ]

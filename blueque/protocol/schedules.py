@@ -20,15 +20,17 @@ from blueque.model.schedule import (
     OF_RULE,
     Definition,
     Occurrence,
+    differing,
     digest_of,
     due_times,
     together,
 )
-from blueque.protocol.fields import flat
 from blueque.protocol.schedule_record import (
     Tries,
     moved_on,
     next_of,
+    noticed,
+    pausing,
     required,
     time_of,
     whole_look,
@@ -41,7 +43,7 @@ _OF_PAUSE = ("paused", "paused_by", "paused_reason")
 
 
 def set_schedule(
-    redis: Redis, name: str, definition: Definition, origin: str, *, only_new: bool = False
+    redis: Redis, name: str, definition: Definition, origin: str, by: str, *, only_new: bool = False
 ) -> str:
     """Make a schedule, or change one. Return `new`, `changed` or `same`.
 
@@ -85,11 +87,16 @@ def set_schedule(
         if "doomed" in found:
             score = 0
         outcome = "changed" if found else "new"
+        why = ", ".join(differing(found, defined)) or None if found else None
+        what = "changed" if found else "added"
+        occurrences = [*occurrences, Occurrence(what, int(now), now, why=why, by=by)]
         return Change(
             [
                 *([] if found else [("DEL", keys.occurrences(name))]),
                 *([("HDEL", key, *gone)] if gone else []),
-                *moved_on(name, fields, following, score, occurrences, counts, now),
+                *moved_on(
+                    name, definition.queue, fields, following, score, occurrences, counts, now
+                ),
                 ("ZINCRBY", keys.QUEUES, 0, definition.queue),
             ],
             outcome,
@@ -103,22 +110,20 @@ def pause_schedule(redis: Redis, name: str, by: str, reason: str | None) -> bool
 
     Raises NoSuchSchedule.
     """
-    key, tries = keys.schedule(name), Tries(whole_look(name))
+    tries = Tries(whole_look(name))
 
     def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
         found, now = required(name, reply), time_of(clock)
         if "paused" in found:
             known = found.get("paused_by"), found.get("paused_reason")
             return Answer(tries.may_be_done and known == (by, reason))
-        why: dict[str, str] = {} if reason is None else {"paused_reason": reason}
-        fields: dict[str, Any] = {"paused": now, "paused_by": by, **why, "updated": now}
         score = 0 if "doomed" in found else "+inf"
-        return Change([("HSET", key, *flat(fields)), ("ZADD", keys.SCHEDULES, score, name)], True)
+        return Change(pausing(name, found.get("queue", ""), by, reason, score, now), True)
 
     return transact(redis, "pause_schedule", tries.look, judge, again=tries.again)
 
 
-def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
+def resume_schedule(redis: Redis, name: str, by: str, catches_up: bool = False) -> bool:
     """End the pause of a schedule. False: it was not paused.
 
     catches_up: what was planned during the pause comes as after an outage; otherwise it is missed.
@@ -144,6 +149,7 @@ def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
                 last, following = _after_all_due(name, definition, last, now)
             occurrences = [together("missed", missed, now, "paused")]
             counts = {"missed": len(missed)}
+        occurrences = [*occurrences, Occurrence("resumed", int(now), now, by=by)]
         score: float | str = "+inf" if following is None else following[1]
         fields: dict[str, Any] = {"last": last, "failures": 0}
         if found.get("paused_by") == BLUEQUE and "current" in found:
@@ -153,7 +159,9 @@ def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
         return Change(
             [
                 ("HDEL", key, *_OF_PAUSE),
-                *moved_on(name, fields, following, score, occurrences, counts, now),
+                *moved_on(
+                    name, definition.queue, fields, following, score, occurrences, counts, now
+                ),
             ],
             True,
         )
@@ -189,7 +197,8 @@ def skip_occurrences(redis: Redis, name: str, before: int, times: Sequence[int],
         counts = {"skipped": len(times)}
         fields = {"last": times[-1]}
         is_sent = True
-        return Change(moved_on(name, fields, following, score, skipped, counts, now), None)
+        queue = definition.queue
+        return Change(moved_on(name, queue, fields, following, score, skipped, counts, now), None)
 
     key = keys.schedule(name)
     recent = ("LRANGE", keys.occurrences(name), 0, KEPT - 1)
@@ -198,16 +207,23 @@ def skip_occurrences(redis: Redis, name: str, before: int, times: Sequence[int],
     transact(redis, "skip_occurrences", look, judge)
 
 
-def delete_schedule(redis: Redis, name: str) -> bool:
+def delete_schedule(redis: Redis, name: str, by: str) -> bool:
     """Remove a schedule. Its tasks stay. False: there is none."""
-    key = keys.schedule(name)
-    look: Look[int] = Look([key], [("EXISTS", key)])
-    tries = Tries(look)
+    key, tries = keys.schedule(name), Tries(whole_look(name))
 
-    def judge(exists: int) -> Verdict[bool]:
-        if not exists:
+    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
+        if not reply:
             return Answer(tries.may_be_done)
-        return Change([("DEL", key, keys.occurrences(name)), ("ZREM", keys.SCHEDULES, name)], True)
+        now, queue = time_of(clock), as_hash(reply).get("queue", "")
+        removed = Occurrence("removed", int(now), now, by=by)
+        return Change(
+            [
+                ("DEL", key, keys.occurrences(name)),
+                ("ZREM", keys.SCHEDULES, name),
+                noticed(name, queue, removed),
+            ],
+            True,
+        )
 
     return transact(redis, "delete_schedule", tries.look, judge, again=tries.again)
 

@@ -25,7 +25,7 @@ _REASONS = {
 
 def word(event: Event) -> str:
     """Return the name of an event as people read it."""
-    return _WORDS.get(event.event, event.event)
+    return _WORDS.get(event.event, event.event.replace("_", " "))
 
 
 def who(event: Event) -> str:

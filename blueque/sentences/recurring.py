@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
     from blueque.queries.schedules import ScheduleSeen
 
+DONE = ("added", "changed", "paused", "resumed")  # by people, to the schedule itself
 RECENT = 10  # occurrences that a note looks at
 NEXT = 3  # planned times that are shown
 LATE = 60.0  # seconds after which something is overdue
@@ -180,7 +181,7 @@ def _decided(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> list[Occurrenc
     changed since: they may come again.
     """
     last = seen.record.get("last", 0)
-    planned = [each for each in recent if each.what not in ("triggered", "backfilled")]
+    planned = [each for each in recent if each.what in ("made", "skipped", "missed")]
     return [each for each in planned if (each.until or each.planned) <= last]
 
 
@@ -269,6 +270,8 @@ def why_not(occurrence: Occurrence) -> str:
     by = by_of(occurrence)
     if occurrence.what in ("triggered", "backfilled"):
         return by.strip()
+    if occurrence.what in DONE:
+        return ": ".join(filter(None, (by.strip(), occurrence.why)))
     words = {
         "overlap": f"{short_id(occurrence.task or '')} was {occurrence.status}",
         "window": "it was older than the window when a scheduler came",

@@ -92,7 +92,7 @@ CONTROLS: Mapping[tuple[str, str], Control] = {
     ("node", "pause"): lambda client, name, by, form: client.get_listeners().pause(name, by),
     ("node", "resume"): lambda client, name, by, form: client.get_listeners().resume(name, by),
     ("schedule", "pause"): _pause_schedule,
-    ("schedule", "resume"): lambda client, name, by, form: client.get_schedule(name).resume(),
+    ("schedule", "resume"): lambda client, name, by, form: client.get_schedule(name).resume(by=by),
     ("schedule", "trigger"): _trigger,
     ("task", "stack"): _stack,
     ("schedule", "skip"): lambda client, name, by, form: client.get_schedule(name).skip(by=by),

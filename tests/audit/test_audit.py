@@ -99,7 +99,7 @@ class House:
         }
         for name, rule in rules.items():
             definition = Definition("later", rule, "p", options={"needs": "gpu=1"})
-            protocol.set_schedule(redis, name, definition, "hand")
+            protocol.set_schedule(redis, name, definition, "hand", "ann")
         protocol.pause_schedule(redis, "paused", "me", None)
         (record,) = records(redis, ["s 1"])
         protocol.skip_occurrences(redis, "s 1", int(record["last"]), [int(record["planned"])], "me")

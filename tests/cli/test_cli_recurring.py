@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime
 
@@ -463,7 +464,8 @@ def test_skip_leaves_out_the_next_and_history_has_them(run, nightly, client):
     assert len(lines) == 3 and f"{third:%H:%M %Z}" in lines[2]
     header, *rows = run("schedule", "history", "nightly").stdout.splitlines()
     assert header.split() == ["PLANNED", "WHAT", "TASK", "STATE", "WHY"]
-    (row,) = rows
+    row, added = rows
+    assert re.search(r"  added  .* by \w+@", added)
     assert row.endswith(f"by ann, until {second:%a %Y-%m-%d %H:%M %Z}")
     assert row.startswith(f"{first:%a %Y-%m-%d %H:%M %Z}  skipped 2")
     assert run("schedule", "skip", "nightly", "0").returncode == 2
@@ -474,7 +476,7 @@ def test_times_in_a_table_are_all_to_the_second_if_one_is(run, client, cli):
     skip = Occurrence("skipped", 3600, 1.0, "7c1f0000-x", "overlap", None, "pending", 3630, 4)
     cli.lpush(keys.occurrences("often"), skip.text())
 
-    (row,) = run("schedule", "history", "often").stdout.splitlines()[1:]
+    row, _ = run("schedule", "history", "often").stdout.splitlines()[1:]
     previewed = run("schedule", "preview", "often").stdout.splitlines()[1:]
 
     assert row.startswith("Thu 1970-01-01 01:00:00 UTC  skipped 4")
@@ -504,7 +506,21 @@ def test_what_is_said_of_a_paused_one_names_all_that_was_changed(run, nightly):
 def test_history_of_a_new_one_says_when_it_comes(run, nightly):
     result = run("schedule", "history", "nightly")
 
-    assert result.stdout == "" and "Nothing has come of it yet. Next: in " in result.stderr
+    assert "Nothing has come of it yet. Next: in " in result.stderr
+
+
+def test_history_and_activity_say_who_has_changed_it_and_why(run, nightly):
+    run("schedule", "set", "nightly", "--cron", "0 3 * * *", "--by", "ann")
+    run("schedule", "pause", "nightly", "--reason", "the disk is full", "--by", "bob")
+    run("schedule", "resume", "nightly", "--by", "cyd")
+
+    resumed, paused, changed, _ = run("schedule", "history", "nightly").stdout.splitlines()[1:]
+    shown = run("schedule", "show", "nightly").stdout
+    run("schedule", "rm", "nightly", "--by", "dan")
+
+    assert resumed.endswith("by cyd") and " resumed " in resumed
+    assert paused.endswith("by bob: the disk is full") and changed.endswith("by ann: cron")
+    assert re.search(r"^last change +resumed .* by cyd$", shown, re.M)
 
 
 def test_backfill_makes_each_planned_time_once(run, client):
@@ -526,7 +542,7 @@ def test_the_tasks_of_a_backfill_are_found_by_the_history_and_by_ls(run, client)
     client.get_queue("reports").enqueue("another")
     made = items(run, "backfill", "daily", "2026-01-01T00:00Z", "2026-01-03T00:00Z")["tasks"]
 
-    (entry,) = items(run, "history", "daily")["items"]
+    entry, _ = items(run, "history", "daily")["items"]
     client.get_queue("reports").cancel(made[0])
     listed = run("ls", "--schedule", "daily", "--ids").stdout.split()
 
@@ -812,4 +828,4 @@ def test_a_name_without_a_record_has_no_row(run, redis, cli):
     cli.zadd(keys.SCHEDULES, {"gone": 1})
 
     assert run("schedule", "ls").stderr == "nothing is scheduled\n"
-    assert protocol.delete_schedule(redis, "gone") is False
+    assert protocol.delete_schedule(redis, "gone", "ann") is False

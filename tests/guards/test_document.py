@@ -2393,7 +2393,9 @@ def at_second(now: float, call: Given) -> Given:
 def defined(now: float = 9.25, origin: str = "hand", **options: Any) -> Given:
     """Make a schedule of every 10 seconds, or change it."""
     definition = TEN._replace(**options)
-    return at_second(now, lambda redis: protocol.set_schedule(redis, SCHEDULE, definition, origin))
+    return at_second(
+        now, lambda redis: protocol.set_schedule(redis, SCHEDULE, definition, origin, "bob")
+    )
 
 
 def fired(now: float) -> Given:
@@ -2425,7 +2427,9 @@ def pause_schedule(reason: str | None = None) -> Given:
 
 
 def resume_schedule(now: float, catches_up: bool = False) -> Given:
-    return at_second(now, lambda redis: protocol.resume_schedule(redis, SCHEDULE, catches_up))
+    return at_second(
+        now, lambda redis: protocol.resume_schedule(redis, SCHEDULE, "bob", catches_up)
+    )
 
 
 def skip_two(before: int = 9) -> Given:
@@ -2449,7 +2453,7 @@ def undoom(redis: Redis) -> None:
 
 
 def delete_schedule(redis: Redis) -> None:
-    protocol.delete_schedule(redis, SCHEDULE)
+    at_second(9.25, lambda redis: protocol.delete_schedule(redis, SCHEDULE, "bob"))(redis)
 
 
 def decided(what: str, planned: int, now: float, **more: Any) -> str:
@@ -2491,7 +2495,10 @@ def put(*planned: int, now: float, ids: Sequence[str] = (), needs: str = "") -> 
 
 def noted(changed: Sequence[Any], counts: Values, *occurrences: str) -> Values:
     """Return the values of NOTE_OCCURRENCES."""
+    asked_for = [found for text in occurrences if (found := json.loads(text)).get("by")]
     return {
+        "IN": [Q] * len(asked_for),
+        "NOTICE": [_notice_of(found) for found in asked_for],
         "SCHEDULE": SCHEDULE,
         "CHANGED": list(changed),
         "COUNTER": list(counts),
@@ -2499,6 +2506,14 @@ def noted(changed: Sequence[Any], counts: Values, *occurrences: str) -> Values:
         "NOTED": [SCHEDULE] if occurrences else [],
         "OCCURRENCES": [list(occurrences)] if occurrences else [],
     }
+
+
+def _notice_of(found: dict[str, Any]) -> str:
+    """Return the event that says what a person has done to a schedule."""
+    facts = {"schedule": SCHEDULE, "times": found.get("times"), "why": found.get("why")}
+    told = {name: value for name, value in facts.items() if value not in (None, "person")}
+    event = {"event": f"schedule_{found['what']}", "at": found["at"], "by": found["by"], **told}
+    return json.dumps(event, separators=(",", ":"))
 
 
 def moved_on(
@@ -2556,7 +2571,8 @@ RUNS = given(
     raw("HSET", keys.task(TEN_ID), "status", "started"),
 )
 OF_QUEUEING = {**QUEUEING.fields(), "digest": digest_of(QUEUEING.fields()), "failures": 0}
-SET = {**TASK, **moved_on(NEW_RECORD, {}, score=10), "NOW": 9.25, "GONE": []}
+ADDED = decided("added", 9, 9.25, by="bob")
+SET = {**TASK, **moved_on(NEW_RECORD, {}, ADDED, score=10), "NOW": 9.25, "GONE": []}
 TRIGGER = {
     **TASK,
     **put(9, now=9.25, ids=[TRIGGERED]),
@@ -2580,6 +2596,7 @@ BACKFILL = {
     "CANDIDATE": [TEN_ID, id_of_occurrence(SCHEDULE, 20)],
 }
 OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
+REMOVED = {**OF_SCHEDULE, **notice("schedule_removed", by="bob", schedule=SCHEDULE)}
 IS_RECORD = "there is a record"
 BOUND: tuple[Values, list[str]] = (
     {
@@ -3880,6 +3897,7 @@ SAMPLES = [
                 ],
                 {"missed": 3},
                 decided("missed", 10, 31.5, why="changed", until=30, times=3),
+                decided("changed", 31, 31.5, why="every, until, pause_after_failures", by="bob"),
                 score="+inf",
                 is_spent=True,
             ),
@@ -4128,8 +4146,12 @@ SAMPLES = [
         ),
         {
             **FIRED,
+            **noted(
+                ["paused", 20.5, "paused_by", "blueque", "paused_reason", "1 task has failed"],
+                {},
+                decided("paused", 20, 20.5, why="1 task has failed", by="blueque"),
+            ),
             "NOW": 20.5,
-            "REASON": "1 task has failed",
             "MADE": [id_of_occurrence(SCHEDULE, 20)],
             "CURRENT": [TEN_ID],
         },
@@ -4165,14 +4187,26 @@ SAMPLES = [
         "as usual",
         defined(),
         pause_schedule(),
-        {**OF_SCHEDULE, "WHO": ["paused_by", "bob"], "SCORE": "+inf"},
+        {
+            **OF_SCHEDULE,
+            **noted(["paused", 9.25, "paused_by", "bob"], {}, decided("paused", 9, 9.25, by="bob")),
+            "SCORE": "+inf",
+        },
     ),
     Sample(
         "pause_schedule",
         "with a reason, and one doomed",
         given(defined(), raw("HSET", keys.schedule(SCHEDULE), "doomed", TRIGGERED)),
         pause_schedule("move"),
-        {**OF_SCHEDULE, "WHO": ["paused_by", "bob", "paused_reason", "move"], "SCORE": 0},
+        {
+            **OF_SCHEDULE,
+            **noted(
+                ["paused", 9.25, "paused_by", "bob", "paused_reason", "move"],
+                {},
+                decided("paused", 9, 9.25, why="move", by="bob"),
+            ),
+            "SCORE": 0,
+        },
     ),
     Sample(
         "pause_schedule",
@@ -4202,6 +4236,7 @@ SAMPLES = [
                 ["last", 10, "failures", 0, "planned", 20, "at", 20],
                 {"missed": 1},
                 decided("missed", 10, 12.5, why="paused"),
+                decided("resumed", 12, 12.5, by="bob"),
                 score=20,
             ),
             "NOW": 12.5,
@@ -4214,7 +4249,12 @@ SAMPLES = [
         resume_schedule(12.5, True),
         {
             **OF_SCHEDULE,
-            **moved_on(["last", 9, "failures", 0, "planned", 10, "at", 10], {}, score=10),
+            **moved_on(
+                ["last", 9, "failures", 0, "planned", 10, "at", 10],
+                {},
+                decided("resumed", 12, 12.5, by="bob"),
+                score=10,
+            ),
             "NOW": 12.5,
         },
     ),
@@ -4311,19 +4351,18 @@ SAMPLES = [
             **BACKFILL,
             **put(20, now=55.5, needs=LOCK_OF_TEN),
             "CANDIDATE": BACKFILL["CANDIDATE"],
-            "OCCURRENCES": [
-                [
-                    decided(
-                        "backfilled",
-                        20,
-                        55.5,
-                        task=id_of_occurrence(SCHEDULE, 20),
-                        why="person",
-                        by="bob",
-                    )
-                ]
-            ],
-            "NUMBER": [1],
+            **noted(
+                [],
+                {"backfilled": 1},
+                decided(
+                    "backfilled",
+                    20,
+                    55.5,
+                    task=id_of_occurrence(SCHEDULE, 20),
+                    why="person",
+                    by="bob",
+                ),
+            ),
         },
     ),
     Sample(
@@ -4343,7 +4382,7 @@ SAMPLES = [
         until="MULTI",
         refuses=WrongSchedule,
     ),
-    Sample("delete_schedule", "as usual", defined(), delete_schedule, OF_SCHEDULE),
+    Sample("delete_schedule", "as usual", defined(), delete_schedule, REMOVED),
     Sample("delete_schedule", "again", nothing, delete_schedule, OF_SCHEDULE, until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample(

@@ -35,7 +35,7 @@ def make(world: World, past: int, **options: Any) -> None:
     now = int(time_of(world.redis.read(("TIME",))[0]))
     begin = now - LATE - (past - 1) * DAY
     definition = _defined(world, {"start": begin, **options})
-    protocol.set_schedule(world.redis, NAME, definition, "hand")
+    protocol.set_schedule(world.redis, NAME, definition, "hand", "ann")
     record = {"created": begin - 0.5, "last": begin - 1, "planned": begin, "at": begin}
     flat = [part for pair in record.items() for part in pair]
     world.redis.read(("HSET", keys.schedule(NAME), *flat), ("ZADD", keys.SCHEDULES, begin, NAME))
@@ -81,7 +81,7 @@ def change(world: World, redis: Redis, **options: Any) -> None:
     """Be a person who defines the schedule otherwise, or again."""
     begin = world.given["times"][0]
     definition = _defined(world, {"start": begin, **options})
-    insist(lambda: protocol.set_schedule(redis, NAME, definition, "hand"))
+    insist(lambda: protocol.set_schedule(redis, NAME, definition, "hand", "ann"))
 
 
 def _asked(world: World, action: Callable[[], object], what: str) -> None:
@@ -101,7 +101,7 @@ def pause(world: World, redis: Redis) -> None:
 
 def pause_and_resume(world: World, redis: Redis, catches_up: bool) -> None:
     _asked(world, lambda: protocol.pause_schedule(redis, NAME, "ann", None), "paused")
-    _asked(world, lambda: protocol.resume_schedule(redis, NAME, catches_up), "resumed")
+    _asked(world, lambda: protocol.resume_schedule(redis, NAME, "ann", catches_up), "resumed")
 
 
 def skip(world: World, redis: Redis) -> None:
@@ -113,7 +113,7 @@ def skip(world: World, redis: Redis) -> None:
 
 
 def delete(world: World, redis: Redis) -> None:
-    insist(lambda: protocol.delete_schedule(redis, NAME))
+    insist(lambda: protocol.delete_schedule(redis, NAME, "ann"))
     world.ledger.notes.append("deleted")
 
 
@@ -150,7 +150,7 @@ def _made(world: World) -> int:
 def drain_planned(world: World) -> None:
     """Be whoever comes next: end a pause, make what is due, and run it."""
     try:
-        protocol.resume_schedule(world.redis, NAME, True)
+        protocol.resume_schedule(world.redis, NAME, "ann", True)
     except NoSuchSchedule:
         pass
     for _ in range(2):

@@ -12,7 +12,7 @@ from model import Fields, Model, Refusal
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence, id_of_trigger
-from blueque.model.schedule import Definition, Occurrence, digest_of
+from blueque.model.schedule import Definition, Occurrence, differing, digest_of
 
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 OF_RULE = ("every", "start", "until")
@@ -55,6 +55,11 @@ class Schedule:
         first, rule = self.planned, self.definition.rule
         end = int(now if rule.until is None else min(now, rule.until))
         return [] if first is None else [*range(first, end + 1, rule.every or 1)]
+
+    def write(self, what: str, now: float, by: str, why: str | None = None) -> None:
+        """Note what a person has done to the schedule itself."""
+        did = Occurrence(what, int(now), now, why=why, by=by)
+        self.history = [did.text(), *self.history][:KEPT]
 
     def note(self, occurrence: Occurrence) -> None:
         self.history = [occurrence.text(), *self.history][:KEPT]
@@ -114,13 +119,14 @@ class Planner:
             raise Refusal(NoSuchSchedule)
         return self.schedules[name]
 
-    def define(self, name: str, definition: Definition, now: float) -> str:
+    def define(self, name: str, definition: Definition, by: str, now: float) -> str:
         its = self.schedules.get(name)
         if its is None:
             new = Schedule(definition, int(now), {"name": name, "origin": "hand", "version": 1})
             if new.planned is None:
                 raise Refusal(InvalidInput)
             new.facts |= {"created": now, "updated": now}
+            new.write("added", now, by)
             self.schedules[name] = new
             self._tasks.queues.add(definition.queue)
             return "new"
@@ -134,6 +140,8 @@ class Planner:
                 return "same"
             its.give_up(now, "changed")
             its.last = int(now)
+        fields = differing(its.definition.fields(), definition.fields())
+        its.write("changed", now, by, ", ".join(fields) or None)
         its.definition = definition
         its.facts |= {"version": its.facts["version"] + 1, "updated": now}
         self._tasks.queues.add(definition.queue)
@@ -171,6 +179,7 @@ class Planner:
         reason = f"{one_or_more} failed"
         its.facts |= {"paused": now, "paused_by": "blueque", "paused_reason": reason}
         its.facts["updated"] = now
+        its.write("paused", now, "blueque", reason)
         return True
 
     def _status(self, its: Schedule, which: str = "current") -> str | None:
@@ -244,9 +253,10 @@ class Planner:
         its.facts |= {"paused": now, "paused_by": by, "updated": now}
         if reason is not None:
             its.facts["paused_reason"] = reason
+        its.write("paused", now, by, reason)
         return True
 
-    def resume(self, name: str, catches_up: bool, now: float) -> bool:
+    def resume(self, name: str, by: str, catches_up: bool, now: float) -> bool:
         its = self._required(name)
         if "paused" not in its.facts:
             return False
@@ -256,6 +266,7 @@ class Planner:
             its.facts.pop(fact, None)
         if not catches_up:
             its.give_up(now, "paused")
+        its.write("resumed", now, by)
         its.facts |= {"failures": 0, "updated": now}
         return True
 

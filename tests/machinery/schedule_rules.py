@@ -84,8 +84,8 @@ class ScheduleMachine(Machine):
         )
         self.both(
             "set_schedule",
-            lambda: protocol.set_schedule(self.person, name, definition, "hand"),
-            lambda: self.planner.define(name, definition, clock.now),
+            lambda: protocol.set_schedule(self.person, name, definition, "hand", "ann"),
+            lambda: self.planner.define(name, definition, "ann", clock.now),
         )
 
     def _read(self, name: str) -> None:
@@ -187,7 +187,7 @@ class ScheduleMachine(Machine):
         if what == "delete":
             self.both(
                 "delete_schedule",
-                lambda: protocol.delete_schedule(redis, name),
+                lambda: protocol.delete_schedule(redis, name, "ann"),
                 lambda: planner.delete(name),
             )
         elif what == "pause":
@@ -200,8 +200,8 @@ class ScheduleMachine(Machine):
             catches_up = what == "catch up"
             self.both(
                 "resume_schedule",
-                lambda: protocol.resume_schedule(redis, name, catches_up),
-                lambda: planner.resume(name, catches_up, clock.now),
+                lambda: protocol.resume_schedule(redis, name, "ann", catches_up),
+                lambda: planner.resume(name, "ann", catches_up, clock.now),
             )
         elif what == "skip" and its is not None and its.planned is not None:
             every, before = its.definition.rule.every or 0, its.last - is_old

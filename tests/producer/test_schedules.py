@@ -20,7 +20,8 @@ from blueque.model.units import Timing
 from blueque.producer.firing import Firing
 from blueque.producer.schedule_file import SchedulesOfFile
 from blueque.protocol.occurrences import plan_of
-from blueque.queries import schedules
+from blueque.queries import history, schedules
+from blueque.sentences.recurring import DONE
 
 HOUR = 3600
 
@@ -85,7 +86,7 @@ def start_one(client, queue="reports"):
 
 def what(client, name="hourly"):
     """Return what came of the planned times, the oldest first."""
-    found = client.get_schedule(name).history()
+    found = [each for each in client.get_schedule(name).history() if each.what not in DONE]
     return [(each.what, each.why, each.times or 1) for each in reversed(found)]
 
 
@@ -114,7 +115,8 @@ def test_a_planned_time_comes_to_one_task_that_knows_it(client, cli, hourly):
     schedule = client.get_schedule("hourly")
     assert schedule.record["last"] == planned and schedule.record["planned"] == planned + HOUR
     assert cli.zscore(keys.SCHEDULES, "hourly") == planned + HOUR
-    assert schedule.history() == [Occurrence("made", planned, schedule.history()[0].at, task.id)]
+    newest, added = schedule.history()
+    assert (newest, added.what) == (Occurrence("made", planned, newest.at, task.id), "added")
 
 
 def test_nothing_comes_of_a_new_schedule_before_its_time(client, cli, hourly):
@@ -340,7 +342,7 @@ def test_skips_in_a_row_because_of_one_task_in_one_state_are_one_entry(client, c
         protocol.fire(client._redis, "hourly", plan_of("hourly", record, planned + 5))
 
     schedule = client.get_schedule("hourly")
-    newest, older, made = schedule.history()
+    newest, older, made, _ = schedule.history()
     assert made.what == "made" and schedule.record["skipped"] == 3
     assert older == Occurrence(
         "skipped", second, older.at, made.task, "overlap", None, "pending", third, 2
@@ -966,5 +968,61 @@ def test_occurrences_are_json_that_redis_cli_shows(client, cli, hourly):
     hourly()
     (planned,) = miss(cli, "hourly", 1)
     fire(client)
-    (text,) = cli.lrange("blueque_occurrences_hourly", 0, -1)
+    text, _ = cli.lrange("blueque_occurrences_hourly", 0, -1)
     assert json.loads(text)["planned"] == planned
+
+
+# Who has changed it
+
+
+def test_whoever_changes_a_schedule_stands_in_its_history(client, hourly):
+    schedule = hourly(by="ann")
+    hourly(by="bob")  # the same again
+    hourly(every="2h", priority=7, by="bob")
+    schedule.pause("cyd", "the disk is full")
+    schedule.resume(by="dan")
+    schedule.set(schedule.definition._replace(jitter=60), by="eve")
+
+    assert [(each.what, each.by, each.why) for each in reversed(schedule.history())] == [
+        ("added", "ann", None),
+        ("changed", "bob", "every, priority"),
+        ("paused", "cyd", "the disk is full"),
+        ("resumed", "dan", None),
+        ("changed", "eve", "jitter"),
+    ]
+
+
+def test_what_people_do_to_a_schedule_is_an_event_of_its_queue(client, hourly):
+    schedule = hourly(by="ann")
+    schedule.pause("ann", "the disk is full")
+    schedule.skip(2, "bob")
+    schedule.resume(by="bob")
+    task = schedule.trigger(by="cyd")
+    schedule.delete("dan")
+
+    found = [
+        (each.event, each.by, each.facts)
+        for each in history.newest(client.connections, ["reports"], 100, None, None)[::-1]
+        if not each.task
+    ]
+    ours = {"schedule": "hourly"}
+    assert task and found == [
+        ("schedule_added", "ann", ours),
+        ("schedule_paused", "ann", {**ours, "why": "the disk is full"}),
+        ("schedule_skipped", "bob", {**ours, "times": 2}),
+        ("schedule_resumed", "bob", ours),
+        ("schedule_triggered", "cyd", ours),
+        ("schedule_removed", "dan", ours),
+    ]
+
+
+def test_a_lost_answer_writes_what_a_person_has_done_once(client, hourly, proxy):
+    hourly()
+    away = blueque.Client(proxy.url, patience=5)
+    for change in ("pause", "resume"):
+        proxy.arm(Fault.CUT_AFTER, having=b"blueque_occurrences_")
+        getattr(away.get_schedule("hourly"), change)(by="ann")
+
+    found = [each.what for each in client.get_schedule("hourly").history()]
+    assert found == ["resumed", "paused", "added"]
+    away.close()

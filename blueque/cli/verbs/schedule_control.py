@@ -13,7 +13,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.recurring import find_schedule
-from blueque.cli.schedule_options import PAST_TEXT, past
+from blueque.cli.schedule_options import PAST_TEXT, by_option, past
 from blueque.documents.schedules import item
 from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
 from blueque.sentences.made import backfilled, of_backfill
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from blueque.producer.schedules import Schedule
 
 _MOST = 1_000_000  # tasks that one command makes with --yes
-
-
-by_option = click.option("--by", metavar="NAME", help="Who does it; default USER@HOST.")
 
 
 @click.command(short_help="Have nothing come of a recurring task until it is resumed.")
@@ -55,16 +52,19 @@ def pause(
 @click.command(short_help="End the pause of a recurring task.")
 @click.argument("name", metavar="SCHEDULE")
 @click.option("--catch-up", is_flag=True, help="Have come what was planned during the pause.")
+@by_option
 @json_option
 @shared_options
-def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> None:
+def resume(
+    invocation: Invocation, name: str, catch_up: bool, by: str | None, as_json: bool
+) -> None:
     """End the pause of a recurring task.
 
     What was planned during the pause does not come. With --catch-up it does, by what the schedule says of missed times:
     see catch_up and window.
     """
     schedule = find_schedule(invocation.client(), name)
-    was_paused = schedule.resume(catch_up)
+    was_paused = schedule.resume(catch_up, by)
     what = "resumed" if was_paused else "was not paused"
     nexts = outlook(schedule.refresh().seen, invocation.is_utc)
     say(invocation, schedule, as_json, f"{what}, {nexts}")
@@ -188,15 +188,16 @@ def _span(begin: str, end: str | None, zone: tzinfo | None, now: float) -> tuple
 
 @click.command("rm", short_help="Remove a recurring task. Its tasks stay.")
 @click.argument("name", metavar="SCHEDULE")
+@by_option
 @json_option
 @shared_options
-def remove(invocation: Invocation, name: str, as_json: bool) -> None:
+def remove(invocation: Invocation, name: str, by: str | None, as_json: bool) -> None:
     """Remove a recurring task with its history. The tasks that came of it stay.
 
     If you make it again under this name, no planned time gets a second task.
     """
     schedule = find_schedule(invocation.client(), name)
-    schedule.delete()
+    schedule.delete(by)
     say(invocation, schedule, as_json, "removed")
     if schedule.record.get("origin") == "file":
         printing.talk(

@@ -22,6 +22,7 @@ from blueque.cli.schedule_options import (
     POLICIES,
     REMOVABLE,
     RULE,
+    by_option,
     policy_options,
     rule_options,
     task_options,
@@ -57,10 +58,18 @@ _MOST = 1000  # planned times that `preview` prints
 @label_options
 @limit_options()
 @click.option("--now", "is_now", is_flag=True, help="Make a task now, besides.")
+@by_option
 @json_option
 @shared_options
 def add(
-    invocation: Invocation, /, name: str, queue: str, is_now: bool, as_json: bool, **_: Any
+    invocation: Invocation,
+    /,
+    name: str,
+    queue: str,
+    is_now: bool,
+    by: str | None,
+    as_json: bool,
+    **_: Any,
 ) -> None:
     """Make a recurring task NAME: at each time of a rule, a task is put in a queue.
 
@@ -79,13 +88,13 @@ def add(
     try:
         schedule = _defining(
             lambda: client.set_schedule(
-                name, queue=queue, parameters=parameters, only_new=True, **options
+                name, queue=queue, parameters=parameters, only_new=True, by=by, **options
             )
         )
     except WrongSchedule as error:
         there = f"there is a schedule {name!r} already"
         raise Failure(REFUSED, there, f"To change it: {of_schedule('set', name)}") from error
-    task = schedule.trigger() if is_now else None
+    task = schedule.trigger(by=by) if is_now else None
     if as_json:
         _print_json(invocation, schedule, "new", (), task)
         return
@@ -114,6 +123,7 @@ def add(
     metavar="OPTION",
     help="Take an option back, as until or time-limit; several times for several.",
 )
+@by_option
 @json_option
 @shared_options
 def set_schedule(
@@ -122,6 +132,7 @@ def set_schedule(
     name: str,
     queue: str | None,
     unset: tuple[str, ...],
+    by: str | None,
     as_json: bool,
     **_: Any,
 ) -> None:
@@ -138,7 +149,7 @@ def set_schedule(
     options = _defining(lambda: _options(schedule.rule))
     before, after = _changed(client, schedule, queue, options, unset)
     fields = differing(before.fields(), after.fields())
-    _defining(lambda: schedule.set(after))
+    _defining(lambda: schedule.set(after, by))
     if as_json:
         _print_json(invocation, schedule, "changed" if fields else "same", fields, None)
         return

@@ -16,6 +16,7 @@ from blueque.documents.schedules import of_history, of_recurring, options_of
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
 from blueque.sentences.recurring import (
+    DONE,
     RECENT,
     coming,
     have_seconds,
@@ -91,7 +92,7 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
 @json_option
 @shared_options
 def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> None:
-    """Show what came of the last planned times of a recurring task, the newest first; 100 are kept.
+    """Show what came of the last planned times of a recurring task and who changed it, the newest first; 100 are kept.
 
     \b
     blueque schedule history nightly
@@ -105,11 +106,12 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
     states = _states(client.connections, found)
     if as_json:
         printing.print_json("schedule_history", **of_history(seen, found, states))
-    elif found:
+        return
+    if found:
         zone, is_exact = zone_of(seen, invocation.is_utc), have_seconds(_moments(found))
         rows = [_row(each, states, zone, is_exact) for each in found]
         printing.print_table(_COLUMNS, rows)
-    else:
+    if all(each.what in DONE for each in found):
         printing.talk(f"Nothing has come of it yet. Next: {coming(seen, invocation.is_utc)}.")
 
 
@@ -122,7 +124,8 @@ def _states(redis: Any, found: list[Occurrence]) -> dict[str, str | None]:
 
 def _moments(found: list[Occurrence]) -> Iterator[float]:
     for each in found:
-        yield from (each.planned, each.until or each.planned)
+        if each.what not in DONE:
+            yield from (each.planned, each.until or each.planned)
 
 
 def _row(
@@ -133,8 +136,10 @@ def _row(
     task = each.task if is_made else None
     times = f" {each.times}" if each.times else ""
     until = "" if each.until is None else f"until {_end(each, zone, is_exact)}"
+    is_done = each.what in DONE and not is_exact  # at any second
+    planned = each.planned // 60 * 60 if is_done else each.planned
     return [
-        whole(each.planned, zone, to_the_second=is_exact),
+        whole(planned, zone, to_the_second=is_exact),
         f"{each.what}{times}",
         "-" if task is None else printing.short_id(task),
         "-" if task is None else states[task] or "gone",
@@ -167,6 +172,9 @@ def _facts(
     if later := [whole(each, zone) for each in planned(schedule)]:
         yield "planned", "\n".join(later)
     yield "last", _last(seen, recent)
+    if people := [each for each in recent if each.what in DONE]:
+        when = printing.stamp(people[0].at, is_utc)
+        yield "last change", f"{people[0].what} {when} {why_not(people[0])}"
     yield from _policies(seen)
     for name, value in options_of(seen, hide).items():
         yield name.replace("_", " "), _option(name, value)

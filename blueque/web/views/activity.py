@@ -8,6 +8,7 @@ from collections import Counter
 from blueque.queries import history
 from blueque.queries.history import Event
 from blueque.sentences import events
+from blueque.sentences.recurring import DONE
 from blueque.web.filters import times_of
 from blueque.web.views.tasks import matching, names
 from blueque.web.visit import Page, Visit
@@ -18,6 +19,7 @@ MOST_READ = 20_000  # events that are searched, of all queues together
 BY_PEOPLE = {
     *("cancelled", "requeued", "prioritized", "moved", "put_first", "interrupted", "paused"),
     *("resumed", "limited", "deleted", "set", "dropped", "cancelling", "interrupting"),
+    *(f"schedule_{what}" for what in (*DONE, "removed", "triggered", "skipped", "backfilled")),
 }
 FIELDS = ("queue", "who", "on", "since", "until")
 
