@@ -5,6 +5,7 @@ the maintenance of its queues.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Set
 from typing import Final
@@ -22,6 +23,7 @@ log = logging.getLogger("blueque")
 
 PAUSE: Final = "pause"  # an order to take nothing
 WORK: Final = "work"  # an order to take tasks again
+_SHUT_OUT = ("NOAUTH", "WRONGPASS", "NOPERM")  # what Redis answers to a password of before
 TOGETHER = 0.2  # of the time between two beats: a duty may be done so much earlier
 
 
@@ -49,6 +51,7 @@ class Duties:
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
         self.is_drained = False  # an order in Redis has told us to drain
         self.oom_kills = 0  # of this machine, as counted at our last beat
+        self._shut_out_at = NEVER  # since when Redis has refused us, on the monotonic clock
 
     def register(self) -> None:
         """Register where we are not registered, and begin. Raises what Redis does."""
@@ -168,7 +171,10 @@ class Duties:
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             self._outage.note(error, "waiting", duty="beat")
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
+            if isinstance(error, RedisRefused) and error.code in _SHUT_OUT:
+                self._leave_if_shut_out()
             return None
+        self._shut_out_at = NEVER
         self._on_beat()
         self._held = standing.held
         self._next_beat = time.monotonic() + self._defaults.timing.beat
@@ -182,6 +188,21 @@ class Duties:
         if standing.order in (PAUSE, WORK) and standing.order != self._known_pause:
             self._obey_pause(standing.order)
         return standing
+
+    def _leave_if_shut_out(self) -> None:
+        """End at once, as if killed, if we are to be replaced and Redis has refused us for a lease.
+
+        The task runs on. The listener that replaces us may have a newer password, and adopts it.
+        """
+        now = time.monotonic()
+        self._shut_out_at = min(self._shut_out_at, now)
+        seconds = now - self._shut_out_at
+        is_replaced = self._orders.now is Order.DRAIN and not self._orders.wants_end
+        if is_replaced and seconds >= self._defaults.timing.lease:
+            log.warning(
+                "Redis has refused us for %.0f s: leaving the task to the next listener", seconds
+            )
+            os._exit(0)
 
     def _take_settings(self, settings: Mapping[str, Mapping[str, str]]) -> bool:
         """Take over the settings of our queues in Redis. Return whether something has changed.

@@ -105,13 +105,11 @@ class Master:
         self._next_chore = time.monotonic()
         self._notifier = notifier if notifier is not None and notifier.is_wanted else None
         self._places: dict[int, int] = {}  # pid of a slot -> where on the board it shows what it is
-        self._board: mmap.mmap | None = None
-        if self._notifier is not None:
-            self._board = mmap.mmap(-1, max(options.slots, len(self._born)) + _MOST_ADOPTERS)
+        self._board = mmap.mmap(-1, max(options.slots, len(self._born)) + _MOST_ADOPTERS)
         self._is_ready, self._ready_at = False, time.monotonic() + _READY_AFTER
         self._order: int | None = None  # the last signal we have passed on
         self._status = 0
-        # a listener has lived long enough to have registered, or the configuration was checked
+        # a listener has registered or lived long enough, or the configuration was checked
         self._has_worked = handover is not None
 
     def run(self) -> int:
@@ -168,8 +166,7 @@ class Master:
         """Have the listeners of the program before us leave, a busy one when its task has ended."""
         for place, pid in enumerate(self._children):
             self._places[pid] = place
-            if self._board is not None:
-                self._board[place] = context.BUSY
+            self._board[place] = context.BUSY
         log.warning(
             "the new configuration holds for the tasks to come; replacing %s, "
             "those with a task when it has ended",
@@ -225,11 +222,7 @@ class Master:
         We are, too, when Redis is long in coming: what is started after us is not to wait for it as
         well.
         """
-        shown = (
-            [self._board[self._places[pid]] for pid in self._children]
-            if self._board is not None
-            else []
-        )
+        shown = [self._board[self._places[pid]] for pid in self._children]
         new = len(self._fork_at) + shown.count(context.NEW)
         self._is_ready = self._is_ready or not new or time.monotonic() >= self._ready_at
         if self._is_ready:
@@ -278,8 +271,7 @@ class Master:
 
     def _fork_slot(self, adopts_only: bool = False) -> None:
         place = min({*range(len(self._places) + 1)} - {*self._places.values()})
-        if self._board is not None:
-            self._board[place] = context.NEW
+        self._board[place] = context.NEW
         try:
             with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, *OF_MASTER]):
                 pid = process.fork(
@@ -315,13 +307,9 @@ class Master:
             self._pause,
             self._options.max_runtime,
             self._leave_at if self._ends_tasks else None,
+            functools.partial(self._board.__setitem__, place),
         )
-        board = self._board
-        return self._body(
-            known
-            if board is None
-            else known._replace(show=functools.partial(board.__setitem__, place))
-        )
+        return self._body(known)
 
     def _hear_requests(self) -> None:
         try:
@@ -448,6 +436,7 @@ class Master:
 
     def _replace(self, pid: int, born: float, code: int) -> None:
         """Have another listener forked in the place of one that has ended, if there should be one."""
+        self._has_worked = self._has_worked or any(self._board[:])
         if code in _HOPELESS and not self._has_worked:
             self._status = code
             self._first = 0

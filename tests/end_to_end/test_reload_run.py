@@ -162,6 +162,98 @@ def test_another_redis_gets_the_new_tasks_and_the_first_one_the_end_of_what_runs
     assert listener.stop() == 0
 
 
+class Account:
+    """A user of Redis whose password a test changes."""
+
+    def __init__(self, programs, cli):
+        self._url, self._cli = programs.url, cli
+
+    def set(self, *rules):
+        self._cli.execute_command("ACL", "SETUSER", "app", "on", "allkeys", "+@all", "&*", *rules)
+
+    def disconnect(self):
+        self._cli.execute_command("CLIENT", "KILL", "USER", "app")
+
+    def refusals(self):
+        return sum(int(entry["count"]) for entry in self._cli.acl_log())
+
+    def address(self, password):
+        return self._url.replace("redis://", f"redis://app:{password}@")
+
+
+@pytest.fixture
+def account(programs, cli):
+    account = Account(programs, cli)
+    account.set(">old")
+    yield account
+    cli.acl_deluser("app")
+
+
+# A listener that is refused leaves after the lease.
+OFTEN = {"BLUEQUE_BEAT": "0.1", "BLUEQUE_LEASE": "0.5"}
+
+
+@pytest.mark.parametrize("is_careful", [False, True], ids=["at-once", "both-valid-for-a-time"])
+def test_running_tasks_are_reported_with_the_new_password_of_redis(
+    programs, queue, account, is_careful
+):
+    work = 'run = "work:run"\nslots = 2'
+    configure(programs, work, url=account.address("old"))
+    listener = start(programs, slots=2, **OFTEN)
+    running, waits = [begin(programs, queue) for _ in range(2)], queue.enqueue("")
+    configure(programs, work, url=account.address("new"))
+    if is_careful:
+        account.set(">new")
+        reload(listener)
+        account.set("<old")
+    else:
+        account.set("resetpass", ">new")
+    account.disconnect()
+    if not is_careful:
+        reload(listener)
+    listener.says("leaving the task to the next listener")
+    until(lambda: len(listener.lines("adopt ")) == 2, what="two adoptions")
+    let_go(programs)
+    for task in running:
+        ended = outcome(programs.client, task.id)
+        assert (ended.result, ended.pid, ended.attempt) == ("done", task.pid, 1)
+    assert outcome(programs.client, waits).result == "done"
+    assert len(ledger(programs)) == 3 and listener.stop() == 0
+
+
+def test_a_listener_that_drains_stays_with_its_task_while_redis_refuses_its_password(
+    programs, queue, account
+):
+    configure(programs, 'run = "work:run"\non_term = "drain"', url=account.address("old"))
+    listener = start(programs, **OFTEN)
+    (slot,), running = listener.slots(), begin(programs, queue)
+    account.set("resetpass", ">new")
+    account.disconnect()
+    listener.send(signal.SIGTERM)
+    refused = account.refusals()
+    until(lambda: account.refusals() > refused + 30, what="thirty tries, and so many leases")
+    assert state_of(slot) in "SR" and "leaving the task" not in listener.log
+    account.set(">old")
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done" and listener.wait() == 0
+
+
+def test_a_young_listener_that_is_refused_when_it_starts_again_leaves_the_others_at_work(
+    programs, queue, account
+):
+    configure(programs, 'run = "work:run"\nslots = 2', url=account.address("old"))
+    listener, running = start(programs, slots=2), begin(programs, queue)
+    account.set("resetpass", ">new")  # who is connected stays so
+    (idle,) = {*listener.slots()} - {pid_of(running.node)}
+    os.kill(idle, signal.SIGKILL)
+    listener.says("ended (exit code 77); starting another")
+    account.set(">old")
+    let_go(programs)
+    listener.ready(2)
+    assert outcome(programs.client, running.id).result == "done"
+    assert "taking nothing new" not in listener.log and listener.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("listener", "rest", "said"),
     [
