@@ -17,6 +17,7 @@ from blueque.documents.orders import shown_settings
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.model.encoding import require_queue_name
 from blueque.model.queue_settings import BOUNDS
+from blueque.model.units import HandlerName
 
 if TYPE_CHECKING:
     from blueque.cli.options import Invocation
@@ -133,7 +134,28 @@ class _Values:
         found = next((place for place in places if place is not None), None)
         if found is None:
             return Setting("handler", None, "default"), None
-        return found, handler if found is own else None
+        if found is not own:
+            handler = self._named(found)
+        return found, handler if handler is not None and self._is_ours(handler) else None
+
+    def _is_ours(self, handler: Registered) -> bool:
+        aliases = self._invocation.config.aliases
+        return aliases.get(handler.queue, handler.queue) == self._queue
+
+    def _named(self, runs: Setting) -> Registered | None:
+        """Return the callable that a setting names, if it has registered itself and can be imported
+        here.
+        """
+        if runs.name != "handler":
+            return None
+        from blueque.cli.listener import look_at  # here: large, and only for callables
+
+        paths = self._invocation.config.queue(self._queue).pythonpath
+        try:
+            return look_at(*self._addresses(), HandlerName(runs.value, paths=paths))
+        except InvalidInput as error:
+            printing.talk(f"{error}; what its decorator says is left out")
+            return None
 
     def registered(self) -> dict[str, Registered]:
         """Return the handlers of the modules in effect. Ends the program if they cannot be imported."""
@@ -146,13 +168,18 @@ class _Values:
             return {}
         from blueque.cli.listener import look  # here: large, and only for handlers of modules
 
-        url, source = self._invocation.address()
-        is_told = self.in_environment("task_redis") or Setting("", config.get("task_redis"), "")
-        task_url = None if str(is_told.value).lower() in ("false", "0", "no", "off") else url
         try:
-            return look(url, source, task_url, modules)
+            return look(*self._addresses(), modules)
         except InvalidInput as error:
             raise Failure(CONFIGURATION, str(error)) from error
+
+    def _addresses(self) -> tuple[str, str, str | None]:
+        """Return the address of Redis, its origin, and the address that tasks get."""
+        url, source = self._invocation.address()
+        said = self._invocation.config.listener.get("task_redis")
+        is_told = self.in_environment("task_redis") or Setting("", said, "")
+        is_kept_from_tasks = str(is_told.value).lower() in ("false", "0", "no", "off")
+        return url, source, None if is_kept_from_tasks else url
 
     def _in_file(self, name: str, table: str) -> Setting | None:
         full = f"{table}.{name}"

@@ -15,13 +15,14 @@ from click.core import ParameterSource
 from blueque.cli import listener_handlers
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
-from blueque.cli.listener_handlers import found_from_here, handlers_of, importing
+from blueque.cli.listener_handlers import found_from_here, handlers_of, importing, registered_among
 from blueque.cli.listener_queues import (
     chosen_among,
     fixed_of,
     held_to,
     limits_of,
     named_queues,
+    own_of,
     reuse_of,
     surroundings_of,
 )
@@ -54,6 +55,7 @@ from blueque.model.units import (
     LOG_FORMATS,
     LOG_LEVEL,
     LOST_AFTER,
+    HandlerName,
     Timing,
     parse_log_limit,
     parse_room,
@@ -315,7 +317,6 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     )
     named = named or dict.fromkeys(found.get_queues())
     handlers = handlers_of(context, config, named, found)
-    own = found.used_by(handlers, config)
     weights, select = chosen_among(config, named, options.get("select"))
     values = {**said, **options, **importing(context, said, handlers)}
     amounts = (
@@ -328,6 +329,11 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     policy = values.get("retry")
     on_term = values.get("on_term") or ("drain" if is_in_container() else "leave")
     spool_limit, log_limit = _room(said, options)
+    timing = _timing(config, options)
+    programs = found_from_here(config, handlers, surroundings)
+    look_at_one = functools.partial(look_at, url, source, task_url)
+    registered = registered_among(programs, found.handlers, look_at_one)
+    own, remarks = own_of(config, registered, options)
     _become_master(
         {
             "queues": names,
@@ -341,9 +347,9 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "keep": values.get("keep", KEEP),
             "spool_limit": spool_limit,
             "log_limit": log_limit,
-            "handlers": found_from_here(config, handlers, surroundings),
+            "handlers": programs,
             "limits": held_to({**said.get("limits", {}), **limits}),
-            "timing": _timing(config, options),
+            "timing": timing,
             "retry": policy.to_text() if policy else None,
             "on_term": on_term,
             "resources": amounts,
@@ -363,7 +369,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "log_level": values.get("log_level", LOG_LEVEL),
             "host": values.get("host"),
             "task_redis": values.get("task_redis"),
-            "tried": [*own],
+            "remarks": remarks,
             **_hooks(values.get("hooks"), url, source, task_url),
         }
     )
@@ -401,6 +407,13 @@ def look(
     from blueque.node.handler_check import discover  # here: most listeners name no modules
 
     return discover(modules, task_url, functools.partial(_take_environment, url, source))
+
+
+def look_at(url: str, source: str, task_url: str | None, name: HandlerName) -> Registered | None:
+    """Return the callable if it has registered itself; else None. As `look`."""
+    from blueque.node.handler_check import find  # here: --help does without
+
+    return find(name, task_url, functools.partial(_take_environment, url, source))
 
 
 def _timing(config: Config, options: Mapping[str, Any]) -> Timing:

@@ -62,16 +62,6 @@ class Found(NamedTuple):
             f"Write {DECORATOR.format('some.queue')} above a function there, or name a queue.",
         )
 
-    def used_by(self, queues: Iterable[str], config: Config) -> dict[str, Registered]:
-        """Return the handlers of these queues that are ours, by queue. What blueque.toml names for a
-        queue is not, also if it is the same function: it need not be imported.
-        """
-        return {
-            queue: self.handlers[queue]
-            for queue in queues
-            if queue in self.handlers and (self.goes_first or config.queue(queue).handler is None)
-        }
-
 
 def find(context: click.Context, config: Config, queues: Collection[str], look: Look) -> Found:
     """Import the modules if they may have the handler of a queue. Ends the program if that fails.
@@ -129,6 +119,33 @@ def handlers_of(
         if not any(handlers[queue]):
             raise Failure(CONFIGURATION, *_no_handler(queue, modules.modules))
     return handlers
+
+
+def registered_among(
+    handlers: Mapping[str, HandlerName],
+    known: Mapping[str, Registered],
+    look: Callable[[HandlerName], Registered | None],
+) -> dict[str, Registered]:
+    """Return the callables that have registered themselves, by the queue whose tasks they run here.
+    Ends the program if one of all cannot be a handler.
+
+    known: those of modules, which need no look. look: imports a callable. Raises InvalidInput.
+    """
+    from blueque.node.choices import kinds  # here: --help does without
+
+    found = {
+        q: own for q, own in known.items() if q in handlers and handlers[q] == (own.run, None, [])
+    }
+    alike = kinds({q: name for q, name in handlers.items() if name.run and q not in found})
+    for queue, first in alike.items():
+        try:
+            own = found.get(first) if queue != first else look(handlers[queue])
+        except InvalidInput as error:
+            where = f"queue {queue!r}: " if len({*kinds(handlers).values()}) > 1 else ""
+            raise Failure(CONFIGURATION, f"{where}{error}") from error
+        if own is not None:
+            found[queue] = own
+    return found
 
 
 def _no_handler(queue: str, modules: Sequence[str]) -> tuple[str, ...]:

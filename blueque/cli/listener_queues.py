@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli.failure import CONFIGURATION, Failure
+from blueque.config.checker import shown_path
 from blueque.errors import InvalidInput
 from blueque.model import queue_settings, units
 from blueque.model.selection import require_weight
@@ -65,6 +66,36 @@ def chosen_among(
             f"the weight of queue {heavy!r} needs --select lottery, not {select}"
         )
     return {**known, **weights}, select
+
+
+def own_of(
+    config: Config, registered: Mapping[str, Registered], options: Mapping[str, Any]
+) -> tuple[dict[str, Registered], list[str]]:
+    """Return the handlers that run the tasks of their own queue, by queue, and in sentences what
+    handlers say that does not count.
+
+    registered: by the queue whose tasks each runs here.
+    """
+    own, remarks = {}, []
+    for queue, handler in registered.items():
+        said = {*handler.limits} if handler.retry is None else {*handler.limits, "retry"}
+        if config.aliases.get(handler.queue, handler.queue) != queue:
+            reason = f"it is the handler of queue {handler.queue!r}"
+            remarks += _remark(queue, handler.run, said, reason)
+            continue
+        own[queue], its = handler, config.queue(queue)
+        by_file = {*its.limits} if its.retry is None else {*its.limits, "retry"}
+        table = f"[{shown_path(('queues', queue))}] in {config.path} says something else"
+        remarks += _remark(queue, handler.run, said & {*options}, "an option or a variable counts")
+        remarks += _remark(queue, handler.run, said & by_file - {*options}, table)
+    return own, remarks
+
+
+def _remark(queue: str, run: str, said: Collection[str], reason: str) -> list[str]:
+    if not said:
+        return []
+    names = ", ".join(sorted(said))
+    return [f"queue {queue!r}: the decorator of {run} is not used for {names}: {reason}"]
 
 
 def limits_of(

@@ -65,8 +65,7 @@ class Choices(NamedTuple):
     task_redis: bool | None  # whether tasks get the address; None: those of callables do
     # variables that say some of this and that no task inherits, or that `host` replaces
     environ: dict[str, str]
-    # queues whose handlers were tried when they were found; see `handler_check.discover`
-    tried: Sequence[str] = ()
+    remarks: Sequence[str] = ()  # on what was asked for, for the log
     hooks: str | None = None  # the name of the class
     hook_methods: Sequence[str] = ()  # those that it has, of `hooks.METHODS`
     log_level: str = LOG_LEVEL

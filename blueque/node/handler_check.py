@@ -47,30 +47,48 @@ class Registered(NamedTuple):
         return None if self.retry is None else Retry.parse(self.retry) or False
 
 
-def check(name: HandlerName, redis_url: str | None) -> str | None:
-    """Return why this cannot be a handler, in a sentence, or None. redis_url: what tasks get."""
-    for path in name.paths:
-        if not os.path.isdir(path):
-            return f"pythonpath: {path} is not a directory"
-    if name.exec is not None:
-        if process.find_program(name.exec[0]) is None:
-            return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
-        return None
-
-    def look() -> None:
-        search_first(name.paths)
-        try:
-            reason = unfit(resolve(name.run or ""))
-        except BaseException as error:  # a module may call sys.exit when it is imported
-            _refuse(f"the handler {name.run}", error)
-        if reason:
-            raise InvalidInput(f"the handler {name.run} {reason}")
-
+def check_program(name: HandlerName) -> str | None:
+    """Return why the program of a handler cannot run, in a sentence, or None."""
     try:
-        _in_child(redis_url, look, f"the handler {name.run}")
+        _require_directories(name.paths)
     except InvalidInput as refusal:
         return str(refusal)
+    if name.exec is not None and process.find_program(name.exec[0]) is None:
+        return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
     return None
+
+
+def find(
+    name: HandlerName, redis_url: str | None, before: Callable[[], object] = lambda: None
+) -> Registered | None:
+    """Import a callable in a child, and return it if it has registered itself; else None.
+
+    redis_url: what tasks get. before: called in the child first. Raises InvalidInput: it cannot be
+        a handler.
+    """
+    _require_directories(name.paths)
+
+    def look() -> Registered | None:
+        before()
+        search_first([*name.paths, os.getcwd()])
+        run = name.run or ""
+        try:
+            found = resolve(run)
+            reason = unfit(found)
+        except BaseException as error:  # a module may call sys.exit when it is imported
+            _refuse(f"the handler {run}", error)
+        if reason:
+            raise InvalidInput(f"the handler {run} {reason}")
+        return _as_registered(found, run) if isinstance(found, QueueHandler) else None
+
+    found = _in_child(redis_url, look, f"the handler {name.run}")
+    return None if found is None else Registered(*found)
+
+
+def _require_directories(paths: Sequence[str]) -> None:
+    for path in paths:
+        if not os.path.isdir(path):
+            raise InvalidInput(f"pythonpath: {path} is not a directory")
 
 
 def check_surroundings(surroundings: Mapping[str, Surroundings]) -> str | None:
@@ -204,9 +222,13 @@ def _registered(modules: Sequence[str]) -> Iterable[Registered]:
             raise InvalidInput(f"the handler {run} of queue {queue!r} {reason}")
         home = f"{handler.__module__}."
         is_own = any(home.startswith(f"{name}.") for name in modules)
-        policy = handler.settings.retry
-        retry = None if policy is None else policy.to_text() if policy else "null"
-        yield Registered(queue, run, is_own, retry, dict(handler.settings.limits))
+        yield _as_registered(handler, run, is_own)
+
+
+def _as_registered(handler: QueueHandler[Any, Any], run: str, is_own: bool = False) -> Registered:
+    policy = handler.settings.retry
+    retry = None if policy is None else policy.to_text() if policy else "null"
+    return Registered(handler.queue, run, is_own, retry, dict(handler.settings.limits))
 
 
 def _path_to(handler: object, modules: Sequence[str]) -> str | None:

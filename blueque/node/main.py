@@ -90,6 +90,8 @@ def main() -> int:
         hosts.host_name(),
         os.getpid(),
     )
+    for remark in choices.remarks:
+        log.info("%s", remark)
     if not hosts.names_one_machine(hosts.host_name()) and choices.host is None:
         log.warning(
             "host %s: other machines may have that name, too; give this one its own with --host",

@@ -30,19 +30,17 @@ def refusal_of(choices: Choices, is_first: bool = True) -> str | None:
 
 
 def check_work(choices: Choices) -> str | None:
-    """Return why the work cannot be done, in a sentence, or None. Each handler is imported in a
-    child that then ends.
+    """Return why the work cannot be done, in a sentence, or None. Callables are not looked at:
+    `blueque-listener` has imported each of them in a child.
     """
-    url = choices.job.redis_url
     if is_own_select(choices.select):
+        url = choices.job.redis_url
         refusal = handler_check.check_select(choices.select, choices.queues, url)
         if refusal is not None:
             return refusal
     alike = kinds(choices.handlers)
     for queue in dict.fromkeys(alike.values()):
-        if queue in choices.tried:
-            continue
-        refusal = handler_check.check(choices.handlers[queue], url)
+        refusal = handler_check.check_program(choices.handlers[queue])
         if refusal is not None:
             return refusal if len({*alike.values()}) == 1 else f"queue {queue!r}: {refusal}"
     return None

@@ -99,7 +99,9 @@ class _Attempt:
     def run(self, handler: Handler) -> Ended:
         self._processor.start(os.getpid(), process.identity(os.getpid()))
         task, attempt = self._processor.task, self._open(self._processor.task)
-        settings = handler.settings if isinstance(handler, QueueHandler) else Settings(None, {})
+        settings = Settings(None, {})
+        if isinstance(handler, QueueHandler) and handler.queue == task.queue:
+            settings = handler.settings
         texts = {name: str(limit) for name, limit in settings.limits.items()}
         timing = TimeLimits(task_limits.of({**texts, **task.fields}, task_limits.Limits()))
         most = self._client.max_bytes

@@ -299,6 +299,10 @@ import blueque
 @blueque.handler("films", retry=3, time_limit="2h")
 def film(task):
     pass
+
+@blueque.handler("others", retry=3)
+def other(task):
+    pass
 """
 
 
@@ -343,7 +347,7 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
             "[listener]\nmodules = ['films']\n[queues.films]\nrun = 'films:film'",
             {},
             ("handler", "films:film", "file"),
-            "default",
+            "handler",
         ),
         (
             "[listener]\nmodules = ['films']",
@@ -351,6 +355,13 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
             ("handler", "a:b", "environment"),
             "default",
         ),
+        (
+            "",
+            {"BLUEQUE_HANDLER": "films:film"},
+            ("handler", "films:film", "environment"),
+            "handler",
+        ),
+        ("[listener]\nrun = 'films:other'", {}, ("handler", "films:other", "file"), "default"),
         ("", {}, ("handler", None, "default"), "default"),
     ],
 )

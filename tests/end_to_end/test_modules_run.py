@@ -159,16 +159,44 @@ def test_the_nearest_place_that_names_a_handler_counts(programs):
     assert run(programs, "films", "M").result[:3:2] == ["films", "M"]
 
 
-@pytest.mark.parametrize("queues", [["films"], ["films", "scenes"]], ids=" ".join)
-def test_the_settings_of_a_handler_that_the_table_of_its_queue_names_do_not_apply(programs, queues):
-    programs.write(
-        "[listener]\nmodules = ['films']\n[queues.films]\nrun = 'films:film'", "blueque.toml"
-    )
-    listen(programs, *queues)
+@pytest.mark.parametrize(
+    ("arguments", "environ", "file"),
+    [
+        (("films", "--handler", "films:film"), {}, ""),
+        (("films", "scenes", "--handler", "films:film", "--spawn"), {}, ""),
+        (("films",), {"BLUEQUE_HANDLER": "films:film"}, ""),
+        (("films",), {}, "[listener]\nhandler = 'films:film'"),
+        (("films",), {}, "[queues.films]\nhandler = 'films:film'"),
+        (
+            ("films", "scenes"),
+            {},
+            "[listener]\nmodules = ['films']\n[queues.films]\nhandler = 'films:film'",
+        ),
+        (
+            ("cinema",),
+            {},
+            "[aliases]\ncinema = 'films'\n[queues.films]\nhandler = 'films:film'\npythonpath = ['.']",
+        ),
+    ],
+    ids=repr,
+)
+def test_the_settings_of_a_handler_apply_however_it_is_named(programs, arguments, environ, file):
+    programs.write(file, "blueque.toml")
+    listen(programs, *arguments, environ=environ)
 
     task = run(programs, "films", "bad")
 
-    assert (task.status, task.attempt) == ("failed", 1)
+    assert (task.status, task.attempt) == ("failed", 3)
+
+
+def test_sighup_takes_the_settings_of_the_handler_as_they_are_by_then(programs):
+    listener = listen(programs, "films", "--handler", "films:film")
+    programs.write(FILMS.replace("max=2", "max=1"), "films.py")
+
+    listener.send(signal.SIGHUP)
+    listener.says("replacing 1 listener,")
+
+    assert run(programs, "films", "bad").attempt == 2
 
 
 def test_run_and_modules_on_the_command_line_are_refused_and_a_variable_is_overruled(programs):
@@ -205,18 +233,32 @@ def test_what_the_decorator_says_goes_before_the_listener_and_after_the_table_of
 
 def test_the_table_of_a_queue_goes_before_the_decorator_and_an_option_before_both(programs):
     programs.write("[queues.films]\nretry = false\n[queues.sounds]\ngrace = '1s'", "blueque.toml")
-    listen(programs, "films", "--module", "films")
+    listener = listen(programs, "films", "--module", "films")
     assert run(programs, "films", "bad").attempt == 1
+    assert listener.lines(
+        "queue 'films': the decorator of films:film is not used for retry: "
+        "[queues.films] in blueque.toml says something else"
+    )
 
-    listen(programs, "sounds", "--module", "sounds", "--time-limit", "0.1", "--retry", "0")
+    limited = ("--time-limit", "0.1", "--retry", "0")
+    listener = listen(programs, "sounds", "--handler", "sounds:sound", *limited)
     task = run(programs, "sounds", "wait")
     assert "0.1" in task.error and task.attempt == 1
+    assert listener.lines(
+        "queue 'sounds': the decorator of sounds:sound is not used for time_limit: "
+        "an option or a variable counts"
+    )
 
 
-def test_a_decorated_handler_that_run_names_is_one_as_any_other(programs):
-    listen(programs, "any", "--run", "films:film")
+def test_a_handler_of_another_queue_runs_without_its_settings_and_the_listener_says_so(programs):
+    listener = listen(programs, "any", "--run", "films:film")
 
     assert run(programs, "any", "M").result[:3:2] == ["films", "M"]
+    assert run(programs, "any", "bad").attempt == 1
+    assert listener.lines(
+        "queue 'any': the decorator of films:film is not used for retry, time_limit: "
+        "it is the handler of queue 'films'"
+    )
 
 
 # Mistakes

@@ -209,9 +209,7 @@ def orders() -> dict[str, list[str]]:
         found[f"kubernetes {manifest['metadata']['name']}"] = container["args"]
     script = (DEPLOY / "slurm" / "blueque-listener.sbatch").read_text()
     arguments = shlex.split(
-        re.search(r"^exec (.+)$", script, re.M)[1].replace(
-            '"$@"', "tasks --handler mypackage.tasks:work"
-        )
+        re.search(r"^exec (.+)$", script, re.M)[1].replace('"$@"', "tasks --module mypackage.tasks")
     )
     found["slurm"] = [word.replace("${SLURM_CPUS_PER_TASK:-1}", "4") for word in arguments]
     dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
@@ -225,7 +223,7 @@ def orders() -> dict[str, list[str]]:
 
 ORDERS = orders()
 # blueque.toml or listener.env names it
-WITHOUT_HANDLER = {"blueque-listener@.service", "drain.conf"}
+WITHOUT_MODULE = {"blueque-listener@.service", "drain.conf"}
 
 
 def known_options(program: click.Command) -> set[str]:
@@ -269,7 +267,8 @@ def test_the_program_takes_these_arguments(name):
         if program == "blueque-listener" and "--help" not in own:
             assert context.params["queues"]
             assert context.params["exec"] is None
-            assert (context.params["handler"] is None) is (name in WITHOUT_HANDLER)
+            assert context.params["handler"] is None
+            assert (not context.params["modules"]) is (name in WITHOUT_MODULE)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))

@@ -192,3 +192,9 @@ def test_handlers_that_have_registered_themselves_know_their_queues_policies_and
     assert [each.outcome for each in ended] == ["retried", "complete", "complete"]
     assert [each.result for each in ended[1:]] == ["started", "a poster of Metropolis"]
     assert registered.simulated is None
+
+
+def test_a_handler_of_another_queue_runs_without_its_policy(client, films):
+    client.get_queue("others").enqueue("Metropolis")
+
+    assert [each.outcome for each in drain(client, {"others": films[0]})] == ["failed"]
