@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from blueque.model.group import workflow_of
+from blueque.sentences.recurring import DONE
 from blueque.text.format import span
 
 if TYPE_CHECKING:
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
 # words for people; JSON has the name of the event
 _WORDS = {"released": "handed back", "put_first": "put first"}
+BY_PEOPLE = {  # what people do
+    *("cancelled", "requeued", "prioritized", "moved", "put_first", "interrupted", "paused"),
+    *("resumed", "limited", "deleted", "set", "dropped", "cancelling", "interrupting"),
+    *(f"schedule_{what}" for what in (*DONE, "removed", "triggered", "skipped", "backfilled")),
+}
 _REASONS = {
     "drain": "its listener drains",
     "stopped": "its listener was stopped",

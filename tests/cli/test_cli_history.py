@@ -47,11 +47,53 @@ def test_a_task_has_been_enqueued_by_its_producer_and_says_itself_what_it_has_no
     assert lines[-1].split()[-5:] == ["noted", "took", "the", "old", "model"]
 
 
-def test_events_since_a_time_are_shown_and_only_those_that_are_wanted(programs, redis):
+def shown(run, *options):
+    result = run("history", "-q", "video", "--json", *options)
+    assert result.returncode == 0, result.stderr
+    return [(each["event"], each["by"]) for each in map(json.loads, result.stdout.splitlines())]
+
+
+def test_the_events_of_a_queue_are_shown_by_time_kind_and_person_and_then_it_ends(run, redis):
+    cancel(redis, "t-1")
+    before = redis.read(("TIME",))[0][0]
+    until(lambda: redis.read(("TIME",))[0][0] != before, what="the next second")
+    protocol.pause(redis, "video", "Bob@web", None, time.time())
+
+    assert shown(run) == [("cancelled", "ann"), ("paused", "Bob@web")]
+    assert shown(run, "--on", "paused", "--since", "1h") == [("paused", "Bob@web")]
+    assert shown(run, "--by", "bob") == [("paused", "Bob@web")]
+    assert shown(run, "--until", str(int(before) + 1)) == [("cancelled", "ann")]
+    assert shown(run, "--since", str(int(before) + 1)) == [("paused", "Bob@web")]
+    assert shown(run, "--on", "failed") == []
+    assert run("history", "-q", "video", "--on", "failed").stderr == "no such event\n"
+
+
+def test_what_people_do_is_told_from_what_listeners_do(run, redis, client):
+    client.get_queue("video").enqueue("in")
+    protocol.register(redis, "video", "host_7", "i1", {}, 1.0)
+    protocol.pop(redis, "video", "host_7", "i1")
+    task = client.get_inspector().listing(["video"], ["pending", "reserved"], 1).tasks[0].id
+    protocol.reserve(redis, AttemptRef("video", task, "token", "host_7"), "i1", time.time())
+    cancel(redis, "t-1")
+
+    assert [event for event, _ in shown(run)] == ["reserved", "cancelled"]
+    assert shown(run, "--on", "people") == [("cancelled", "ann")]
+
+
+def test_what_goes_on_is_asked_for(run):
+    program = run("history", "-q", "*", "--exec", "true")
+    both = run("history", "-f", "-q", "*", "--until", "1h")
+
+    assert (program.returncode, both.returncode) == (2, 2)
+    assert "--exec and --place go with --follow" in program.stderr
+    assert "give --until or --follow, not both" in both.stderr
+
+
+def test_events_since_a_time_are_shown_first_when_it_goes_on(programs, redis):
     cancel(redis, "t-1")
     protocol.pause(redis, "video", "ann", None, time.time())
     shown = programs.start(
-        [*BLUEQUE, "history", "-q", "video", "--since", "1h", "--on", "paused", "--json"],
+        [*BLUEQUE, "history", "-fq", "video", "--since", "1h", "--on", "paused", "--json"],
         environ={"BLUEQUE_REDIS_URL": programs.url},
     )
 
@@ -65,7 +107,7 @@ def test_a_program_gets_each_event_and_goes_on_after_the_last_that_it_was_done_w
 ):
     notify = programs.write(NOTIFY, "notify.sh", mode=0o755)
     (programs.directory / "broken").touch()
-    command = [*BLUEQUE, "history", "-q", "video", "--since", "1h", "--on", "cancelled"]
+    command = [*BLUEQUE, "history", "-fq", "video", "--since", "1h", "--on", "cancelled"]
     command += ["--exec", str(notify), "--place", "places.json"]
     environ = {"BLUEQUE_REDIS_URL": programs.url}
     cancel(redis, "t-1", "t-2")

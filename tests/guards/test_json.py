@@ -421,7 +421,7 @@ def unseen(known):
 
 def events(begin, redis):
     """Follow a queue until it has told something."""
-    program = begin("history", "-q", "shelf", "--json")
+    program = begin("history", "-f", "-q", "shelf", "--json")
 
     def has_told():
         protocol.enqueue(

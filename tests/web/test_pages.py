@@ -360,6 +360,8 @@ def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue,
     assert told("by=people") == ["resumed", "paused"]
     assert told("until=1h") == told("on=nothing") == []
     assert "blueque history -q video --on failed" in ask("/activity?queue=video&on=failed").text
+    same = "--until 1h --by ada --on people"
+    assert same in ask("/activity?until=1h&who=ada&by=people").text
     assert "since: " in ask("/activity?since=soon").text
 
 

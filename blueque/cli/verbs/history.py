@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +19,8 @@ from blueque.cli.values import COMMAND, MOMENT
 from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import event_item, of_history
 from blueque.errors import RedisAway
-from blueque.sentences.events import facts, who, word
+from blueque.model.parts import in_parts
+from blueque.sentences.events import BY_PEOPLE, facts, who, word
 from blueque.system.outage import Outage
 from blueque.text.format import span
 
@@ -33,36 +34,57 @@ _COLUMNS = [
     Column("EVENT"),
     *text_columns("BY", "FACTS"),
 ]
+DAY_AGO = True, 86400.0
+MOST, AT_ONCE = 20_000, 20  # events of a queue that are read, and queues in one request
 ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of the other columns
 
 
 @click.command()
 @click.argument("prefix", required=False, metavar="[ID]")
-@pattern_option("Follow what happens in these queues from now on.", "queues")
+@pattern_option("Show what has happened in these queues.", "queues")
+@click.option(
+    "-f",
+    "--follow",
+    "is_followed",
+    is_flag=True,
+    help="With -q: show what happens from now on, or since --since, until Ctrl-C.",
+)
 @click.option(
     "--since",
     type=MOMENT,
     metavar="AGE|TIME",
-    help="With -q: begin with the events since then: 2h, 08:00.",
+    help="With -q: the events since then: 2h, 08:00; default 24h, with --follow from now on.",
+)
+@click.option(
+    "--until",
+    "end",
+    type=MOMENT,
+    metavar="AGE|TIME",
+    help="With -q: the events until then: 2h, 08:00.",
+)
+@click.option(
+    "--by",
+    metavar="TEXT",
+    help="With -q: only what a person or listener with TEXT in its name did: --by ann.",
 )
 @click.option(
     "--on",
     "wanted",
     multiple=True,
     metavar="EVENT",
-    help="With -q: only these events: --on failed.",
+    help="With -q: only these events: --on failed; people: what people do.",
 )
 @click.option(
     "--exec",
     "program",
     type=COMMAND,
     metavar="COMMAND",
-    help="With -q: run this program for each event, with the event as JSON on its standard input.",
+    help="With -f: run this program for each event, with the event as JSON on its standard input.",
 )
 @click.option(
     "--place",
     metavar="FILE",
-    help="With -q: go on after the last event that an earlier call with this FILE was done with.",
+    help="With -f: go on after the last event that an earlier call with this FILE was done with.",
 )
 @json_option
 @shared_options
@@ -70,41 +92,54 @@ def history(
     invocation: Invocation,
     prefix: str | None,
     queues: Sequence[str],
+    is_followed: bool,
     since: tuple[bool, float] | None,
+    end: tuple[bool, float] | None,
+    by: str | None,
     wanted: Sequence[str],
     program: list[str] | None,
     place: str | None,
     as_json: bool,
 ) -> None:
-    """Show what has happened to a task, or follow what happens in queues.
+    """Show what has happened to a task or in queues, or follow what happens in queues.
 
     \b
     blueque history 4f1e2c80
-    blueque history -q render -q ingest --since 2h
-    blueque history -q render --on failed --exec './page.sh --urgent' --place pager.json
+    blueque history -q '*' --since 20:00 --until 08:00 --on people
+    blueque history -f -q render -q ingest
+    blueque history -f -q render --on failed --exec './page.sh --urgent' --place pager.json
 
     A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
-    since the event before. With -q it goes on until Ctrl-C, with one event on each line; with --json each is an object.
+    since the event before. With -q one event is on each line; with --json each is an object.
 
     The program of --exec gets what --json prints, an event at a time; no shell runs. If it does not end with 0, it is run
     again for the same event after a pause of at most 5 s, and later events wait. What it prints goes to standard error.
     With --place it gets each event that the queue still keeps at least once, also if this command is stopped and started
     again.
     """
-    options = (since, program, place)
-    if (prefix is None) == (not queues) or (prefix is not None and (any(options) or wanted)):
+    options = (is_followed, since, end, by, wanted, program, place)
+    if (prefix is None) == (not queues) or (prefix is not None and any(options)):
         raise click.UsageError("give the ID of a task, or --queue QUEUE and its options")
+    if not is_followed and (program or place):
+        raise click.UsageError("--exec and --place go with --follow")
+    if is_followed and end:
+        raise click.UsageError("give --until or --follow, not both")
     client = invocation.client()
     if prefix is None:
         names = queues_matching(client.get_inspector().queues(), queues)
+        kinds = {*wanted} | (BY_PEOPLE if "people" in wanted else set())
+        wants = functools.partial(_wants, kinds, (by or "").lower())
+        show = functools.partial(_show, as_json, invocation.is_utc)
+        if not is_followed:
+            _print_past(client, names, since or DAY_AGO, end, wants, show)
+            return
         file = None if place is None else PlaceFile(place)
         places = _places(client, names, since)
         places |= {} if file is None else file.read(names)
-        show = functools.partial(_show, as_json, invocation.is_utc)
         _follow(
             client,
             places,
-            wanted,
+            wants,
             show if program is None else functools.partial(_hand, program),
             file,
         )
@@ -159,15 +194,44 @@ def _places(
     """Return where to begin, by queue."""
     if since is None:
         return client.get_event_places(*queues)
-    is_age, seconds = since
-    first = max(int((time.time() - seconds if is_age else seconds) * 1000), 1)
+    first = max(int(_at(since) * 1000), 1)
     return dict.fromkeys(queues, f"{first - 1}-{2**64 - 1}")  # behind all before that millisecond
+
+
+def _at(moment: tuple[bool, float]) -> float:
+    is_age, seconds = moment
+    return time.time() - seconds if is_age else seconds
+
+
+def _wants(kinds: Collection[str], by: str, event: Event) -> bool:
+    return (not kinds or event.event in kinds) and by in who(event).lower()
+
+
+def _print_past(
+    client: Client,
+    queues: Sequence[str],
+    since: tuple[bool, float],
+    end: tuple[bool, float] | None,
+    wants: Callable[[Event], bool],
+    show: Callable[[Event], object],
+) -> None:
+    """Print the events of a time that are wanted, the oldest first."""
+    from blueque.queries.history import newest  # here: --help does without
+
+    first, last = _at(since), None if end is None else _at(end)
+    found: list[Event] = []
+    for some in in_parts(queues, AT_ONCE):
+        found += filter(wants, newest(client.connections, some, MOST, first, last))
+    for event in sorted(found, key=lambda each: each.at):
+        show(event)
+    if not found:
+        printing.talk("no such event" if last is None else "no such event in that time")
 
 
 def _follow(
     client: Client,
     places: dict[str, str],
-    wanted: Sequence[str],
+    wants: Callable[[Event], bool],
     handle: Callable[[Event], object],
     file: PlaceFile | None,
 ) -> None:
@@ -179,7 +243,7 @@ def _follow(
         try:
             for event in client.events(*places, after=places):
                 outage.note(None)
-                is_wanted = not wanted or event.event in wanted
+                is_wanted = wants(event)
                 if is_wanted:
                     handle(event)
                 places[event.queue or ""] = event.place or ""

@@ -8,7 +8,6 @@ from collections import Counter
 from blueque.queries import history
 from blueque.queries.history import Event
 from blueque.sentences import events
-from blueque.sentences.recurring import DONE
 from blueque.web.filters import times_of
 from blueque.web.views.tasks import matching, names
 from blueque.web.visit import Page, Visit
@@ -16,11 +15,6 @@ from blueque.web.visit import Page, Visit
 MOST = 200  # events on the page
 MOST_QUEUES = 200  # whose events are read
 MOST_READ = 20_000  # events that are searched, of all queues together
-BY_PEOPLE = {
-    *("cancelled", "requeued", "prioritized", "moved", "put_first", "interrupted", "paused"),
-    *("resumed", "limited", "deleted", "set", "dropped", "cancelling", "interrupting"),
-    *(f"schedule_{what}" for what in (*DONE, "removed", "triggered", "skipped", "backfilled")),
-}
 FIELDS = ("queue", "who", "on", "since", "until")
 
 
@@ -44,7 +38,7 @@ def activity(visit: Visit) -> Page:
         "rows": rows,
         "names": names([event.task for event in shown[:MOST] if event.task], visit),
         "queues": visit.reader.queues()[:1000],
-        "kinds": sorted(BY_PEOPLE | {event.event for event in found}),
+        "kinds": sorted(events.BY_PEOPLE | {event.event for event in found}),
         "mistake": mistake,
         "is_filtered": any(visit.one(name) for name in FIELDS),
         "is_cut": is_narrowed and each in read.values(),
@@ -57,14 +51,16 @@ def activity(visit: Visit) -> Page:
 def _wants(event: Event, visit: Visit) -> bool:
     """Tell whether a viewer asks for an event."""
     who, kind = visit.one("who").strip().lower(), visit.one("on").strip()
-    if visit.one("by") == "people" and event.event not in BY_PEOPLE:
+    if visit.one("by") == "people" and event.event not in events.BY_PEOPLE:
         return False
     return who in events.who(event).lower() and kind in ("", event.event)
 
 
 def _command(visit: Visit) -> str:
-    """Return the command that shows the same, and goes on with what happens next."""
+    """Return the command that shows the same."""
     words = ["blueque", "history", "-q", visit.one("queue").strip() or "*"]
-    for option, name in (("--since", "since"), ("--on", "on")):
+    options = {"--since": "since", "--until": "until", "--by": "who", "--on": "on"}
+    for option, name in options.items():
         words += [option, value] if (value := visit.one(name).strip()) else []
+    words += ["--on", "people"] if visit.one("by") == "people" and not visit.one("on") else []
     return shlex.join(words)
