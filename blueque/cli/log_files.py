@@ -74,6 +74,6 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
 def _is_here(task: Task, host: str) -> bool:
     """Tell whether the files of a listener of that host are on this machine."""
     node_host = (task.node or "").rpartition("_")[0]
-    return hosts.has_been_this_machine(host) or (
-        host == node_host and process.shares_pids(task.fields)
+    return (host == node_host and process.shares_pids(task.fields)) or hosts.has_been_this_machine(
+        host
     )

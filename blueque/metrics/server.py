@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable
@@ -98,6 +99,7 @@ def open_server(exporter: Exporter, host: str, port: int) -> ThreadingHTTPServer
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         daemon_threads = True
+        server_bind = socketserver.TCPServer.server_bind  # HTTPServer's asks the name server
 
     return Server((host, port), Handler)
 

@@ -36,7 +36,7 @@ from blueque.model.states import FINISHED
 from blueque.spark import executors, jobs
 from blueque.spark.parsing import parsed
 from blueque.spark.reader import PATIENCE, TYPES
-from blueque.system.hosts import host_name
+from blueque.system.hosts import name_for_people
 from blueque.tables import arrow
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def write_part(part: Part) -> list[str]:
     if isinstance(place, Disk) and not os.path.isdir(part.output.folder):
         raise ArchiveRefused(
             part.output.folder,
-            f"is not there on {host_name()}: driver and workers of Spark need the archive by the same path",
+            f"is not there on {name_for_people()}: driver and workers of Spark need the archive by the same path",
         )
     # Its own: Spark may run the same in another worker, and only one of them counts.
     files, seen = parquet.Files(place.part(part.output)), set[str]()

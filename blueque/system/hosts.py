@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
+import time
 from typing import TYPE_CHECKING
 
 from blueque.errors import InvalidInput
@@ -12,7 +14,10 @@ from blueque.errors import InvalidInput
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
+log = logging.getLogger("blueque")
+
 VARIABLE = "BLUEQUE_HOST"
+SLOW = 2.0  # seconds after which we say that the name server was slow
 _LONGEST = 253  # characters of a name in the DNS
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _NODE = re.compile(r".*_[0-9]+")  # reads as the id of a listener
@@ -23,6 +28,15 @@ _REVERSE = (".in-addr.arpa", ".ip6.arpa")  # an address, as the DNS writes it
 def host_name() -> str:
     """Return the name of this host: BLUEQUE_HOST, or else `default_name()`. Raises InvalidInput."""
     return chosen_name() or default_name()
+
+
+def name_for_people() -> str:
+    """Return BLUEQUE_HOST, or else what the kernel calls this host: a name server that does not
+    answer would hold up the caller for 20 seconds. Raises InvalidInput.
+    """
+    import socket  # here: a task process does not need it
+
+    return chosen_name() or socket.gethostname()
 
 
 def chosen_name() -> str | None:
@@ -75,14 +89,24 @@ def is_this_machine(host: str) -> bool:
 
 def has_been_this_machine(host: str) -> bool:
     """Tell whether listeners of this machine may have registered under this host name earlier."""
-    return host in (host_name(), default_name(), _full_name())
+    import socket  # here: a task process does not need it
+
+    return host in (chosen_name(), socket.gethostname()) or host == _full_name()
 
 
 @functools.cache
 def _full_name() -> str:
     import socket  # here: a task process does not need it
 
-    return socket.getfqdn()  # may ask the DNS
+    began = time.monotonic()
+    name = socket.getfqdn()  # may ask the DNS
+    if (seconds := time.monotonic() - began) > SLOW:
+        log.warning(
+            "the name server took %.0f s for the name of this host; set %s to do without it",
+            seconds,
+            VARIABLE,
+        )
+    return name
 
 
 def _is_address(name: str) -> bool:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
-from blueque.system.hosts import host_name, is_this_machine
+from blueque.system.hosts import host_name, is_this_machine, name_for_people
 from blueque.system.procfs import has_ended, read_all_stats, read_plainly, read_stat
 from blueque.system.signals import signal_name
 
@@ -28,7 +28,7 @@ def user_at_host() -> str:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         name = str(os.geteuid())
-    return f"{name}@{host_name()}"
+    return f"{name}@{name_for_people()}"
 
 
 def producer() -> str:

@@ -16,6 +16,7 @@ from running import is_there, until
 from test_recovery import ended_process, hold, register, register_legacy
 
 from blueque.errors import InvalidInput
+from blueque.metrics.server import Exporter, open_server
 from blueque.recovery.judge import Recovery
 from blueque.system import hosts, process
 
@@ -127,6 +128,31 @@ def test_a_listener_of_1_0_0_is_on_this_machine_only_under_a_name_that_is_its_al
     named(full, "gpu-1", chosen)
 
     assert hosts.is_this_machine(host) is is_here
+
+
+def test_what_only_people_read_asks_no_name_server(client, named, monkeypatch):
+    named("never", "gpu-1")
+    monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("the name server was asked"))
+    process._producer.cache_clear()
+    queue = client.get_queue("video")
+
+    task_id = queue.enqueue("p")
+    queue.cancel(task_id)
+    open_server(Exporter(list), "0.0.0.0", 0).server_close()
+
+    task = client.get_task(task_id)
+    assert task.producer.endswith(f"@gpu-1[{os.getpid()}]") and task.cancelled_by.endswith("@gpu-1")
+    assert hosts.has_been_this_machine("gpu-1")
+    process._producer.cache_clear()
+
+
+def test_a_slow_name_server_is_named_once_in_the_log(named, monkeypatch, caplog):
+    named("gpu-1.example.com", "gpu-1")
+    monkeypatch.setattr(hosts, "SLOW", -1.0)
+
+    assert [hosts.host_name() for _ in range(2)] == ["gpu-1.example.com"] * 2
+    (said,) = caplog.messages
+    assert "the name of this host; set BLUEQUE_HOST" in said
 
 
 def test_former_names_of_this_machine_are_its_own_and_others_are_not(named):
