@@ -145,6 +145,10 @@ class Member:
             self.time_left.set_limit(time_limit)
             self._news["time_limit"] = "" if time_limit is None else time_limit
 
+    def say_stuck(self, stuck: str) -> None:
+        """Have the next beat say which task SIGKILL does not end, see docs/protocol/placement.md."""
+        self._news["stuck"] = stuck
+
     def announce(
         self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
     ) -> None:

@@ -22,6 +22,7 @@ from blueque.node.unreadable import guarded
 from blueque.spool.attempt import Attempt
 from blueque.system import process
 from blueque.system.process_tree import Stopping, Tree
+from blueque.system.procfs import read_state
 from blueque.task_process import stack_dump
 
 log = logging.getLogger("blueque")
@@ -29,6 +30,7 @@ log = logging.getLogger("blueque")
 SAMPLE = 10.0  # seconds between two measurements of memory; short tasks are never measured
 SAMPLE_LIMITED = 1.0  # the same under a memory limit
 STALL_STEPS = 10  # checks of the progress within a stall limit
+STUCK = 10.0  # seconds after SIGKILL from which on a task that is still there does not end
 MEMORY_WARNING = 0.9  # part of the memory limit at which the warning comes
 NEVER = float("inf")
 
@@ -90,7 +92,9 @@ class AttemptWatch:
             "stack"
         )  # answered by the listener that had the attempt before us
         self._asked_for: dict[str, None] = {}  # why it should come to an end by itself, in order
-        self._kill_at = NEVER
+        self._kill_at = self._stuck_at = NEVER
+        self._ending_since = 0.0  # Unix seconds
+        self.stuck = ""  # if SIGKILL does not end it: the field of a registration
         self.next_step = self._next_step()  # when to call `step`, on the monotonic clock
         self._stopping: Stopping | None = None  # of what is left when the process itself has ended
         # What the attempt has used, as far as it is known: memory_peak, cpu_seconds, leaked.
@@ -148,7 +152,7 @@ class AttemptWatch:
             limit = self._began + self._limits.time
             if "time_limit" not in self._warned:
                 limit -= self._limits.lead
-        return min(limit, self._sample_at, self._stall_at, self._kill_at)
+        return min(limit, self._sample_at, self._stall_at, self._kill_at, self._stuck_at)
 
     def step(self) -> None:
         """Do what is due: measure, warn, end."""
@@ -166,8 +170,24 @@ class AttemptWatch:
                 self._limits.grace,
             )
             self._signal(signal.SIGKILL)
-            self._kill_at = NEVER
+            self._kill_at, self._stuck_at = NEVER, now + STUCK
+        elif now >= self._stuck_at:
+            self._note_stuck()
+            self._stuck_at = now + SAMPLE
         self.next_step = self._next_step()
+
+    def _note_stuck(self) -> None:
+        """Note that SIGKILL does not end the task, and the state of its process."""
+        state = "" if self._is_elsewhere else read_state(self.pid)
+        if not self.stuck:
+            log.error(
+                "SIGKILL does not end task=%s pid=%d, whose state is %s: still watching it. If this "
+                "listener is killed, the next one here goes on",
+                self.task.id,
+                self.pid,
+                state or "unknown",
+            )
+        self.stuck = f"{self.task.id} {self._ending_since:.3f} {state or '-'}"
 
     @property
     def asked_for(self) -> str | None:
@@ -227,6 +247,7 @@ class AttemptWatch:
         log.warning("stopping task=%s pid=%d: %s", self.task.id, self.pid, error)
         self._signal(signal.SIGTERM)
         self._kill_at = time.monotonic() + self._limits.grace
+        self._ending_since = time.time()
         self._stall_at = NEVER
         self.next_step = self._next_step()
 

@@ -58,7 +58,10 @@ class Supervisor:
         self._gone = Outage(f"Redis has task={task_id} again", logging.ERROR)
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
         self._duties.watched = task_id
-        if self._watch(watch, reporter):
+        is_over = self._watch(watch, reporter)
+        if watch.stuck:
+            self._listeners.of(watch.task.queue).say_stuck("")
+        if is_over:
             is_ours = self._end.report(watch, reporter, self._waiting.retry_until_order, may_take)
             self._call_hook(watch, is_ours)
             if watch.is_at_rest:
@@ -99,6 +102,8 @@ class Supervisor:
             if has_ended:
                 break
             watch.step()
+            if watch.stuck:
+                self._listeners.of(watch.task.queue).say_stuck(watch.stuck)
             watch.bars = reporter.step(watch.task)
         self._end_the_rest(watch)
         if watch.is_at_rest and (reason := watch.why_not_again()) is not None:

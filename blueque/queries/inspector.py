@@ -28,7 +28,7 @@ from blueque.queries import (
     task_log,
     why_facts,
 )
-from blueque.queries.listeners import has_time
+from blueque.queries.listeners import Stuck, has_time
 from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
 from blueque.queries.tags import TagSeen, list_tags, tagged
 from blueque.queries.tasks import load
@@ -60,6 +60,7 @@ class Signs(NamedTuple):
 
     checkpoint: as `Inspector.checkpoint` returns it, without the packed directory.
     usual: how long tasks of the queue usually run, for a running task without progress.
+    stuck: that SIGKILL does not end it.
     """
 
     now: float
@@ -67,6 +68,7 @@ class Signs(NamedTuple):
     printed: float | None = None
     usual: Usual | None = None
     checkpoint: Mapping[str, str] = {}
+    stuck: Stuck | None = None
 
 
 class Inspector:
@@ -108,10 +110,12 @@ class Inspector:
         looks: list[Command] = [("TIME",), ("HMGET", keys.checkpoint(task.id), *CHECKPOINT)]
         if task.status in HELD and task.queue and task.node:
             looks += [("ZSCORE", keys.nodes(task.queue), task.node), task_log.ask_printed(task.id)]
+            looks += [("HGET", keys.listener(task.queue, task.node), "stuck")]
             looks += ask_usual(task.queue, clock) if clock is not None and is_quiet(task) else []
-        time, noted, beat, printed, *days = [*self._redis.read(*looks), None, None][
-            : max(len(looks), 4)
+        time, noted, beat, printed, said, *days = [*self._redis.read(*looks), None, None, None][
+            : max(len(looks), 5)
         ]
+        stuck = Stuck.parse(said)
         checkpoint = as_fields(CHECKPOINT, noted)
         if checkpoint.get("created", task.fields.get("created")) != task.fields.get("created"):
             checkpoint = {}  # of an earlier task with this id, which 1.0.0 has deleted
@@ -121,6 +125,7 @@ class Inspector:
             task_log.printed_at(printed or (), task.attempt),
             take_usual(days) if days else None,
             checkpoint,
+            stuck if stuck is not None and stuck.task == task.id else None,
         )
 
     def queues(self) -> list[str]:

@@ -41,6 +41,7 @@ _REGISTRATION = (
     "pid_start",
     "ends_at",
     "time_limit",
+    "stuck",
 )
 
 
@@ -68,6 +69,7 @@ class Node(NamedTuple):
     pid_start: str | None = None  # when its process started, in clock ticks since boot
     ends_at: str | None = None  # Unix seconds as text: when it stops the tasks that run
     time_limit: str | None = None  # of tasks that have none of their own, if it has `ends_at`
+    stuck: str | None = None  # see `Stuck`
     is_late: bool = False  # its next beat is overdue
 
     @property
@@ -79,6 +81,24 @@ class Node(NamedTuple):
     def host(self) -> str:
         """The id without the number of the process."""
         return self.id.rpartition("_")[0] or self.id
+
+
+class Stuck(NamedTuple):
+    """A task that SIGKILL does not end, as its listener says it.
+
+    since: when the listener began to end it, in Unix seconds. state: of its process, as in `ps`.
+    """
+
+    task: str
+    since: float
+    state: str
+
+    @classmethod
+    def parse(cls, text: str | None) -> Stuck | None:
+        """Return what the field `stuck` of a registration says; None: nothing, or it is malformed."""
+        task, since, state = ["", "", *(text or "").rsplit(" ", 2)][-3:]
+        at = seconds_of(since)
+        return cls(task, at, state) if task and at is not None else None
 
 
 class Members(NamedTuple):

@@ -14,8 +14,10 @@ from blueque.audit import server_check
 from blueque.model.group import MAKING, condition_on, group_of
 from blueque.model.parts import grouped
 from blueque.queries.feeds import state_of
+from blueque.queries.listeners import Stuck
 from blueque.queries.listing import MAX_BLOCKED
 from blueque.sentences.schedule_concerns import judged
+from blueque.sentences.stuck import words_of
 from blueque.text import hints
 from blueque.text.eta import roughly
 from blueque.text.format import count, span
@@ -48,6 +50,7 @@ URGENT = {
     "limit",
     "overdue",
     "failing",
+    "stuck",
     "persistence",
     "memory",
 }
@@ -86,6 +89,7 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
         if line.queue in overview.quiet:
             continue
         yield from _of_queue(line, nodes.get(line.queue, ()), overview.now, serve)
+        yield from _of_stuck(line.queue, nodes.get(line.queue, ()), overview.now)
         yield from _of_tasks(line.queue, standing.get(line.queue, ()), overview.now)
         if line.queue in overview.tails:
             running = [task for task in overview.running if task.queue == line.queue]
@@ -298,6 +302,14 @@ def _of_schedules(overview: Overview) -> Iterator[Concern]:
         if len(found) > MOST:
             sentence = f"{len(found) - MOST} more {judgement.others}"
             yield Concern("schedules", judgement.code, sentence, "blueque schedule ls")
+
+
+def _of_stuck(queue: str, nodes: Sequence[Node], now: float) -> Iterator[Concern]:
+    """Yield the tasks that SIGKILL does not end."""
+    told = [Stuck.parse(node.stuck) for node in nodes if node.state in ("up", "draining", "paused")]
+    for stuck in filter(None, told):
+        name = short_id(stuck.task)
+        yield Concern(queue, "stuck", f"{name} is {words_of(stuck, now)}", f"blueque why {name}")
 
 
 def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern]:

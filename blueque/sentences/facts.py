@@ -16,6 +16,7 @@ from blueque.model.task import FIELDS, Task
 from blueque.model.units import LEASE
 from blueque.queries.dependencies import NONE
 from blueque.sentences.pace import left_of, progress_words, usual_of
+from blueque.sentences.stuck import words_of
 from blueque.sentences.why_blocked import state_of_group
 from blueque.system import process
 from blueque.text.eta import LATE
@@ -92,6 +93,7 @@ def facts(
         "checkpoint": _checkpoint(task, signs),
         "usual": _usual(signs),
         "signs": _signs(task, signs),
+        "stuck": None if signs.stuck is None else words_of(signs.stuck, now),
         "cancel": _cancel(task, now),
         "interrupted": _interrupted(task, now),
         "lost": _lost(task, now, is_utc),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blueque.queries.listeners import Node, is_process_gone
+from blueque.queries.listeners import Node, Stuck, is_process_gone
 from blueque.queries.why_facts import Inquiry
 from blueque.sentences.pace import usual_of
 from blueque.sentences.reason import Reason, by
+from blueque.sentences.stuck import words_of
 from blueque.sentences.why_listeners import TAKES, serve
 from blueque.system import process
 from blueque.text.format import span
@@ -23,6 +24,9 @@ def held(inquiry: Inquiry) -> Iterator[Reason]:
         yield _process_gone(inquiry, node)
         return
     yield from _running_reasons(inquiry)
+    stuck = None if node is None else Stuck.parse(node.stuck)
+    if stuck is not None and stuck.task == task.id:
+        yield Reason("stuck", f"It is {words_of(stuck, inquiry.now)}.")
     if (
         node is not None
         and node.state not in ("dead", "gone")

@@ -215,6 +215,24 @@ def test_of_many_tasks_without_progress_three_are_named():
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "stuck", "sentences"),
+    [
+        ("up", f"t 1 {NOW - 300} T", ["t 1 is being ended for 5 m, and SIGKILL does not end it"]),
+        ("draining", f"t1 {NOW - 300} -", ["t1 is being ended for 5 m, and SIGKILL does not"]),
+        ("up", "", []),
+        ("up", "t1 long D", []),
+        ("dead", f"t1 {NOW - 300} D", []),
+    ],
+)
+def test_a_task_that_sigkill_does_not_end_is_pointed_at_while_its_listener_says_so(
+    state, stuck, sentences
+):
+    found = [one.sentence for one in told(nodes=[node(state, stuck=stuck)]) if one.code == "stuck"]
+
+    assert [sentence[: len(sentences[0])] for sentence in found] == sentences
+
+
 def begin(redis, task, at):
     protocol.enqueue(redis, "video", task, "1", at)
     protocol.pop(redis, "video", NODE, "i")

@@ -33,7 +33,7 @@ BUDGETS = {
     "ls --state complete --queue audio": (165, 5),
     "ls --state scheduled --queue audio": (165, 5),
     "ls --state blocked --queue audio": (165, 5),
-    f"show {RUNNING}": (14, 3),
+    f"show {RUNNING}": (15, 3),
     "show a0d1": (45, 6),
     "show audio-after-0": (20, 5),
     f"why {RUNNING}": (42, 6),
