@@ -141,7 +141,7 @@ class AttemptEnd:
         if not is_ours:
             watch.attempt.note_begun()
         record = self._complete(watch, record, ending, measured)
-        if is_ours or watch.reason is not None:
+        if is_ours or watch.reason is not None or record.get("error_type") == "memory":
             try:
                 watch.attempt.write_exit(record)
             except OSError as error:
@@ -168,8 +168,7 @@ class AttemptEnd:
         ended it.
         """
         if record is None and ending is not None:
-            is_out_of_memory = process.out_of_memory_kills() > self._duties.oom_kills
-            record = outcome_record.record_of_ending(ending, is_out_of_memory)
+            record = outcome_record.record_of_ending(ending)
         record = record or {
             "status": "failed",
             "error": "its process is gone",
@@ -180,6 +179,9 @@ class AttemptEnd:
             **{name: max(value, record.get(name) or 0) for name, value in measured.items()},
         }
         record.setdefault("finished", time.time())
+        is_killed = watch.reason is None and outcome_record.is_killed(record)
+        if is_killed and self._duties.memory_kills.are_new(watch.task.queue or ""):
+            record = outcome_record.as_out_of_memory(record)
         is_handed_back = watch.reason == "stopped" and record.get("handed_back")
         if watch.reason is not None and record["status"] == "failed" and not is_handed_back:
             record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}

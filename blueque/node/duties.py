@@ -15,9 +15,9 @@ from blueque.model.task import Task
 from blueque.node.context import NodeContext
 from blueque.node.control import Order
 from blueque.node.maintenance import AFTER_TROUBLE, NEVER, Maintenance
+from blueque.node.memory_kills import MemoryKills
 from blueque.protocol.membership import Standing
 from blueque.recovery.judges import Recoveries
-from blueque.system import process
 
 log = logging.getLogger("blueque")
 
@@ -50,8 +50,8 @@ class Duties:
         self._known_pause: str = WORK  # what our registrations say of it, as last written or read
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
         self.is_drained = False  # an order in Redis has told us to drain
-        self.oom_kills = 0  # of this machine, as counted at our last beat
         self._shut_out_at = NEVER  # since when Redis has refused us, on the monotonic clock
+        self.memory_kills = MemoryKills(context.defaults, context.listeners.queues)
 
     def register(self) -> None:
         """Register where we are not registered, and begin. Raises what Redis does."""
@@ -64,7 +64,7 @@ class Duties:
         if self._next_look == NEVER:
             self._next_look = now
             self._maintenance.begin()
-        self.oom_kills = process.out_of_memory_kills()
+        self.memory_kills.note()
         self._plan()
 
     def end(self) -> None:
@@ -157,7 +157,7 @@ class Duties:
 
         may_hold: whether to read our own lists.
         """
-        self.oom_kills = process.out_of_memory_kills()
+        self.memory_kills.note()
         for listener in self._listeners:
             listener.has_order = False
         try:

@@ -16,6 +16,7 @@ from blueque.text.format import one_line, size
 
 MAX_ERROR = 16 * 1024  # bytes of an error, or characters of a traceback, that are kept
 HANDED_BACK = 75  # exit code of a program that gives itself back: EX_TEMPFAIL
+KILLED = 137  # exit code of a shell whose program was ended by SIGKILL
 MAX_ERROR_LINES = 10  # lines of a program's stderr that become its error
 
 # The error types of ends that the handler did not cause by an exception or a result.
@@ -92,26 +93,17 @@ def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
     return frame or trace
 
 
-def record_of_ending(
-    ending: process.Ending, is_out_of_memory: bool, has_begun: bool = True
-) -> Record:
-    """Return the exit record of a task process that left none.
-
-    is_out_of_memory: the kernel was killing processes at the time, because memory was short.
-    """
-    before = "" if has_begun else " before it had begun"
+def record_of_ending(ending: process.Ending) -> Record:
+    """Return the exit record of a task process that left none."""
     if ending.signal is None:
-        error = f"the process left with exit code {ending.exit_code} and without a result{before}"
+        error = f"the process left with exit code {ending.exit_code} and without a result"
         return {
             "status": "failed",
             "error": error,
             "error_type": "exit",
             "exit_code": ending.exit_code,
         }
-    error = f"killed by {ending.signal}{before}" + (" (core dumped)" if ending.dumped_core else "")
-    if ending.signal == "SIGKILL" and is_out_of_memory:
-        error += ": out of memory; the kernel was killing processes"
-        return {"status": "failed", "error": error, "error_type": "memory", "signal": ending.signal}
+    error = f"killed by {ending.signal}" + (" (core dumped)" if ending.dumped_core else "")
     return {"status": "failed", "error": error, "error_type": "signal", "signal": ending.signal}
 
 
@@ -138,6 +130,20 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
         "error_type": "exit",
         "exit_code": code,
     }
+
+
+def is_killed(record: Record) -> bool:
+    """Tell whether an attempt has failed by SIGKILL, also as a shell reports it."""
+    return record["status"] == "failed" and (
+        record.get("signal") == "SIGKILL" or record.get("exit_code") == KILLED
+    )
+
+
+def as_out_of_memory(record: Record) -> Record:
+    """Return the record of a killed attempt, now that the kernel was killing processes at the time."""
+    how, lines, said = record["error"].partition(":\n")
+    error = f"{how}: out of memory; the kernel was killing processes{lines}{said}"
+    return record | {"error": error, "error_type": "memory"}
 
 
 def last_words(record: Record | None) -> str:

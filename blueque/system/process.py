@@ -17,6 +17,7 @@ from blueque.system.procfs import has_ended, read_all_stats, read_plainly, read_
 from blueque.system.signals import signal_name
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+VMSTAT = "/proc/vmstat"
 _SIGKILL = int(signal.SIGKILL)
 # a constant of the kernel: the namespace of the machine, not of a container
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -374,7 +375,7 @@ def out_of_memory_kills() -> int:
     unknown.
     """
     try:
-        with open("/proc/vmstat", "rb") as file:
+        with open(VMSTAT, "rb") as file:
             for line in file:
                 if line.startswith(b"oom_kill "):
                     return int(line.split()[1])

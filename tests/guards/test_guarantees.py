@@ -19,8 +19,11 @@ from handlers import ELSEWHERE, begin, ended, is_sound, ledger, let_go, owner
 from running import ROOT, is_there, state_of, until
 
 from blueque import Client, OutcomeUnknown, Retry
+from blueque.model.surroundings import Surroundings
+from blueque.node.memory_kills import MemoryKills
+from blueque.node.options import Defaults, InEffect
 from blueque.spool import outcome_record
-from blueque.system import process
+from blueque.system import cgroup, process
 from blueque.system.embedded_redis import running_server
 
 WORK = handlers.WORK
@@ -131,24 +134,45 @@ def test_a_producer_without_an_answer_is_told_the_id_to_ask_for(client, proxy):
 # Processes
 
 
-def test_a_task_that_the_kernel_kills_for_want_of_memory_says_so(programs, monkeypatch):
-    ending = process.Ending.of_code(-signal.SIGKILL)
-    record = outcome_record.record_of_ending(ending, is_out_of_memory=True)
-    assert (record["status"], record["error_type"], record["signal"]) == (
-        "failed",
-        "memory",
-        "SIGKILL",
-    )
-    assert "out of memory" in record["error"]
-    assert outcome_record.record_of_ending(ending, is_out_of_memory=False)["error_type"] == "signal"
-    counted = next(
-        line
-        for line in Path("/proc/vmstat").read_text().splitlines()
-        if line.startswith("oom_kill ")
-    )
-    assert process.out_of_memory_kills() == int(counted.split()[1]), (
-        "what the kernel counts is what is compared"
-    )
+@pytest.mark.parametrize("queue", ["grouped", "work"])
+def test_a_task_that_the_kernel_kills_for_want_of_memory_says_so(tmp_path, monkeypatch, queue):
+    counted = {"grouped": tmp_path / "memory.events", "work": tmp_path / "vmstat"}
+    for file in counted.values():
+        file.write_text("oom 7\noom_kill 3\noom_group_kill 8\n")
+    monkeypatch.setattr(cgroup, "own_memory", lambda: None)
+    monkeypatch.setattr(process, "VMSTAT", str(counted["work"]))
+    grouped = Defaults(surroundings=Surroundings(cgroup=str(tmp_path)))
+    defaults = InEffect(Defaults(queues={"grouped": grouped}))
+    kills = MemoryKills(defaults, counted)
+    kills.note()
+    kills.note()
+    assert not kills.are_new(queue)
+
+    counted[queue].write_text("oom_kill 4\n")
+    kills.note()
+
+    assert {one: kills.are_new(one) for one in counted} == {one: one == queue for one in counted}
+    kills.note()
+    assert not kills.are_new(queue)
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ({"signal": "SIGKILL", "error": "killed by SIGKILL"}, "killed by SIGKILL: out of memory; "),
+        ({"exit_code": 137, "error": "exit code 137:\nKilled"}, "exit code 137: out of memory; "),
+        ({"exit_code": 1, "error": "exit code 1"}, None),
+        ({"signal": "SIGTERM", "error": "killed by SIGTERM"}, None),
+    ],
+)
+def test_what_sigkill_has_ended_may_have_been_killed_for_want_of_memory(record, error):
+    record = {"status": "failed", "error_type": "signal", **record}
+
+    assert outcome_record.is_killed(record) is (error is not None)
+    if error is not None:
+        told = outcome_record.as_out_of_memory(record)
+        assert told["error_type"] == "memory" and told["error"].startswith(error)
+        assert told["error"].partition("\n")[2] == record["error"].partition("\n")[2]
 
 
 def test_a_task_process_that_is_stopped_stands_still_until_its_stall_limit(programs):
