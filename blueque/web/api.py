@@ -40,7 +40,7 @@ async def answered(
 ) -> Response:
     """Answer with an object, with several as lines, or with an `error` in a sentence."""
     try:
-        content = await shared.in_thread(content_of, visit, *arguments)
+        content = await shared.looked(visit, content_of, *arguments)
         if not isinstance(content, Mapping):
             lines = "".join(f"{to_json(envelope(kind, each))}\n" for each in content)
             return Response(lines, media_type="application/x-ndjson")

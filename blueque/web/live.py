@@ -232,7 +232,7 @@ class _Channel:
         """Make the parts anew and send those that have changed."""
         now = time.time()
         visit = replace(self.visit, now=now)
-        parts = await self._shared.in_thread(self._render, visit)
+        parts = await self._shared.looked(visit, self._render)
         is_refreshed = now - self._refreshed > REFRESH
         changed = {
             name: html

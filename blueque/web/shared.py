@@ -30,6 +30,7 @@ from blueque.web.access import Viewer
 from blueque.web.pages import Pages
 from blueque.web.preferences import chosen
 from blueque.web.reader import Reader
+from blueque.web.searches import Searches, is_search
 from blueque.web.site import Site
 from blueque.web.views import view_of
 from blueque.web.visit import Page, Visit
@@ -39,6 +40,7 @@ log = logging.getLogger("blueque")
 THREADS = 4  # that read Redis, each with a connection of its own
 SLOW = 3.0  # seconds after which it is said that Redis does not answer
 AGAIN = 5  # seconds after which a page without Redis loads itself again
+_TITLES = {403: "Not allowed", 404: "No such page", 503: "Busy"}
 GUEST = Viewer("guest")  # may look, where nothing else is said
 
 
@@ -50,6 +52,8 @@ class Shared:
         self.reader = Reader(client, site)
         self.pages = Pages()
         self.threads = anyio.CapacityLimiter(THREADS)
+        self.searches = Searches()
+        self._asking = anyio.CapacityLimiter(1)  # whether Redis answers
         self._busy: dict[int, float] = {}  # since when each thread is
 
     async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -57,6 +61,15 @@ class Shared:
         return await anyio.to_thread.run_sync(
             self._call, function, *arguments, limiter=self.threads
         )
+
+    async def looked(self, visit: Visit, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function with a visit, in a thread for searches if it is one."""
+        if not is_search(visit):
+            return await self.in_thread(function, visit, *arguments)
+        if visit.is_live and visit.one("text"):
+            raise HTTPException(404, "A search for words is made once, when its page is loaded.")
+        login = "" if visit.is_live else visit.viewer.name
+        return await self.searches.run(login, function, visit, *arguments)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         thread = threading.get_ident()
@@ -92,7 +105,9 @@ class Shared:
         """Answer whether Redis answers; it is asked once a second at most."""
         reader = self.reader
         try:
-            await self.in_thread(reader.shared, "ready", reader.inspector.now)
+            await anyio.to_thread.run_sync(
+                reader.shared, "ready", reader.inspector.now, limiter=self._asking
+            )
         except BluequeError:
             return PlainTextResponse("Redis does not answer", 503)
         return PlainTextResponse("ok")
@@ -112,7 +127,7 @@ class Shared:
         """Return what a view answers to a visit, as HTML, or what went wrong, in words."""
         try:
             self.require_threads()
-            page = await self.in_thread(view, visit, *arguments)
+            page = await self.looked(visit, view, *arguments)
             if isinstance(page, Response):
                 return page
             return HTMLResponse(await self.in_thread(self.pages.page, page, visit), page.status)
@@ -144,7 +159,7 @@ def explained(error: Exception) -> tuple[str, str, int, str]:
     if isinstance(error, RedisRefused):
         return "Redis refuses", str(error), 503, ""
     if isinstance(error, HTTPException):
-        title = {403: "Not allowed", 404: "No such page"}.get(error.status_code, "Not possible")
+        title = _TITLES.get(error.status_code, "Not possible")
         return title, str(error.detail), error.status_code, ""
     if isinstance(error, BluequeError):
         return "Not possible", str(error), 400, ""

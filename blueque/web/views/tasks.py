@@ -71,6 +71,7 @@ def tasks(visit: Visit) -> Page:
         "limits": LIMITS,
         "is_filtered": any(visit.one(name) for name in FIELDS),
         "acts": _acts(wanted),
+        "is_live": not wanted.selection.text,
     }
     return Page("tasks.html", context)
 
