@@ -110,7 +110,7 @@ def of_list(
 def of_task(task: Task, signs: Signs, others: Dependencies, hide: Hide) -> dict[str, Any]:
     """Return the content of `task`."""
     item = as_item(task, signs.now) | {
-        "left_seconds": left_of(task, signs.now)[0],
+        "left_seconds": left_of(task, signs.now, signs.listener)[0],
         **times(beat=signs.beat, printed=signs.printed),
         "checkpoint": checkpoint_item(signs),
         "usual_seconds": list(signs.usual) if signs.usual else None,

@@ -28,7 +28,7 @@ from blueque.queries import (
     task_log,
     why_facts,
 )
-from blueque.queries.listeners import Stuck, has_time
+from blueque.queries.listeners import Node, Stuck, ask_node, has_time, take_node
 from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
 from blueque.queries.tags import TagSeen, list_tags, tagged
 from blueque.queries.tasks import load
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.failures import Failures
     from blueque.queries.line_order import Head, Room
-    from blueque.queries.listeners import Node
     from blueque.queries.listing import Listing
     from blueque.queries.overview import Overview
     from blueque.queries.run_progress import RunSeen
@@ -58,6 +57,7 @@ CHECKPOINT = ("attempt", "at", "value", "files_left", "created")
 class Signs(NamedTuple):
     """The current time, when a listener last beat, and when its task last printed, in Unix seconds.
 
+    listener: of the task, if one holds it.
     checkpoint: as `Inspector.checkpoint` returns it, without the packed directory.
     usual: how long tasks of the queue usually run, for a running task without progress.
     stuck: that SIGKILL does not end it.
@@ -65,6 +65,7 @@ class Signs(NamedTuple):
 
     now: float
     beat: float | None = None
+    listener: Node | None = None
     printed: float | None = None
     usual: Usual | None = None
     checkpoint: Mapping[str, str] = {}
@@ -109,19 +110,22 @@ class Inspector:
         """
         looks: list[Command] = [("TIME",), ("HMGET", keys.checkpoint(task.id), *CHECKPOINT)]
         if task.status in HELD and task.queue and task.node:
-            looks += [("ZSCORE", keys.nodes(task.queue), task.node), task_log.ask_printed(task.id)]
-            looks += [("HGET", keys.listener(task.queue, task.node), "stuck")]
+            looks += [task_log.ask_printed(task.id), *ask_node(task.queue, task.node)]
             looks += ask_usual(task.queue, clock) if clock is not None and is_quiet(task) else []
-        time, noted, beat, printed, said, *days = [*self._redis.read(*looks), None, None, None][
-            : max(len(looks), 5)
-        ]
-        stuck = Stuck.parse(said)
+        time, noted, *of_attempt = self._redis.read(*looks)
+        printed, registration, beat, *days = of_attempt or [None, None, None]
+        now, listener, stuck = listing.to_seconds(time), None, None
+        if registration is not None and task.queue and task.node:
+            is_legacy = task.token is None
+            listener = take_node(task.queue, task.node, registration, beat, is_legacy, now)
+            stuck = Stuck.parse(listener.stuck)
         checkpoint = as_fields(CHECKPOINT, noted)
         if checkpoint.get("created", task.fields.get("created")) != task.fields.get("created"):
             checkpoint = {}  # of an earlier task with this id, which 1.0.0 has deleted
         return Signs(
-            listing.to_seconds(time),
+            now,
             None if beat is None else float(beat),
+            listener,
             task_log.printed_at(printed or (), task.attempt),
             take_usual(days) if days else None,
             checkpoint,

@@ -42,6 +42,7 @@ _REGISTRATION = (
     "ends_at",
     "time_limit",
     "stuck",
+    "lost_after",
 )
 
 
@@ -70,6 +71,7 @@ class Node(NamedTuple):
     ends_at: str | None = None  # Unix seconds as text: when it stops the tasks that run
     time_limit: str | None = None  # of tasks that have none of their own, if it has `ends_at`
     stuck: str | None = None  # see `Stuck`
+    lost_after: str | None = None  # seconds without a beat after which its started tasks are lost
     is_late: bool = False  # its next beat is overdue
 
     @property
@@ -81,6 +83,18 @@ class Node(NamedTuple):
     def host(self) -> str:
         """The id without the number of the process."""
         return self.id.rpartition("_")[0] or self.id
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether it should beat, and has not done so for its lease."""
+        return self.state in ("silent", "dead", "gone")
+
+    @property
+    def lost_in(self) -> float | None:
+        """Seconds until its started tasks are lost, if it is unheard; 0: at once; None: unknown."""
+        if not self.is_unheard or self.seen is None:
+            return None
+        return max(_seconds(self.lost_after, units.LOST_AFTER) - self.seen, 0.0)
 
 
 class Stuck(NamedTuple):
@@ -134,23 +148,40 @@ def read_nodes_and(
     }
     pairs = _pairs(members)
     groups = [
-        [
-            ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
-            ("HMGET", keys.listener(queue, node), *_REGISTRATION),
-        ]
+        [("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1), ask_node(queue, node)[0]]
         for queue, node in pairs
     ]
     others, *replies = read_groups(redis, [more, *groups])
     nodes = []
     for (queue, node), (held, registration) in zip(pairs, replies, strict=True):
-        state, beat_every, lease, order, order_by, *facts = registration
-        seen = max(now - float(beats[queue][node]), 0.0) if node in beats[queue] else None
-        state = state or ("1.0.0" if node in members[queue].listeners else "gone")
-        state = _state(state, beat_every, lease, order, seen)
-        is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, units.BEAT)
-        listener = Node(node, queue, state, seen, tuple(held), order, order_by, *facts)
-        nodes.append(listener._replace(is_late=is_late))
+        is_member = node in members[queue].listeners
+        listener = take_node(queue, node, registration, beats[queue].get(node), is_member, now)
+        nodes.append(listener._replace(held=tuple(held)))
     return nodes, others
+
+
+def ask_node(queue: str, node: str) -> list[Command]:
+    """Return the commands that read the registration and the last beat of a listener."""
+    return [
+        ("HMGET", keys.listener(queue, node), *_REGISTRATION),
+        ("ZSCORE", keys.nodes(queue), node),
+    ]
+
+
+def take_node(
+    queue: str,
+    node: str,
+    registration: Sequence[Any],
+    beat: str | None,
+    is_member: bool,
+    now: float,
+) -> Node:
+    """Return a listener, without what it holds. is_member: it may be one of 1.0.0."""
+    state, beat_every, lease, order, order_by, *facts = registration
+    seen = None if beat is None else max(now - float(beat), 0.0)
+    state = _state(state or ("1.0.0" if is_member else "gone"), beat_every, lease, order, seen)
+    is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, units.BEAT)
+    return Node(node, queue, state, seen, (), order, order_by, *facts)._replace(is_late=is_late)
 
 
 def read_held_and(

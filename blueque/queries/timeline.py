@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
     from blueque.model.task import Task
     from blueque.queries.history import Event
+    from blueque.queries.listeners import Node
 
 MOST_EVENTS = 10_000  # events of a queue that are read; its stream has few more
 MOST_RUNNING = 1000
@@ -92,6 +93,20 @@ def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None =
         has_more = running.has_more
     runs.sort(key=lambda run: (run.began, run.task))
     return Timeline(since, until, runs, cut, has_more, deaths)
+
+
+def silenced(found: Timeline, nodes: Iterable[Node]) -> Timeline:
+    """Return a timeline in which what listeners run that are not heard ends at their last beats, as
+    `not heard`.
+    """
+    last = {node.id: found.until - node.seen for node in nodes if node.is_unheard and node.seen}
+    runs = [
+        run._replace(ended=max(last[run.node], run.began), outcome="not heard")
+        if run.ended is None and run.node in last
+        else run
+        for run in found.runs
+    ]
+    return found._replace(runs=runs)
 
 
 def _each(

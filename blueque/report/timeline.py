@@ -24,7 +24,17 @@ _TICKS = 9
 # Labels that may touch the word "now": on a narrow screen, and on any.
 _NEAR, _AT_NOW = 0.85, 0.935
 # From the bottom, so that trouble is on top.
-_ORDER = ("complete", "cancelled", "given back", "other", "many", "running", "failed", "lost")
+_ORDER = (
+    "complete",
+    "cancelled",
+    "given back",
+    "other",
+    "many",
+    "running",
+    "not heard",
+    "failed",
+    "lost",
+)
 
 
 class Look(NamedTuple):
@@ -189,7 +199,7 @@ def _bar(
         cut, middle = svg.text(name, int(width * 110)), svg.number(y + look.height / 2 + 3.7)
         words = [svg.tag("text", cut, class_=lab, x=svg.percent(left), dx=6, y=middle)]
     # One stop of the keyboard for each run that may need a hand.
-    stop = None if kind in ("running", "failed", "lost") else "-1"
+    stop = None if kind in ("running", "not heard", "failed", "lost") else "-1"
     href = look.link(first.task_id)
     return svg.tag("a", box, *words, href=href, tabindex=stop, aria_label=tip)
 

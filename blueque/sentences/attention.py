@@ -54,6 +54,7 @@ URGENT = {
     "persistence",
     "memory",
 }
+STUCK = {"no_listener", "never_fits", "limit"}  # those for which tasks wait too long
 
 
 class Concern(NamedTuple):
@@ -372,12 +373,23 @@ def _of_silence(nodes: Sequence[Node]) -> str:
     tasks = f", with {count(held, 'task')}" if held else ""
     if len(nodes) == 1:
         return f"listener {short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
-    return f"{len(nodes)} listeners are {nodes[0].state}{tasks}"
+    return f"{len(nodes)} listeners of {_hosts(nodes)} are {nodes[0].state}{tasks}"
+
+
+def _hosts(nodes: Sequence[Node]) -> str:
+    """Return the hosts of listeners: gpu-1, gpu-2 and 3 more."""
+    names = [*dict.fromkeys(short_node(node.id).rpartition("_")[0] for node in nodes)]
+    shown = names if len(names) <= MOST else names[: MOST - 1]
+    last = shown.pop() if len(shown) == len(names) else f"{len(names) - len(shown)} more"
+    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 def _about_silent(line: Line, nodes: Sequence[Node], serve: Callable[[str], str]) -> str:
     if any(node.held for node in nodes):
-        return f"{serve(line.queue)}, on that host with its spool"
+        hosts = _hosts([node for node in nodes if node.held])
+        return (
+            f"{serve(line.queue)}, on {hosts} with {'its' if ' ' not in hosts else 'their'} spool"
+        )
     return (
         f"blueque node show {shlex.quote(short_node(nodes[0].id))}"
         if len(nodes) == 1

@@ -13,7 +13,6 @@ from blueque.model.group import group_of
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
 from blueque.model.task import FIELDS, Task
-from blueque.model.units import LEASE
 from blueque.queries.dependencies import NONE
 from blueque.sentences.pace import left_of, progress_words, usual_of
 from blueque.sentences.stuck import words_of
@@ -266,8 +265,7 @@ def _progress(task: Task, signs: Signs) -> str | None:
     text, now = progress_words(task), signs.now
     if text is None or task.progress_at is None:
         return text
-    is_heard = signs.beat is not None and now - signs.beat <= LEASE
-    left = left_of(task, now)[1] if is_heard else None
+    left = left_of(task, now, signs.listener)[1]
     words = "" if left is None else f"  {left}" if left == LATE else f"  {left} left"
     return f"{text}  ({span(now - task.progress_at)} ago){words}"
 

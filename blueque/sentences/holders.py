@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from blueque.model.states import HELD
 from blueque.queries.listing import entered
 from blueque.queries.why_facts import Inquiry
-from blueque.sentences.pace import left_of
+from blueque.sentences.pace import left_of, may_run
 from blueque.sentences.reason import MOST_NAMES
 from blueque.text.eta import roughly
 from blueque.text.format import span
@@ -26,6 +26,9 @@ def time_to_end(inquiry: Inquiry, task_id: str) -> float | None:
     """Return in how many seconds a task ends: by its progress, or as tasks of the queue usually do."""
     task = inquiry.tasks.get(task_id)
     if task is None or task.status != "started":
+        return None
+    listener = next((one for one in (*inquiry.nodes, *inquiry.others) if one.id == task.node), None)
+    if not may_run(task, listener):
         return None
     left = left_of(task, inquiry.now)[0]
     if left is None and task.queue == inquiry.task.queue and task.started and inquiry.usual:

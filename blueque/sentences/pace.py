@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from blueque.system import process
 from blueque.text.eta import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
 from blueque.text.format import one_line
 from blueque.text.terminal import is_terminal, terminal_width
@@ -50,14 +51,26 @@ def usual_of(usual: Usual | None) -> str | None:
 
 def unheard(nodes: Iterable[Node]) -> set[str]:
     """Return the ids of the listeners without a beat for their lease."""
-    return {node.id for node in nodes if node.state in ("silent", "dead", "gone")}
+    return {node.id for node in nodes if node.is_unheard}
 
 
-def left_of(task: Task, now: float) -> tuple[float | None, str | None]:
+def may_run(task: Task, listener: Node | None) -> bool:
+    """Tell whether nothing says that a started task has stopped: its listener is heard, and its process
+    is not gone from this host. listener: None: not known.
+    """
+    is_gone = task.status == "started" and process.is_gone(task.pid or 0, task.fields)
+    return not is_gone and not (listener is not None and listener.is_unheard)
+
+
+def left_of(
+    task: Task, now: float, listener: Node | None = None
+) -> tuple[float | None, str | None]:
     """Return the estimated time that a running task still takes, in seconds and in words; None:
-    unknown.
+    unknown, as for a task that may run no more.
     """
     share = read_progress(task.fields.get("progress", "")).share
+    if not may_run(task, listener):
+        return None, None
     if task.status != "started" or share is None or task.started is None:
         return None, None
     elapsed, age = max(now - task.started, 0.0), now - (task.progress_at or now)

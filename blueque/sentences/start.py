@@ -66,6 +66,12 @@ def starts(inspector: Inspector, tasks: Sequence[Task]) -> dict[str, Start]:
     return found
 
 
+def about_start(inquiry: Inquiry, why: Sequence[Reason]) -> str:
+    """Return the sentence that says when a task may start; empty if that is not known."""
+    seconds = seconds_to_start(inquiry, why)
+    return f"It may start in ~{roughly(seconds)}." if seconds is not None and seconds >= 1 else ""
+
+
 def seconds_to_start(inquiry: Inquiry, why: Sequence[Reason]) -> float | None:
     """Return in how many seconds a pending task may start; None: this is not known.
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from blueque.queries.listeners import Node, Stuck, is_process_gone
 from blueque.queries.why_facts import Inquiry
 from blueque.sentences.pace import usual_of
 from blueque.sentences.reason import Reason, by
 from blueque.sentences.stuck import words_of
-from blueque.sentences.why_listeners import TAKES, serve
+from blueque.sentences.why_listeners import serve
 from blueque.system import process
 from blueque.text.format import span
 from blueque.text.terminal import short_node
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
 
 
 def held(inquiry: Inquiry) -> Iterator[Reason]:
@@ -27,27 +31,11 @@ def held(inquiry: Inquiry) -> Iterator[Reason]:
     stuck = None if node is None else Stuck.parse(node.stuck)
     if stuck is not None and stuck.task == task.id:
         yield Reason("stuck", f"It is {words_of(stuck, inquiry.now)}.")
-    if (
-        node is not None
-        and node.state not in ("dead", "gone")
-        and (is_process_gone(node) or node.is_late)
-    ):
-        yield _silent(inquiry, node)
-    elif node is not None and node.state == "draining":
+    if node is None or is_process_gone(node) or node.is_late or node.is_unheard:
+        yield _unheard(inquiry, node)
+    elif node.state == "draining":
         yield Reason(
             "draining", "That listener takes nothing new: it finishes this task and exits."
-        )
-    elif node is None or node.state not in (*TAKES, "paused"):
-        state = "no longer known" if node is None else node.state
-        seen = (
-            f", last seen {span(node.seen)} ago"
-            if node is not None and node.seen is not None
-            else ""
-        )
-        sentence = f"That listener is {state}{seen}. If it is dead, another listener of its queue notices and handles the task; "
-        host = (task.node or "").rpartition("_")[0] or "its host"
-        yield Reason(
-            "listener", f"{sentence}a listener on {host} with its spool adopts it.", serve(inquiry)
         )
 
 
@@ -90,21 +78,27 @@ def _process_gone(inquiry: Inquiry, node: Node | None) -> Reason:
     )
     if node is None or node.state in ("dead", "gone") or is_process_gone(node):
         sentence = f"{what}: start a listener of {task.queue} here, with its spool, to record it."
+        sentence += f" Otherwise {_then(task, node)}." if node is not None else ""
         return Reason("process_gone", sentence, serve(inquiry))
     sentence = f"{what}: its listener {short_node(node.id)} records it at its next beat. If it does not, restart"
     return Reason("process_gone", f"{sentence} that listener.", f"blueque show {task.id}")
 
 
-def _silent(inquiry: Inquiry, node: Node) -> Reason:
-    """Say why a listener with a task may be dead, though no other process has found it dead yet."""
-    seen = f", last seen {span(node.seen)} ago" if node.seen is not None else ""
-    if is_process_gone(node):
-        sentence = f"The process of that listener is gone from this host{seen}. The next listener of {node.queue} here, with"
-        more = "its spool, adopts the task; other hosts handle it when its lease is over."
-        return Reason("listener", f"{sentence} {more}", serve(inquiry))
-    sentence = f"That listener is silent{seen} and may be dead. If so, a listener on {node.host} with its spool adopts the task"
-    return Reason(
-        "listener",
-        f"{sentence}; other hosts handle the task when the lease is over.",
-        serve(inquiry),
-    )
+def _unheard(inquiry: Inquiry, node: Node | None) -> Reason:
+    """Say why a listener with a task may be dead, and what becomes of the task then."""
+    task, host = inquiry.task, (inquiry.task.node or "").rpartition("_")[0] or "its host"
+    state = "no longer known" if node is None else node.state if node.is_unheard else "silent"
+    what = f"Its listener {short_node(task.node or '?')} is {state}"
+    if node is not None and is_process_gone(node):
+        what = f"The process of its listener {short_node(node.id)} is gone from this host"
+    seen = f", last seen {span(node.seen)} ago" if node and node.seen is not None else ""
+    sentence = f"{what}{seen}. If it does not come back, and no listener on {host} with its spool"
+    return Reason("listener", f"{sentence} adopts the task, {_then(task, node)}.", serve(inquiry))
+
+
+def _then(task: Task, node: Node | None) -> str:
+    """Return what becomes of a task whose listener stays away."""
+    if task.status != "started":
+        return "the task is put in line again when the lease of its listener is over"
+    left = None if node is None else node.lost_in
+    return f"the task is lost{'' if left is None else f' in {span(left)}' if left else ' at once'}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from blueque.model.parts import grouped
 from blueque.queries.listeners import Node
 from blueque.queries.timeline import Run, Timeline
 from blueque.report import phrases, timeline
@@ -19,6 +20,7 @@ from blueque.web.visit import Visit, zone_of
 
 # The states of listeners, the worst first.
 STATES = ("dead", "silent", "gone", "draining", "paused", "unattended", "1.0.0", "up")
+NONE = "no listener"  # the state of a host where something ran
 TROUBLE = {"dead", "silent", "gone"}
 
 
@@ -51,18 +53,17 @@ class Strip(NamedTuple):
 def strip(
     nodes: Iterable[Node], found: Timeline, visit: Visit, most: int, first: int = 0, height: int = 7
 ) -> Strip:
-    """Return hosts with pictures of what ran. height: of a lane, in pixels."""
+    """Return hosts that have listeners, or have run something, with pictures of what ran. height: of a
+    lane, in pixels.
+    """
     look = look_of(found.since, found.until, visit, height)
-    by_host: dict[str, list[Node]] = {}
-    for node in nodes:
-        by_host.setdefault(node.host, []).append(node)
-    runs: dict[str, list[Run]] = {}
-    for run in found.runs:
-        runs.setdefault(run.node.rpartition("_")[0], []).append(run)
-    order = sorted(by_host, key=lambda host: _rank(host, by_host[host]))
+    by_host = grouped(nodes, lambda node: node.host)
+    runs = grouped(found.runs, lambda run: run.node.rpartition("_")[0] or run.node)
+    known = {*by_host, *filter(None, runs)}
+    order = sorted(known, key=lambda host: _rank(host, by_host.get(host, ()), runs.get(host, ())))
     names = phrases.hosts(order)
     shown = [
-        _host(host, names[host], by_host[host], runs.get(host, ()), look)
+        _host(host, names[host], by_host.get(host, ()), runs.get(host, ()), look)
         for host in order[first : first + most]
     ]
     return Strip(timeline.axis(look), shown, max(len(order) - first - most, 0))
@@ -107,12 +108,14 @@ def word_of(run: Run) -> str:
 def worst(nodes: Sequence[Node]) -> str:
     """Return the worst state of listeners."""
     states = {node.state for node in nodes}
-    return next((state for state in STATES if state in states), "up")
+    return next((state for state in STATES if state in states), "up" if states else NONE)
 
 
-def _rank(host: str, nodes: Sequence[Node]) -> tuple[bool, bool, object]:
+def _rank(host: str, nodes: Sequence[Node], runs: Sequence[Run]) -> tuple[bool, bool, bool, object]:
     is_busy = any(node.held for node in nodes)
-    return worst(nodes) not in TROUBLE, not is_busy, phrases.natural(host)
+    is_lost = not nodes and any(run.outcome == "lost" for run in runs)
+    is_well = not is_lost and worst(nodes) not in TROUBLE
+    return is_well, not nodes, not is_busy, phrases.natural(host)
 
 
 def _host(host: str, short: str, nodes: Sequence[Node], runs: Sequence[Run], look: Look) -> Host:
@@ -120,6 +123,7 @@ def _host(host: str, short: str, nodes: Sequence[Node], runs: Sequence[Run], loo
     listeners = {node.id for node in nodes}
     since, until = look.times.since, look.times.until
     worked = sum(min(run.ended or until, until) - max(run.began, since) for run in runs)
+    whole = (until - since) * len(listeners)
     resources = {hints.words_of(node.resources) for node in nodes if node.resources}
     return Host(
         host,
@@ -131,7 +135,7 @@ def _host(host: str, short: str, nodes: Sequence[Node], runs: Sequence[Run], loo
         sorted({node.queue for node in nodes}),
         "; ".join(sorted(resources)),
         ", ".join(sorted({node.version for node in nodes if node.version})),
-        min(max(worked / ((until - since) * len(listeners)), 0.0), 1.0) if until > since else None,
+        min(max(worked / whole, 0.0), 1.0) if whole > 0 else None,
         timeline.picture([bar(run, until) for run in runs], look),
     )
 

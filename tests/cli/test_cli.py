@@ -494,7 +494,7 @@ def test_status_points_at_listeners_that_were_found_dead(run, redis, cli):
 
     lines = run("status").stdout.splitlines()
 
-    assert "! video: 2 listeners are dead" in lines
+    assert "! video: 2 listeners of gpu-0 and gpu-1 are dead" in lines
     assert any(re.match(r"gpu-0 +1 +0 +[\d.]+ s +dead$", line) for line in lines)
 
 

@@ -284,7 +284,7 @@ def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
         ("schedule_paused", "blueque schedule resume nightly", "Resume", None),
         ("schedule_overdue", "blueque schedule show nightly", "Show", "Show"),
         ("feed_silent", "blueque feeds video", "Feeds", "Feeds"),
-        ("dead", "blueque-listener video, on that host with its spool", None, None),
+        ("dead", "blueque-listener video, on gpu-3 with its spool", "Hosts", "Hosts"),
         ("unclosed", "blueque workflow close w", None, None),
     ],
 )

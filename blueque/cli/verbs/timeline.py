@@ -18,11 +18,12 @@ from blueque.cli.options import Invocation, RenamedOption, json_option, shared_o
 from blueque.cli.values import MOMENT
 from blueque.documents.numbers import of_timeline
 from blueque.model.parts import grouped
-from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
+from blueque.queries.timeline import MOST_RUNNING, Run, Timeline, silenced
 from blueque.text.format import count, span
 from blueque.text.what import what
 
-MARKS = {"complete": "=", None: ">", "failed": "x", "lost": "?", "cancelled": "-", "released": "~"}
+MARKS = {"complete": "=", None: ">", "not heard": "!", "failed": "x", "lost": "?", "cancelled": "-"}
+MARKS |= {"released": "~"}
 BAD = ("failed", "lost")  # outcomes that are shown among MANY, too
 MANY = ":"  # runs too short to be drawn apart
 SHORT = 3  # columns: shorter runs are drawn together where there are many
@@ -76,7 +77,8 @@ def timeline(
     blueque timeline -q render --csv > runs.csv
 
     It begins with the first known run. Runs at the same time are drawn in numbered rows, one below the other. The end of a
-    bar is the outcome: = complete, > still running, x failed, ? lost with its node, - cancelled, ~ handed back or put off.
+    bar is the outcome: = complete, > still running, ! its listener was last heard then, x failed, ? lost with its node,
+    - cancelled, ~ handed back or put off.
     A : stands for several short runs, x or ? if one of them ended so. Where there are many, their number is shown, and
     rows with nothing else are joined: 1-4.
     Each queue keeps about 10,000 events, three or four for each run; earlier runs are not known.
@@ -85,15 +87,15 @@ def timeline(
     last = seconds if is_age else time.time() - seconds
     if last <= 0:
         raise click.UsageError("--since must be an age of more than 0, or a time that is over")
-    client = invocation.client()
-    found = client.get_timeline(queues_matching(client.get_inspector().queues(), patterns), last)
+    client, inspector = invocation.client(), invocation.client().get_inspector()
+    found = client.get_timeline(queues_matching(inspector.queues(), patterns), last)
     if as_json:
         printing.print_json("timeline", **of_timeline(found))
     elif as_csv:
         _print_csv(found)
     elif found.runs:
         wide = max(printing.terminal_width() if printing.is_terminal() else IN_A_PIPE, NARROWEST)
-        drawn = _narrowed(found)
+        drawn = silenced(_narrowed(found), inspector.nodes())
         names = _names(invocation, drawn, wide)
         for line in draw(drawn, _BY[by], wide, invocation.is_utc, names):
             click.echo(line)

@@ -9,8 +9,7 @@ from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import of_inquiry
 from blueque.sentences import why as words
-from blueque.sentences.start import seconds_to_start
-from blueque.text.eta import roughly
+from blueque.sentences.start import about_start, seconds_to_start
 from blueque.text.what import what
 
 
@@ -34,12 +33,12 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     its = its._replace(has_handler=invocation.config.has_handler(its.task.queue or ""))
     found = words.reasons(its, invocation.is_utc)
     name = what(its.task, invocation.hider(False))
-    seconds = seconds_to_start(its, found)
     if as_json:
+        seconds = seconds_to_start(its, found)
         printing.print_json("why", **of_inquiry(its, found, seconds, invocation.hider(False)))
         return
-    about = f" It may start in ~{roughly(seconds)}." if seconds is not None and seconds >= 1 else ""
-    printing.print_wrapped(printing.clean(f"{words.headline(its, name)}{about}"))
+    headline = f"{words.headline(its, name)} {about_start(its, found)}"
+    printing.print_wrapped(printing.clean(headline.rstrip()))
     for number, reason in enumerate(found, 1):
         mark = f"  {number}. " if len(found) > 1 else "  "
         printing.print_wrapped(printing.clean(reason.sentence), mark)

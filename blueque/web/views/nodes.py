@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
-from blueque.queries.listeners import names_of
-from blueque.queries.timeline import Run, Timeline
-from blueque.web import hosts
+from blueque.model.lines import Needs, parse_needs
+from blueque.model.parts import grouped
+from blueque.model.task import Task
+from blueque.queries.listeners import Node, names_of
+from blueque.queries.timeline import Run, Timeline, silenced
+from blueque.text import hints
+from blueque.text.what import what
+from blueque.web import fence, hosts
 from blueque.web.reader import MOST_QUEUES
 from blueque.web.views.tasks import names
 from blueque.web.visit import Page, Visit
@@ -16,7 +22,16 @@ from blueque.web.visit import Page, Visit
 SPANS = {"1h": 3600.0, "6h": 21600.0, "24h": 86400.0, "3d": 259200.0, "7d": 604800.0}
 AT_ONCE = 40  # hosts on one page
 MOST_ROWS = 50  # of the table of runs
-_RANK = {None: 0, "lost": 1, "failed": 2}
+_RANK = {None: 0, "not heard": 0, "lost": 1, "failed": 2}
+
+
+class Resource(NamedTuple):
+    """A resource of a host: how much it has, how much of it tasks have, and which."""
+
+    name: str
+    total: int
+    used: int
+    users: Sequence[tuple[Task, int]]
 
 
 def nodes(visit: Visit) -> Page:
@@ -45,28 +60,57 @@ def nodes(visit: Visit) -> Page:
 
 
 def node(visit: Visit) -> Page:
-    """Return the page of one host, or of one listener."""
+    """Return the page of one host, or of one listener; also of one that is gone, but has run something."""
     name = visit.params["name"]
     own = [one for one in visit.reader.nodes() if name in names_of(one.id)]
-    if not own:
-        raise HTTPException(404, f"No listener of a host {name} is known.")
     found, span = _timeline(visit)
-    ids = {one.id for one in own}
+    ids = {run.node for run in found.runs if name in names_of(run.node)}
     found = found._replace(runs=[run for run in found.runs if run.node in ids])
+    if not own and not ids:
+        raise HTTPException(404, f"No listener of a host {name} is known.")
+    slots = grouped(own, lambda one: one.id)
+    inspector = visit.reader.inspector
+    ids_held = [*dict.fromkeys(task for one in own for task in one.held)]
+    held = inspector.with_contents(fence.mine_of(inspector.tasks(ids_held), visit.site))
     context = {
         "name": name,
-        "nodes": own,
-        "held": names([task for one in own for task in one.held], visit),
+        "slots": [(id, hosts.worst(some), some) for id, some in slots.items()],
+        "held": {task.id: what(task, visit.site.hide) for task in held},
+        "resources": resources(own, held),
+        "amount": hints.amount,
+        "spool": own[0].spool if own else None,
         "strip": hosts.strip(own, found, visit, AT_ONCE, height=16),
         "length": span,
         "spans": [*SPANS],
         "rows": rows(found.runs, visit),
-        "host": own[0].host,
-        "slots": len(ids),
+        "host": own[0].host if own else name,
         "orders": {"resume" if one.state == "paused" else "pause" for one in own},
         "busy": len({one.id for one in own if one.held}),
     }
     return Page("node.html", context)
+
+
+def resources(nodes: Sequence[Node], held: Sequence[Task]) -> list[Resource]:
+    """Return what listeners have for tasks, and which of the tasks that they hold has how much of it."""
+    totals: dict[str, int] = {}
+    for text in {one.resources or "" for one in nodes}:
+        for name, total in amounts_of(text):
+            totals[name] = max(total, totals.get(name, 0))
+    found = []
+    for name, total in sorted(totals.items()):
+        users = [
+            (task, amount)
+            for task in held
+            for needed, amount in amounts_of(task.fields.get("needs", ""))
+            if needed == name
+        ]
+        found.append(Resource(name, total, sum(amount for _, amount in users), users))
+    return found
+
+
+def amounts_of(text: str) -> Sequence[tuple[str, int]]:
+    """Return the amounts in the text of needs or resources; none if it is malformed."""
+    return (parse_needs(text) or Needs()).resources
 
 
 def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]:
@@ -84,4 +128,5 @@ def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]
 def _timeline(visit: Visit) -> tuple[Timeline, str]:
     """Return what ran in the span of the query, and the name of the span."""
     span = visit.one("span") if visit.one("span") in SPANS else "24h"
-    return visit.reader.timeline(visit.reader.busy_queues(), SPANS[span]), span
+    found = visit.reader.timeline(visit.reader.busy_queues(), SPANS[span])
+    return silenced(found, visit.reader.nodes()), span

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup
 
 from blueque.queries.listing import entered
+from blueque.queries.timeline import silenced
 from blueque.report import charts
 from blueque.sentences import attention
-from blueque.sentences.attention import URGENT, Concern, stands_still
+from blueque.sentences.attention import STUCK, URGENT, Concern, stands_still
 from blueque.sentences.pace import left_of, unheard, usual_of
 from blueque.text.eta import read_progress
 from blueque.text.what import what
@@ -87,7 +88,7 @@ def overview(visit: Visit) -> Page:
     shown = sorted(seen.lines, key=_importance(concerns))[:MOST_QUEUES]
     statistics = visit.reader.statistics(sorted(line.queue for line in shown), DAYS)
     busy = [line.queue for line in seen.lines if line.queue not in seen.quiet]
-    found = visit.reader.timeline(busy, STRIP, STRIP_EVENTS)
+    found = silenced(visit.reader.timeline(busy, STRIP, STRIP_EVENTS), seen.nodes)
     context = {
         "overview": seen,
         "heading": heading(concerns),
@@ -96,7 +97,7 @@ def overview(visit: Visit) -> Page:
         "figures": figures(seen, visit),
         "running": [running(task, seen, visit) for task in seen.running[:MOST_RUNNING]],
         "queues": [(line, spark(statistics.get(line.queue))) for line in shown],
-        "bad": {concern.about for concern in concerns if concern.code in URGENT},
+        "bad": {concern.about for concern in concerns if concern.code in STUCK},
         "strip": hosts.strip(seen.nodes, found, visit, MOST_HOSTS),
     }
     return Page("overview.html", context)
@@ -130,6 +131,8 @@ def row(concern: Concern, visit: Visit) -> Row:
 
 def _remedy(concern: Concern, visit: Visit) -> Remedy | None:
     """Return the button that does what the command of a concern does, or shows what it prints."""
+    if concern.code in hosts.TROUBLE:
+        return Remedy("Hosts", visit.url("/nodes"))
     words = [word for word in shlex.split(concern.command or "") if word != "--"]
     if words[:1] != ["blueque"]:  # a program to start
         return None

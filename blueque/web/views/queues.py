@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from blueque.sentences import attention
-from blueque.sentences.attention import URGENT, pause_words
+from blueque.sentences.attention import STUCK, pause_words
+from blueque.web import hosts
 from blueque.web.views.overview import DAYS, row, running, spark
 from blueque.web.views.tasks import row as task_row
 from blueque.web.visit import Page, Visit
@@ -35,7 +36,7 @@ def queues(visit: Visit) -> Page:
     context = {
         "queues": [(line, spark(statistics.get(line.queue))) for line in shown],
         "bad": {
-            one.about for one in attention.concerns(seen, visit.site.serve) if one.code in URGENT
+            one.about for one in attention.concerns(seen, visit.site.serve) if one.code in STUCK
         },
         "all": len(seen.lines),
         "matching": len(lines),
@@ -65,7 +66,10 @@ def queue(visit: Visit) -> Page:
         "pause": pause_words(line, seen.now),
         "running": [running(task, seen, visit) for task in seen.running if task.queue == name][:20],
         "waiting": [task_row(task, visit) for task in waiting.tasks],
-        "nodes": [node for node in seen.nodes if node.queue == name],
+        "nodes": sorted(
+            (node for node in seen.nodes if node.queue == name),
+            key=lambda node: hosts.STATES.index(node.state),
+        ),
         "statistics": statistics,
         "spark": spark(statistics),
         "ran": statistics.total.running,

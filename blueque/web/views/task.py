@@ -12,14 +12,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from blueque.documents.contents import value_of
 from blueque.model.states import FINISHED
-from blueque.model.units import LEASE
 from blueque.queries import timeline
 from blueque.queries.history import Event
 from blueque.report import svg
 from blueque.report.scales import step_of
 from blueque.sentences import events, why
+from blueque.sentences.attention import stands_still
 from blueque.sentences.facts import facts
-from blueque.sentences.pace import left_of, progress_words
+from blueque.sentences.pace import left_of, may_run, progress_words
+from blueque.sentences.start import about_start
 from blueque.text.eta import read_progress, roughly
 from blueque.text.format import span
 from blueque.text.what import what
@@ -64,6 +65,7 @@ def task(visit: Visit) -> Page:
     history = visit.reader.client.get_history(found.id)
     told = read_progress(found.fields.get("progress", ""))
     share = told.share if found.status == "started" else None
+    is_unheard = found.status in RUNS and not may_run(found, signs.listener)
     context: dict[str, Any] = {
         "task": found,
         "signs": signs,
@@ -71,10 +73,11 @@ def task(visit: Visit) -> Page:
         "short": found.id[:8],
         "share": share,
         "told": progress_words(found),
-        "left": left_of(found, signs.now) if found.status == "started" else (None, None),
+        "left": left_of(found, signs.now, signs.listener),
+        "is_unheard": is_unheard,
         "seen": [*_signs(found, signs)] if found.status in RUNS else [],
         "ruler": ruler(found, signs, visit) if found.status == "started" else None,
-        "reasons": reasons(found, visit) if found.status in WAITS else None,
+        "reasons": reasons(found, visit) if is_unheard or found.status in WAITS else None,
         "history": history,
         "events": [(event, told, who, scrub(more)) for event, told, who, more in _newest(history)],
         "life": life(found, history, visit),
@@ -139,23 +142,26 @@ def pretty(value: Any) -> str | None:
 
 def _signs(task: Task, signs: Signs) -> Iterator[Sign]:
     """Yield when its listener, its progress and its output were last seen."""
-    now = signs.now
+    is_unheard, now = not may_run(task, signs.listener), signs.now
     if signs.beat is not None:
-        is_late = now - signs.beat > LEASE
-        yield Sign("silent" if is_late else "alive", "listener seen", signs.beat, is_late)
-    if task.progress_at is not None:
-        yield Sign("progressing", "reported", task.progress_at, now - task.progress_at > 3600.0)
-    if signs.printed is not None:
-        yield Sign("talking", "printed", signs.printed, now - signs.printed > TALKS)
+        yield Sign("silent" if is_unheard else "alive", "listener seen", signs.beat, is_unheard)
+    for word, text, at, is_late in (
+        ("progressing", "reported", task.progress_at, stands_still(task, now)),
+        ("talking", "printed", signs.printed, now - (signs.printed or now) > TALKS),
+    ):
+        if at is not None:
+            yield Sign("" if is_late or is_unheard else word, text, at, is_late or is_unheard)
 
 
 def reasons(task: Task, visit: Visit) -> dict[str, Any]:
-    """Return why a task waits, in the words of `blueque why`."""
+    """Return why a task waits, or may run no more, in the words of `blueque why`."""
     inquiry = visit.reader.inspector.inquire(task.id)
     inquiry = inquiry._replace(has_handler=visit.site.has_handler(task.queue or ""))
+    found = why.reasons(inquiry, is_utc=True)
     return {
         "headline": why.headline(inquiry).partition(" in ")[2],
-        "reasons": fence.reasons(inquiry, why.reasons(inquiry, is_utc=True), visit.site),
+        "start": about_start(inquiry, found),
+        "reasons": fence.reasons(inquiry, found, visit.site),
     }
 
 
@@ -165,7 +171,7 @@ def ruler(task: Task, signs: Signs, visit: Visit) -> Markup | None:
         return None
     elapsed = max(signs.now - task.started, 0.0)
     ran = visit.reader.statistics([task.queue], USUAL_DAYS)[task.queue].total.running
-    left, limit = left_of(task, signs.now)[0], task.time_limit
+    left, limit = left_of(task, signs.now, signs.listener)[0], task.time_limit
     estimate = None if left is None else elapsed + left
     usual = _quantiles(ran)
     if usual is None and estimate is None and limit is None:
