@@ -41,7 +41,7 @@ BluequeError
 |-- NoSuchGroup (LookupError)       There is no group with this name, or not all of a workflow is
 |                                   there yet. Open it first, or commit all of it.
 |-- NoSuchSchedule (LookupError)    There is no schedule with this name. Define it first.
-|-- RunDropped                      The run, or a staged part of it, was dropped. Run it again.
+|-- RunDropped                      The run, or a part of it, is gone. Run it again.
 |-- SnapshotGone                    The snapshot expired while it was read. Take another and keep it
 |                                   longer.
 |-- EventsGone                      Redis has deleted events that a stream has not read. Read the
@@ -358,19 +358,19 @@ class NoSuchSchedule(BluequeError, LookupError):
 
 
 class RunDropped(BluequeError):
-    """The record of the run is gone, or some of its staged chunks are. Nothing was written.
+    """The record of the run is gone, or some of its staged chunks or tasks are. It is not closed.
 
-    chunks: how many chunks are gone; 0: the record is gone.
+    chunks, tasks: how many are gone; both 0: the record is gone.
     """
 
-    def __init__(self, run: str, queue: str, chunks: int = 0) -> None:
-        what = (
-            "it has no record: it was dropped, or never opened"
-            if not chunks
-            else (f"{chunks} of its staged chunks are gone: another program has discarded them")
-        )
+    def __init__(self, run: str, queue: str, chunks: int = 0, tasks: int = 0) -> None:
+        what = "it has no record: it was dropped, or never opened"
+        if chunks:
+            what = f"{chunks} of its staged chunks are gone: another program has discarded them"
+        elif tasks:
+            what = f"Redis has lost {tasks} of the tasks that it had taken, as in a failover"
         super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
-        self.run, self.queue, self.chunks = run, queue, chunks
+        self.run, self.queue, self.chunks, self.tasks = run, queue, chunks, tasks
 
 
 class SnapshotGone(BluequeError):

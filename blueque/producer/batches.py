@@ -44,6 +44,7 @@ from blueque.protocol import (
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.links import rows_at_once
 from blueque.protocol.runs import RunBatch, RunTerms
+from blueque.queries.runs import count_ledgers
 
 MAX_BYTES = 4 * 2**20  # bytes of parameters in a batch: Redis serves nothing else meanwhile
 
@@ -120,13 +121,9 @@ class Batches:
             iterable, str | bytes | Mapping
         ):  # its characters or keys would be the parameters
             raise InvalidType(f"not an iterable of parameters: {type(iterable).__name__}")
-        self._redis, self._plan = redis, plan
-        self._rows = iter(iterable)
+        self._redis, self._plan, self._iterable = redis, plan, iterable
         self._encode = quick_encoder("the parameters", plan.max_bytes)
-        self._keys = _Column("keys", plan.keys, require_key)
-        self._priorities = _Column("priorities", plan.priorities, require_priority)
-        self._etas = _Column("etas", plan.etas, require_time)
-        self._afters = _Column("after_each", plan.after_each, conditions_of)
+        self._begin()
         self._size = (
             min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
         )
@@ -142,6 +139,15 @@ class Batches:
         self._run: Record = {}
         self._own: Redis | None = None
         self._ids: list[bytes] = []  # for the next batch
+        self._made = 0  # tasks of the run: those that it had, and those that this pass has made
+
+    def _begin(self) -> None:
+        plan = self._plan
+        self._rows = iter(self._iterable)
+        self._keys = _Column("keys", plan.keys, require_key)
+        self._priorities = _Column("priorities", plan.priorities, require_priority)
+        self._etas = _Column("etas", plan.etas, require_time)
+        self._afters = _Column("after_each", plan.after_each, conditions_of)
         self._number = self._position = 0
 
     def __iter__(self) -> Iterator[Made]:
@@ -152,16 +158,49 @@ class Batches:
             self._links = Links.of(self._run)
             self.group = self._links.group
             self._size = min(self._size, rows_at_once(self._links))
+            self._made = self._count()
         try:
             yield from relay(self._parts(), self._send, looks_ahead=plan.keys is not None)
+            if plan.run is not None:
+                self._make_missing()
         finally:
             if self._own is not None:
                 self._own.close()
         if plan.run is not None:
-            close_run(self._redis, self._run, self._position, os.urandom(8).hex(), time.time())
+            mark, now = os.urandom(8).hex(), time.time()
+            close_run(self._redis, self._run, self._position, mark, now, least=self._made)
             prune_runs(self._redis, plan.queue)
             if self.group is not None:
                 end_if_over(self._redis, self.group, time.time())
+
+    def _make_missing(self) -> None:
+        """Go over the iterable again until the run has all that was put: a failover takes tasks back.
+
+        If other programs make tasks of the run meanwhile, those hide how many are missing. So a
+        first pass counts only if the run has grown by what this pass has made.
+        """
+        plan = self._plan
+        sources = (self._iterable, plan.keys, plan.priorities)
+        if any(isinstance(source, Iterator) for source in sources):
+            return
+        has_all = (count := self._count()) == self._made
+        while not has_all:
+            if count < self._made:
+                log.warning(
+                    "run=%s queue=%s has lost %d tasks, as in a failover: its rows are put again",
+                    plan.run,
+                    plan.queue,
+                    self._made - count,
+                )
+            self._made = count
+            self._begin()
+            for _ in relay(self._parts(), self._send):
+                pass
+            has_all = (count := self._count()) >= self._made
+
+    def _count(self) -> int:
+        run = self._run
+        return count_ledgers(self._redis, [(run["queue"], run["run"], run["shards"])])[0]
 
     def _parts(self) -> Iterator[_Part | None]:
         is_over = False
@@ -228,6 +267,9 @@ class Batches:
             if self._run["state"] != "open":
                 return [False] * len(part.tasks)
             are_new = enqueue_run(redis, part.batch, after, meanwhile)
+            if not are_new:  # another program has closed the run meanwhile
+                return [False] * len(part.tasks)
+            self._made += sum(are_new)
             return _spread(part.tasks, part.batch.tasks.ids, are_new)
         spare = None
         if self._plan.keys is None and not part.is_last:

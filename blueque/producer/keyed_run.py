@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, RunDropped
 from blueque.model.encoding import require_whole
 from blueque.model.group import Group, tracked
 from blueque.model.ids import ids_of_run_keys, shard_of
@@ -59,6 +59,7 @@ class KeyedRun:
 
     record: as it was when the run was opened, for `Queue.join_run` in other processes.
     grows: keys are added to the run, even if it was closed: it is opened again.
+    made: how many tasks it had made when it was opened here, and those that were put here since.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class KeyedRun:
         self.shards: int = record["shards"]
         self.state: str = record["state"]
         self.links = Links.of(record)
+        self.made = 0
         self._redis, self._options, self._grows = redis, options, grows
         self._max_bytes = room_beside(options, max_bytes)
 
@@ -135,21 +137,28 @@ class KeyedRun:
         """
         return count_ledgers(self._redis, [(self.queue, self.name, self.shards)])[0]
 
-    def close(self, rows: int) -> RunOutcome:
+    def close(self, rows: int, new: int = 0) -> RunOutcome:
         """Declare the run complete: whatever is put from now on changes nothing.
 
         rows: how many rows there were, for the record. A second call returns what the first has
             recorded. The group that the run has opened is closed with it. Those of a run that
             grows come to those that it had.
-        Raises RunDropped.
+        new: what `put` has returned in other processes, in all.
+        Raises RunDropped, also when Redis has lost tasks that were put, as in a failover. The run
+        stays open then: put all rows again, and close it.
         Source: docs/protocol/bulk.md, "close_run".
         """
         mark, now = os.urandom(8).hex(), time.time()
         counted = require_whole(rows, "rows", 0, MAX_ROWS)
-        record = protocol.close_run(self._redis, self.record, counted, mark, now, self._grows)
-        while self._grows and record["decided_by"] != mark:  # others have closed it meanwhile
-            protocol.reopen_run(self._redis, self.record, now)
-            record = protocol.close_run(self._redis, self.record, counted, mark, now, True)
+        least = self.made + require_whole(new, "new", 0, MAX_ROWS)
+        try:
+            record = self._close(counted, mark, now, least)
+            while self._grows and record["decided_by"] != mark:  # others have closed it meanwhile
+                protocol.reopen_run(self._redis, self.record, now)
+                record = self._close(counted, mark, now, least)
+        except RunDropped as error:
+            self.made = least - error.tasks
+            raise
         protocol.prune_runs(self._redis, self.queue)
         self.state = record["state"]
         if self.links.group is not None:
@@ -168,6 +177,9 @@ class KeyedRun:
             *outcome[1:4],
         )
         return outcome
+
+    def _close(self, rows: int, mark: str, now: float, least: int) -> Record:
+        return protocol.close_run(self._redis, self.record, rows, mark, now, self._grows, least)
 
     def _pack(self, rows: Rows) -> RunBatch:
         rows.require(self._max_bytes)
@@ -190,6 +202,7 @@ class KeyedRun:
             protocol.reopen_run(self._redis, self.record, time.time())
             are_new = in_room(redis, lambda: protocol.enqueue_run(redis, batch))
         new = sum(are_new)
+        self.made += new
         log.info(
             "enqueue_run run=%s queue=%s tasks=%d new=%d",
             self.name,

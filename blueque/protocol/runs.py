@@ -378,14 +378,21 @@ def _enqueue_run(
 
 
 def close_run(
-    redis: Redis, opened: Record, rows: int, mark: str, now: float, is_more: bool = False
+    redis: Redis,
+    opened: Record,
+    rows: int,
+    mark: str,
+    now: float,
+    is_more: bool = False,
+    least: int = 0,
 ) -> Record:
     """Commit a keyed run, and return its record; `decided_by` says which call committed it. Its
     ledgers expire.
 
     opened: the record as it was when it was opened. rows: how many there were. mark: random, the
         same for every try. is_more: these rows come to those of the record.
-    Raises RunDropped. The group of the run is closed with it.
+    least: how many tasks the run must have made.
+    Raises RunDropped, also if it has made fewer. The group of the run is closed with it.
     """
     queue, run, shards = opened["queue"], opened["run"], opened["shards"]
     key, links = keys.run(queue, run), Links.of(opened)
@@ -397,10 +404,13 @@ def close_run(
         record = parse(texts)
         if not is_open(RunFields.of(texts), queue, run, KEYED, opened["created"]):
             return Answer(record)
+        tasks = sum(counts)
+        if tasks < least:
+            raise RunDropped(run, queue, tasks=least - tasks)
         decided: Record = {
             "state": "committed",
             "rows": rows + (record.get("rows", 0) if is_more else 0),
-            "tasks": sum(counts),
+            "tasks": tasks,
             "decided_by": mark,
             "finished": now,
         }

@@ -224,7 +224,13 @@ def _write(frame: DataFrame, writer: Writer, run: str | None) -> Written:
     as_it_was = () if writer.sink.keys else (InvalidInput,)
     try:
         with jobs.failing(writer.sink.queue, run, writer.fate, as_it_was):
-            return writer.commit(executors.on_each_partition(frame, writer.write))
+            reports = executors.on_each_partition(frame, writer.write)
+            while not writer.has_all(reports):
+                log.warning(
+                    "run %s of queue %s: its rows are written again", run, writer.sink.queue
+                )
+                reports = executors.on_each_partition(frame, writer.write)
+            return writer.commit(reports)
     except BaseException as error:
         done = _settle(writer, error)
         if done is None or not isinstance(error, Exception):

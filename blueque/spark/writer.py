@@ -88,6 +88,10 @@ class Writer(ABC):
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         """Write the rows, and note in the report what was done."""
 
+    def has_all(self, reports: Sequence[Report]) -> bool:
+        """Tell whether all that was reported is in Redis. False: write all rows again."""
+        return True
+
     @abstractmethod
     def commit(self, reports: Sequence[Report]) -> Written:
         """End the write when all tasks of Spark have reported. Raises the error of a report."""
@@ -127,7 +131,8 @@ class RunWriter(Writer):
     def __init__(self, sink: Sink, layout: Layout, opened: KeyedRun) -> None:
         super().__init__(sink, layout)
         self.record = opened.record  # of the run that was opened here, not of a later one
-        self._before = opened.count()
+        self._before = self._made = opened.made
+        self._is_again = False
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         run = join_run(client, self.sink, self.record)
@@ -135,10 +140,25 @@ class RunWriter(Writer):
             known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
             report.new = sum(run.put_each(by_shard(known, run.shards)))
 
+    def has_all(self, reports: Sequence[Report]) -> bool:
+        """Tell whether the run has all that was put: a failover takes tasks back.
+
+        What tasks of Spark that failed have made hides how many are missing. So a first pass counts
+        only if the run has grown by what was reported.
+        """
+        made = self._made + sum(report.new for report in accepted(reports))
+        with self.sink.connected() as client:
+            count = join_run(client, self.sink, self.record).count()
+        if count == made or (self._is_again and count > made):
+            return True
+        self._made, self._is_again = count, True
+        return False
+
     def commit(self, reports: Sequence[Report]) -> Written:
         rows = sum(report.rows for report in accepted(reports))
+        made = self._made + sum(report.new for report in reports)
         with self.sink.connected() as client:
-            done = join_run(client, self.sink, self.record).close(rows)
+            done = join_run(client, self.sink, self.record).close(rows, made)
         if done.is_replay:
             warn_of_replay(self.sink)
         return Written(done.rows, done.tasks, done.tasks - self._before, done.group)

@@ -133,6 +133,35 @@ def test_many_tasks_are_enqueued_once(pair, kind):
     assert pair.new.llen("blueque_pending_tasks_video") == 2501
 
 
+def test_a_run_gets_the_tasks_that_a_replica_that_was_behind_did_not_have(pair):
+    client = Client(pair.proxy.url, patience=20)
+
+    def fall_behind():
+        pair.old.wait(1, 20_000)
+        pair.new.replicaof("NO", "ONE")
+
+    def die():
+        pair.lead_on()
+        pair.old.client_kill_filter(_type="normal", skipme=True)
+
+    faults = {3000: fall_behind, 6000: die}
+
+    class Rows:
+        def __iter__(self):
+            for number in range(9000):
+                faults.pop(number, int)()
+                yield {"frame": number}
+
+    made = client.get_queue("video").enqueue_many(Rows(), keys="frame", run="r", group="g")
+
+    assert made == 9000
+    assert pair.old.llen("blueque_pending_tasks_video") < 9000
+    assert pair.new.llen("blueque_pending_tasks_video") == 9000
+    assert pair.new.scard("blueque_ledger_0_r_video") == 9000
+    assert pair.new.hget("blueque_group_g", "state") == b"closed"
+    client.close()
+
+
 def test_a_write_without_a_transaction_goes_to_the_new_primary(pair, kind):
     client = kind(pair.proxy, patience=0)
     client.get_task("t1")

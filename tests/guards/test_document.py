@@ -1261,9 +1261,9 @@ def opened_linked(kind: str, group: str | None = None, run: str = RUN, **conditi
     return lambda redis: protocol.open_run(redis, Q, run, terms, 9.25)
 
 
-def close_run(mark: str = "m", is_more: bool = False, **links: str) -> Given:
+def close_run(mark: str = "m", is_more: bool = False, least: int = 0, **links: str) -> Given:
     opened = {**RECORD, "shards": 3, **links}
-    return lambda redis: protocol.close_run(redis, opened, 7, mark, 9.25, is_more)
+    return lambda redis: protocol.close_run(redis, opened, 7, mark, 9.25, is_more, least)
 
 
 def reopen_run(hold: int | None = None, **links: str) -> Given:
@@ -3283,6 +3283,15 @@ SAMPLES = [
         until="MULTI",
     ),
     Sample("close_run", "dropped", nothing, close_run(), CLOSE, until="MULTI", refuses=RunDropped),
+    Sample(
+        "close_run",
+        "a task was lost",
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
+        close_run(least=len(KEYED_RUN["TASK"]) + 1),
+        CLOSE,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
     Sample(
         "close_run",
         "dropped, and made anew",

@@ -533,6 +533,102 @@ def test_enqueue_many_in_a_run_is_once(queue, client, cli):
     assert len(line(cli)) == 2497
 
 
+def lose(cli, many):
+    """Take the last tasks of the run back, as a failover to a replica that is behind does."""
+    for task in line(cli)[-many:]:
+        cli.lrem(keys.line(Q, "0"), 1, task)
+        cli.delete(keys.task(task))
+        cli.srem(keys.ledger(Q, "r", 0), octets_of([task.encode()])[0])
+
+
+class Rows2500:
+    """Rows that can be read more than once; before each row, one that is told to do something."""
+
+    def __init__(self, **told):
+        self.told, self.reads = told, 0
+
+    def __iter__(self):
+        self.reads += 1
+        for number in range(2500):
+            if number == 2100 and self.told:
+                self.told.popitem()[1]()
+            yield {"id": number}
+
+
+def test_what_a_failover_takes_back_is_made_by_the_same_call(queue, client, cli):
+    rows = Rows2500(second=lambda: lose(cli, 400), first=lambda: lose(cli, 300))
+
+    made = queue.enqueue_many(rows, keys="id", run="r", group="g")
+
+    assert (int(made), made.new, rows.reads) == (2500, 2500, 3)
+    assert len(line(cli)) == len(set(line(cli))) == len(cli.keys(keys.task("*"))) == 2500
+    record = client.get_run(Q, "r")
+    assert (record["state"], record["rows"], record["tasks"]) == ("committed", 2500, 2500)
+    assert cli.hget(keys.group("g"), "state") == "closed"
+
+
+def test_what_a_failover_takes_back_while_others_make_the_same_is_made(queue, theirs, cli):
+    def lose_unseen():
+        theirs.open_run("r").put(*[[f"other {n}" for n in range(500)], [b"1"] * 500])
+        for name in [f"key {n}" for n in range(400)]:
+            task = id_of_run_key(Q, "r", name)
+            cli.lrem(keys.line(Q, "0"), 1, task)
+            cli.srem(keys.ledger(Q, "r", 0), octets_of([task.encode()])[0])
+            cli.delete(keys.task(task))
+
+    rows = Rows2500(first=lose_unseen)
+
+    queue.enqueue_many(rows, keys=lambda row: f"key {row['id']}", run="r")
+
+    assert len(line(cli)) == cli.scard(keys.ledger(Q, "r", 0)) == 3000
+
+
+def test_a_run_whose_rows_can_be_read_once_stays_open_until_the_call_comes_again(
+    queue, client, cli
+):
+    rows = Rows2500(first=lambda: lose(cli, 300))
+    with pytest.raises(RunDropped, match="Redis has lost 300 of the tasks") as error:
+        queue.enqueue_many(iter(rows), keys="id", run="r", group="g")
+    assert error.value.tasks == 300
+    assert client.get_run(Q, "r")["state"] == cli.hget(keys.group("g"), "state") == "open"
+
+    again = queue.enqueue_many(iter(rows), keys="id", run="r", group="g")
+
+    assert (int(again), again.new, len(line(cli))) == (2500, 300, 2500)
+    assert cli.hget(keys.group("g"), "state") == "closed"
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_a_run_that_has_lost_tasks_is_not_closed_before_they_are_put_again(
+    queue, theirs, cli, append
+):
+    run = queue.open_run("r")
+    put(run, names(5))
+    if append:
+        run.close(5)
+    run = queue.open_run("r", append=append)
+    new = theirs.join_run(run.record, append).put(names(4, 20), texts(names(4, 20)))
+    put(run, names(5, 10))
+    lose(cli, 2)
+    with pytest.raises(RunDropped, match="lost 2 of the tasks"):
+        run.close(14, new)
+    put(run, [*names(5), *names(5, 10)])
+    lose(cli, 1)
+    with pytest.raises(RunDropped, match="lost 1 of the tasks"):
+        run.close(14)
+
+    assert put(run, [*names(5), *names(5, 10)]) == 1
+    assert run.close(14).tasks == len(line(cli)) == 14
+
+
+def test_a_run_that_another_closes_while_its_rows_are_put_takes_no_more(queue, theirs, cli):
+    rows = Rows2500(first=lambda: theirs.open_run("r").close(0))
+
+    made = queue.enqueue_many(rows, keys="id", run="r", batch=100)
+
+    assert 0 < made.new == len(line(cli)) < 2500
+
+
 def test_enqueue_many_that_broke_off_makes_what_is_missing(queue, client, cli):
     rows = [{"id": f"k{n}"} for n in range(50)]
 

@@ -80,6 +80,9 @@ class Struck:
         with self._mishaps.happening():
             return self._inner.write(batches)
 
+    def has_all(self, reports: Any) -> Any:
+        return self._inner.has_all(reports)
+
     def commit(self, reports: Any, *batch: int) -> Any:
         with self._mishaps.happening():
             return self._inner.commit(reports, *batch)

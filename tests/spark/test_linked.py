@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 
 import pytest
 from pyspark.sql import functions as F
@@ -13,6 +14,7 @@ from blueque import InvalidInput, WrongRun
 from blueque.model import keys
 from blueque.model.units import Timing
 from blueque.recovery.settling import settle_groups_step
+from blueque.spark import executors
 from spark import mishaps
 from spark.oldest import HAS_SOURCES
 
@@ -83,6 +85,31 @@ def test_the_second_frame_runs_when_the_first_is_complete_though_its_driver_fail
         assert run_all(client) == ROWS
     assert run_all(client, JOIN) == ROWS
     assert seen(client, "n2") == ("ended", ROWS, 0, 0)
+
+
+def test_tasks_that_a_failover_takes_back_are_written_again_by_the_same_call(
+    cli, client, frame, enqueue, monkeypatch
+):
+    write, passes = executors.on_each_partition, []
+
+    def lose_after_the_first(*given):
+        reports = write(*given)
+        if not passes:
+            for task in cli.lrange(keys.line(Q, "0"), 0, 99):
+                cli.lrem(keys.line(Q, "0"), 1, task)
+                cli.delete(keys.task(task))
+                cli.srem(keys.open_members("n1"), task)
+                cli.lrem(keys.members("n1"), 1, task)
+                cli.srem(keys.ledger(Q, "n1", 0), uuid.UUID(task).bytes)
+        passes.append(sum(report.new for report in reports))
+        return reports
+
+    monkeypatch.setattr(executors, "on_each_partition", lose_after_the_first)
+    done = enqueue(frame, key="frame", run="n1", group="n1", shards=1)
+
+    assert passes == [ROWS, 100]
+    assert (done.rows, done.tasks, done.new, cli.llen(keys.line(Q, "0"))) == (ROWS,) * 4
+    assert seen(client) == ("closed", ROWS, ROWS, 0)
 
 
 def test_each_way_of_writing_makes_tasks_that_wait(spark, client, cli, url, frame, enqueue):

@@ -5,6 +5,7 @@ does.
 from __future__ import annotations
 
 import pickle
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -152,6 +153,30 @@ def test_attempts_of_a_task_that_died_or_came_twice_double_no_key(options, cli):
 
     assert is_exact(cli, 5000)
     assert messages[1].report.new == 0 < messages[0].report.new <= 5000
+
+
+def lose(cli, many):
+    """Take tasks of the run back, as a failover to a replica that was behind does."""
+    for task in cli.lrange(keys.line(Q, "0"), 0, many - 1):
+        cli.lrem(keys.line(Q, "0"), 1, task)
+        cli.delete(keys.task(task.decode() if isinstance(task, bytes) else task))
+        cli.srem(keys.ledger(Q, "tonight", 0), uuid.UUID(task).bytes)
+
+
+def test_a_run_that_has_lost_tasks_is_not_committed_before_they_are_written_again(options, cli):
+    job = options | {"key": "id", "run": "tonight", "group": "g", "shards": "1"}
+    writer = make(job)
+    message = write(writer)
+    lose(cli, 100)
+    with pytest.raises(RunDropped, match="Redis has lost 100 of the tasks"):
+        writer.commit([message])
+    assert cli.hget(keys.group("g"), "state") == "open"
+
+    again = make(job)
+    again.commit([write(again)])
+
+    assert is_exact(cli, 2500)
+    assert cli.hget(keys.group("g"), "state") == "closed"
 
 
 def test_a_run_of_another_kind_is_refused_when_the_write_is_planned(options):
