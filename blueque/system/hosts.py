@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import re
 import time
@@ -13,8 +12,6 @@ from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
-
-log = logging.getLogger("blueque")
 
 VARIABLE = "BLUEQUE_HOST"
 SLOW = 2.0  # seconds after which we say that the name server was slow
@@ -96,12 +93,14 @@ def has_been_this_machine(host: str) -> bool:
 
 @functools.cache
 def _full_name() -> str:
-    import socket  # here: a task process does not need it
+    # here: a task process does not need them
+    import logging
+    import socket
 
     began = time.monotonic()
     name = socket.getfqdn()  # may ask the DNS
     if (seconds := time.monotonic() - began) > SLOW:
-        log.warning(
+        logging.getLogger("blueque").warning(
             "the name server took %.0f s for the name of this host; set %s to do without it",
             seconds,
             VARIABLE,
