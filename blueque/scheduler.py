@@ -24,6 +24,7 @@ from blueque.producer.schedule_file import SchedulesOfFile
 from blueque.protocol import permissions
 from blueque.queries.beats import Beats
 from blueque.queries.queue_changes import Lookout
+from blueque.queries.schedules import clock_of
 from blueque.recovery.dependents import AT_ONCE, GRACE, Dependents
 from blueque.recovery.expiry import Expiry
 from blueque.recovery.judge import LOOK_AT_STARTED, Recovery
@@ -39,7 +40,6 @@ log = logging.getLogger("blueque")
 
 POLL = 1.0  # between two looks where Redis does not tell of changes
 LOOK_AT_ALL = 60.0  # between two looks at everything where it does
-CLOCK_CHECK = 1.0  # a wall clock may be set while we wait for an eta
 COALESCE = 0.05  # changes that come closer than this are looked at together
 LONGEST_PAUSE = 1.0  # while Redis is away: tasks may be due when it is back
 RECHECK_EVERY = 1.0  # between two looks at blocked tasks
@@ -83,6 +83,7 @@ class Scheduler:
         self._beats = Beats(client.connections.connect)
         self._outage = Outage("Redis answers again")
         self._look_at_all = self._settle_at = self._recheck_at = 0.0
+        self._clock = 0.0  # what the clock of Redis shows when the monotonic clock is at 0
         # queue -> when to try it again, on the monotonic clock
         self._left_alone: dict[str, float] = {}
         # A look that is tried again by itself would hide that Redis was away, so these have no
@@ -117,17 +118,21 @@ class Scheduler:
             elif self._lookout.views[name].refusal is not None:
                 self._leave_alone(name, self._lookout.views[name].refusal)
         self._judge()
-        now = time.time()
+        if is_whole:
+            self._look_at_clock()
         etas = {
             name: view.next_eta
             for name, view in self._lookout.views.items()
             if view.next_eta is not None and not self._is_left_alone(name)
         }
+        if self._clock + time.monotonic() >= min(etas.values(), default=float("inf")):
+            self._look_at_clock()  # it may have been wrong for a moment
+        now = self._clock + time.monotonic()
         due = sorted(
             [name for name, eta in etas.items() if eta <= now], key=lambda name: etas[name]
         )
         for name in due:
-            self._try(name, lambda queue: queue.enqueue_due_tasks())
+            self._try(name, lambda queue: queue.enqueue_due_tasks(now))
             self._lookout.look_again_at(name)
         self._recheck(now)
         is_firing = self._fire()
@@ -161,8 +166,12 @@ class Scheduler:
         ]
         if self._lookout.is_unsettled:
             duties.append(self._settle_at - time.monotonic())
-        duties.append(self._group_at - now)
-        return max(0.0, min([*duties, *waits, *([CLOCK_CHECK] if waits else [])]))
+        duties.append(self._group_at - time.time())
+        return max(0.0, min([*duties, *waits]))
+
+    def _look_at_clock(self) -> None:
+        """See what is due by the clock of Redis: ours may be an hour ahead."""
+        self._clock = clock_of(self._judging.connections) - time.monotonic()
 
     def _fire(self) -> bool:
         """Make the tasks of a hundred schedules that are due. Return whether there may be more."""

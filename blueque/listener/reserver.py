@@ -25,6 +25,7 @@ from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
 from blueque.protocol.reserving import Popped, offered
 from blueque.queries.inspector import Inspector
+from blueque.queries.schedules import clock_of
 
 log = logging.getLogger("blueque")
 
@@ -126,6 +127,7 @@ class Reserver(Owner):
         the task, and the last pop.
         """
         misplaced = 0
+        now: float | None = None  # by the clock of Redis, once ours has called a task late
         while True:
             popped = self._pop(line)
             if popped.task is None:
@@ -134,12 +136,15 @@ class Reserver(Owner):
                 self._put_back(popped.task)
                 return None, popped._replace(refusal="time")
             try:
-                task = self._offered(popped.task, line or DEFAULT)
+                task = self._offered(popped.task, line or DEFAULT) if now is None else None
                 if task is None:
-                    task = self._reserve(popped.task, line=line or DEFAULT)
+                    task = self._reserve(popped.task, line=line or DEFAULT, now=now)
             except NotFree as error:
                 if error.want == EXPIRED:
-                    protocol.expire(self._redis, self.queue, popped.task, time.time())
+                    if now is None:
+                        now = clock_of(self._redis)
+                        continue
+                    protocol.expire(self._redis, self.queue, popped.task, now)
                     log.info("expire task=%s queue=%s", popped.task, self.queue)
                     continue
                 misplaced += 1
@@ -218,16 +223,17 @@ class Reserver(Owner):
         text = "release task=%s queue=%s node=%s: what it needs is taken"
         log.info(text, task.id, self.queue, self.node)
 
-    def _reserve(self, task_id: str, is_met: bool = True, line: str | None = None) -> Task | None:
+    def _reserve(
+        self, task_id: str, is_met: bool = True, line: str | None = None, now: float | None = None
+    ) -> Task | None:
         # The same token until the outcome is known: it is how a reservation that was made after all
         # is recognised.
         token = self._tokens.setdefault(task_id, os.urandom(16).hex())
         attempt = AttemptRef(self.queue, task_id, token, self.node)
         instance, newest = self.instance or "", self.newest_attempts(task_id)
         try:
-            fields = protocol.reserve(
-                self._redis, attempt, instance, time.time(), is_met, line, newest
-            )
+            now = time.time() if now is None else now
+            fields = protocol.reserve(self._redis, attempt, instance, now, is_met, line, newest)
         except NotFree as error:
             del self._tokens[task_id]
             log.info("reserve queue=%s node=%s: %s", self.queue, self.node, error)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.node.context import NodeContext
 from blueque.producer.firing import Firing
+from blueque.queries.schedules import clock_of
 from blueque.recovery.dependents import Dependents
 from blueque.recovery.expiry import Expiry
 from blueque.recovery.retention import Retention
@@ -122,14 +123,14 @@ class Maintenance:
         """Put due tasks of our own queues in line, at most a hundred of each queue: there may be a
         million, and we have other duties.
         """
-        queues = self._queues
+        queues, now = self._queues, clock_of(self._client.connections)
         if len(queues) > 1:  # a single one need not be asked beforehand
             with suppress(RedisRefused):  # one key is wrong, perhaps: try each
-                queues = self._client.get_inspector().due(queues, time.time())
+                queues = self._client.get_inspector().due(queues, now)
         rest = self._rest(True)
         for queue in queues:
             try:
-                if self._client.get_queue(queue).enqueue_due_batch():
+                if self._client.get_queue(queue).enqueue_due_batch(now):
                     rest = 0.0  # there may be more
             except (RedisRefused, Contended) as error:  # other queues must not wait for this one
                 log.debug("enqueue_due queue=%s: %s", queue, error)

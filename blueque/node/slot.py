@@ -26,6 +26,7 @@ from blueque.node.registry import Registry
 from blueque.node.supervisor import Supervisor
 from blueque.node.waiting import Waiting
 from blueque.protocol import permissions
+from blueque.queries.schedules import clock_of
 from blueque.system import process
 from blueque.system.log_format import stop_logging
 from blueque.system.outage import Outage
@@ -237,7 +238,8 @@ class Slot:
         if self._duties.has_unsettled():
             return False
         inspector, queues = self._client.get_inspector(), self._listeners.queues
-        return not inspector.has_any_work(queues) and not inspector.due(queues, time.time())
+        now = clock_of(self._client.connections)
+        return not inspector.has_any_work(queues) and not inspector.due(queues, now)
 
     def _leave_empty(self) -> None:
         log.info("nothing left to take: leaving node=%s", self._listeners.node)

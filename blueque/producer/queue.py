@@ -197,12 +197,13 @@ class Queue(ManyTasks, TaskOrders, Settings):
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
         return self._made(task_id, is_new or named is None, text, fields)
 
-    def enqueue_due_tasks(self) -> list[str]:
+    def enqueue_due_tasks(self, now: float | None = None) -> list[str]:
         """Put every due task in line, earliest first, and return their ids.
 
+        now: the time by which they are due, in Unix seconds; None: that of this machine.
         Source: docs/protocol.md, "enqueue_due".
         """
-        now = time.time()
+        now = time.time() if now is None else now
         moved: list[str] = []
         while (batch := self.enqueue_due_batch(now)) is not None:
             moved += batch

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 from blueque.connection.redis import Redis
 from blueque.model import keys
+from blueque.protocol.membership import scores
+from blueque.protocol.schedule_record import time_of
 
 
-def first(redis: Redis, most: int) -> dict[str, float]:
-    """Return until when tasks must have started, by id, the earliest first; at most so many."""
-    (found,) = redis.read(("ZRANGE", keys.EXPIRING, 0, most - 1, "WITHSCORES"))
-    return dict(zip(found[::2], map(float, found[1::2]), strict=True))
+def first(redis: Redis, most: int) -> tuple[float, dict[str, float]]:
+    """Return the clock of Redis, and until when tasks must have started, by id, the earliest first;
+    at most so many.
+    """
+    clock, found = redis.read(("TIME",), ("ZRANGE", keys.EXPIRING, 0, most - 1, "WITHSCORES"))
+    return time_of(clock), scores(found)
 
 
 def queues_of(redis: Redis, tasks: Sequence[str]) -> list[str | None]:

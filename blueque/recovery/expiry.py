@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 
 from blueque import protocol
 from blueque.connection.redis import Redis
@@ -29,7 +28,7 @@ class Expiry:
     def step(self) -> float:
         """See to a hundred tasks whose time is over. Return in how many seconds to look again.
 
-        It takes one command when there is nothing to do. Raises what Redis does.
+        It takes one round trip when there is nothing to do. Raises what Redis does.
         """
         try:
             return self._step()
@@ -40,8 +39,7 @@ class Expiry:
             return EVERY
 
     def _step(self) -> float:
-        now = time.time()
-        times = expiring.first(self._redis, AT_ONCE + 1)
+        now, times = expiring.first(self._redis, AT_ONCE + 1)
         due = [task for task, before in times.items() if before <= now][:AT_ONCE]
         if not due:
             return max(min([EVERY, *(before - now for before in times.values())]), 0.0)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
+from running import until
 
 import blueque.node
 from blueque import Client, protocol
@@ -202,6 +203,27 @@ def test_after_an_error_what_is_done_seldom_waits_for_six_beats(listening, cli):
     assert BEAT <= until["enqueue_due"] < until["recheck"]
 
 
+@pytest.mark.parametrize("queues", [["work"], ["work", "other"]], ids=["one", "several"])
+def test_a_listener_puts_a_task_in_line_by_the_clock_of_redis(url, tmp_path, monkeypatch, queues):
+    client = Client(url, patience=0)
+    listening = Listening(client, str(tmp_path), queues)
+    listening.waiting.register()
+    due = client.get_queue("work").schedule("due", time.time() + 1)
+    later = client.get_queue("work").schedule("later", time.time() + 1800)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 3600)
+
+    def do_due():
+        listening.duties._maintenance._at["enqueue_due"] = 0.0
+        listening.duties._maintenance.do_due(time.monotonic(), is_bare=False)
+        return client.get_task(due).status == "pending"
+
+    until(do_due, what="the first task is due")
+
+    assert client.get_task(later).status == "scheduled"
+    listening.close()
+    client.close()
+
+
 def test_a_queue_that_refuses_its_due_tasks_does_not_slow_those_of_others(url, cli, tmp_path):
     client = Client(url, patience=0)
     listening = Listening(client, str(tmp_path), ["before", "refuses", "after"])
@@ -230,12 +252,12 @@ def test_the_end_of_a_task_that_is_left_alone_asks_redis_nothing(listening, cli)
     assert {name.partition("|")[0] for name in cli.info("commandstats")} <= {"cmdstat_config"}
 
 
-def test_an_idle_listener_with_scheduled_tasks_sends_no_more_than_four_more(listening, cli):
+def test_an_idle_listener_with_scheduled_tasks_sends_no_more_than_five_more(listening, cli):
     cli.zadd(keys.scheduled("work"), {"t1": time.time() + 3600})
 
     sent = commands_of_an_idle_listener(listening, cli)
 
-    assert sent == {**IDLE, "exists": 2, "lrange": 1, "zrangebyscore": 1}
+    assert sent == {**IDLE, "exists": 2, "lrange": 1, "time": 1, "zrangebyscore": 1}
 
 
 @pytest.mark.parametrize("is_work", [True, False])

@@ -59,6 +59,36 @@ def test_late_tasks_of_all_queues_are_cancelled_or_moved(redis, client):
     )
 
 
+def hurry(monkeypatch):
+    """Set the clock of this process an hour ahead."""
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 3600)
+
+
+def test_a_clock_that_is_an_hour_ahead_ends_no_task_of_others(redis, client, monkeypatch):
+    task = client.get_queue("video").enqueue("in", start_within=1200)
+    hurry(monkeypatch)
+
+    assert Expiry(redis).step() == EVERY
+    assert client.get_task(task).status == "pending"
+
+
+@pytest.mark.parametrize("may_offer", [False, True])
+def test_a_listener_whose_clock_is_an_hour_ahead_takes_what_is_in_time(
+    redis, client, monkeypatch, may_offer
+):
+    make_late(redis, "t1")
+    task = client.get_queue("video").enqueue("in", start_within=1200)
+    hurry(monkeypatch)
+    listener = Listener(redis, "video")
+    listener.may_offer = may_offer
+    listener.register(Timing())
+
+    taken = listener.take()
+
+    assert (taken.id, taken.status) == (task, "reserved")
+    assert client.get_task("t1").status == "cancelled"
+
+
 def test_a_task_that_has_started_once_only_leaves_the_index(redis, client):
     protocol.register(redis, "video", NODE, "i", {}, 2.0)
     make_late(redis, "t1")

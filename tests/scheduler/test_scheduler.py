@@ -575,6 +575,19 @@ def test_a_step_returns_how_long_there_is_nothing_to_do(client, queue, cli):
     scheduler.close()
 
 
+@pytest.mark.parametrize("seconds", [3600, -3600])
+def test_a_task_is_due_by_the_clock_of_redis(client, queue, cli, monkeypatch, seconds):
+    soon, later = queue.schedule("in", time.time() + 0.5), queue.schedule("in", time.time() + 1800)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + seconds)
+    scheduler = Scheduler(client)
+
+    serve(scheduler, lambda: is_promoted(client, soon))
+    assert 0 < scheduler.step() <= LOOK_AT_ALL
+
+    assert client.get_task(later).status == "scheduled"
+    scheduler.close()
+
+
 def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):
     for name in ("one", "two"):
         client.get_queue(name).schedule("in", 4e9)
