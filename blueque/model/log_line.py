@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 LINES = 1000  # how many of the last lines of an attempt are kept
 OURS = "blueque"  # the stream of a line that the task has not printed
+STACK = "blueque: stack"  # begins a line above the stacks of a task; behind it is the mark
 
 
 class Line(NamedTuple):

@@ -318,7 +318,7 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
     for task in tasks[:MOST]:
         since = now - (task.progress_at or now)
         sentence = f"{short_id(task.id)} has reported no progress for {span(since)}"
-        yield Concern(queue, "no_progress", sentence, f"blueque logs {short_id(task.id)}")
+        yield Concern(queue, "no_progress", sentence, f"blueque stack {short_id(task.id)}")
     if len(tasks) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
         yield Concern(

@@ -15,11 +15,11 @@ import os
 import signal
 import time
 
+from blueque.model import log_line
 from blueque.spool.attempt import STACK, Attempt
 from blueque.system.plain_files import open_plain
 
 NUMBER = signal.SIGRTMIN + 6  # its default action ends the process
-WORDS = "blueque: stack"
 DESCRIPTOR = 250  # of the file in memory; higher than what open() gives to the task
 PATIENCE, PACE = 0.5, 0.02  # seconds to wait for the stacks; between two polls
 CANNOT = "the task is not a Python handler, or is still starting"
@@ -84,7 +84,7 @@ def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
         return BUSY
     finally:
         os.close(memory)
-    _note(attempt, b"%b %b\n%b" % (WORDS.encode(), mark.encode(), shown))
+    _note(attempt, b"%b %b\n%b" % (log_line.STACK.encode(), mark.encode(), shown))
     return None
 
 

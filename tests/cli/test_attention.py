@@ -132,7 +132,7 @@ def test_no_progress_is_long_after_an_hour_and_a_tenth_of_the_time_until_then(
     found = told(tasks=[running(**fields)])
 
     assert [concern.code for concern in found] == ["no_progress"] * is_told
-    assert all(concern.command == "blueque logs t1" for concern in found)
+    assert all(concern.command == "blueque stack t1" for concern in found)
 
 
 @pytest.mark.parametrize(("ran", "is_told"), [(7499.0, False), (7501.0, True)])

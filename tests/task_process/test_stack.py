@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import fcntl
+import html
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
+from asking import ask_app
 from running import Programs, outcome, patched, until
 
 from blueque.cli import log_files
 from blueque.cli.verbs import stack as cli_stack
 from blueque.spool.attempt import Attempt
 from blueque.task_process import stack_dump as stacks
+from blueque.web import create_app
 
 WORK = """
     import os, threading, time
@@ -129,6 +133,28 @@ def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_
         line.rpartition(" in ")[2] for line in run("stack", "--all", task_id).stdout.splitlines()
     ]
     assert "live" in whole and whole.index("work") + 4 == whole.index("decorated")
+
+
+def test_the_page_of_a_task_shows_the_same_frames_as_the_command_but_no_source(
+    work, queue, client, run
+):
+    work.listener("work:decorated")
+    task_id = queue.enqueue("in")
+    begun(client, task_id)
+    told = run("stack", task_id).stdout
+
+    page = ask_app(create_app(client), f"/tasks/{task_id}").text
+    shown = html.unescape(page.partition("<h2>Stack")[2].partition("h-log")[0])
+
+    frames = re.findall(r'File "[^"]*", line \d+ in \w+', told)
+    assert [frame.rpartition(" ")[2] for frame in frames][-3:] == [
+        "decorated",
+        "run",
+        "wait_for_go",
+    ]
+    assert re.findall(r'File "[^"]*", line \d+ in \w+', shown) == frames
+    assert "wait_for_go()" in told and "wait_for_go()" not in shown
+    assert re.search(r"\d s</time>|\d ms</time>|\d s ago</time>", shown)
 
 
 def test_no_source_is_shown_of_a_file_that_has_changed_since(work, queue, client, run):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import linecache
 import os
-import re
 import time
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,23 +13,16 @@ from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.verbs.logs import harmless
 from blueque.cli.verbs.show import find_one
-from blueque.model.log_line import OURS
+from blueque.model.log_line import OURS, STACK
 from blueque.queries import task_log
-from blueque.task_process.stack_dump import WORDS
+from blueque.sentences.stack import as_traceback
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.model.task import Task
     from blueque.queries.task_log import Place
 
 PATIENCE = 10.0  # seconds for its listener to answer
 PACE, QUIET = 0.2, 1.5  # seconds between two looks; after the last line that is part of it
-_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
-# The function that calls the handler. Below it are the frames of the listener that forked the task
-# process.
-_CALLER = re.compile(r'  File ".*/blueque/(\w+/)*(handlers|work)\.py", line \d+ in work')
-# It calls a function with the decorator `blueque.handler` by this method.
-_OF_DECORATOR = re.compile(r'  File ".*/blueque/(\w+/)*registered\.py", line \d+ in run')
 
 
 @click.command("stack")
@@ -79,50 +69,8 @@ def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
         raise Failure(
             TIMED_OUT, f"task {name} was asked but has shown nothing: it may have just ended"
         )
-    for line in _as_traceback(lines[1:], task, shows_all):
+    for line in as_traceback(lines[1:], task, shows_all):
         click.echo(harmless(line))
-
-
-def _as_traceback(lines: Sequence[str], task: Task, shows_all: bool) -> Iterator[str]:
-    """Yield what faulthandler wrote of each thread, with the most recent call last, as in Python."""
-    has_sources = _is_here(task)
-    thread: list[str] = []
-    for line in [*lines, *([""] if lines[-1] else [])]:
-        if line.startswith("  "):
-            thread.append(line)
-            continue
-        for frame in reversed(thread if shows_all else _of_the_handler(thread)):
-            yield frame
-            yield from _source(frame, task.started) if has_sources else ()
-        thread.clear()
-        yield line.replace("(most recent call first)", "(most recent call last)")
-
-
-def _of_the_handler(frames: Sequence[str]) -> Sequence[str]:
-    """Return the frames from the handler on; all frames of a thread without a handler."""
-    found = [n for n, frame in enumerate(frames) if _CALLER.fullmatch(frame)]
-    own = frames[: found[-1]] if found else frames
-    return own[: -1 if own and _OF_DECORATOR.fullmatch(own[-1]) else None] or frames
-
-
-def _is_here(task: Task) -> bool:
-    """Tell whether the task runs on this host."""
-    return task.files is not None and os.path.isdir(task.files.partition(":")[2])
-
-
-def _source(frame: str, started: float | None) -> Iterator[str]:
-    """Yield the source line of a frame, unless the file has changed since the task started."""
-    match = _FRAME.fullmatch(frame)
-    if (
-        match is None
-        or started is None
-        or not os.path.isfile(match[1])
-        or os.path.getmtime(match[1]) > started
-    ):
-        return
-    line = linecache.getline(match[1], int(match[2])).strip()
-    if line:
-        yield f"    {line}"
 
 
 def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
@@ -130,7 +78,7 @@ def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
     none came in time.
     """
     found: list[str] = []
-    head = f"{WORDS} {mark}"
+    head = f"{STACK} {mark}"
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         lines, (place,), *_ = task_log.follow(client.connections, [place])

@@ -149,6 +149,8 @@ def _order(concern: Concern, words: Sequence[str], visit: Visit) -> Remedy | Non
     match words:
         case ["requeue", task]:
             return Remedy("Requeue…", visit.url("/acts/requeue", id=task, back=back))
+        case ["stack", task]:
+            return Remedy("Stack", visit.url("/controls/task/stack"), {"name": task})
         case ["resume", queue]:
             return Remedy("Resume", visit.url("/controls/queue/resume"), {"name": queue})
         case ["limit", queue, "none"]:
@@ -163,8 +165,8 @@ def _page(words: Sequence[str], visit: Visit) -> Remedy | None:
     match words:
         case ["why" | "show" as verb, task]:
             return Remedy(verb.capitalize(), visit.task_url(task))
-        case ["logs", task]:
-            return Remedy("Log", f"{visit.task_url(task)}/log")
+        case ["stack", task]:  # a viewer may not ask for it
+            return Remedy("Show", visit.task_url(task))
         case ["doctor"]:
             return Remedy("Doctor", visit.url("/doctor"))
         case ["ls", *options] if "held" not in options:

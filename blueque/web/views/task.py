@@ -17,12 +17,13 @@ from blueque.queries.history import Event
 from blueque.report import svg
 from blueque.report.scales import step_of
 from blueque.sentences import events, why
+from blueque.sentences import stack as stacks
 from blueque.sentences.attention import stands_still
 from blueque.sentences.facts import facts
 from blueque.sentences.pace import left_of, may_run, progress_words
 from blueque.sentences.start import about_start
 from blueque.text.eta import read_progress, roughly
-from blueque.text.format import span
+from blueque.text.format import clean, span
 from blueque.text.what import what
 from blueque.web import fence, hosts, log
 from blueque.web.acts import allowed
@@ -78,6 +79,7 @@ def task(visit: Visit) -> Page:
         "seen": [*_signs(found, signs)] if found.status in RUNS else [],
         "ruler": ruler(found, signs, visit) if found.status == "started" else None,
         "reasons": reasons(found, visit) if is_unheard or found.status in WAITS else None,
+        "stack": stack(found, visit),
         "history": history,
         "events": [(event, told, who, scrub(more)) for event, told, who, more in _newest(history)],
         "life": life(found, history, visit),
@@ -151,6 +153,21 @@ def _signs(task: Task, signs: Signs) -> Iterator[Sign]:
     ):
         if at is not None:
             yield Sign("" if is_late or is_unheard else word, text, at, is_late or is_unheard)
+
+
+def stack(task: Task, visit: Visit) -> dict[str, Any] | None:
+    """Return what `blueque stack` shows, as of the last time that anyone asked for it: its text and when
+    it was, or the reason why there is none. None: no one has asked.
+    """
+    mark, _, reason = task.fields.get("stack", "").partition(" ")
+    if not mark or task.status != "started":
+        return None
+    look = ("log", task.id)
+    lines, _ = visit.reader.shared(look, lambda: visit.reader.client.get_log(task.id))
+    found = stacks.answer(lines, mark)
+    # Without source lines: a task names these files, and this server may read what its user may not.
+    text = "\n".join(map(clean, stacks.as_traceback([line.text for line in found])))
+    return {"text": text, "at": found[0].at if found else None, "reason": reason}
 
 
 def reasons(task: Task, visit: Visit) -> dict[str, Any]:
