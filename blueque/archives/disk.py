@@ -148,14 +148,16 @@ def create(root: str, is_by_run: bool) -> None:
     """Make the archive in this directory if there is none. Raises ArchiveRefused."""
     if os.path.exists(root) and not os.path.isdir(root):
         raise ArchiveRefused(root, "is not a directory")
+    content = {"archive": uuid.uuid4().hex, "version": 1}
+    if is_by_run:
+        content |= {"version": 2, "by": ["queue", "day", "run"]}
+    if not os.path.exists(root):
+        _make_whole(root, content)
     durable.make_folder(root)
     mark = os.path.join(root, MARK)
     try:
         if durable.read_json(mark) is None:
             temporary = f"{mark}.{uuid.uuid4().hex}"
-            content = {"archive": uuid.uuid4().hex, "version": 1}
-            if is_by_run:
-                content |= {"version": 2, "by": ["queue", "day", "run"]}
             durable.write_json(temporary, content, temporary + "~")
             try:
                 # unlike a rename, it does not replace a file that another process has made
@@ -168,6 +170,18 @@ def create(root: str, is_by_run: bool) -> None:
             durable.sync(root)
     except OSError as error:
         raise ArchiveRefused(root, f"cannot be written to: {error.strerror}") from error
+
+
+def _make_whole(root: str, content: Any) -> None:
+    """Make the directory with its identity in it, so that readers never see it without."""
+    beside = f"{root}.{uuid.uuid4().hex}"
+    durable.make_folder(beside)
+    try:
+        durable.write_json(os.path.join(beside, MARK), content, os.path.join(beside, "~"))
+        os.rename(beside, root)
+        durable.sync(os.path.dirname(root))
+    except OSError:  # another process was faster, or `create` says why it cannot be
+        durable.remove_tree(beside)
 
 
 def read_mark(root: str) -> Any:
