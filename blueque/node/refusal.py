@@ -5,7 +5,7 @@ from __future__ import annotations
 from blueque.errors import SpoolRefused
 from blueque.model.selection import is_own_select
 from blueque.node import handler_check
-from blueque.node.choices import Choices, kinds, pool_of
+from blueque.node.choices import Choices, pool_of
 from blueque.spool.spool import Spool
 
 
@@ -38,9 +38,8 @@ def check_work(choices: Choices) -> str | None:
         refusal = handler_check.check_select(choices.select, choices.queues, url)
         if refusal is not None:
             return refusal
-    alike = kinds(choices.handlers)
-    for queue in dict.fromkeys(alike.values()):
-        refusal = handler_check.check_program(choices.handlers[queue])
+    for queue, name in choices.handlers.items():
+        refusal = handler_check.check_program(name)
         if refusal is not None:
-            return refusal if len({*alike.values()}) == 1 else f"queue {queue!r}: {refusal}"
+            return refusal if len(choices.handlers) == 1 else f"queue {queue!r}: {refusal}"
     return None
