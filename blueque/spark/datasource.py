@@ -103,6 +103,8 @@ def writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> F
         raise InvalidInput(
             "mode 'overwrite' would mean to empty the queue first: write with mode 'append'"
         )
+    if "checkpointlocation" in map(str.lower, options):
+        raise InvalidInput("option 'checkpointLocation' is for streams: give the write a 'run'")
     sink = parse(options)
     return FrameWriter(make_writer(sink, lay_out(schema, sink), driver(os.urandom(4).hex())))
 

@@ -56,7 +56,7 @@ class Enqueued(NamedTuple):
     """The result of `enqueue`.
 
     run: None when keys count in the whole queue. rows: of the frame; of the run, if it was
-        committed before.
+        committed before and this call has written nothing.
     tasks: of the run, or all new tasks if there is no run. new: the tasks that did not exist when
         this call began.
     is_replay: the run was committed before, and nothing was written.
@@ -196,6 +196,8 @@ def enqueue(
     )
     sink = parse(said)
     layout = _lay_out(df, sink, shuffle)
+    if sink.keys:
+        frames.require_stable(df, layout.keys)
     if sink.run is not None:
         record = _record(sink)
         sink = _with_group(sink, record) if group is None else sink
@@ -260,7 +262,10 @@ def _settle(writer: Writer, error: BaseException) -> Written | None:
 
 def _named(df: DataFrame, *columns: Any) -> frames.Named:
     if not hasattr(df, "isStreaming"):
-        raise InvalidType(f"a DataFrame is needed, not {type(df).__name__}")
+        raise InvalidType(
+            f"a DataFrame of Spark is needed, not {type(df).__module__.partition('.')[0]}'s {type(df).__name__}: make one with "
+            "spark.createDataFrame, or with to_spark() of pandas on Spark; Queue.enqueue_many takes a list"
+        )
     return frames.named(df, *columns)
 
 
@@ -272,7 +277,13 @@ def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
     if shuffle and not (sink.keys and sink.run):
         raise InvalidInput("shuffle is for rows with a key in a run")
     is_case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    return lay_out(df.schema, sink, is_case_sensitive)
+    layout, there = lay_out(df.schema, sink, is_case_sensitive), [*map(str.lower, df.columns)]
+    alike = [name for name in layout.columns if there.count(name.lower()) > 1]
+    if alike and not is_case_sensitive:
+        raise InvalidInput(
+            f"column {alike[0]!r}: another one differs from it only in case, and Spark takes both for the same: rename one"
+        )
+    return layout
 
 
 def _record(sink: Sink) -> Record | None:

@@ -4,6 +4,7 @@ the columns that the user means.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,8 @@ JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+# functions that return something else each time that Spark computes a frame
+_ANEW = re.compile(r"(?i)\b(monotonically_increasing_id|uuid|randn?|shuffle|spark_partition_id)\(")
 _LONGER = 6  # bytes that JSON may need for a byte of text, as \u0000
 
 
@@ -125,6 +128,39 @@ def by_shard(frame: DataFrame, layout: Layout, queue: str, run: str, shards: int
     return frame.repartition(shards, shard)  # before Spark 4.1: a partition may have several
 
 
+def require_stable(frame: DataFrame, keys: Sequence[str]) -> None:
+    """Refuse keys that Spark makes anew each time that it computes the frame: a run that is repeated
+    would make other tasks. Raises InvalidInput.
+    """
+    chosen = frame.select(*map(column, keys))
+    if hasattr(chosen, "_explain_string"):  # of Spark Connect
+        plan = chosen._explain_string(mode="extended")
+    else:
+        plan = chosen._jdf.queryExecution().optimizedPlan().toString()
+    makers: dict[str, str] = {}  # the function by the number of the column that it is in
+    for line in reversed(plan.splitlines()):  # what a line uses is made below it
+        for made in re.finditer(r" AS (.+?)#(\d+)", line):
+            expression = _ending_at(made.start(), line)
+            used = [makers[one] for one in re.findall(r"#(\d+)", expression) if one in makers]
+            if used := [*_ANEW.findall(expression), *used]:
+                makers[made[2]] = used[0]
+                if made[1] in keys:
+                    raise InvalidInput(
+                        f"key: column {made[1]!r} is made by {used[0]}, anew each time that Spark computes "
+                        "the frame, so a second try would make other tasks: name columns of your data"
+                    )
+
+
+def _ending_at(end: int, line: str) -> str:
+    """Return the expression that ends there in a line of a plan."""
+    depth = 0
+    for place in range(end - 1, -1, -1):
+        depth += (line[place] in ")]") - (line[place] in "([")
+        if depth < 0 or (depth == 0 and line[place] == ","):
+            return line[place + 1 : end]
+    return line[:end]
+
+
 @contextmanager
 def checked(frame: DataFrame, layout: Layout) -> Iterator[tuple[DataFrame, Layout]]:
     """Yield what `form` returns, once all rows are checked. Raises InvalidInput.
@@ -135,7 +171,8 @@ def checked(frame: DataFrame, layout: Layout) -> Iterator[tuple[DataFrame, Layou
     kept, layout = form(frame, layout)
     is_ours = not getattr(frame, "is_cached", False)
     if is_ours:
-        kept = kept.persist()
+        with suppress(PySparkException):  # serverless Spark keeps nothing, and computes it twice
+            kept = kept.persist()
     try:
         check(kept, layout)
         yield kept, layout

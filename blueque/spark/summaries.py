@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sql
 
@@ -35,14 +37,16 @@ def summarise(df: DataFrame, title: str, source: str, made: float, keep: bool = 
     """
     rows = _rows(df)
     if keep:
-        rows.persist()
+        with suppress(PySparkException):  # serverless Spark keeps nothing
+            rows.persist()
     try:
         (total,) = _groups(rows, ())
         empty = Summary(title, source, made, total)
         return _summary(rows, empty) if total.n else empty
     finally:
         if keep:
-            rows.unpersist()
+            with suppress(PySparkException):
+                rows.unpersist()
 
 
 def _summary(rows: DataFrame, empty: Summary) -> Summary:

@@ -161,7 +161,8 @@ class RunWriter(Writer):
             done = join_run(client, self.sink, self.record).close(rows, made)
         if done.is_replay:
             warn_of_replay(self.sink)
-        return Written(done.rows, done.tasks, done.tasks - self._before, done.group)
+        rows = done.rows if done.is_replay else rows  # an appended run counts those of all calls
+        return Written(rows, done.tasks, done.tasks - self._before, done.group)
 
 
 class KeysWriter(Writer):

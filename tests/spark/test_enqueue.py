@@ -5,6 +5,7 @@ where ours must not.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -404,3 +405,87 @@ def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_i
 
     assert ROWS // 2 <= done < ROWS
     assert (again.new, again.tasks, sum(pending(cli).values())) == (ROWS - done, ROWS, ROWS - done)
+
+
+# What is no frame that can be enqueued, and what Spark may refuse
+
+
+@pytest.mark.parametrize(
+    ("key", "maker"),
+    [
+        (F.monotonically_increasing_id, "monotonically_increasing_id"),
+        (lambda: F.concat(F.lit("a"), F.expr("uuid()")), "uuid"),
+        (lambda: (F.rand() * 1e9).cast("long"), "rand"),
+    ],
+)
+def test_a_key_that_spark_makes_anew_with_each_try_is_refused(df, client, enqueue, key, maker):
+    made = df.withColumn("id", key()).where("frame < 100").select("scene", F.col("id").alias("n"))
+    words = f"is made by {maker}, anew each time that Spark computes the frame"
+
+    for frame, name in ((made, "n"), (made.cache(), ["scene", "n"]), (df, key())):
+        with pytest.raises(InvalidInput, match=words):
+            enqueue(frame, key=name, run="r")
+    assert client.get_run(Q, "r") is None
+    made.unpersist()
+
+
+def test_a_key_of_the_data_is_taken_whatever_chooses_its_rows(df, enqueue):
+    place = "row_number() over (partition by scene order by other)"
+    frame = (
+        df.withColumn("other", F.monotonically_increasing_id())
+        .withColumn("chosen", F.rand(1))
+        .withColumn("place", F.expr(place))
+        .where("place = 1 and chosen < 2")
+        .select(F.upper("scene").alias("scene"))
+    )
+
+    assert enqueue(frame, key="scene", run="r").new == ROWS
+
+
+def test_a_spark_that_keeps_no_frame_enqueues_all_the_same(df, enqueue, monkeypatch):
+    def refuse(frame):
+        raise PySparkException("PERSIST TABLE is not supported on serverless compute.")
+
+    monkeypatch.setattr(type(df), "persist", refuse)
+
+    assert enqueue(df, key="scene", run="r").new == ROWS
+
+
+def test_the_rows_of_a_call_that_appends_are_its_own(spark, enqueue):
+    said = {"key": "id", "run": "r"}
+    enqueue(spark.range(100), **said)
+
+    done = enqueue(spark.range(110), append=True, **said)
+
+    assert (done.rows, done.new, done.duplicates, done.tasks) == (110, 10, 100, 110)
+    assert enqueue(spark.range(110), append=True, **said)[2:5] == (110, 110, 0)
+
+
+def test_a_column_that_differs_from_another_only_in_case_is_refused(spark, enqueue):
+    frame = spark.createDataFrame([(1, 2, 3)], "a int, A int, b int")
+
+    with pytest.raises(InvalidInput, match="column 'a': another one differs from it only in case"):
+        enqueue(frame, key="a", run="r")
+    assert enqueue(frame, key="b", params="b", run="r").new == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("pandas", "not pandas's DataFrame: make one with spark.createDataFrame, "),
+        (
+            "pyspark",
+            "not pyspark's DataFrame: make one with spark.createDataFrame, or with to_spark()",
+        ),
+        ("list", "not builtins's list: make one with spark.createDataFrame, "),
+    ],
+)
+def test_what_is_no_frame_of_spark_is_refused_with_what_to_do(spark, enqueue, given, words):
+    made = {
+        "pandas": lambda: spark.range(1).toPandas(),
+        "pyspark": lambda: spark.range(1).pandas_api(),
+        "list": lambda: [{"scene": "a"}],
+    }[given]()
+
+    with pytest.raises(InvalidType, match=re.escape(f"a DataFrame of Spark is needed, {words}")):
+        enqueue(made)

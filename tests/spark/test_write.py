@@ -51,6 +51,8 @@ def test_what_is_refused_is_refused_before_there_is_a_job_in_a_few_lines(df, wri
         PySparkException, match="InvalidInput: mode 'overwrite' would mean to empty the queue"
     ) as refused:
         write(df, mode="overwrite")
+    with pytest.raises(PySparkException, match="'checkpointLocation' is for streams"):
+        write(df, checkpointLocation="checkpoints/a")
 
     assert len(str(refused.value).splitlines()) <= 9
     assert state() == {}
