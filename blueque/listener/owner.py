@@ -71,16 +71,16 @@ class Owner(Member):
         log.warning(text, task.id, self.queue, self.node, task.pid, task.node)
         return Task(task.id, fields)
 
-    def reassert(self, task: Task, pid: int) -> Task | None:
+    def reassert(self, task: Task, pid: int, since: str | None = None) -> Task | None:
         """Put back a running attempt of ours that Redis has lost; None: it is not ours to put back.
 
-        Source: docs/protocol/recovery.md, "reassert".
+        since: our `instance` when we began to watch it. Source: docs/protocol/recovery.md, "reassert".
         """
         identity = {name: str(value) for name, value in process.identity(pid).items()}
         ours = {**identity, **task.fields, "pid": str(pid)}
         now = time.time()
         fields = protocol.reassert(
-            self._redis, self.queue, task.id, self.node, self.instance or "", ours, now
+            self._redis, self.queue, task.id, self.node, self.instance or "", ours, now, since
         )
         if fields is None:
             return None

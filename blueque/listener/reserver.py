@@ -40,7 +40,7 @@ class Reserver(Owner):
         self.claim: Claim | None = None  # what is set aside for the task that `take` has returned
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
         # the task.
-        self.newest_attempts: Callable[[str], Mapping[str, int]] = lambda task_id: {}
+        self.newest_attempts: Callable[[str], Mapping[str | None, int]] = lambda task_id: {}
         self.may_offer = False  # `take` may return a task that is not reserved yet; see `offer`
         # The fields in Redis of the task that `take` has returned, if it is still pending:
         # `Processor.take_and_start` reserves and starts it in one EXEC. Then call `note_started`.

@@ -11,7 +11,7 @@ from blueque.client import Client
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.model.encoding import count_of
 from blueque.model.retry import Retry
-from blueque.model.states import HELD, WAITING
+from blueque.model.states import FINISHED, HELD, WAITING
 from blueque.model.task import Task
 from blueque.node.attempt_watch import AttemptWatch
 from blueque.node.context import NodeContext
@@ -257,7 +257,7 @@ class AttemptEnd:
         if not has_been_forgotten(watch, listener.instance, fields):
             return False
         try:
-            task = listener.reassert(watch.task, watch.pid)
+            task = listener.reassert(watch.task, watch.pid, watch.instance)
         except NotRegistered:
             return False
         if task is not None:
@@ -327,18 +327,19 @@ def has_been_forgotten(watch: AttemptWatch, instance: str | None, known: Mapping
     """Tell whether Redis has lost our attempt, as after a failover; not that the task has been
     deleted for good.
 
-    After that, its key may have made another task, which has the same id and not the same
-    `created`. If another attempt has been taken meanwhile, that one owns the task, whatever its
-    number.
+    Its key or its schedule may have made it again then, with the same id and not the same `created`.
+    If another attempt has been taken meanwhile, that one owns the task, whatever its number.
 
     instance: of our registration. known: status, token, attempt and created, as Redis has them.
     """
-    if known.get("status") is None:
-        # While we were away for a time, it may have run again and been deleted.
-        return instance == watch.instance
-    if known["status"] in HELD and known.get("token") != watch.task.token:
+    # If we were away for a time, it may have run again and been deleted.
+    is_lasting, status = instance == watch.instance, known.get("status")
+    if status is None:
+        return is_lasting
+    if status in HELD and known.get("token") != watch.task.token:
         return False
     is_same = known.get("created") == watch.task.fields.get("created")
+    is_same |= is_lasting and status not in FINISHED
     return is_same and count_of(known.get("attempt")) < (watch.task.attempt or 0)
 
 

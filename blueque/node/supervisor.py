@@ -174,7 +174,7 @@ class Supervisor:
         if watch.reason == "superseded":
             return True  # whatever becomes of the task, it is not ours to put back
         if has_been_forgotten(watch, listener.instance, standing._asdict()):
-            self._take_back(watch, lambda: listener.reassert(task, watch.pid))
+            self._take_back(watch, lambda: listener.reassert(task, watch.pid, watch.instance))
             return True
         is_gone = standing.status is None
         self._gone.note(f"task={task.id} is gone from Redis" if is_gone else None, _stays(watch))

@@ -338,11 +338,13 @@ def reassert(
     instance: str,
     ours: Mapping[str, str],
     now: float,
+    since: str | None = None,
 ) -> dict[str, str] | None:
     """Put back a running attempt that Redis has lost, as after a failover. Return the fields of the
     task.
 
     ours: the fields of the task as its listener knows them, pid and token among them.
+    since: the instance under which the listener began to watch the attempt.
     None: another attempt has begun, the task has ended, or it is another task with that id.
     Raises NotRegistered.
     """
@@ -355,7 +357,7 @@ def reassert(
         fields = as_hash(reply)
         if fields.get("status") == "started" and fields.get("token") == ours["token"]:
             return Answer(fields)
-        if not _may_be_reasserted(fields, ours):
+        if not _may_be_reasserted(fields, ours, since == instance):
             return Answer(None)
         # The number of events in Redis is right, if Redis knows the task at all.
         kept = {name: text for name, text in ours.items() if name != "events" or name not in fields}
@@ -390,8 +392,13 @@ def _reassert_look(
     return Look([*both.watch, reserved], [*both.reads, ("LPOS", reserved, task)], task)
 
 
-def _may_be_reasserted(fields: Mapping[str, str], ours: Mapping[str, str]) -> bool:
-    """Tell whether the task in Redis is gone, or is an earlier state of our task."""
+def _may_be_reasserted(
+    fields: Mapping[str, str], ours: Mapping[str, str], is_lasting: bool
+) -> bool:
+    """Tell whether the task in Redis is gone, or is an earlier state of our task, or was made again.
+
+    is_lasting: we have not been declared dead since we began to watch the attempt.
+    """
     status = fields.get("status")
     if status is None:
         return True
@@ -402,10 +409,9 @@ def _may_be_reasserted(fields: Mapping[str, str], ours: Mapping[str, str]) -> bo
     is_ours = status == "reserved" and fields.get("token") == ours["token"]
     if not is_ours and not (is_older and status in ("pending", "scheduled", "blocked")):
         return False
-    # A task that was deleted and created anew with its key is another task. That of a planned time is
-    # the same one: its schedule was lost with it, and has made it again.
-    is_planned = "planned" in ours and fields.get("planned") == ours["planned"]
-    return is_planned or fields.get("created") == ours.get("created")
+    # Its key or its schedule may have created it anew. If the attempt cannot have been declared lost,
+    # the task was not deleted before, but lost with the attempt.
+    return is_lasting or fields.get("created") == ours.get("created")
 
 
 def _registration_and_task(queue: str, node: str, task: str) -> Look[list[str | None], list[str]]:

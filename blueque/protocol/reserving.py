@@ -120,7 +120,7 @@ def reserve(
     now: float,
     is_met: bool = True,
     line: str | None = None,
-    newest: Mapping[str, int] | None = None,
+    newest: Mapping[str | None, int] | None = None,
 ) -> dict[str, str] | None:
     """Reserve a popped task for a new attempt and return its fields; None: the task was not
     available, and its hint is dropped.
@@ -131,7 +131,7 @@ def reserve(
     is_met: False when our node does not have free what the task needs: then it is put back.
     line: from which the task was popped; what its tasks need is set aside. None: not known.
     newest: the number of the newest attempt in our spool, by `created` of the task: Redis may have
-        forgotten it.
+        forgotten it; at None, of those whose end was not reported, whatever their `created`.
     Raises NotFree when the task is back at the head of its line, because what it needs is taken,
     or because its `start_before` has passed: `expire` it.
     """
@@ -153,7 +153,7 @@ def _reserve(
     instance: str,
     now: float,
     offer: _Offer,
-    newest: Mapping[str, int],
+    newest: Mapping[str | None, int],
     room: _Room,
 ) -> _Reserved:
     queue, task, token, node = attempt
@@ -187,7 +187,7 @@ def _reserve(
         lacking = _lacking(needs, offer, limit, counts)
         if lacking is not None:
             return Change([drop, *put_in_line(queue, line, task, is_first=True)], lacking)
-        number = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
+        number = max(count_of(fields.get("attempt")), _newest(fields, newest)) + 1
         commands, written = _reservation(redis, attempt, fields, number, room, now)
         gone = ("pid",) if "attempt" in fields else ("pid", *OUTCOME)
         kept = {name: text for name, text in fields.items() if name not in gone}
@@ -195,6 +195,11 @@ def _reserve(
 
     look = _reserve_look(queue, task, node, room)
     return transact(redis, "reserve", look, decide, ahead=ownership(task))
+
+
+def _newest(fields: Mapping[str, str], newest: Mapping[str | None, int] | None) -> int:
+    known = newest or {}
+    return max(known.get(fields.get("created", ""), 0), known.get(None, 0))
 
 
 def _reserve_look(queue: str, task: str, node: str, room: _Room) -> AnyLook:
@@ -270,7 +275,7 @@ def _reservation(
 
 
 def offered(
-    redis: Redis, attempt: AttemptRef, now: float, newest: Mapping[str, int] | None = None
+    redis: Redis, attempt: AttemptRef, now: float, newest: Mapping[str | None, int] | None = None
 ) -> dict[str, str] | None:
     """Look at a popped task, and return its fields if `reserve_and_start` is for it: it waits for
     its first attempt and needs nothing. None: `reserve` it; that transaction takes over this look.
@@ -280,7 +285,7 @@ def offered(
     fields = as_hash(reply)
     needs = needs_of(line_of(fields.get("priority"), fields.get("needs")))
     is_free = limit is None and needs is not None and needs == Needs()
-    is_first = "attempt" not in fields and fields.get("created", "") not in (newest or {})
+    is_first = "attempt" not in fields and not _newest(fields, newest)
     is_pending = fields.get("status") == "pending" and fields.get("queue") == queue
     if not (is_pending and place is not None and is_free and is_first) or is_over(fields, now):
         return None

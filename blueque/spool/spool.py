@@ -247,14 +247,18 @@ class Spool(TaskSpool):
         for number, _, attempt in sorted(found, key=lambda one: one[:2], reverse=True):
             yield number, attempt
 
-    def newest(self, task_id: str) -> dict[str, int]:
-        """Return the number of the newest attempt here, by the `created` of the task."""
-        found: dict[str, int] = {}
+    def newest(self, task_id: str) -> dict[str | None, int]:
+        """Return the number of the newest attempt here, by the `created` of the task; at None, of
+        those that still run, or whose end was not reported.
+        """
+        found: dict[str | None, int] = {}
         path = f"{self.root}/{_file_name(task_id)}"
         if not any(map(os.path.lexists, (f"{path}{FIRST}", path))):
             return found  # this is so for most tasks, and takes less than to look for their files
-        for number, created, _ in self._numbered(task_id):
-            found[created or ""] = max(number, found.get(created or "", 0))
+        for number, created, attempt in self._numbered(task_id):
+            is_reported = os.path.lexists(f"{attempt.path}/reported")
+            for name in [created or ""] if is_reported else [created or "", None]:
+                found[name] = max(number, found.get(name, 0))
         return found
 
     def _numbered(self, task_id: str) -> Iterator[tuple[int, str | None, Attempt]]:

@@ -193,6 +193,50 @@ def test_a_process_that_has_the_pid_of_an_attempt_by_now_is_not_taken_for_it(pro
     assert stranger.is_running and len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
+@pytest.mark.parametrize("is_at_its_end", [False, True])
+def test_a_running_task_that_redis_has_lost_and_its_key_has_made_again_runs_on(
+    programs, cli, is_at_its_end
+):
+    listener = programs.listener("work:run", *(() if is_at_its_end else QUICK))
+    queue = programs.client.get_queue("work")
+    task = running(programs, queue.enqueue("wait", key="nightly"))
+    listener.says("start ")
+    lose(cli, task)
+
+    assert queue.enqueue("wait", key="nightly") == task.id
+
+    if not is_at_its_end:
+        listener.says(f"reassert task={task.id}")
+        assert is_there(task.pid)
+    let_go(programs, task.id)
+    done = ended(programs.client, task.id)
+    assert (done.status, done.token, done.attempt) == ("complete", task.token, 1)
+    assert len(ledger(programs)) == 1 and is_sound(programs.client)
+
+
+def test_a_task_that_was_made_again_and_that_another_slot_starts_has_another_number(programs, cli):
+    programs.listener("work:run", "--beat", "30s", "--lease", "5m", slots=2)
+    queue = programs.client.get_queue("work")
+    task = running(programs, queue.enqueue("wait", key="nightly"))
+    lose(cli, task)
+
+    queue.enqueue("wait", key="nightly")
+
+    again = running(programs, task.id, attempt=2)
+    assert again.pid != task.pid and is_there(task.pid)
+
+
+def lose(cli, task):
+    """Have Redis know nothing of a running task."""
+    cli.delete(
+        keys.task(task.id),
+        keys.history(task.id),
+        keys.started("work"),
+        keys.reserved("work", task.node),
+    )
+    cli.zrem(keys.tasks("work"), task.id)
+
+
 def test_an_attempt_is_ended_once_another_is_started_even_with_a_smaller_number(programs, cli):
     listener = programs.listener("work:run", *QUICK)
     again = Retry(max=1, backoff=0)

@@ -765,7 +765,7 @@ def put_back(world: World, redis: Redis, node: str) -> None:
     fields = {**task.fields, "pid": "11"}
     insist(
         lambda: protocol.reassert(
-            redis, QUEUE, task.id, node, world.given[node], fields, time.time()
+            redis, QUEUE, task.id, node, world.given[node], fields, time.time(), world.given[node]
         )
     )
     report(world, redis, task, record)

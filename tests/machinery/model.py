@@ -2080,15 +2080,17 @@ class Model:
         self._unsettle(task, now)
         return its.fields
 
-    def reassert(self, life: Life, task: str, mine: Task, pid: int, now: float) -> Fields | None:
+    def reassert(
+        self, life: Life, task: str, mine: Task, pid: int, now: float, is_lasting: bool = False
+    ) -> Fields | None:
         """mine: the task as the listener knows it."""
         self._require(life.queue, life.node, life.instance)
         its = self.tasks.get(task)
         token = mine.owner["token"]
         held = self.held[life.queue, life.node]
         if its is not None:
-            if its.given.get("created") != mine.given["created"]:
-                return None  # it is another one, with the same id
+            if its.given.get("created") != mine.given["created"] and not is_lasting:
+                return None  # it may be another one, with the same id
             is_mine = its.owner.get("token") == token
             if is_mine and its.status == "started":
                 return its.fields

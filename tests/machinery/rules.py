@@ -959,15 +959,22 @@ class Listeners(Machine):
                 self.pick(data, [one for one in running if not self.is_newest(one)] * 4 + running)
             )
 
-    def _reassert(self, attempt: Attempt) -> None:
+    def _reassert(self, attempt: Attempt, is_lasting: bool = False) -> None:
         actor, task, pid = attempt.actor, attempt.task, attempt.pid
         life, ours = actor.life, {**attempt.snapshot.fields, "pid": str(pid)}
         self.both(
             "reassert",
             lambda: protocol.reassert(
-                actor.redis, life.queue, task, life.node, life.instance, ours, clock.now
+                actor.redis,
+                life.queue,
+                task,
+                life.node,
+                life.instance,
+                ours,
+                clock.now,
+                life.instance if is_lasting else "of a former life",
             ),
-            lambda: self.model.reassert(life, task, attempt.mine, pid, clock.now),
+            lambda: self.model.reassert(life, task, attempt.mine, pid, clock.now, is_lasting),
         )
 
 

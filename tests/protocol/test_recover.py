@@ -72,8 +72,8 @@ def restore(redis, token="token", node=NODE, instance="i1", pid=77, now=10.5):
     )
 
 
-def reassert(redis, ours, node=NODE, instance="i1", now=10.5):
-    return protocol.reassert(redis, "video", "t1", node, instance, ours, now)
+def reassert(redis, ours, node=NODE, instance="i1", now=10.5, since=None):
+    return protocol.reassert(redis, "video", "t1", node, instance, ours, now, since)
 
 
 def complete(redis, node=DEAD):
@@ -674,6 +674,33 @@ def test_what_redis_has_lost_is_put_back_whatever_it_has_gone_back_to(redis, cli
         assert {name: value for name, value in fields.items() if name != "eta"} == ours_of(cli), (
             past
         )
+
+
+@pytest.mark.parametrize("since", ["i1", "i0"])
+@pytest.mark.parametrize("is_due", [True, False])
+def test_a_task_that_was_made_again_is_put_back_by_who_cannot_have_lost_it(
+    redis, cli, state, since, is_due
+):
+    run(redis)
+    protocol.start(redis, AttemptRef("video", "t1", "token", NODE), 77, 7.5, IDENTITY)
+    ours, running = ours_of(cli), state()
+    cli.flushall()
+    protocol.register(redis, "video", NODE, "i1", {}, now=1.5)
+    if is_due:
+        protocol.enqueue(redis, "video", "t1", "in", now=8.5)
+    else:
+        protocol.schedule(redis, "video", "t1", "in", 99.5, now=8.5)
+    made_again = state()
+
+    fields = reassert(redis, ours, since=since)
+
+    if since == "i1":
+        cli.hdel("blueque_task_t1", "eta")
+        cli.zadd("blueque_wake_video", {"0": 0})
+        task = running["blueque_task_t1"] | {"updated": "10.5"}
+        assert state() == running | {"blueque_task_t1": task}
+    else:
+        assert fields is None and state() == made_again
 
 
 def test_reassert_run_again_returns_the_same_and_changes_nothing(redis, cli, state):

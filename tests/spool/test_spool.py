@@ -296,14 +296,17 @@ def test_the_newest_attempt_of_a_task_is_known_by_when_the_task_was_created(spoo
         spool.create("t", int(number), {**FIELDS, "attempt": number, "created": created})
     spool.create("another", 9, {**FIELDS, "attempt": "9", "created": "7.5"})
 
-    assert spool.newest("t") == {"7.5": 3, "9.5": 2}
+    assert spool.newest("t") == {"7.5": 3, "9.5": 2, None: 3}
     assert spool.newest("unknown") == {}
+    for number in (1, 3):
+        spool.attempt_at(f"{spool.root}/t/{number}").mark_reported()
+    assert spool.newest("t") == {"7.5": 3, "9.5": 2, None: 2}
 
 
 @pytest.mark.parametrize("number", ["9" * 300, "9" * 5000, "-1", "1.5", "first"])
 def test_an_attempt_that_has_forged_its_number_does_not_count(spool, number):
     spool.create("t", 1, {**FIELDS, "attempt": number, "created": "7.5"})
-    assert spool.newest("t") == {"7.5": 0}
+    assert spool.newest("t") == {"7.5": 0, None: 0}
 
 
 def test_a_task_without_a_token_has_no_attempt_here(spool):
@@ -679,7 +682,7 @@ def test_attempts_of_an_earlier_version_are_found_and_pruned(spool, root):
         json.dumps({"id": "some-task", "path": str(old), "room": None, "fields": fields})
     )
     assert spool.find("some-task", "a").path == str(old)
-    assert spool.newest("some-task") == {"7.5": 1}
+    assert spool.newest("some-task") == {"7.5": 1, None: 1}
     spool.find("some-task", "a").mark_reported()
     os.utime(old / "reported", (1000, 1000))
     assert spool.prune(2000.0) == 1
