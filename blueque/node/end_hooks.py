@@ -86,7 +86,8 @@ class EndHooks:
         process does nothing while it is stuck in C code.
         """
         for pid, hook in [*self._running.items()]:
-            is_there = process.start_ticks(pid) == hook.start  # else it was reaped
+            # else it was reaped, and another child may have its pid
+            is_there = process.is_child(pid) and process.start_ticks(pid) == hook.start
             if is_there and process.peek_ending(pid) is None:
                 if time.monotonic() >= hook.until:
                     log.error("hook on_end task=%s does not end: killing pid=%d", hook.task, pid)
