@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from blueque.system import process
 from blueque.task_process import redirect
@@ -96,7 +97,7 @@ class Setting:
             os.sched_setaffinity(0, self._processors)
         sys.stdin, sys.stdout, sys.stderr = self._streams
         redirect.settle()
-        _end_resource_tracker()
+        _end_helpers()
         _reset_peak()
 
     def _restore_signals(self) -> None:
@@ -206,17 +207,33 @@ def _has_workers() -> bool:
     return module is not None and bool(module.active_children())
 
 
-def _end_resource_tracker() -> None:
-    """End the helper process of multiprocessing, which ignores SIGTERM. The next one that is needed
-    is started then.
+def _end_helpers() -> None:
+    """End the helper processes of multiprocessing, and have it forget them: it starts others when it
+    needs them.
     """
-    module = sys.modules.get("multiprocessing.resource_tracker")
-    tracker = getattr(module, "_resource_tracker", None)
-    descriptor, pid = getattr(tracker, "_fd", None), getattr(tracker, "_pid", None)
-    if tracker is None or descriptor is None or pid is None:
+    server = _helper("forkserver", "_forkserver")
+    address = getattr(server, "_forkserver_address", None)
+    if address is not None:
+        server._forkserver_address = None
+        with contextlib.suppress(OSError, ValueError):  # removed before; or it has no file
+            os.unlink(address)
+    _end_helper(server, "_forkserver_alive_fd", "_forkserver_pid")
+    # The second: it ignores SIGTERM, and the first one has its pipe.
+    _end_helper(_helper("resource_tracker", "_resource_tracker"), "_fd", "_pid")
+
+
+def _helper(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(f"multiprocessing.{module}"), name, None)
+
+
+def _end_helper(helper: Any, descriptor_name: str, pid_name: str) -> None:
+    """End the process that ends when its pipe is closed."""
+    descriptor, pid = getattr(helper, descriptor_name, None), getattr(helper, pid_name, None)
+    if descriptor is None or pid is None:
         return
-    tracker._fd = tracker._pid = None
-    os.close(descriptor)  # it ends when this pipe is closed
+    setattr(helper, descriptor_name, None)
+    setattr(helper, pid_name, None)
+    os.close(descriptor)
     until = time.monotonic() + PATIENCE
     with contextlib.suppress(ChildProcessError):  # the task has reaped it
         while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:

@@ -128,6 +128,12 @@ OWN = (
         shared.unlink()
         return os.getpid()
 
+    def use_fork_server(task):
+        child = multiprocessing.get_context("forkserver").Process(target=os.getpid)
+        child.start()
+        child.join()
+        return [os.getpid(), child.exitcode]
+
     def tell_devices(task):
         return [os.getpid(), task.resources, os.environ.get("CUDA_VISIBLE_DEVICES")]
 
@@ -539,6 +545,15 @@ def test_a_task_may_end_the_helper_process_of_multiprocessing_itself(programs):
     pids = results(programs, "end_helper_of_shared_memory", "use_shared_memory")
 
     assert pids[0] == pids[1]
+
+
+def test_tasks_of_one_process_may_each_use_the_fork_server_of_multiprocessing(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    first, second = run(programs, "use_fork_server", "use_fork_server")
+
+    assert first.result == second.result == [first.pid, 0], (first.error, second.error)
+    assert (first.leaked, second.leaked) == (None, None)
 
 
 def test_what_is_set_aside_for_a_task_is_free_when_it_has_ended(programs):
