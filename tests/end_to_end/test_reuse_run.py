@@ -556,6 +556,30 @@ def test_tasks_of_one_process_may_each_use_the_fork_server_of_multiprocessing(pr
     assert (first.leaked, second.leaked) == (None, None)
 
 
+def test_a_plain_handler_may_run_all_tasks_of_its_process_on_one_loop_of_asyncio(programs):
+    programs.write("""
+        import asyncio
+        runner, kept = asyncio.Runner(), []
+
+        async def fetch(task):
+            lock = kept[0] if kept else kept.append(asyncio.Lock()) or kept[0]
+            async with lock:
+                waiting = asyncio.create_task(lock.acquire())
+                await asyncio.sleep(0)
+            await waiting
+            lock.release()
+            return kept.index(lock)
+
+        def run(task):
+            return runner.run(fetch(task))
+    """)
+    programs.listener("work:run", "--reuse", "100")
+
+    first, second = run(programs, "", "")
+
+    assert (first.result, second.result, first.pid) == (0, 0, second.pid), second.error
+
+
 def test_what_is_set_aside_for_a_task_is_free_when_it_has_ended(programs):
     programs.listener("work:run", "--reuse", "100", "--resource", "gpu=1")
     queue = programs.client.get_queue("work")
