@@ -168,7 +168,8 @@ class AttemptEnd:
         ended it.
         """
         if record is None and ending is not None:
-            record = outcome_record.record_of_ending(ending)
+            attempt = watch.attempt if watch.reason is None else None
+            record = outcome_record.record_of_ending(ending, attempt)
         record = record or {
             "status": "failed",
             "error": "its process is gone",

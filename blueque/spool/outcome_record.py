@@ -32,6 +32,8 @@ ENDED = (
     "stopped",
 )
 
+_CRASH = "Fatal Python error: "  # how faulthandler begins
+
 Record = dict[str, Any]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -93,8 +95,11 @@ def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
     return frame or trace
 
 
-def record_of_ending(ending: process.Ending) -> Record:
-    """Return the exit record of a task process that left none."""
+def record_of_ending(ending: process.Ending, attempt: Attempt | None = None) -> Record:
+    """Return the exit record of a task process that left none.
+
+    attempt: whose last words on standard error tell why, if a signal has ended it.
+    """
     if ending.signal is None:
         error = f"the process left with exit code {ending.exit_code} and without a result"
         return {
@@ -104,6 +109,7 @@ def record_of_ending(ending: process.Ending) -> Record:
             "exit_code": ending.exit_code,
         }
     error = f"killed by {ending.signal}" + (" (core dumped)" if ending.dumped_core else "")
+    error += "" if attempt is None else _last_lines(attempt)
     return {"status": "failed", "error": error, "error_type": "signal", "signal": ending.signal}
 
 
@@ -114,8 +120,7 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
     # Any program may end with that code. One that has removed the file knows what it says.
     if code == HANDED_BACK and attempt.has_taken_notice():
         return _record_of_hand_back(f"exit code {code}")
-    lines = attempt.tail("stderr", MAX_ERROR).strip().split("\n")[-MAX_ERROR_LINES:]
-    said = ":\n" + "\n".join(lines) if any(lines) else ""
+    said = _last_lines(attempt)
     if code < 0:
         name = signals.signal_name(-code)
         return {
@@ -130,6 +135,21 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
         "error_type": "exit",
         "exit_code": code,
     }
+
+
+def _last_lines(attempt: Attempt) -> str:
+    """Return what an attempt has written to standard error last, to be put behind an error: of a
+    crash that faulthandler has told of, what came before, and the stack of the user's code.
+    """
+    text = attempt.tail("stderr", MAX_ERROR).strip()
+    before, crash, stack = text.rpartition(_CRASH)
+    if crash:
+        lines = [line for line in stack.split("\n") if _PACKAGE not in line]
+        told = [*before.strip().split("\n")[-MAX_ERROR_LINES:], crash + lines[0], *lines[1:]]
+        text = "\n".join(filter(None, told[: 2 * MAX_ERROR_LINES]))
+    else:
+        text = "\n".join(text.split("\n")[-MAX_ERROR_LINES:])
+    return f":\n{text}" if text else ""
 
 
 def is_killed(record: Record) -> bool:

@@ -25,15 +25,18 @@ PATIENCE, PACE = 0.5, 0.02  # seconds to wait for the stacks; between two polls
 CANNOT = "the task is not a Python handler, or is still starting"
 CLOSED = "the task has closed the file that the stacks are written to"
 BUSY = "the stacks of another task are just written to the same file; ask again"
-_MEMORY = "blueque-stack"
+_MEMORY, _STDERR = "blueque-stack", 2
 _MAX_BYTES = 2**20
 
 
 def register() -> None:
-    """In the task process, or in the fork server for all that it forks: install the signal handler.
+    """In the task process, or in the fork server for all that it forks: install the signal handler,
+    and those that write the stacks when a library crashes.
     Programs that the task starts do not have it: exec removes it.
     """
     try:
+        if not faulthandler.is_enabled():
+            faulthandler.enable(_STDERR)  # of a crash in C code, wherever sys.stderr goes
         # An earlier task may have replaced the handler, which only a new registration installs, or
         # have closed the descriptor.
         faulthandler.unregister(NUMBER)

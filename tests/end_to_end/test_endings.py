@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -103,6 +104,7 @@ WORK = """
 
     def crash(task):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        print("the last words", file=sys.stderr)
         ctypes.string_at(0)
 
     def wait_for_a_signal(task):
@@ -274,7 +276,6 @@ def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
         ("leave_0", "the process left with exit code 0 and without a result", "exit", 0, None),
         ("leave_7", "the process left with exit code 7 and without a result", "exit", 7, None),
         ("kill", "killed by SIGKILL", "signal", None, "SIGKILL"),
-        ("crash", "killed by SIGSEGV", "signal", None, "SIGSEGV"),
         (
             "return_object",
             "the result: Object of type object is not JSON serializable",
@@ -383,6 +384,19 @@ def test_a_handler_that_drops_its_stdout_has_its_result_recorded(python):
 
 def test_a_task_that_has_used_up_its_descriptors_fails_with_that_error(python):
     assert python("exhaust_descriptors").error.startswith("OSError: [Errno 24] Too many open files")
+
+
+def test_a_crash_in_c_code_tells_its_last_words_and_where_in_the_code_of_the_user_it_was(python):
+    task = python("crash")
+
+    assert (task.error_type, task.signal) == ("signal", "SIGSEGV")
+    how, *lines = task.error.split("\n")
+    assert (how, lines[:2]) == (
+        "killed by SIGSEGV:",
+        ["the last words", "Fatal Python error: Segmentation fault"],
+    )
+    assert any(re.search(r"work\.py\", line \d+ in crash$", line) for line in lines), task.error
+    assert not any("/blueque/task_process/" in line for line in lines)
 
 
 def test_a_forked_child_that_returns_does_not_speak_for_the_task(python):
