@@ -248,8 +248,15 @@ class ForkServer:
 
     def _note(self, kind: str, rest: list[Any]) -> None:
         if kind == "ready":
-            self.is_starting, self.refusal = False, rest[0]
+            self.is_starting = False
+            self.refusal, threads = rest
             self.answering.clear()
+            if threads:
+                log.warning(
+                    "preloaded modules have left threads: %s: tasks are forked without them, and "
+                    "hang if they need a lock that they hold",
+                    ", ".join(threads),
+                )
             if self.refusal is not None:
                 self._lose(self.refusal)
         elif rest != fork_server.VERSION:

@@ -23,6 +23,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -49,6 +50,8 @@ _MOST_PROCESSES = 64  # in one request
 # Seconds without a task after which a process practises; of several forked in a row, the second
 # after twice as long, and so on, so that none does while short tasks come one after the other.
 _CALM = 0.04
+_OF_THREADS = 3.0  # seconds within which the threads of preloaded modules may end
+_PACE = 0.02  # seconds between two looks at them
 
 
 def _stamp_of_file() -> list[int] | None:
@@ -161,6 +164,7 @@ class _Server:
         units.connect_as_listener(self._job.redis_url)
         with dropping_prints():
             refusal = preload(self._orders.preload)
+        left = _await_threads() if self._orders.preload else []
         signals.discard((*main.SIGNALS, signal.SIGHUP))
         main.settle(self._job.max_bytes)
         self._modules = set(sys.modules)
@@ -174,7 +178,7 @@ class _Server:
         process.die_with_parent(True)  # which a task process does not
         _freeze()
         process.set_name(NAME)
-        self._send(["ready", refusal])
+        self._send(["ready", refusal, left])
         poll = select.poll()
         for end in (self._end, self._hear):
             poll.register(end, select.POLLIN)
@@ -342,6 +346,20 @@ def preload(names: Sequence[str]) -> str | None:
         except BaseException as error:  # a module may call sys.exit when it is imported
             return f"cannot preload {name}: {type(error).__name__}: {error}{place_of(error)}"
     return None
+
+
+def _await_threads() -> list[str]:
+    """Wait for the threads that the preloaded modules have started; return the names of those that
+    stay. A process that is forked has none of them, but the locks that they hold.
+    """
+    threading = sys.modules.get("threading")  # else no thread has been started by it
+    if threading is None:
+        return []
+    until = time.monotonic() + _OF_THREADS
+    while threading.active_count() > 1 and time.monotonic() < until:
+        time.sleep(_PACE)
+    main_thread = threading.main_thread()
+    return sorted(thread.name for thread in threading.enumerate() if thread is not main_thread)
 
 
 def main_program() -> int:

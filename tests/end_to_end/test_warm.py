@@ -531,6 +531,26 @@ def test_a_preloaded_module_is_imported_once_in_each_fork_server(programs):
     assert {*map(int, (programs.directory / "preloads").read_text().split())} == servers
 
 
+def test_threads_that_a_preloaded_module_leaves_are_named_once_they_have_had_time_to_end(programs):
+    programs.write(
+        """
+        import threading
+        threading.Thread(target=threading.Event().wait, name="reporter", daemon=True).start()
+        threading.Thread(target=threading.Event().wait, args=(0.2,), name="warming").start()
+        """,
+        "heavy.py",
+    )
+    programs.write("def run(task): pass")
+
+    environ = patched({"task_process.fork_server._OF_THREADS": 1.0})
+    started = programs.listener("work:run", "--preload", "heavy", environ=environ)
+
+    started.says(
+        "preloaded modules have left threads: reporter: tasks are forked without them, and"
+    )
+    assert run(programs)[0].status == "complete"
+
+
 @pytest.mark.parametrize(
     "text",
     ["raise ValueError('no such codec')", "import sys; sys.exit(3)", "import nothing_like_it"],
