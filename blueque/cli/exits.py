@@ -39,6 +39,7 @@ from blueque.errors import (
     RedisRefused,
     TooLarge,
 )
+from blueque.system import signals
 
 # The first match counts.
 _CODES: list[tuple[type[BluequeError], int, str]] = [
@@ -119,6 +120,7 @@ def run(command: click.Command, program: str) -> NoReturn:
 
     What the command returns is the exit code, None being 0.
     """
+    signals.keep_ended_children()
     # None if the parent process has closed it
     sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())
     sys.stdout, sys.stderr = _safe(sys.stdout), _safe(sys.stderr)

@@ -20,6 +20,13 @@ RESIZED = signal.SIGWINCH  # the terminal has another size
 CONTINUED = signal.SIGCONT  # after a stop, by fg
 
 
+def keep_ended_children() -> None:
+    """Have children that end stay until this process waits for them. What has started it may ignore
+    SIGCHLD, which is inherited: then the kernel reaps them itself.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 class Signals:
     """Queued signals: they make `fileno()` readable, and `take()` returns them in order.
 

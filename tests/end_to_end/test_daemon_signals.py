@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 
 import pytest
 from handlers import pid_of
@@ -32,6 +33,21 @@ WORK = """
         kinds = [signal.getsignal(number) == signal.SIG_DFL for number in numbers]
         return [*kinds, faulthandler.unregister(signal.SIGUSR1)]
 """
+
+
+IGNORING = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("work", [("work:quick",), ("--exec", "echo", "done")], ids=repr)
+def test_a_listener_works_that_was_started_with_sigchld_ignored(programs, queue, work):
+    programs.write(WORK)
+    programs.listener(*work, before=(sys.executable, "-c", IGNORING))
+
+    assert outcome(programs.client, queue.enqueue("")).result == "done"
 
 
 def begin(programs, queue):
