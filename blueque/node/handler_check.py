@@ -247,6 +247,15 @@ def _refuse(what: str, error: BaseException) -> NoReturn:
     raise InvalidInput(f"cannot import {what}: {said}") from error
 
 
+def _import_own() -> None:
+    """Import what the checks need, from where it is though the user may have modules of these names."""
+    own = os.getcwd()
+    kept, sys.path[:] = sys.path[:], [path for path in sys.path if path != own]
+    import inspect  # noqa: F401
+
+    sys.path[:] = kept
+
+
 def _in_child(redis_url: str | None, look: Callable[[], Any], what: str) -> Any:
     """Return what `look` returns in a child, as JSON has it. Raises InvalidInput as it does.
 
@@ -256,6 +265,7 @@ def _in_child(redis_url: str | None, look: Callable[[], Any], what: str) -> Any:
 
     def answer() -> int:
         stop_logging()
+        _import_own()
         refusal, found = None, None
         try:
             units.connect_as_listener(redis_url)

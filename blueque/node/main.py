@@ -70,6 +70,8 @@ def main() -> int:
         os.environ.pop(name, None)
     if choices.host is not None:
         os.environ[hosts.VARIABLE] = choices.host  # for all that we fork, and for what tasks start
+    # before a directory of the user's may have modules of the same names
+    import_for_daemon(Address(choices.redis_url).is_plain)
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
     # What replaces another program has been checked by it.
     refusal = refusal_of(choices) if handover is None else None
@@ -280,7 +282,6 @@ def _warm_up(choices: Choices) -> int:
     the descriptor of a copy of the package, in which all that we fork finds what it imports late.
     Raises OSError.
     """
-    import_for_daemon(Address(choices.redis_url).is_plain)
     package = package_copy.make()
     sys.meta_path.insert(0, package_copy.PackageCopy(package))
     for name in choices.handlers.values():

@@ -92,6 +92,17 @@ def imports(programs):
     ]
 
 
+def test_modules_of_the_user_that_have_names_of_the_standard_library_keep_no_task_from_running(
+    programs, queue
+):
+    programs.write("def run(task): raise ValueError(task.parameters)")
+    for name in ("inspect", "ast", "token", "difflib", "tarfile", "tempfile", "traceback"):
+        programs.write("raise RuntimeError('this is not the one of Python')", f"{name}.py")
+    programs.listener("work:run")
+
+    assert ended(programs.client, queue.enqueue("7")).error == "ValueError: 7"
+
+
 # Each queue its own
 
 
