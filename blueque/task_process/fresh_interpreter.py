@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from blueque.errors import InvalidInput
@@ -30,6 +30,7 @@ class Orders(NamedTuple):
     """What the new interpreter needs, see `task_process.main` and `Job`.
 
     slot: the pid of its listener. paths: its import path.
+    arguments: those of the listener, for `sys.argv` of a handler.
     """
 
     handlers: Mapping[str, HandlerName]
@@ -42,6 +43,7 @@ class Orders(NamedTuple):
     handshake: int
     prepared: str | None
     paths: list[str]
+    arguments: Sequence[str] = ()  # a listener of an earlier version sends none
 
 
 class Job(NamedTuple):
@@ -98,7 +100,7 @@ def run(
 
 def become(job: Job, spool: TaskSpool, handshake: int, prepared: str | None) -> NoReturn:
     """In a forked child: exec a fresh interpreter with the same job. Raises OSError."""
-    orders = Orders(*job, spool.root, spool.slot, handshake, prepared, sys.path)
+    orders = Orders(*job, spool.root, spool.slot, handshake, prepared, sys.path, sys.argv[1:])
     os.set_inheritable(handshake, True)
     # The name of the handler is for people who read a list of processes.
     shown = {
@@ -126,7 +128,7 @@ def main() -> int:
     import_for_tasks()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
     os.set_inheritable(orders.handshake, False)
-    sys.path[:] = orders.paths
+    sys.path[:], sys.argv[1:] = orders.paths, orders.arguments
     handlers = {queue: HandlerName(*name) for queue, name in orders.handlers.items()}
     job = Job(handlers, orders.max_bytes, orders.redis_url, orders.is_for_programs, orders.hooks)
     spool = TaskSpool(orders.spool, orders.max_bytes, orders.slot)

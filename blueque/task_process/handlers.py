@@ -30,6 +30,8 @@ Handler = Callable[[RunningTask], Any]  # takes the task, returns the result
 
 _NOT_RUN = (types.GeneratorType, types.AsyncGeneratorType)
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
 _RETURN = "a handler runs to its end and returns the result"
 
 
@@ -177,12 +179,15 @@ def place_of(error: BaseException) -> str:
     import traceback  # here: every fork copies what the listener has imported
 
     frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame
-        for frame in frames
-        if "importlib" not in frame.filename and "blueque" not in frame.filename
-    ]
+    own = [frame for frame in frames if not _is_library(frame.filename)]
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def _is_library(path: str) -> bool:
+    """Tell whether a file is of Blueque or of Python itself; installed packages are not."""
+    if path.startswith(("<frozen ", _PACKAGE)):
+        return True
+    return path.startswith(_LIBRARY) and "-packages" + os.sep not in path
 
 
 def program(

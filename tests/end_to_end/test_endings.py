@@ -482,6 +482,11 @@ def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
             "bad:run",
             "cannot import the handler bad:run: SystemExit: 4 ({file}, line 1)",
         ),
+        (
+            "import argparse\nargparse.ArgumentParser().parse_args()",
+            "bad:run",
+            "cannot import the handler bad:run: SystemExit: 2 ({file}, line 2)",
+        ),
         ("import os; os._exit(5)", "bad:run", "cannot import the handler bad:run: exit code 5"),
         (
             "import os; os.kill(os.getpid(), 9)",
@@ -502,9 +507,9 @@ def test_a_handler_that_cannot_be_had_is_refused_at_the_start_with_the_reason(
         programs.write(text, "bad.py")
         listener = programs.listener(name, is_awaited=False)
         assert listener.wait() == 78
-        assert [line.split(" ", 1)[1] for line in listener.log.splitlines()] == [
-            reason.format(file=tmp_path / "bad.py")
-        ]
+        said = [line.split(" ", 1)[1] for line in listener.log.splitlines()]
+        assert said[-1] == reason.format(file=tmp_path / "bad.py")
+        assert "argparse" in text or not said[1:]
 
 
 @pytest.mark.parametrize(
