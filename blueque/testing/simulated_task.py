@@ -98,7 +98,7 @@ class SimulatedTask(RunningTask):
         """Note the text as for the history of the task; see `Ended.notes`."""
         has_noted = super().note(text)
         if has_noted:
-            self.noted.append(one_line(text))
+            self.noted.append(one_line(str(text)))
         return has_noted
 
     def make(self, records: Iterable[NewRecord]) -> list[TaskId]:

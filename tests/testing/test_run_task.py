@@ -39,6 +39,10 @@ def test_notes_are_those_that_the_history_of_the_task_would_have():
     assert ended.result == [True] * 20 + [False]
 
 
+def test_what_is_no_text_is_noted_as_its_text():
+    assert run_task(lambda task: task.note(["a", 1])).notes == ("['a', 1]",)
+
+
 def test_each_progress_is_noted_as_it_is_shown():
     def handler(task):
         task.progress(0.25, "copying")
