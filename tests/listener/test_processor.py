@@ -405,3 +405,44 @@ def test_an_end_that_is_recorded_is_no_failure_for_want_of_a_wake_up_call(client
 
     assert client.get_task(task_id).status == "complete"
     assert not cli.exists("blueque_lock_customer")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda processor, _: processor.complete("done"),
+        lambda processor, _: processor.fail("why"),
+        lambda processor, _: processor.report(failed(retry_after=60)),
+        lambda processor, _: processor.release(),
+        lambda processor, _: processor.confirm_cancel(failed()),
+        lambda processor, listener: processor.lose("nobody knows", listener.instance),
+    ],
+    ids=["complete", "fail", "retry", "release", "confirm_cancel", "lose"],
+)
+def test_however_an_attempt_ends_the_queues_that_wait_for_its_lock_are_woken(
+    client, start, listener, cli, end
+):
+    processor, _ = start(lock="customer")
+    client.get_queue("others").enqueue("next", lock="customer")
+    others = client.get_listener("others")
+    assert others.listen(timeout=0) is None and cli.smembers("blueque_waiting_customer")
+    cli.delete("blueque_wake_others")
+
+    end(processor, listener)
+
+    assert cli.exists("blueque_wake_others")
+
+
+@pytest.mark.parametrize(
+    ("retry", "became"), [(None, "failed"), (AT_ONCE, "pending")], ids=["none", "policy"]
+)
+def test_who_gives_an_attempt_up_is_told_what_becomes_of_its_task(start, listener, retry, became):
+    processor, _ = start(retry=retry)
+
+    assert processor.lose("nobody knows", listener.instance) == became
+
+
+def test_who_releases_a_task_is_told_its_status(start):
+    processor, _ = start()
+
+    assert processor.release("draining") == "pending"
