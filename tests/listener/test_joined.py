@@ -410,3 +410,18 @@ def test_a_pop_that_takes_another_task_than_it_looked_at_watches_neither(
         start(task)
     else:
         assert task is None and listener._redis.ahead is None
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_an_end_that_pops_the_next_task_says_whether_others_wait_for_it(
+    client, queue, listener, start, is_awaited
+):
+    task_id = queue.enqueue("first")
+    processor = start(listener.take())
+    queue.enqueue("second")
+    if is_awaited:
+        client.get_queue("others").enqueue("next", after=task_id)
+
+    complete(processor, listener)
+
+    assert processor.is_awaited is is_awaited and listener.take().parameters == "second"

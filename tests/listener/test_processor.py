@@ -446,3 +446,23 @@ def test_who_releases_a_task_is_told_its_status(start):
     processor, _ = start()
 
     assert processor.release("draining") == "pending"
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda processor: processor.complete("done"),
+        lambda processor: processor.fail("why"),
+        lambda processor: processor.confirm_cancel(failed()),
+    ],
+    ids=["complete", "fail", "confirm_cancel"],
+)
+def test_an_end_says_whether_other_tasks_wait_for_it(client, start, end, is_awaited):
+    processor, task_id = start()
+    if is_awaited:
+        client.get_queue("others").enqueue("next", after=task_id)
+
+    end(processor)
+
+    assert processor.is_awaited is is_awaited
