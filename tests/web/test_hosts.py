@@ -150,3 +150,29 @@ def test_the_age_of_the_oldest_task_is_red_only_if_its_wait_is_the_trouble(
         table = ask(path).text.partition('id="queues"')[2]
         rows = dict(re.findall(r'href="/queues/(\w+)">(.*?)</tr>', table, re.DOTALL))
         assert [" bad" in rows[name] for name in ("video", "unserved")] == [False, True]
+
+
+def test_the_list_of_waiting_tasks_says_why_and_how_long_as_the_commands_do(
+    ask, run, begin, client
+):
+    attempt = begin("runs", "gpu-1_7")
+    protocol.progress(client.connections, attempt, "60/100 frames", time.time())
+    tasks = [str(client.get_queue("video").enqueue({"n": n}, title=f"next {n}")) for n in (1, 2)]
+    other = str(client.get_queue("unserved").enqueue({"n": 3}, title="nobody"))
+
+    page = ask("/tasks?state=pending").text
+    rows = {
+        name: words_of(row) for name, row in re.findall(r'id="t-([^"]+)">(.*?)</tr>', page, re.S)
+    }
+    listed = {
+        cells["id"]: cells
+        for cells in json.loads(run("ls", "--state", "pending", "--json").stdout)["items"]
+    }
+
+    assert rows.keys() == listed.keys() == {*tasks, other}
+    assert rows[tasks[0]].endswith("listeners busy ~40 m")
+    assert rows[other].endswith("no listener –")
+    assert [listed[task]["expected_start"] is None for task in (tasks[0], other)] == [False, True]
+    assert "It may start in ~40 m." in words_of(ask(f"/tasks/{tasks[0]}").text)
+    assert "It may start in ~40 m." in " ".join(run("why", tasks[0]).stdout.split())
+    assert "Reason" not in ask("/tasks?state=pending,blocked").text

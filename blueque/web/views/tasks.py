@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +15,7 @@ from blueque.documents.contents import value_of
 from blueque.model.task import Task
 from blueque.queries.listeners import names_of
 from blueque.queries.listing import MIN_PREFIX, STATUSES, entered, run_time
+from blueque.sentences.start import Start, starts
 from blueque.text.eta import read_progress
 from blueque.text.format import clean
 from blueque.text.what import what
@@ -65,6 +66,7 @@ def tasks(visit: Visit) -> Page:
         "filter": wanted,
         "rows": [row(task, visit) for task in listing.tasks],
         "listing": listing,
+        "begins": _begins(listing, visit) if [*wanted.shown] == ["pending"] else None,
         "counts": _counts(wanted, visit),
         "queues": visit.reader.queues()[:1000],
         "command": command_of(visit),
@@ -174,6 +176,12 @@ def row(task: Task, visit: Visit) -> Row:
     return Row(
         task, what(task, visit.site.hide), entered(task), run_time(task, visit.now), share, note
     )
+
+
+def _begins(listing: Listing, visit: Visit) -> Mapping[str, Start]:
+    """Return why the first of these pending tasks wait, and when they may start, by their ids."""
+    reader, ids = visit.reader, tuple(task.id for task in listing.tasks)
+    return reader.shared(("starts", ids), lambda: starts(reader.inspector, listing.tasks))
 
 
 def _acts(wanted: Filter) -> list[tuple[str, Act]]:
