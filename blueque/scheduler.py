@@ -17,7 +17,7 @@ from collections.abc import Callable
 from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
-from blueque.node.reload import Check, replace_program
+from blueque.node.reload import Check, note_directory, replace_program
 from blueque.producer.firing import Firing
 from blueque.producer.queue import Queue
 from blueque.producer.schedule_file import SchedulesOfFile
@@ -299,6 +299,7 @@ class Scheduler:
         not allowed to.
         """
         url, source = self._address
+        note_directory()
         import_for_daemon()
         log.info(
             "blueque-scheduler %s: %s (%s), pid %d",

@@ -13,7 +13,8 @@ from blueque.system import signals
 log = logging.getLogger("blueque")
 
 OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.OUT_OF_TIME)
-_CAUSES = (None, "a signal", "an order")  # of a pause
+NO_DIRECTORY = "the end of its directory"
+_CAUSES = (None, "a signal", "an order", NO_DIRECTORY)  # of a pause
 
 
 class Order(enum.IntEnum):
@@ -42,7 +43,7 @@ class Pause:
 
     @property
     def by(self) -> str | None:
-        """What has caused it: `a signal` or `an order`; None: there is no pause."""
+        """What has caused it, one of `_CAUSES`; None: there is no pause."""
         return _CAUSES[ord(os.pread(self.descriptor, 1, 0) or b"\0")]
 
     @by.setter

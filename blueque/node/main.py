@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from blueque.client import Client
 from blueque.config.contents import Config
@@ -40,7 +41,7 @@ from blueque.node.master import (
 from blueque.node.prefork import BURST, ONCE, Work
 from blueque.node.refusal import refusal_of
 from blueque.node.registry import Registry
-from blueque.node.reload import HANDOVER, Check, Handover, Reload, replace_program
+from blueque.node.reload import HANDOVER, Check, Handover, Reload, note_directory, replace_program
 from blueque.node.reuse import Reuse
 from blueque.node.slot import PreloadRefused, Slot
 from blueque.spool.spool import Spool
@@ -72,6 +73,7 @@ def main() -> int:
         os.environ[hosts.VARIABLE] = choices.host  # for all that we fork, and for what tasks start
     # before a directory of the user's may have modules of the same names
     import_for_daemon(Address(choices.redis_url).is_plain)
+    note_directory()
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
     # What replaces another program has been checked by it.
     refusal = refusal_of(choices) if handover is None else None
@@ -150,6 +152,9 @@ def _replace_program(
                 "SIGHUP: the new value of %s holds when the listener is started again", name
             )
             checked[name] = value
+    with suppress(FileNotFoundError):  # with the directory, a spool in it is gone
+        if os.path.realpath(os.environ["PWD"]) != os.getcwd():
+            checked["spool"] = os.path.abspath(choices.spool)
     if checked["slots"] != choices.slots:
         handover = handover.with_slots_counted_anew()
     kept = process.keep_in_memory(json.dumps(checked))

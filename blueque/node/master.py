@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from blueque.node import context
-from blueque.node.control import OF_MASTER, Pause
+from blueque.node.control import NO_DIRECTORY, OF_MASTER, Pause
 from blueque.node.reload import Handover, Reload
 from blueque.system import process, signals
 from blueque.system.systemd import Notifier
@@ -99,6 +99,8 @@ class Master:
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
         # while there is one, our listeners take nothing
         self._pause = Pause(handover.pause if handover else None)
+        if self._pause.by == NO_DIRECTORY:  # we have just entered it
+            self._pause.by = None
         self._started = handover.started if handover else time.monotonic()
         longest = float("inf") if options.max_runtime is None else options.max_runtime
         self._leave_at = self._started + longest

@@ -116,6 +116,11 @@ class Check:
 
     def _become_program(self) -> int:
         os.setsid()  # so that what it starts is found, see `_kill`
+        try:
+            os.chdir(os.environ.get("PWD", "."))
+        except OSError as error:
+            log.error("cannot enter %s: %s", os.environ.get("PWD"), error.strerror)
+            return 1
         os.set_inheritable(self.answer, True)
         told = process.keep_in_memory(json.dumps(self._environment))
         variables = {ANSWER_TO: str(self.answer), TOLD: str(told)}
@@ -190,11 +195,21 @@ def replace_program(
     for descriptor in keep:
         os.set_inheritable(descriptor, True)
     try:
+        os.chdir(os.environ.get("PWD", "."))
         os.execve(sys.executable, arguments, environment)
     except OSError as error:
         log.error("cannot run %s: %s; everything stays as it is", sys.executable, error.strerror)
     for descriptor in keep:
         os.set_inheritable(descriptor, False)
+
+
+def note_directory() -> None:
+    """Have PWD name the directory in which this program was started, as a shell called it. SIGHUP
+    enters what has that name then: a release may be a symbolic link.
+    """
+    here, name = os.getcwd(), os.environ.get("PWD", "")
+    if not (os.path.isabs(name) and os.path.realpath(name) == here):
+        os.environ["PWD"] = here
 
 
 def complete_environment() -> None:

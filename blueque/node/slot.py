@@ -18,7 +18,7 @@ from blueque.model.task import Task
 from blueque.node.adoption import Adoption
 from blueque.node.attempt_watch import AttemptWatch
 from blueque.node.context import BUSY, READY, NodeContext
-from blueque.node.control import Order, OrderCame
+from blueque.node.control import NO_DIRECTORY, Order, OrderCame
 from blueque.node.duties import Duties
 from blueque.node.launcher import TRY_AGAIN, Launcher
 from blueque.node.prefork import TaskProcesses, Work
@@ -203,6 +203,13 @@ class Slot:
         want = self._spool.want_of_room()
         if want is not None and not self._room.is_on:
             want = self._make_room()
+        if not self._orders.is_paused and not _has_directory():
+            log.error(
+                "the directory in which this listener was started is gone; taking nothing new until "
+                "SIGHUP finds %s again, or the listener is started again",
+                os.environ.get("PWD"),
+            )
+            self._orders.pause.by = NO_DIRECTORY
         if self._room.note(want, "taking nothing new"):
             self._listeners.decline()  # others may have the wake-up calls that came to us
             self._rest(TRY_AGAIN)
@@ -222,6 +229,7 @@ class Slot:
         return (
             self._orders.now is Order.WORK
             and not (self._orders.is_paused or self._room.is_on)
+            and _has_directory()
             and not (self._duties.orphans or self._duties.has_unwatched())
             and not (self._master is not None and self._master.adopts_only)
             and (len(self._listeners.queues) == 1 or self._listeners.is_next(task.queue or ""))
@@ -346,3 +354,12 @@ class Slot:
         if self._pool is not None:
             self._pool.withdraw()
         return self._life(self._spool, handshake, prepared)
+
+
+def _has_directory() -> bool:
+    """Tell whether our working directory is still there: the handlers may be in it."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 
@@ -252,6 +253,32 @@ def test_a_young_listener_that_is_refused_when_it_starts_again_leaves_the_others
     listener.ready(2)
     assert outcome(programs.client, running.id).result == "done"
     assert "taking nothing new" not in listener.log and listener.stop() == 0
+
+
+def test_a_release_is_entered_by_its_name_and_nothing_is_taken_once_its_directory_is_gone(
+    programs, queue
+):
+    releases = [programs.directory / f"release{number}" for number in (1, 2)]
+    for release in releases:
+        release.mkdir()
+        programs.write(f"def run(task): return {release.name!r}", f"{release.name}/work.py")
+    current = programs.directory / "current"
+    current.symlink_to(releases[0])
+    listener = programs.listener("work:run", before=("env", "-C", str(current), f"PWD={current}"))
+    assert outcome(programs.client, queue.enqueue("")).result == "release1"
+    shutil.rmtree(releases[0])
+    current.unlink()
+
+    waits = [queue.enqueue("") for _ in range(3)]
+    listener.says("the directory in which this listener was started is gone")
+    until(lambda: "paused" in states(programs).values(), what="that others see it")
+    listener.send(signal.SIGHUP)
+    listener.says(f"cannot enter {current}: No such file or directory")
+    current.symlink_to(releases[1])
+    listener.send_again(signal.SIGHUP)
+
+    assert [outcome(programs.client, task).result for task in waits] == ["release2"] * 3
+    assert listener.stop() == 0
 
 
 @pytest.mark.parametrize(
