@@ -1,5 +1,5 @@
-"""Orders that need no question: for queues, hosts and recurring tasks, which can be undone, and those
-that only ask.
+"""Orders for queues, hosts and recurring tasks, which can be undone and need no question; for whole
+workflows, with one; and those that only ask.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from blueque.audit.doctor import Doctor
 from blueque.client import Client
+from blueque.documents import groups as of_groups
 from blueque.documents import orders, schedules
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.listener.orders import Told
@@ -29,7 +30,8 @@ from blueque.web.api import answered, wants_json
 from blueque.web.kinds import Content, doctor_of
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
-from blueque.web.visit import Visit
+from blueque.web.views import groups
+from blueque.web.visit import Page, Visit
 
 log = logging.getLogger("blueque")
 
@@ -60,6 +62,11 @@ def _trigger(client: Client, name: str, by: str, form: Fields) -> object:
     return client.get_schedule(name).trigger(by=by)
 
 
+def _cancel_workflow(client: Client, name: str, by: str, form: Fields) -> None:
+    if not client.group(name).cancel(by, form.get("reason", "").strip() or None):
+        raise InvalidInput(f"workflow {name} has ended already")
+
+
 def _stack(client: Client, name: str, by: str, form: Fields) -> None:
     """Have the listener of a running task write to its log where the task is."""
     task = client.get_task(name)
@@ -72,7 +79,13 @@ def _stack(client: Client, name: str, by: str, form: Fields) -> None:
         raise InvalidInput(f"task {short_id(name)} does not run: it is {status}")
 
 
-PLACES = {"queue": "/queues/", "node": "/nodes/", "schedule": "/schedule/", "task": "/tasks/"}
+PLACES = {
+    "queue": "/queues/",
+    "node": "/nodes/",
+    "schedule": "/schedule/",
+    "workflow": "/workflows/",
+    "task": "/tasks/",
+}
 # The objects of docs/json.md that programs get; all others are `recurring`.
 KINDS = {
     **{("queue", verb): verb for verb in ("pause", "resume", "limit")},
@@ -80,6 +93,7 @@ KINDS = {
     ("node", "pause"): "node_pause",
     ("node", "resume"): "node_resume",
     ("schedule", "trigger"): "schedule_trigger",
+    **{("workflow", verb): "workflow" for verb in groups.ORDERS},
 }
 STATES = {"drain": "draining", "pause": "paused", "resume": "up"}  # of listeners, after an order
 SETTLE = 2.0  # seconds that a finding must last, as for `blueque doctor`
@@ -95,6 +109,9 @@ CONTROLS: Mapping[tuple[str, str], Control] = {
     ("schedule", "resume"): lambda client, name, by, form: client.get_schedule(name).resume(by=by),
     ("schedule", "trigger"): _trigger,
     ("task", "stack"): _stack,
+    ("workflow", "cancel"): _cancel_workflow,
+    ("workflow", "requeue"): lambda client, name, by, form: client.group(name).requeue(by),
+    ("workflow", "close"): lambda client, name, by, form: client.group(name).close(),
     ("schedule", "skip"): lambda client, name, by, form: client.get_schedule(name).skip(by=by),
 }
 
@@ -108,6 +125,7 @@ class Controls:
     def routes(self) -> list[Route]:
         return [
             Route("/controls/{kind}/{verb}", self.answer, methods=["POST"]),
+            Route("/controls/workflow/{verb}", self.ask),
             Route("/doctor", self.look, methods=["POST"]),
         ]
 
@@ -130,8 +148,18 @@ class Controls:
             return await answered(self._shared, visit, of, self._for_program, kind, verb, form)
         return await self._shared.guarded(visit, self._for_person, kind, verb, form)
 
-    def _for_person(self, visit: Visit, kind: str, verb: str, form: Fields) -> Response:
+    async def ask(self, request: Request) -> Response:
+        """Answer with the question before an order for a workflow."""
+        visit = self._shared.visit(request)
+        return await self._shared.guarded(visit, _ask, request.path_params["verb"])
+
+    def _for_person(self, visit: Visit, kind: str, verb: str, form: Fields) -> Page | Response:
         name = form.get("name", "")
+        if kind == "workflow":
+            require_operator(visit)
+            seen = groups.order_of(visit, verb, name)
+            if mistake := groups.mistake_in(seen, verb, form):
+                return groups.question(visit, verb, mistake, form)
         is_limit = (kind, verb) == ("queue", "limit")
         before = visit.reader.inspector.room(name).limit if is_limit else None
         self._give(visit, kind, verb, form)
@@ -142,6 +170,10 @@ class Controls:
         if kind == "task":
             raise HTTPException(406, "The answer of the task is in its log: ask for no object.")
         given, name = self._give(visit, kind, verb, form), form.get("name", "")
+        if kind == "workflow":
+            seen = visit.reader.client.group(name).progress()
+            more = {"requeued": given} if verb == "requeue" else {}
+            return {"item": of_groups.workflow_item(seen), "bad": [], **more}
         if kind == "queue":
             return orders.of_gates(visit.reader.inspector, [name])
         if isinstance(given, Told):
@@ -168,6 +200,11 @@ class Controls:
         return given
 
 
+def _ask(visit: Visit, verb: str) -> Page:
+    require_operator(visit)
+    return groups.question(visit, verb)
+
+
 def _look(visit: Visit) -> Response:
     require_operator(visit)
     doctor = Doctor(visit.reader.client.connections, visit.site.serve)
@@ -187,6 +224,8 @@ def _require_mine(visit: Visit, kind: str, name: str) -> None:
     client = visit.reader.client
     if kind == "queue":
         is_mine = visit.site.has(name)
+    elif kind == "workflow":
+        is_mine = False  # it may have tasks of other queues
     elif kind == "schedule":
         try:
             is_mine = visit.site.has(client.get_schedule(name).seen.record.get("queue"))

@@ -22,7 +22,7 @@ def is_search(visit: Visit) -> bool:
     """Tell whether a visit looks through many tasks, or gives an order to many."""
     if visit.path in ("/tasks", "/api/v1/tasks"):
         return any(map(visit.one, READS))
-    is_order = visit.path.startswith("/acts/") and not visit.one("id")
+    is_order = visit.path.startswith(("/acts/", "/controls/workflow/")) and not visit.one("id")
     return is_order or visit.path in ("/tasks.csv", "/prune")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import re
 import threading
+import time
 
 import pytest
 from asking import ask_app
 
+from blueque import protocol
 from blueque.audit.audit import Report
 from blueque.model import keys
 from blueque.model.states import FINISHED
@@ -339,3 +341,109 @@ def test_every_key_is_looked_at_once_at_a_time_and_all_see_what_is_wrong(
 def test_every_state_in_which_a_task_can_be_has_its_orders():
     ordered = {state for act in ACTS.values() for state in act.states}
     assert ordered == {"pending", "scheduled", "blocked", "reserved", "started", *FINISHED}
+
+
+@pytest.fixture
+def flow(client):
+    """A workflow of three tasks, two of which wait for the first."""
+    with client.workflow("night/1") as flow:
+        first = flow.add("video", {"scene": 1}, title="scan")
+        for number in (2, 3):
+            flow.add("ocr", {"scene": number}, after=first)
+    return "/controls/workflow/", {"name": "night/1"}
+
+
+def test_in_a_list_of_several_states_those_are_ordered_that_can_be(ask, client, flow):
+    page = ask("/tasks?group=night/1").text
+    assert "Cancel the 3 that can be…" in page and "Requeue" not in page and "Move" not in page
+    link = re.search('href="(/acts/cancel[^"]*)">Cancel the 3', page)
+
+    [first] = client.get_inspector().tasks(client.get_inspector().group_members(["night/1"])[0][:1])
+    client.get_queue("video").cancel(first.id)
+
+    assert "Cancel 2 tasks?" in ask(html.unescape(link[1])).text
+    page = ask("/tasks?group=night/1&limit=50").text
+    assert "Requeue the 1 that can be…" in page and "Delete the 1 that can be…" in page
+
+
+def test_a_workflow_is_cancelled_from_its_page_after_one_question(ask, client, flow):
+    path, name = flow
+    assert f"{path}cancel?name=night%2F1" in ask("/workflows/night/1").text
+    question = ask(f"{path}cancel", params=name)
+    assert "3 tasks would be cancelled, none of which has started." in html.unescape(question.text)
+    assert "cancel" not in client.group("night/1").progress().record
+
+    moved = ask(f"{path}cancel", "POST", data=form_of(question) | {"reason": "late"}, headers=OWN)
+
+    record = client.group("night/1").progress().record
+    assert (record["cancelled_by"], record["cancel_reason"]) == ("ada@web", "late")
+    page = ask(moved.headers["location"]).text
+    assert "cancel its tasks step by step" in page and "Cancel…" not in page
+    assert ask(f"{path}cancel", params=name).status_code == 409
+
+
+def test_a_workflow_with_more_tasks_than_were_shown_is_not_cancelled(ask, client, queue):
+    client.group("open").open()
+    queue.enqueue({"scene": 1}, group="open")
+    form = form_of(ask("/controls/workflow/cancel?name=open"))
+    for number in range(FEW):
+        queue.enqueue({"scene": number}, group="open")
+
+    answer = ask("/controls/workflow/cancel", "POST", data=form, headers=OWN)
+    assert "There are more tasks by now" in answer.text
+    form = form_of(answer)
+    answer = ask("/controls/workflow/cancel", "POST", data=form | {"typed": "20"}, headers=OWN)
+    assert "Type the number of tasks, 21." in answer.text
+
+    assert "cancel" not in client.group("open").progress().record
+    ask("/controls/workflow/cancel", "POST", data=form | {"typed": "21"}, headers=OWN)
+    assert "cancel" in client.group("open").progress().record
+
+
+def test_failed_tasks_of_a_workflow_run_again_and_an_open_one_is_closed(
+    ask, client, queue, start, end
+):
+    client.group("sweep").open()
+    task = start(group="sweep")
+    end(task, "ValueError: x")
+    protocol.settle_members(client.connections, "sweep", [task], time.time())
+    for verb in ("close", "requeue"):
+        question = ask(f"/controls/workflow/{verb}?name=sweep")
+        moved = ask(f"/controls/workflow/{verb}", "POST", data=form_of(question), headers=OWN)
+        assert moved.status_code == 303, (verb, moved.text)
+
+    assert client.get_task(task).status == "pending"
+    assert client.group("sweep").progress().state == "ended"
+
+
+def test_a_program_cancels_a_workflow_and_gets_its_object(ask, client, flow):
+    path, name = flow
+    headers = OWN | {"accept": "application/json"}
+    answer = ask(f"{path}cancel", "POST", data=name, headers=headers).json()
+    assert (answer["kind"], answer["item"]["cancelled_by"]) == ("workflow", "ada@web")
+    again = ask(f"{path}close", "POST", data={"name": "none"}, headers=headers)
+    assert again.status_code == 404
+
+
+def test_a_page_for_some_queues_orders_nothing_for_whole_workflows(client, flow, everything):
+    path, name = flow
+    site = Site("", queues=("video",))
+    app = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=site)
+    assert "Its tasks" in ask_app(app, "/workflows/night/1").text
+    assert path not in ask_app(app, "/workflows/night/1").text
+    before = everything()
+    for verb in ("cancel", "requeue", "close"):
+        form = name | {"expected": "9"}
+        answers = [
+            ask_app(app, f"{path}{verb}", params=name),
+            ask_app(app, f"{path}{verb}", "POST", data=form, headers=OWN),
+            ask_app(
+                app,
+                f"{path}{verb}",
+                "POST",
+                data=form,
+                headers=OWN | {"accept": "application/json"},
+            ),
+        ]
+        assert {answer.status_code for answer in answers} <= {404, 409}
+    assert everything() == before

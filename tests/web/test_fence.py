@@ -144,7 +144,7 @@ def test_orders_for_others_change_nothing_and_say_what_is_said_of_nothing(client
             assert len(texts) == 1, verb
         assert ids["hidden"][:8] not in ask_app(app, f"/acts/{verb}").text
     names = {"queue": "hidden-queue", "node": ids["node"], "task": ids["hidden"]}
-    names["schedule"] = "hidden-schedule"
+    names |= {"schedule": "hidden-schedule", "workflow": "hidden-workflow"}
     for kind, verb in CONTROLS:
         path = f"/controls/{kind}/{verb}"
         forms = [{"name": names[kind]}, {"name": "nothing"}]

@@ -267,6 +267,32 @@ def test_tasks_of_a_workflow_are_listed_and_saved(ask, tasks):
     assert "blueque ls --group w" in ask("/tasks?group=w").text
 
 
+def test_the_numbers_of_states_are_those_of_the_list_or_there_are_none(ask, client, start, end):
+    end(start(tags=["night"]), "OSError: disk full")
+    for _ in range(2):
+        end(start(), "OSError: disk full")
+
+    def numbers(query):
+        tabs = ask(f"/tasks?{query}").text.partition('id="tabs">')[2].partition("</nav>")[0]
+        return dict(re.findall(r'(\w+) <span class="muted">([0-9,]+)</span>', tabs))
+
+    assert numbers("queue=video")["failed"] == "3"
+    assert (numbers("tag=night")["failed"], numbers("tag=night")["complete"]) == ("1", "0")
+    assert numbers("tag=night&state=failed") == numbers("text=disk&limit=2") == {}
+
+
+def test_a_file_that_has_not_all_tasks_says_so_in_its_name(ask, client, queue, monkeypatch):
+    monkeypatch.setattr("blueque.web.views.tasks.MOST_CSV", 3)
+    queue.enqueue_many([{"scene": number} for number in range(3)])
+    assert "Save as CSV" in ask("/tasks").text.replace("</svg>", "")
+    assert 'filename="tasks.csv"' in ask("/tasks.csv").headers["content-disposition"]
+
+    queue.enqueue_many([{"scene": number} for number in range(90)])
+
+    assert "Save the first 3 as CSV" in ask("/tasks?limit=50").text
+    assert 'filename="tasks-first-3.csv"' in ask("/tasks.csv").headers["content-disposition"]
+
+
 def test_what_has_run_the_longest_can_come_first(ask, client, start):
     for seconds in (15, 50, 20):
         attempt = AttemptRef("video", start(title=f"ran {seconds}"), "token", NODE)

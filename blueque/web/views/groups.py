@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -11,8 +11,11 @@ from blueque.errors import NoSuchGroup
 from blueque.model.group import condition_on
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
+from blueque.sentences import consent
+from blueque.text.format import count
 from blueque.text.what import what
 from blueque.web import fence, graph
+from blueque.web.acts import FEW
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
@@ -21,6 +24,13 @@ if TYPE_CHECKING:
 MOST = 200  # workflows on the page
 MOST_BAD = 50
 MOST_QUEUES = 200  # whose runs and feeds are read
+MOST_READ = 1000  # tasks of a workflow before an order for it
+ORDERS = {"cancel": "Cancel", "requeue": "Requeue failed", "close": "Close"}
+SAID = {  # after an order
+    "cancel": "Listeners and schedulers cancel its tasks step by step.",
+    "requeue": "Its failed and cancelled tasks are in line again.",
+    "close": "No more tasks can join it.",
+}
 
 
 class Share(NamedTuple):
@@ -49,11 +59,86 @@ def workflow(visit: Visit) -> Page:
     context = {
         "seen": seen,
         "state": state_of(seen),
+        "said": SAID,
+        "orders": [(verb, ORDERS[verb]) for verb in allowed(seen, visit)],
         "share": share_of(seen),
         "bad": [(task, what(task, visit.site.hide)) for task in bad if visit.site.has(task.queue)],
         "graph": graph.picture(fence.graph(condition_on(name), reader.client, visit.site), visit),
     }
     return Page("workflow.html", context)
+
+
+def allowed(seen: GroupSeen, visit: Visit) -> list[str]:
+    """Return what a viewer may order for a workflow: verbs. A page for some queues orders nothing, for
+    a workflow may have tasks of others.
+    """
+    if visit.site.queues or not visit.may_act:
+        return []
+    may = {
+        "cancel": seen.state != "ended" and not seen.is_cancelling,
+        "requeue": seen.bad > 0 and seen.is_whole and not seen.is_cancelling,
+        "close": seen.state == "open",
+    }
+    return [verb for verb in ORDERS if may[verb]]
+
+
+def question(
+    visit: Visit, verb: str, mistake: str = "", form: Mapping[str, str] | None = None
+) -> Page:
+    """Return the page that asks before an order for a workflow. Raises HTTPException, NoSuchGroup."""
+    form = form or {}
+    seen = order_of(visit, verb, form.get("name") or visit.one("name"))
+    number = _number(seen, verb)
+    sentence = _cost(seen, verb, visit)
+    context = {
+        "seen": seen,
+        "verb": verb,
+        "word": ORDERS[verb],
+        "sentence": f"{sentence[0].upper()}{sentence[1:]}",
+        "number": number,
+        "has_to_type": verb == "cancel" and number > FEW,
+        "mistake": mistake,
+        "form": form,
+        "is_live": False,
+    }
+    return Page("workflow_order.html", context)
+
+
+def order_of(visit: Visit, verb: str, name: str) -> GroupSeen:
+    """Return a workflow for which this can be ordered. Raises HTTPException, NoSuchGroup."""
+    seen = fence.workflow(name, visit.reader.client, visit.site)
+    if verb not in allowed(seen, visit):
+        raise HTTPException(409, f"Workflow {name} is {state_of(seen)}: {verb} does nothing now.")
+    return seen
+
+
+def mistake_in(seen: GroupSeen, verb: str, form: Mapping[str, str]) -> str:
+    """Return why an order is not given; empty: nothing is wrong."""
+    number, expected = _number(seen, verb), form.get("expected", "")
+    if not expected.isdecimal() or number > int(expected):
+        return "There are more tasks by now: look again and say yes once more."
+    if verb == "cancel" and int(expected) > FEW and form.get("typed", "").strip() != expected:
+        return f"Type the number of tasks, {number}."
+    return ""
+
+
+def _number(seen: GroupSeen, verb: str) -> int:
+    return {"cancel": seen.open, "requeue": seen.bad}.get(verb, 0)
+
+
+def _cost(seen: GroupSeen, verb: str, visit: Visit) -> str:
+    """Return what an order for a workflow would do, in words."""
+    redis, inspector = visit.reader.client.connections, visit.reader.inspector
+    if verb == "close":
+        return "no more tasks could join it, and it would end with the last of its tasks"
+    if not 0 < _number(seen, verb) <= MOST_READ:
+        would = "be cancelled" if verb == "cancel" else "start a second time"
+        return f"{count(_number(seen, verb), 'task')} would {would}"
+    if verb == "requeue":
+        return consent.of_requeue(inspector.tasks(groups.bad_members(redis, seen.name)))
+    return consent.of_cancel(
+        inspector.tasks(groups.pick(redis, seen.name, MOST_READ)), inspector.now()
+    )
 
 
 def runs(visit: Visit) -> Page:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from blueque.queries.listing import Listing
 
 MOST_CSV = 10_000
+MIXED = ("cancel", "requeue", "delete")  # for those of a list that are in a state for it
 _SHOWN = ("what", "error", "last_error")  # contents of a row
 FIELDS = (
     "queue",
@@ -62,17 +64,19 @@ def tasks(visit: Visit) -> Page:
     listing = visit.reader.shared(
         ("tasks", visit.path_and_query), lambda: look(wanted, wanted.limit, visit, _SHOWN)
     )
+    counts = _counts(wanted, listing, visit)
     context = {
         "filter": wanted,
         "rows": [row(task, visit) for task in listing.tasks],
         "listing": listing,
         "begins": _begins(listing, visit) if [*wanted.shown] == ["pending"] else None,
-        "counts": _counts(wanted, visit),
+        "counts": [*counts.items()] if counts else [(state, None) for state in STATUSES],
         "queues": visit.reader.queues()[:1000],
         "command": command_of(visit),
         "limits": LIMITS,
         "is_filtered": any(visit.one(name) for name in FIELDS),
-        "acts": _acts(wanted),
+        "acts": [*_acts(wanted, counts)],
+        "most_csv": MOST_CSV,
         "is_live": not wanted.selection.text,
     }
     return Page("tasks.html", context)
@@ -97,7 +101,8 @@ def tasks_csv(visit: Visit) -> Response:
         progress = task.fields.get("progress")
         cells += [task.attempt, *times, task.error_type, progress, task.error, _result(task, visit)]
         writer.writerow([_harmless(cell) for cell in cells])
-    headers = {"Content-Disposition": 'attachment; filename="tasks.csv"'}
+    name = f"tasks-first-{MOST_CSV}" if listing.has_more else "tasks"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(file.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
@@ -184,9 +189,15 @@ def _begins(listing: Listing, visit: Visit) -> Mapping[str, Start]:
     return reader.shared(("starts", ids), lambda: starts(reader.inspector, listing.tasks))
 
 
-def _acts(wanted: Filter) -> list[tuple[str, Act]]:
-    """Return what can be ordered for tasks in all states of a list."""
-    return [(verb, act) for verb, act in ACTS.items() if {*wanted.shown} <= {*act.states}]
+def _acts(wanted: Filter, counts: Mapping[str, int]) -> Iterator[tuple[str, Act, str]]:
+    """Yield what can be ordered for tasks of a list, and for which of them: of all states, or of some."""
+    for verb, act in ACTS.items():
+        fit = [state for state in wanted.shown if state in act.states]
+        number = sum(counts.get(state, 0) for state in fit)
+        if len(fit) == len(wanted.shown):
+            yield verb, act, "all that match"
+        elif fit and verb in MIXED and (number or not counts):
+            yield verb, act, f"the {number:,} that can be" if number else "those that can be"
 
 
 def _error(task: Task) -> str:
@@ -202,10 +213,15 @@ def _result(task: Task, visit: Visit) -> str | None:
     return found if isinstance(found, str | None) else json.dumps(found, ensure_ascii=False)
 
 
-def _counts(wanted: Filter, visit: Visit) -> list[tuple[str, int]]:
-    """Return how many tasks the queues of a filter have in each state."""
-    found = visit.reader.counts(matching(wanted.queue, visit))
-    return [(state, found[state]) for state in STATUSES]
+def _counts(wanted: Filter, listing: Listing, visit: Visit) -> dict[str, int]:
+    """Return how many tasks of a filter are in each state; empty: that is not known."""
+    if not (wanted.selection.is_any or wanted.node):
+        found = visit.reader.counts(matching(wanted.queue, visit))
+    elif wanted.shown == STATUSES and not listing.has_more and listing.looked_at is None:
+        found = Counter(task.status or "" for task in listing.tasks)
+    else:
+        return {}
+    return {state: found[state] for state in STATUSES}
 
 
 def _harmless(cell: object) -> object:
