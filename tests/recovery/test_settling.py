@@ -142,3 +142,30 @@ def test_queues_without_blocked_tasks_are_asked_about_in_one_command(redis, cli)
     cli.config_resetstat()
     assert not Dependents(redis).recheck([f"q{number}" for number in range(20)])
     assert cli.info("commandstats")["cmdstat_exists"]["calls"] == 1
+
+
+def end_unsettled(queue, redis):
+    """End a task for which another one waits, and tell nobody."""
+    parent = queue.enqueue("parent")
+    queue.enqueue("child", after=[parent])
+    start(redis, parent, queue.name)
+    attempt = AttemptRef(queue.name, parent, f"secret-{parent}", NODE)
+    protocol.complete(redis, attempt, "1", time.time())
+    return parent
+
+
+def test_an_end_is_left_to_its_own_listener_for_some_seconds(queue, redis, cli):
+    parent, found = end_unsettled(queue, redis), Dependents(redis)
+
+    assert not found.look() and not found.has_work
+    cli.zincrby(keys.UNSETTLED_TASKS, -2 * dependents.GRACE, parent)
+    assert not found.look() and found.has_work
+
+
+def test_a_look_that_finds_as_many_ends_as_it_takes_says_that_there_may_be_more(
+    queue, redis, impatient
+):
+    for _ in range(AT_ONCE):
+        end_unsettled(queue, redis)
+
+    assert Dependents(redis).look()
