@@ -35,6 +35,13 @@ def statuses(client, tasks):
     return {client.get_task(task).status for task in tasks}
 
 
+def fail(redis, task, queue):
+    """Have the task fail, and tell none of those that wait for it, as a listener that dies then."""
+    start(redis, task, queue.name)
+    attempt = AttemptRef(queue.name, task, f"secret-{task}", NODE)
+    protocol.fail(redis, attempt, "why", time.time())
+
+
 def spoil(cli, task):
     """Give a key of the task a wrong type."""
     cli.delete(keys.conditions(task))
@@ -75,19 +82,20 @@ def test_who_settles_a_parent_puts_a_revived_child_in_line_at_once(client, queue
 
 
 def test_a_scheduler_settles_many_ends_of_others_without_a_pause(
-    client, queue, impatient, scheduler
+    client, queue, redis, impatient, scheduler
 ):
     parents = [queue.enqueue(number) for number in range(3 * AT_ONCE)]
     children = [queue.enqueue("child", after=[parent], broken="cancel") for parent in parents]
     for parent in parents:
-        queue.cancel(parent)
+        fail(redis, parent, queue)
+    assert statuses(client, children) == {"blocked"}
     while scheduler.step() == 0.0:
         pass
     assert statuses(client, children) == {"cancelled"}
 
 
 def test_a_child_with_a_key_of_a_wrong_type_costs_only_its_own_parent(
-    client, queue, impatient, scheduler, cli
+    client, queue, redis, impatient, scheduler, cli
 ):
     bad = [queue.enqueue(number) for number in range(AT_ONCE + 5)]
     spoiled = [queue.enqueue("spoiled", after=[parent], broken="cancel") for parent in bad]
@@ -96,7 +104,8 @@ def test_a_child_with_a_key_of_a_wrong_type_costs_only_its_own_parent(
     for task in spoiled:
         spoil(cli, task)
     for parent in [*bad, good]:
-        queue.cancel(parent)
+        fail(redis, parent, queue)
+    assert statuses(client, [child]) == {"blocked"}
     until_settled = time.monotonic() + 20
     while client.get_task(child).status == "blocked":
         scheduler.step()
@@ -144,18 +153,10 @@ def test_queues_without_blocked_tasks_are_asked_about_in_one_command(redis, cli)
     assert cli.info("commandstats")["cmdstat_exists"]["calls"] == 1
 
 
-def end_unsettled(queue, redis):
-    """End a task for which another one waits, and tell nobody."""
-    parent = queue.enqueue("parent")
-    queue.enqueue("child", after=[parent])
-    start(redis, parent, queue.name)
-    attempt = AttemptRef(queue.name, parent, f"secret-{parent}", NODE)
-    protocol.complete(redis, attempt, "1", time.time())
-    return parent
-
-
 def test_an_end_is_left_to_its_own_listener_for_some_seconds(queue, redis, cli):
-    parent, found = end_unsettled(queue, redis), Dependents(redis)
+    parent, found = queue.enqueue("parent"), Dependents(redis)
+    queue.enqueue("child", after=[parent])
+    fail(redis, parent, queue)
 
     assert not found.look() and not found.has_work
     cli.zincrby(keys.UNSETTLED_TASKS, -2 * dependents.GRACE, parent)
@@ -165,7 +166,8 @@ def test_an_end_is_left_to_its_own_listener_for_some_seconds(queue, redis, cli):
 def test_a_look_that_finds_as_many_ends_as_it_takes_says_that_there_may_be_more(
     queue, redis, impatient
 ):
-    for _ in range(AT_ONCE):
-        end_unsettled(queue, redis)
+    for parent in [queue.enqueue(number) for number in range(AT_ONCE)]:
+        queue.enqueue("child", after=[parent])
+        fail(redis, parent, queue)
 
     assert Dependents(redis).look()
