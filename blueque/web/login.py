@@ -24,7 +24,7 @@ MOST_WAITING = 20  # logins; one is looked at after the other, for a password ta
 
 
 class _TooMany(Exception):
-    """This address has sent too many wrong logins."""
+    """This address has sent too many wrong passwords for a name."""
 
 
 class Login:
@@ -55,7 +55,9 @@ class Login:
                 self._entering, form, address, limiter=self._turn
             )
         except _TooMany:
-            return self._page(request, there, "Too many wrong logins: wait a minute.", 429)
+            return self._page(
+                request, there, "Too many wrong passwords for this name: wait a minute.", 429
+            )
         if viewer is None:
             wrong = "This is not the token." if "token" in form else "Name or password is wrong."
             return self._page(request, there, wrong, 403)
@@ -65,15 +67,15 @@ class Login:
 
     def _entering(self, form: dict[str, str], address: str) -> Viewer | None:
         """Return who logs in. Raises _TooMany."""
-        wrong = self._logins.wrong
-        if wrong.is_blocked(address):
-            raise _TooMany
-        if "token" in form:
+        wrong, name = self._logins.wrong, form.get("name", "")
+        if "token" in form:  # too long to be guessed: tries need not be counted
             viewer = self._logins.viewer_of(form["token"])
+        elif wrong.is_blocked(address, name):
+            raise _TooMany
         else:
-            viewer = self._logins.person_of(form.get("name", ""), form.get("password", ""))
-        if viewer is None:
-            wrong.note(address)
+            viewer = self._logins.person_of(name, form.get("password", ""))
+            if viewer is None:
+                wrong.note(address, name)
         facts = {"address": address, "name": viewer.name if viewer else None}
         log.info("web login %s", json.dumps({"is_right": viewer is not None, **facts}))
         return viewer

@@ -29,6 +29,7 @@ from blueque.web import access
 from blueque.web.access import Viewer
 from blueque.web.pages import Pages
 from blueque.web.preferences import chosen
+from blueque.web.proxies import NAMED
 from blueque.web.reader import Reader
 from blueque.web.searches import Searches, is_search
 from blueque.web.site import Site
@@ -99,6 +100,7 @@ class Shared:
             request.scope.get("root_path", "").rstrip("/"),
             zone,
             theme,
+            has_login=access.COOKIE in request.cookies and request.scope.get(NAMED) is None,
         )
 
     async def is_ready(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Count wrong logins, so that an address can try only a few in a minute."""
+"""Count wrong passwords, so that an address can try only a few for a name in a minute."""
 
 from __future__ import annotations
 
@@ -7,35 +7,43 @@ import threading
 import time
 from collections.abc import Callable
 
-TRIES, WITHIN = 5, 60.0  # wrong logins of an address in so many seconds
-MOST_ADDRESSES = 10_000  # that are remembered
+from blueque.web.access import MOST_NAME
+
+TRIES, WITHIN = 5, 60.0  # wrong passwords from an address for a name in so many seconds
+MOST_ADDRESSES = 10_000  # with a name each, that are remembered
 
 
 class WrongTries:
-    """The wrong logins of each address in the last minute."""
+    """The wrong passwords from each address for each name in the last minute. Who shares an address with
+    others is kept out only by tries with the same name.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._wrong: dict[str, list[float]] = {}
+        self._wrong: dict[tuple[str, str], list[float]] = {}
         self._guard = threading.Lock()
 
-    def is_blocked(self, address: str) -> bool:
-        """Tell whether an address has sent too many wrong logins lately."""
-        return len(self._recent(network_of(address))) >= TRIES
+    def is_blocked(self, address: str, name: str) -> bool:
+        """Tell whether an address has sent too many wrong passwords for a name lately."""
+        return len(self._recent(_key(address, name))) >= TRIES
 
-    def note(self, address: str) -> None:
-        """Remember that an address has sent a wrong login."""
-        name = network_of(address)
+    def note(self, address: str, name: str) -> None:
+        """Remember that an address has sent a wrong password for a name."""
+        key = _key(address, name)
         with self._guard:
-            recent = [*self._recent(name), self._clock()]
-            self._wrong.pop(name, None)
-            self._wrong[name] = recent[-TRIES:]  # as the newest
+            recent = [*self._recent(key), self._clock()]
+            self._wrong.pop(key, None)
+            self._wrong[key] = recent[-TRIES:]  # as the newest
             if len(self._wrong) > MOST_ADDRESSES:
                 del self._wrong[next(iter(self._wrong))]
 
-    def _recent(self, name: str) -> list[float]:
+    def _recent(self, key: tuple[str, str]) -> list[float]:
         now = self._clock()
-        return [at for at in self._wrong.get(name, ()) if now - at < WITHIN]
+        return [at for at in self._wrong.get(key, ()) if now - at < WITHIN]
+
+
+def _key(address: str, name: str) -> tuple[str, str]:
+    return network_of(address), name[:MOST_NAME]
 
 
 def network_of(address: str) -> str:

@@ -57,7 +57,8 @@ class Visit:
     """One request for a page.
 
     path: without the prefix. params: the parts of the path that have a name. prefix: where the
-    application is mounted. zone, theme: as the viewer has chosen.
+    application is mounted. zone, theme: as the viewer has chosen. has_login: a cookie says who looks, so
+    that the viewer can log out.
     """
 
     site: Site
@@ -71,6 +72,7 @@ class Visit:
     theme: str = ""
     params: Mapping[str, str] = field(default_factory=dict)
     is_live: bool = False
+    has_login: bool = False
 
     @property
     def may_act(self) -> bool:

@@ -55,11 +55,38 @@ def test_a_login_leads_nowhere_else(ask, elsewhere):
     assert ask("/login", "POST", data=form, headers=OWN).headers["location"] == "/"
 
 
-def test_a_wrong_token_is_told_and_too_many_are_stopped(ask):
+def test_a_wrong_token_is_told_and_the_right_one_is_let_in_after_many(ask):
     answers = [ask("/login", "POST", data={"token": "no"}, headers=OWN) for _ in range(6)]
 
-    assert [answer.status_code for answer in answers] == [403] * 5 + [429]
+    assert [answer.status_code for answer in answers] == [403] * 6
     assert "This is not the token." in answers[0].text
+    assert ask("/login", "POST", data={"token": "a token"}, headers=OWN).status_code == 303
+
+
+def test_too_many_wrong_passwords_for_a_name_are_stopped_and_no_other_name(client, monkeypatch):
+    monkeypatch.setattr(passwords, "COST", 2)
+    monkeypatch.setattr(passwords, "TIMES", 1)
+    lines = [passwords.line_of(name, "operator", "correct horse") for name in ("ada", "bob")]
+    app = create_app(client, authorize=Logins({}, Passwords(dict(map(passwords._read, lines)))))
+
+    def log_in(name, password):
+        form = {"name": name, "password": password}
+        return ask_app(app, "/login", "POST", data=form, headers=OWN).status_code
+
+    assert [log_in("ada", "wrong") for _ in range(6)] == [403] * 5 + [429]
+    assert (log_in("ada", "correct horse"), log_in("bob", "correct horse")) == (429, 303)
+
+
+def test_who_has_logged_in_can_log_out_on_each_page(ask):
+    cookie = ask("/login", "POST", data={"token": "a token"}, headers=OWN).headers["set-cookie"]
+    headers = OWN | {"cookie": cookie.partition(";")[0]}
+    for path in ("/", "/settings", "/tasks?state=none", "/nothing-here"):
+        page = ask(path, headers=headers).text
+        assert 'action="/logout"' in page and "Log out</button>" in page, path
+    left = ask("/logout", "POST", headers=headers)
+
+    assert left.headers["location"] == "/login" and 'blueque=""' in left.headers["set-cookie"]
+    assert 'action="/logout"' not in ask("/login").text
 
 
 def test_a_person_logs_in_with_a_password_and_orders_bear_the_name(client, queue, monkeypatch):
