@@ -10,6 +10,7 @@ import pytest
 from blueque import protocol
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask
+from blueque.recovery import purge
 
 
 def test_a_task_that_was_started_when_the_snapshot_was_taken_stays_though_it_waits_again(client):
@@ -87,3 +88,22 @@ def test_a_finished_task_goes_if_those_that_have_waited_for_it_are_gone(client, 
     assert list(client.purge(client_snapshot))[-1] == 1
 
     assert client.get_task(chain).status is None
+
+
+def test_what_a_purge_would_leave_is_counted_by_state_and_force_leaves_none_that_waits(
+    client, redis, chain
+):
+    queue = client.get_queue("video")
+    failed = queue.enqueue("fails", priority=9)
+    wait_for(redis, "video", "behind", failed)
+    processor = client.get_processor(client.get_listener("video").listen())
+    processor.start(os.getpid())
+    processor.fail("why")
+    snapshot = client.freeze("video", ["pending", "blocked", "failed"])
+
+    assert purge.awaited(redis, snapshot) == {
+        ("pending", "video"): 1,
+        ("blocked", "video"): 1,
+        ("failed", "video"): 1,
+    }
+    assert +purge.awaited(redis, snapshot, is_forced=True) == {("failed", "video"): 1}
