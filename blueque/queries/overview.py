@@ -78,6 +78,7 @@ class Line(NamedTuple):
         large; else 0.
     holders: failed and cancelled tasks for which others wait, which may be of other queues; of the
         newest that failed, and of as many that were cancelled.
+    failed_today: how many of the `looked_at` newest have failed today (UTC).
     orphans: ids of blocked tasks that wait for what is gone, of the MAX_BLOCKED that are looked at.
     """
 
@@ -110,6 +111,7 @@ class Line(NamedTuple):
     holders: tuple[Holder, ...] = ()
     orphans: tuple[str, ...] = ()
     expired: int = 0
+    failed_today: int = 0
 
 
 class Overview(NamedTuple):
@@ -375,6 +377,7 @@ def _line(
         blocked=counts.blocked,
         orphans=failed.orphans,
         expired=failed.expired,
+        failed_today=failed.today,
     )
 
 

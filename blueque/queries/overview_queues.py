@@ -60,6 +60,7 @@ class Failed(NamedTuple):
     """The newest failed tasks of a queue, at most a day old.
 
     awaited: those for which others wait, or did; also cancelled tasks, and of any age.
+    today: how many have failed today, UTC.
     expired: how many tasks have not started in time today, UTC; 0 if no task is cancelled.
     """
 
@@ -69,6 +70,7 @@ class Failed(NamedTuple):
     awaited: Sequence[Holder]
     orphans: tuple[str, ...] = ()
     expired: int = 0
+    today: int = 0
 
 
 def ask_counts(queue: str, now: float, queues: int) -> list[Command]:
@@ -160,4 +162,7 @@ def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: floa
         )
         for wanted in ("lost", "poison")
     )
-    return Failed(lost, poison, sum(age <= HOUR for age, _ in ages.values()), awaited)
+    within_hour, today = (
+        sum(age <= most for age, _ in ages.values()) for most in (HOUR, now % DAY)
+    )
+    return Failed(lost, poison, within_hour, awaited, today=today)

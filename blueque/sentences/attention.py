@@ -98,6 +98,19 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
         yield from _of_feeds(open_feeds.get(line.queue, ()), overview.now)
 
 
+def heading(concerns: Sequence[Concern], lines: Sequence[Line]) -> str:
+    """Return how many things need attention, or else what has gone wrong all the same."""
+    if concerns:
+        need = "thing needs" if len(concerns) == 1 else "things need"
+        return f"{len(concerns)} {need} attention"
+    failed = sum(line.failed_today for line in lines)
+    more = any(line.failed_today == line.looked_at < line.failed for line in lines)
+    paused = sum(line.pause is not None for line in lines)
+    some = [f"{failed}{' or more' if more else ''} failed today (UTC)"] if failed else []
+    some += [f"{count(paused, 'queue')} paused"] if paused else []
+    return f"Nothing needs attention now{': ' if some else ''}{', '.join(some)}"
+
+
 def stands_still(task: Task, now: float) -> bool:
     """Tell whether a running task that has reported progress has not done so for long."""
     if task.status != "started" or task.progress_at is None:

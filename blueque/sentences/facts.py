@@ -353,6 +353,10 @@ def _retry(task: Task) -> str | None:
             if text == "null"
             else f"{text}  (malformed: never)"
         )
+    if task.failures and task.status == "failed":
+        retried = f"{task.failures} of them {'was' if task.failures == 1 else 'were'} retried"
+        whose = "by the policy of its handler or listener; it has none of its own"
+        return f"{task.failures + 1} attempts failed, and {retried}, {whose}"
     if task.failures or task.interruptions:
         used = f"{count(task.failures or 0, 'failure')}, {count(task.interruptions or 0, 'interruption')}"
         return f"{used} so far; no policy of its own"

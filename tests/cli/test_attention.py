@@ -17,6 +17,8 @@ from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import HOUR, Line, Overview
 from blueque.queries.schedules import Watched
+from blueque.queries.waiting_lines import Pause
+from blueque.sentences import attention
 from blueque.sentences.attention import Concern, concerns
 
 NOW = 1_000_000.0
@@ -539,6 +541,23 @@ def test_status_with_schedules_fits_eighty_columns(environ, client, cli):
     assert max(map(len, told)) <= 80
     assert "and no scheduler makes its task" in " ".join(" ".join(told).split())
     assert "! schedules: 2 more overdue" in told
+
+
+def test_without_concerns_the_heading_says_what_failed_today_and_what_is_paused(redis, client):
+    now = Inspector(redis).now()
+    protocol.register(redis, "video", NODE, "i", {}, now)
+    for name, ago in (("new", 0.0), ("old", 86400.0)):
+        finish(redis, name, "failed", now - ago - 5, now - ago)
+    (line,) = client.get_inspector().overview().lines
+
+    assert attention.heading([], [line]) == "Nothing needs attention now: 1 failed today (UTC)"
+    paused = line._replace(failed_today=0, pause=Pause(now, "ada", None))
+    assert attention.heading([], [paused]) == "Nothing needs attention now: 1 queue paused"
+    assert attention.heading([], [line._replace(failed_today=0)]) == "Nothing needs attention now"
+    least = line._replace(failed_today=7, looked_at=7, failed=9)
+    assert "7 or more failed today" in attention.heading([], [least])
+    concern = Concern("video", "dead", "it is so")
+    assert attention.heading([concern] * 2, [line]) == "2 things need attention"
 
 
 @pytest.mark.usefixtures("hourly")

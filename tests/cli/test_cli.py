@@ -959,6 +959,10 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
         ({"retry": '{"tries":5}'}, r'retry +{"tries":5}  \(malformed: never\)'),
         ({"failures": "1"}, "retry +1 failure, 0 interruptions so far; no policy of its own"),
         (
+            {"status": "failed", "failures": "2"},
+            "retry +3 attempts failed, and 2 of them were retried, by the policy of its handler or listener.*",
+        ),
+        (
             {"last_error": "one\ntwo", "last_error_type": "a.b.CustomError"},
             r"last_error +a\.b\.CustomError: one\n +two",
         ),

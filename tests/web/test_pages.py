@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 import pytest
 from asking import NODE, ask_app
 
-from blueque import Client, protocol
+from blueque import Client, Retry, protocol
 from blueque.cli.main import _VERBS
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
@@ -231,6 +231,40 @@ def test_errors_that_differ_in_numbers_are_one_and_their_host_is_named(ask, clie
     unknown = ask(f"/failures/{UNKNOWN}").text
     assert ">of #.#.#<" in unknown and "/acts/requeue" in page and "/acts/requeue" not in unknown
     assert "No failed task has this error" in ask("/failures/KeyError").text
+
+
+def test_the_first_page_says_what_failed_today_also_when_nothing_needs_attention(
+    ask, start, end, run, cli
+):
+    cli.config_set("appendonly", "yes")
+    end(start(title="bad"), "ValueError: x")
+
+    page = ask("/").text
+    link = html.unescape(re.search('href="([^"]*)">What failed today', page)[1])
+
+    assert re.search("<h1[^>]*>Nothing needs attention now: 1 failed today", page)
+    assert "bad" in ask(link).text
+    assert (
+        "Nothing needs attention now: 1 failed today (UTC)  (blueque failures)"
+        in run("status").stdout
+    )
+    cli.config_set("appendonly", "no")
+
+
+def test_a_fact_of_several_lines_has_them_below_each_other(ask, start):
+    page = ask(f"/tasks/{start(retry=Retry(max=3))}").text
+
+    assert re.search(r"interruptions so far<br>waits 10 s", page) and r"\n" not in page
+
+
+def test_a_run_that_has_ended_has_nothing_left(ask, client, queue):
+    queue.enqueue_many([{"scene": 4}], keys=["k"], run="night", group="night")
+    (task,) = [task.id for task in client.get_inspector().listing(["video"], ["pending"], 5).tasks]
+    queue.cancel(task)
+
+    row = re.search(r"<bdi>night</bdi>.*?</tr>", ask("/runs").text, re.DOTALL)[0]
+
+    assert '<td class="left">ended</td>' in row and "~" not in row
 
 
 def test_times_of_a_recurring_task_have_units(ask, tasks):

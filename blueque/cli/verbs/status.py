@@ -139,6 +139,9 @@ def _print_text(
     most = len(concerns) if shows_all or not printing.is_terminal() else MAX_CONCERNS
     for concern in concerns[:most]:
         _print_concern(concern)
+    if not concerns and overview.lines:
+        failed = "" if not any(line.failed for line in overview.lines) else "  (blueque failures)"
+        click.echo(f"{attention.heading(concerns, overview.lines)}{failed}")
     if concerns[most:]:
         click.echo(f"({len(concerns) - most} more: blueque status --all)")
     click.echo()

@@ -12,6 +12,7 @@ from blueque.model.group import condition_on
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
 from blueque.sentences import consent
+from blueque.text.eta import roughly
 from blueque.text.format import count
 from blueque.text.what import what
 from blueque.web import fence, graph
@@ -151,6 +152,7 @@ def runs(visit: Visit) -> Page:
         "runs": [*zip(records, seen, map(_share_of_run, seen), strict=True)],
         "feeds": [*_feeds(visit, queues)],
         "is_cut": len(visit.reader.queues()) > MOST_QUEUES,
+        "roughly": roughly,
     }
     return Page("runs.html", context)
 

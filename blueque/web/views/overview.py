@@ -91,7 +91,8 @@ def overview(visit: Visit) -> Page:
     found = silenced(visit.reader.timeline(busy, STRIP, STRIP_EVENTS), seen.nodes)
     context = {
         "overview": seen,
-        "heading": heading(concerns),
+        "heading": attention.heading(concerns, seen.lines),
+        "today": f"{seen.now % 86400:.0f}s",
         "concerns": [row(concern, visit) for concern in concerns[:MOST_CONCERNS]],
         "more_concerns": max(len(concerns) - MOST_CONCERNS, 0),
         "figures": figures(seen, visit),
@@ -101,17 +102,6 @@ def overview(visit: Visit) -> Page:
         "strip": hosts.strip(seen.nodes, found, visit, MOST_HOSTS),
     }
     return Page("overview.html", context)
-
-
-def heading(concerns: Sequence[Concern]) -> str:
-    """Return the answer to the question of the page."""
-    if not concerns:
-        return "All is well"
-    return (
-        "1 thing needs attention"
-        if len(concerns) == 1
-        else f"{len(concerns)} things need attention"
-    )
 
 
 def row(concern: Concern, visit: Visit) -> Row:
