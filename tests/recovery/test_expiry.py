@@ -11,7 +11,7 @@ from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
-from blueque.recovery.expiry import EVERY, Expiry
+from blueque.recovery.expiry import AT_ONCE, EVERY, SOON, Expiry
 
 NODE = "host_1"
 
@@ -171,3 +171,12 @@ def test_a_key_of_a_wrong_type_is_left_alone(redis):
     redis.read(("SET", keys.EXPIRING, "odd"))
 
     assert Expiry(redis).step() == EVERY
+
+
+def test_a_step_that_leaves_late_tasks_is_followed_by_the_next_one_at_once(redis):
+    for number in range(AT_ONCE + 1):
+        make_late(redis, f"t{number}")
+    expiry = Expiry(redis)
+
+    assert [expiry.step() for _ in range(3)] == [0.0, SOON, EVERY]
+    assert listed(redis) == []
