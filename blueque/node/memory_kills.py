@@ -16,32 +16,22 @@ class MemoryKills:
     """
 
     def __init__(self, defaults: InEffect, queues: Iterable[str]) -> None:
-        self._defaults, self._queues = defaults, tuple(queues)
-        self._places: dict[str, str | None] = {}  # by queue; None: the machine
-        self._before: dict[str | None, int] = {}
-        self._last: dict[str | None, int] = {}
+        self._defaults, self._queues = defaults, queues
+        self._before: dict[str, int] = {}
+        self._last: dict[str, int] = {}
 
     def note(self) -> None:
         """Take notice of what is counted now. Call it at each beat."""
-        if not self._places:
-            self._find_places()
         # The end of a task comes a moment after the kill, and a beat may come in between.
-        now = {place: _count(place) for place in {*self._places.values()}}
+        now = {queue: self._count(queue) for queue in self._queues}
         self._before, self._last = self._last or now, now
 
     def are_new(self, queue: str) -> bool:
         """Tell whether there was a kill among the tasks of a queue since the last beat but one."""
-        place = self._places.get(queue)
-        return place in self._before and _count(place) > self._before[place]
+        return queue in self._before and self._count(queue) > self._before[queue]
 
-    def _find_places(self) -> None:
-        own = cgroup.own_memory()
-        for queue in self._queues:
-            named = self._defaults.of(queue).surroundings.cgroup
-            is_counted = named is not None and cgroup.out_of_memory_kills(named) is not None
-            self._places[queue] = named if is_counted else own
-
-
-def _count(place: str | None) -> int:
-    found = None if place is None else cgroup.out_of_memory_kills(place)
-    return process.out_of_memory_kills() if found is None else found
+    def _count(self, queue: str) -> int:
+        for place in (self._defaults.of(queue).surroundings.cgroup, cgroup.own_memory()):
+            if place is not None and (kills := cgroup.out_of_memory_kills(place)) is not None:
+                return kills
+        return process.out_of_memory_kills()

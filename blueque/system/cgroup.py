@@ -5,6 +5,7 @@ kernel counts there.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 
@@ -49,6 +50,7 @@ def enter(directory: str, pid: int) -> None:
         pass
 
 
+@functools.cache
 def own_memory() -> str | None:
     """Return the directory of the cgroup that counts the memory of this process; None: unknown."""
     counting = (place for place in _own() if out_of_memory_kills(place) is not None)
