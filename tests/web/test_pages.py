@@ -177,6 +177,13 @@ def test_only_named_origins_may_frame_the_page(client):
     assert "x-frame-options" not in headers
 
 
+def test_the_page_of_the_doctor_says_each_sentence_once(ask):
+    page = ask("/doctor").text
+
+    assert page.count("appendonly is off") + page.count("appendonly is on") == 1
+    assert page.count("maxmemory-policy is") == 1
+
+
 def test_the_same_concerns_as_those_of_the_command(ask, tasks, client):
     from blueque.sentences import attention
 
