@@ -24,7 +24,8 @@ def what(task: Task, hide: Hide) -> str | None:
     if "parameters" not in task.fields:
         return None
     try:
-        text = " ".join(_words(hide(task.parameters)).split())
+        given = hide(task.parameters)
+        text = "" if given is None else " ".join(_words(given).split())
     except RecursionError:  # nested too deeply; written by another program
         return None
     return (text if len(text) <= _MOST else f"{text[: _MOST - 3]}...") or None
@@ -47,4 +48,6 @@ def _words(value: Any) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, float):
+        value = float(f"{value:.12g}")  # 0.3, not 0.30000000000000004
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -27,6 +27,7 @@ def task(parameters=None, **fields):
         ({}, None),
         (["a.mov", 3, None], "a.mov, 3, null"),
         (17, "17"),
+        ({"lr": 0.1 * 3, "warm-up": 1.0}, "lr=0.3, warm-up=1.0"),
         ("one\nline", "one line"),
         ({"token": "x"}, HIDDEN),
         ({"scene": "a", "db": "postgres://ada:pw@db"}, f"a, db=postgres://ada:{HIDDEN}@db"),
@@ -35,6 +36,10 @@ def task(parameters=None, **fields):
 )
 def test_a_task_without_a_name_is_told_by_the_beginning_of_its_parameters(parameters, words):
     assert what(task(parameters), hider()) == words
+
+
+def test_parameters_that_are_null_say_nothing():
+    assert what(Task("t", {"parameters": "null", "parameters_encoding": "json"}), hider()) is None
 
 
 def test_text_that_is_not_json_stands_for_itself():
