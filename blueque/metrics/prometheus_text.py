@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.errors import NotInstalled
 from blueque.model import histogram, keys
+from blueque.text.format import clean
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -100,5 +101,6 @@ def _metric(family: Family) -> Metric:
 
 
 def _utf8(text: str) -> str:
-    """Return a name of a queue with escapes for the bytes that were not UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    """Return a name of a queue with escapes for what was not UTF-8 and what cannot be printed."""
+    lines = text.encode("utf-8", "backslashreplace").decode().split("\n")
+    return "\n".join(map(clean, lines))

@@ -161,7 +161,10 @@ def require_run_name(name: object) -> str:
 
 def require_schedule_name(name: object) -> str:
     """Return a valid name of a schedule. Raises InvalidType, InvalidInput."""
-    return _require_name(name, "schedule")
+    checked = _require_name(name, "schedule")
+    if not checked.isprintable():
+        raise InvalidInput(f"the schedule name {name!r} holds a character that cannot be printed")
+    return checked
 
 
 def require_group_name(name: object) -> str:

@@ -30,6 +30,12 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def as_cell(text: str) -> str:
+    """Return text for a cell of CSV, with a ' before what a spreadsheet would take for a formula."""
+    is_formula = text[:1] in ("\t", "\r") or text.lstrip()[:1] in ("=", "+", "-", "@")
+    return f"'{text}" if text and is_formula else text
+
+
 def one_line(text: str) -> str:
     """Return the progress of a task as one line, cut, without control sequences."""
     if not text.isprintable():

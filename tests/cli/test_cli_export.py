@@ -82,6 +82,16 @@ def test_csv_has_titles_and_every_value_in_one_cell(run, tasks):
     )
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(1)", "\tx", "  =1", "'quoted"])
+def test_no_cell_of_csv_is_a_formula_to_a_spreadsheet(run, tasks, cli, text):
+    cli.hset(keys.task("done"), mapping={"title": text, "result": text, "result_encoding": ""})
+
+    titles, done, *_ = csv.reader(io.StringIO(run("export", "--format", "csv").stdout))
+
+    cells = dict(zip(titles, done, strict=True))
+    assert {cells["title"], cells["result"]} == {text if text[0] == "'" else f"'{text}"}
+
+
 def test_csv_does_not_command_a_terminal(run, answer, tasks, cli):
     cli.hset(keys.task("done"), mapping={"result": "\x1b]0;owned\x07", "result_encoding": ""})
 

@@ -221,13 +221,15 @@ def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
     assert of(found, "task_run_seconds_count", queue="other", state="complete") == 2
 
 
-@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "färbe.漢字", "{a}", "a b", "a\udce9b"])
+@pytest.mark.parametrize(
+    "name", ['a"b', "a\\b", "a\nb", "färbe.漢字", "{a}", "a b", "a\udce9b", "a\x1b[31m"]
+)
 def test_any_name_of_a_queue_is_a_label(name):
     family = Family("tasks", "gauge", "x", [Sample({"queue": name}, 1)])
     text = prometheus_text.text(prometheus_text.registry(lambda: [family]))
 
     ((_, (_, said)),) = values(text)
-    assert said == name.replace("\udce9", "\\udce9")
+    assert said == name.replace("\udce9", "\\udce9").replace("\x1b", "\\x1b")
 
 
 def test_the_text_has_name_help_and_type_of_each_family_and_nothing_else():

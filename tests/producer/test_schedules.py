@@ -1026,3 +1026,9 @@ def test_a_lost_answer_writes_what_a_person_has_done_once(client, hourly, proxy)
     found = [each.what for each in client.get_schedule("hourly").history()]
     assert found == ["resumed", "paused", "added"]
     away.close()
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31m", "a\nb", "a\u202eb"])
+def test_a_schedule_has_no_name_that_commands_a_terminal(client, name):
+    with pytest.raises(InvalidInput, match="cannot be printed"):
+        client.set_schedule(name, queue="video", every="1h")

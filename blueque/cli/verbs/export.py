@@ -22,6 +22,7 @@ from blueque.cli.states import state_option
 from blueque.documents.contents import contents
 from blueque.documents.tasks import as_item
 from blueque.model.states import FINISHED, STATUSES
+from blueque.text.format import as_cell
 
 if TYPE_CHECKING:
     from blueque.queries.selection import Selection
@@ -142,7 +143,7 @@ def _csv(file: IO[str]) -> Callable[[dict[str, Any]], object]:
     shown = printing.clean if file.isatty() else str
     return lambda item: table.writerow(
         [
-            shown(cell) if isinstance(cell, str) else cell
+            as_cell(shown(cell)) if isinstance(cell, str) else cell
             for cell in (_cell(item.get(name)) for name in CSV_COLUMNS)
         ]
     )

@@ -19,7 +19,7 @@ from blueque.cli.values import MOMENT
 from blueque.documents.numbers import of_timeline
 from blueque.model.parts import grouped
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline, silenced
-from blueque.text.format import count, span
+from blueque.text.format import as_cell, count, span
 from blueque.text.what import what
 
 MARKS = {"complete": "=", None: ">", "not heard": "!", "failed": "x", "lost": "?", "cancelled": "-"}
@@ -125,8 +125,8 @@ def _print_csv(found: Timeline) -> None:
             [
                 printing.clean(run.task),
                 run.attempt,
-                printing.clean(run.queue),
-                printing.clean(run.node),
+                as_cell(printing.clean(run.queue)),
+                as_cell(printing.clean(run.node)),
                 run.began,
                 "" if run.ended is None else run.ended,
                 run.outcome or "",

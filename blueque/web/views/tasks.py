@@ -18,7 +18,7 @@ from blueque.queries.listeners import names_of
 from blueque.queries.listing import MIN_PREFIX, STATUSES, entered, run_time
 from blueque.sentences.start import Start, starts
 from blueque.text.eta import read_progress
-from blueque.text.format import clean
+from blueque.text.format import as_cell, clean
 from blueque.text.what import what
 from blueque.web import fence
 from blueque.web.acts import ACTS, Act
@@ -100,7 +100,7 @@ def tasks_csv(visit: Visit) -> Response:
         times = [iso(at) for at in (task.created, task.started, task.finished)]
         progress = task.fields.get("progress")
         cells += [task.attempt, *times, task.error_type, progress, task.error, _result(task, visit)]
-        writer.writerow([_harmless(cell) for cell in cells])
+        writer.writerow([clean(as_cell(one)) if isinstance(one, str) else one for one in cells])
     name = f"tasks-first-{MOST_CSV}" if listing.has_more else "tasks"
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(file.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
@@ -222,13 +222,6 @@ def _counts(wanted: Filter, listing: Listing, visit: Visit) -> dict[str, int]:
     else:
         return {}
     return {state: found[state] for state in STATUSES}
-
-
-def _harmless(cell: object) -> object:
-    """Keep a spreadsheet from taking text for a formula."""
-    if not isinstance(cell, str):
-        return cell
-    return clean(f"'{cell}" if cell.lstrip()[:1] in ("=", "+", "-", "@") else cell)
 
 
 __all__: Sequence[str] = ("find", "look", "matching", "names", "row", "tasks", "tasks_csv")
