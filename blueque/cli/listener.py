@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ from blueque.model.units import (
     require_module_name,
 )
 from blueque.node.reload import ANSWER_TO, complete_environment
+from blueque.system import signals
 from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.hosts import require_host_name
 from blueque.system.process import is_in_container, keep_in_memory
@@ -521,6 +523,7 @@ def _without_url(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the blueque-listener program."""
+    signals.hold_back([signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])  # they would end us
     complete_environment()
     run(command, "blueque-listener")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from blueque.cli.program import Program, given
 from blueque.errors import ConfigRefused
 from blueque.model.units import LOG_FORMATS, LOG_LEVEL
 from blueque.node.reload import ANSWER_TO, Check
+from blueque.system import signals
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -85,6 +87,7 @@ def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
 
 def main() -> None:
     """Run the blueque-scheduler program."""
+    signals.hold_back([signal.SIGHUP, signal.SIGUSR1])  # they would end us
     run(command, "blueque-scheduler")
 
 

@@ -140,8 +140,19 @@ def _printed(look: Callable[[], object]) -> list[str]:
 
 
 def repeat(look: Callable[[], object], seconds: float) -> None:
-    """Print it at each interval, without a terminal."""
+    """Print it at each interval, without a terminal; wait while Redis is away.
+
+    Raises RedisAway if Redis is away at first.
+    """
+    look()
+    is_away = False
     while True:
-        look()
         click.echo()
         time.sleep(seconds)
+        try:
+            look()
+            is_away = False
+        except RedisAway as error:
+            if not is_away:
+                printing.talk(f"{error}; waiting")
+            is_away = True

@@ -10,6 +10,7 @@ from blueque.errors import InvalidInput
 
 CONNECT_TIMEOUT = 5.0
 REPLY_TIMEOUT = 10.0
+_IN_PASSWORD = "; in a password, write / # ? @ as %2F %23 %3F %40"
 
 
 class Address:
@@ -21,9 +22,12 @@ class Address:
         try:
             parts = urlsplit(url)
             port = parts.port
+            if parts.scheme != "unix" and "@" in parts.path + parts.fragment:
+                raise ValueError("the password has a character that ends host and port")
         except ValueError:  # its message may contain the password
             raise InvalidInput(
                 f"{hide_password(url)!r} is not a Redis address: host or port cannot be read"
+                + (_IN_PASSWORD if "@" in url else "")
             ) from None
         options = dict(parse_qsl(parts.query))
         self.is_plain = parts.scheme in ("redis", "unix") and set(options) <= {"db"}

@@ -145,6 +145,11 @@ def blocked(numbers: Iterable[int]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def hold_back(numbers: Iterable[int]) -> None:
+    """Block signals until `unblock`, also in a program that replaces this one."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+
 def unblock(numbers: Iterable[int]) -> None:
     """Unblock the signals; pending ones come first."""
     _signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)

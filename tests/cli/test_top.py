@@ -291,6 +291,21 @@ def test_without_a_terminal_top_names_what_to_use_and_status_is_printed_again(
     assert run("status", "--watch", "1", "--check").returncode == 2
 
 
+def test_in_a_pipe_status_waits_through_an_outage_and_says_so_once(begin, own_server, environ):
+    environ["BLUEQUE_REDIS_URL"] = own_server.url
+    watching = begin("status", "--watch", "0.2")
+    assert watching.stdout.readline().startswith("blueque ")
+
+    own_server.kill()
+    assert "; waiting" in watching.stderr.readline()
+    own_server.start()
+
+    while not watching.stdout.readline().startswith("blueque "):
+        assert watching.poll() is None
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(15) == 130 and "waiting" not in watching.stderr.read()
+
+
 def test_without_a_redis_at_first_it_is_an_error_on_an_untouched_terminal(on_screen, environ):
     environ["BLUEQUE_REDIS_URL"] = unused_url()
     seen = on_screen("top")

@@ -111,6 +111,8 @@ def test_an_address_says_who_we_are_and_which_database_we_want(url, greeting):
         "redis://h/1/2",
         "unix:///r?db=x",
         "redis://[::1",
+        "redis://:a/b@h/0",
+        "redis://:12#b@h/0",
     ],
 )
 def test_a_bad_address_is_refused_when_the_client_is_made(url):
@@ -494,3 +496,12 @@ def test_a_client_takes_an_address_or_a_ready_client_and_not_both(server):
         Client(server.url, redis=redis_py.Redis())
     with pytest.raises(InvalidInput, match="not both"):
         Client(redis=redis_py.Redis(), socket_timeout=3)
+
+
+@pytest.mark.parametrize("password", ["a/b", "a#b", "a?b", "12/b", "12#b"])
+def test_a_password_with_a_character_of_addresses_is_refused_with_how_to_write_it(password):
+    with pytest.raises(InvalidInput, match="write / # \\? @ as %2F %23 %3F %40") as refused:
+        Client(f"redis://app:{password}@h:6379/0")
+
+    assert password not in str(refused.value)
+    Client("redis://app:a%2Fb@h:6379/0")

@@ -105,6 +105,33 @@ class Window:
         (self._directory / "hold").unlink()
 
 
+def test_no_signal_ends_a_listener_that_is_starting(programs, queue):
+    programs.write("""
+        import os, time
+        from pathlib import Path
+
+        Path("importing").touch()
+        while not Path("go").exists():
+            time.sleep(0.005)
+
+        def run(task):
+            return "done"
+    """)
+    configure(programs, 'run = "work:run"')
+    environ = {"BLUEQUE_SPOOL": str(programs.directory / "spool")}
+    command = [sys.executable, "-m", "blueque.cli.listener", "work"]
+    started = programs._start(command, environ=environ)
+    listener = Listener(*started, client=programs.client, queue="work")
+    until((programs.directory / "importing").exists, what="the import of the handler")
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        listener.send(number)
+    let_go(programs)
+    for said in ("SIGHUP: checking", "SIGUSR1: the stacks", "SIGUSR2: taking nothing new"):
+        listener.says(said)
+    listener.ready()
+    assert listener.stop() == 0
+
+
 def test_idle_listeners_are_replaced_and_busy_ones_after_their_task(programs, queue):
     configure(programs, 'run = "work:run"\nslots = 2\ntime_limit = "1h"')
     listener = start(programs, slots=2)
