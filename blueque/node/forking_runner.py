@@ -16,7 +16,7 @@ from blueque.node.options import Defaults
 from blueque.node.prefork import Work
 from blueque.node.slot import Slot
 from blueque.spool.spool import Spool
-from blueque.task_process import handlers, main
+from blueque.task_process import handlers, main, process_end
 from blueque.task_process.import_ahead import import_for_daemon
 
 
@@ -59,6 +59,7 @@ class ForkingRunner:
         own = handlers.handler(self._get_callback, limit)
 
         def life(spool: Spool, handshake: int, prepared: str | None) -> int:
+            process_end.disown()
             units.connect_as_listener(self._client.url)
             return main.main(lambda _queue: own, spool, handshake, prepared)
 

@@ -50,7 +50,7 @@ from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import log_to_stderr
 from blueque.system.systemd import Notifier
 from blueque.system.title import Title
-from blueque.task_process import fork_server, fresh_interpreter, package_copy
+from blueque.task_process import fork_server, fresh_interpreter, package_copy, process_end
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
@@ -243,6 +243,7 @@ def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
         return functools.partial(fresh_interpreter.become, choices.job)
 
     def live(spool: Spool, handshake: int, prepared: str | None) -> int:
+        process_end.disown()
         _preload(choices)  # as the fork server would have; what fails there fails in the handler
         return fresh_interpreter.run(choices.job, spool, handshake, prepared)
 

@@ -96,7 +96,7 @@ class Reusable:
         if rest is None:
             return "it does not wait for one"
         if rest.threads:
-            return f"it has {rest.threads} thread{'' if rest.threads == 1 else 's'} left"
+            return f"its task has left {rest.threads} thread{'' if rest.threads == 1 else 's'}"
         if memory_limit is not None and _is_too_much(rest.memory, memory_limit):
             return f"it uses {rest.memory:,} bytes of a memory_limit of {memory_limit:,}"
         if past is None:

@@ -32,7 +32,7 @@ from blueque.model.units import HandlerName
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals, unix_sockets
 from blueque.system.dropped_prints import dropping_prints
-from blueque.task_process import fresh_interpreter, handlers, main, stack_dump
+from blueque.task_process import fresh_interpreter, handlers, main, process_end, stack_dump
 from blueque.task_process.fresh_interpreter import Job
 from blueque.task_process.handlers import Handler, Work, place_of
 from blueque.task_process.import_ahead import import_for_handler
@@ -156,6 +156,7 @@ class _Server:
         self._told = False  # in a task process: what the import has brought
         self._shows_stacks = False  # the same: for its next task, as it was forked
         self._reaped = -1  # the same: the end of a pipe, see `_await_slot`
+        self._files: list[Any] = []  # that preloaded modules have opened
 
     def serve(self) -> int:
         """Fork what the slot asks for, until it closes its end."""
@@ -165,6 +166,10 @@ class _Server:
         with dropping_prints():
             refusal = preload(self._orders.preload)
         left = _await_threads() if self._orders.preload else []
+        if self._orders.preload:
+            self._files = process_end.files()
+            process_end.flush()  # else each task process would write it as well
+        process_end.disown()
         signals.discard((*main.SIGNALS, signal.SIGHUP))
         main.settle(self._job.max_bytes)
         self._modules = set(sys.modules)
@@ -270,7 +275,8 @@ class _Server:
             others.sort()
             process.close_runs(others)
             practice = functools.partial(practise, self._spool)
-            origin = main.Origin(blanks[own], self._await_slot, practice, (own + 1) * _CALM)
+            calm = (own + 1) * _CALM
+            origin = main.Origin(blanks[own], self._await_slot, practice, calm, files=self._files)
             return self._live(handshakes[own], prepared, origin, reaped)
         for number, blank in enumerate(blanks):
             if blank is not None:

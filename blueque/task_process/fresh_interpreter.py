@@ -7,6 +7,7 @@ Import path, environment and life are those of a forked task process.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import sys
@@ -126,6 +127,7 @@ def main() -> int:
     """
     version = _version_of_file()
     import_for_tasks()
+    gc.freeze()  # the standard streams are in use until the end
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
     os.set_inheritable(orders.handshake, False)
     sys.path[:], sys.argv[1:] = orders.paths, orders.arguments

@@ -58,7 +58,7 @@ class Rest(NamedTuple):
 
     path: the directory of the attempt that has ended. cpu_seconds: of all its tasks so far.
     memory: bytes of its resident memory. descriptors: how many are open.
-    threads: how many are left that would keep a Python program alive.
+    threads: how many that are no daemons the task had left; they have ended.
     has_children: whether child processes are left.
     """
 

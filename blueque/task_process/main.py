@@ -6,21 +6,18 @@ to Redis.
 
 from __future__ import annotations
 
-import gc
-import io
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.spool.attempt import CWD, Attempt
 from blueque.spool.outcome_record import record_of
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
 from blueque.system.title import Title
-from blueque.task_process import redirect, running_task, spans
+from blueque.task_process import process_end, redirect, running_task, spans
 from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
@@ -52,6 +49,7 @@ class Origin(NamedTuple):
     await_slot: waits until the slot is our parent, and returns whether it is.
     practise: runs once what a task process runs; called when no task comes for `calm` seconds.
     is_rehearsal: this is no task process, see rehearsal.py.
+    files: that it had open; the task may write to them.
     """
 
     blank: Blank | None = None
@@ -59,6 +57,7 @@ class Origin(NamedTuple):
     practise: Callable[[], object] | None = None
     calm: float = 0.0
     is_rehearsal: bool = False
+    files: Sequence[Any] = ()
 
 
 ALONE = Origin()  # it does all that itself
@@ -76,7 +75,6 @@ def main(
     The arguments are those of `live`.
     """
     process.set_name(NAME)
-    gc.freeze()  # a collection would write to, and so copy, every page of the listener
     signal.set_wakeup_fd(-1)
     # signals that were sent to the listener; SIGUSR2 is handled before the fork
     signals.discard(set(SIGNALS) - {signal.SIGUSR2})
@@ -159,12 +157,14 @@ def live(
         task = _get_ready(attempt, assignment, output, spool.max_bytes, setting)
         if not listener.may_begin(assignment.may_rest):
             return _leave(is_warm)
-        status, may_rest = _run(work_of, task, attempt, spare, assignment, setting)
+        status, may_rest, is_plain = _run(work_of, task, attempt, spare, assignment, setting, origin)
         if os.getpid() != pid:  # a child that the task forked has returned here
             return 0
-        if setting is None or not (assignment.may_rest and may_rest):
-            return status
-        if not _rest(listener, setting, attempt):
+        may_rest = may_rest and assignment.may_rest
+        is_last = setting is None or setting.threads or not may_rest
+        if is_last and not is_plain and not origin.is_rehearsal:
+            process_end.finish(origin.files)
+        if setting is None or not may_rest or not _rest(listener, setting, attempt):
             return status
         is_own, is_warm = False, True
         output.forget()
@@ -258,9 +258,10 @@ def _run(
     spare: int,
     assignment: Assignment,
     setting: Setting | None,
-) -> tuple[int, bool]:
-    """Run the task and write its exit record. Return the exit status, and whether the process is fit
-    for another task.
+    origin: Origin,
+) -> tuple[int, bool, bool]:
+    """Run the task and write its exit record. Return the exit status, whether the process is fit
+    for another task, and whether it may end without `process_end.finish`.
 
     spare: a descriptor to close before the exit record is written.
     setting: of a process that takes several tasks.
@@ -286,10 +287,13 @@ def _run(
         )
         may_rest = isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
     if os.getpid() != pid:  # a child that the task forked has returned here
-        return 0, False
+        return 0, False, True
+    left = process_end.NOTHING if origin.is_rehearsal else process_end.wait()
+    if setting is not None:
+        setting.threads = left.threads
     if isinstance(task, RunningTask):
         task.disconnect()
-    _flush_files()
+    is_plain = not process_end.flush(origin.files)
     record |= usage.measure()
     record["finished"] = time.time()
     try:
@@ -300,9 +304,10 @@ def _run(
     if work is not None and work.after is not None and isinstance(task, RunningTask):
         work.after(task, record)
         task.disconnect()
-        _flush_files()
+        is_plain = False
     spans.flush()
-    return 0 if record["status"] == "complete" else 1, may_rest
+    status = 0 if record["status"] == "complete" else 1
+    return status, may_rest and not left.processes, is_plain
 
 
 def _enter_own_cwd(attempt: Attempt, work: Work) -> None:
@@ -314,17 +319,3 @@ def _enter_own_cwd(attempt: Attempt, work: Work) -> None:
     directory = f"{attempt.path}/{CWD}"
     os.chdir(directory)
     os.environ["PWD"] = directory
-
-
-def _flush_files() -> None:
-    """Flush all files that the task left open: the process ends by os._exit."""
-    files = [sys.stdout, sys.stderr]
-    for item in gc.get_objects():  # no comprehension, see handshake.py
-        if type(item) is io.TextIOWrapper or type(item) is io.BufferedWriter:
-            files.append(item)
-    for file in files:
-        try:
-            file.flush()
-        except (OSError, ValueError, AttributeError):
-            # the task has closed or removed it, or the disk is full
-            pass

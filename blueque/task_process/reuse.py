@@ -39,6 +39,7 @@ class Setting:
         self._environ, self._variables = os.environ, dict(os.environ)
         self._is_imported = self._has_children = False
         self.usage = Usage()
+        self.threads = 0  # that the task has left, and for which it has waited
         self._note()
 
     def import_handler(self, prepare: Callable[[], object]) -> None:
@@ -127,7 +128,7 @@ class Setting:
             round(self.usage.before, 3),
             memory,
             len(os.listdir("/proc/self/fd")),
-            _count_threads(),
+            self.threads,
             self._has_children,
         )
 
@@ -190,15 +191,6 @@ def _users() -> tuple[object, ...]:
 
 def _processors() -> set[int]:
     return os.sched_getaffinity(0)
-
-
-def _count_threads() -> int:
-    """Return how many threads are left that are not daemons, as those of libraries mostly are."""
-    threading = sys.modules.get("threading")  # else no thread has been started by it
-    if threading is None:
-        return 0
-    main = threading.main_thread()
-    return sum(not thread.daemon and thread is not main for thread in threading.enumerate())
 
 
 def _has_workers() -> bool:

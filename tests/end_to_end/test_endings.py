@@ -158,9 +158,9 @@ WORK = """
         os.wait()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def leave_a_thread(task):
+    def leave_a_daemon_thread(task):
         import threading
-        threading.Thread(target=time.sleep, args=(1000,)).start()
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
         return "done"
 
     def describe(task):
@@ -229,7 +229,9 @@ def shell(programs):
         ("exit_0", None, "json"),
         ("exit_without", None, "json"),
         ("close_outputs", "done", None),
-        ("leave_a_thread", "done", None),
+        ("leave_a_daemon_thread", "done", None),
+        ("close_all_files", "done", None),
+        ("write_no_files", "done", None),
     ],
 )
 def test_what_a_handler_returns_is_the_result(python, name, result, encoding):

@@ -106,7 +106,7 @@ OWN = (
         return os.getpid()
 
     def leave_a_thread(task):
-        threading.Thread(target=time.sleep, args=(1000,)).start()
+        threading.Thread(target=time.sleep, args=(0.1,)).start()
         return os.getpid()
 
     def leave_a_daemon_thread(task):
@@ -365,7 +365,9 @@ def test_the_log_says_why_a_process_takes_no_other_task(programs):
 
     (task,) = run(programs, "leave_a_thread")
 
-    listener.says(f"pid={task.pid} takes no other task after task={task.id}: it has 1 thread left")
+    listener.says(
+        f"pid={task.pid} takes no other task after task={task.id}: its task has left 1 thread"
+    )
 
 
 def test_a_thread_that_is_a_daemon_may_stay(programs):

@@ -333,7 +333,7 @@ def test_no_import_keeps_a_waiting_process_alive_when_its_listener_leaves_or_is_
         "signal.signal(signal.SIGTERM, lambda *_: None); signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
         "os.chdir('/'); os.environ.clear()",
         "import atexit; atexit.register(os._exit, 9)",
-        "threading.Thread(target=time.sleep, args=(1000,)).start()",
+        "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
         "import socket; socket.setdefaulttimeout(0.01); socket.socket = None",
         "import subprocess; subprocess.Popen(['sleep', '1000'])",
         "os.fork() or time.sleep(1000)",

@@ -134,8 +134,8 @@ MOST = int((1 + GROWTH) * PAST.memory + SPARED)
     ("change", "limit", "reason"),
     [
         ({}, None, None),
-        ({"threads": 1}, None, "it has 1 thread left"),
-        ({"threads": 2}, None, "it has 2 threads left"),
+        ({"threads": 1}, None, "its task has left 1 thread"),
+        ({"threads": 2}, None, "its task has left 2 threads"),
         ({"memory": MOST}, None, None),
         ({"memory": MOST + 1}, None, "its memory has grown from 104,857,600 to 224,395,265 bytes"),
         ({"descriptors": 10 + MOST_DESCRIPTORS}, None, None),
