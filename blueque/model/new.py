@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Unpack
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import labels, limits, trace, units
 from blueque.model.conditions import After, Ids, conditions_of
-from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time
+from blueque.model.encoding import encode, require_queue_name, require_time
 from blueque.model.group import Group
 from blueque.model.ids import ids_of_spawned, require_key
 from blueque.model.options import (
@@ -97,7 +97,6 @@ class New:
         text, encoding = encode(parameters, "parameters", room)
         coded: Options = {}
         if encoding is not None:
-            require_text_keys(parameters, "parameters")
             coded = {"parameters_encoding": encoding}
         self._record = wanted._replace(
             queue=self.queue, parameters=text, options={**coded, **wanted.options}

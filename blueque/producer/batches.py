@@ -23,7 +23,7 @@ from blueque.errors import (
     RedisRefused,
 )
 from blueque.model.conditions import conditions_of
-from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_keys, require_time
+from blueque.model.encoding import FLUSH, encode, quick_encoder, require_time
 from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
 from blueque.model.run import Links, Record
@@ -384,9 +384,7 @@ class Batches:
         return ids[:count]
 
     def _refuse(self, row: Any, position: int) -> None:
-        what = f"the parameters at position {position}"
-        encode(row, what, self._plan.max_bytes)
-        require_text_keys(row, what)
+        encode(row, f"the parameters at position {position}", self._plan.max_bytes)
 
 
 class _Column:

@@ -15,7 +15,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import IdTaken, InvalidInput
 from blueque.model import labels, limits, trace
 from blueque.model.conditions import After, Ids
-from blueque.model.encoding import decode, encode, require_text_keys, require_time, require_timeout
+from blueque.model.encoding import decode, encode, require_time, require_timeout
 from blueque.model.group import Group
 from blueque.model.ids import (
     DEFAULT_KEEP,
@@ -363,10 +363,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """Return the text of the parameters, and the field that names their encoding."""
         room = labels.room_beside(options, self._max_bytes)
         text, encoding = encode(parameters, "parameters", room)
-        if encoding is None:
-            return text, {}
-        require_text_keys(parameters, "parameters")
-        return text, {"parameters_encoding": encoding}
+        return text, {} if encoding is None else {"parameters_encoding": encoding}
 
     def _ids(self) -> tuple[str, str]:
         """Return the id for this call and one for the next call on this connection."""

@@ -16,6 +16,8 @@ task, and `[spool]/[task]/[attempt]/` for the others.
     asked           exists as long as the task should stop
     notes           what the task has noted for its history, a line each
     result          of a program: its result, if that is not its last line of output
+    result.pickle, checkpoint.pickle
+                    a result or a checkpoint of a handler that cannot be stored; text is in .txt
     work/           the working directory of the task, if it has one of its own
     exit            how it ended; complete before Redis is told
     status          how its process ended, if another process than its listener reaped it

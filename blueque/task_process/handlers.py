@@ -70,36 +70,41 @@ def handler(
         if getattr(code, "co_flags", 0) & _COROUTINE:
             import_for_coroutines()
 
-    def work(task: RunningTask) -> Record:  # `blueque stack` looks for this name
+    # `blueque stack` looks for this name
+    def work(task: RunningTask, attempt: Attempt) -> Record:
         result = prepared.pop()(task)
         if hasattr(type(result), "__await__"):  # of a coroutine function
             from blueque.task_process import coroutine  # here: it imports asyncio
 
             result = coroutine.run(result, task)
-        return _record(result, task, max_bytes)
+        return _record(result, task, attempt, max_bytes)
 
     def run(task: RunningTask, attempt: Attempt) -> Record:
         if not prepared:
             prepare()
         show_stacks()
-        return traced(task, lambda: work(task))
+        return traced(task, lambda: work(task, attempt))
 
     return Work(run, prepare)
 
 
-def _record(result: Any, task: RunningTask, max_bytes: int) -> Record:
+def _record(result: Any, task: RunningTask, attempt: Attempt, max_bytes: int) -> Record:
     """Return the exit record of a handler that has returned."""
     if isinstance(result, _NOT_RUN):
         kind = type(result).__name__
         error = f"the handler returned a {kind}, which has not run to its end: {_RETURN}"
         return {"status": "failed", "error": error, "error_type": "result"}
     new: dict[str, Any] = {}
+    value = result.result if isinstance(result, Outcome) else result
     try:
         if isinstance(result, Outcome):
-            new, result = {"then": result.records(task.id)}, result.result
-        text, encoding = encode(result, "the result", max_bytes)
+            new = {"then": result.records(task.id)}
+        text, encoding = encode(value, "the result", max_bytes)
     except InvalidInput as refusal:
-        return {"status": "failed", "error": printable(refusal, MAX_ERROR), "error_type": "result"}
+        from blueque.spool import refused_value  # here: most results can be stored
+
+        error = f"{refusal}{refused_value.keep(attempt.path, 'result', value)}"
+        return {"status": "failed", "error": printable(error, MAX_ERROR), "error_type": "result"}
     return {"status": "complete", "result": text, "result_encoding": encoding, **new}
 
 

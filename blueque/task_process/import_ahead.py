@@ -52,6 +52,8 @@ def import_for_tasks() -> None:
     import traceback
     import zoneinfo
 
+    import blueque.spool.refused_value
+
 
 def import_for_handler() -> None:
     """Import what an imported handler may need later, where the process is no fork of a listener.

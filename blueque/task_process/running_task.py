@@ -256,12 +256,20 @@ class RunningTask(Task):
         """Save where the next attempt can go on; it finds this value in `checkpointed`, on any
         host.
 
-        value: any JSON value, up to 1 MiB; it replaces the one before.
+        value: any JSON value, up to 1 MiB, with numbers of numpy; it replaces the one before.
         Writes a file, in a millisecond or less, also while Redis is away. The listener sends it to
         Redis about once a second. Returns False if the disk is full: the one before stays. Raises
-        InvalidInput, InvalidType or TooLarge.
+        InvalidInput, InvalidType or TooLarge; the value then is in a file that the error names.
         """
-        text = encode_json(value, "the checkpoint", self._max_bytes)
+        try:
+            text = encode_json(value, "the checkpoint", self._max_bytes)
+        except InvalidInput as refusal:
+            if self._directory is not None:
+                from blueque.spool import refused_value  # here: most checkpoints can be stored
+
+                kept = refused_value.keep(self._directory, "checkpoint", value)
+                refusal.args = (f"{refusal}{kept}",)
+            raise
         if self._directory is None:
             return False
         try:

@@ -268,7 +268,7 @@ def test_a_field_of_each_line_is_its_key(run, cli):
         ),
         (["--lines", "--key-field", "n"], "{}\n", "no field 'n'"),
         (["--lines"], "NaN\n", "line 1"),
-        (["NaN"], "", "not JSON compliant"),
+        (["NaN"], "", "JSON does not have"),
         (["--text", "-"], "1" * 1_050_000, "parameters take 1,050,000 bytes"),
         (["--lines", "@nofile"], "", "cannot read 'nofile'"),
     ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 import redis as redis_py
@@ -131,6 +133,12 @@ WORK = """
     def return_nan(task):
         return float("nan")
 
+    def return_what_no_json_has(task):
+        return {"epochs": [{"loss": 0.5}, {"loss": {1, 2}}]}
+
+    def return_what_cannot_be_pickled(task):
+        return {"f": lambda: None}
+
     def return_surrogate(task):
         return "a\\udc80"
 
@@ -230,8 +238,6 @@ def shell(programs):
         ("exit_without", None, "json"),
         ("close_outputs", "done", None),
         ("leave_a_daemon_thread", "done", None),
-        ("close_all_files", "done", None),
-        ("write_no_files", "done", None),
     ],
 )
 def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
@@ -280,7 +286,7 @@ def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
         ("kill", "killed by SIGKILL", "signal", None, "SIGKILL"),
         (
             "return_object",
-            "the result: Object of type object is not JSON serializable",
+            'the result: result["task"] is of the type object, which JSON does not have; it is kept in',
             "result",
             None,
             None,
@@ -294,7 +300,7 @@ def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
         ),
         (
             "return_nan",
-            "the result: Out of range float values are not JSON compliant",
+            "the result: it is nan, which JSON does not have; it is kept in",
             "result",
             None,
             None,
@@ -333,6 +339,23 @@ def test_any_other_ending_of_a_handler_is_a_failure_that_says_what_it_was(
         number,
         None,
     )
+
+
+def _kept(task):
+    """Return the content of the file that the error of a task names."""
+    path = Path(task.error.partition("; it is kept in ")[2])
+    return pickle.loads(path.read_bytes()) if path.suffix == ".pickle" else path.read_text()
+
+
+def test_a_result_that_cannot_be_stored_is_kept_and_the_error_names_its_first_culprit(python):
+    task = python("return_what_no_json_has")
+
+    assert task.error.startswith(
+        'the result: result["epochs"][1]["loss"] is of the type set, which JSON does not have'
+    )
+    assert _kept(task) == {"epochs": [{"loss": 0.5}, {"loss": {1, 2}}]}
+    assert _kept(python("return_too_much")) == "x" * (2**20 + 1)
+    assert _kept(python("return_what_cannot_be_pickled")).startswith("{'f': <function ")
 
 
 def test_the_traceback_of_an_exception_leads_to_the_line_of_the_handler(python):

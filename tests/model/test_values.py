@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import math
+import re
 import time
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
 from blueque import Client, InvalidInput, InvalidType, TooLarge
 from blueque.model import units
-from blueque.model.encoding import Encoded, encode, quick_encoder, require_text_keys
+from blueque.model.encoding import Encoded, encode, quick_encoder
 
 VALUES = [
     "text",
@@ -134,6 +140,70 @@ def test_text_wrongly_marked_as_json_is_shown_as_it_is(client, cli):
     assert client.get_task("t1").parameters == "{not json"
 
 
+class Scalar:
+    """As numpy and torch have them. `kind` is that of the type."""
+
+    shape = ()
+
+    def __init__(self, number, kind="f"):
+        self._number, self.dtype = number, SimpleNamespace(kind=kind)
+
+    def item(self):
+        return self._number
+
+
+def test_a_scalar_of_numpy_is_the_number_that_it_is(queue, client):
+    value = {"loss": Scalar(0.5), "steps": [Scalar(3, "i")], "is_best": Scalar(True, "b")}
+
+    for task_id in (queue.enqueue(value), queue.schedule(value, 4e9)):
+        found = client.get_task(task_id).parameters
+        assert is_same(found, {"loss": 0.5, "steps": [3], "is_best": True})
+
+
+@dataclasses.dataclass
+class Film:
+    title: str
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (
+            {"a": [0, {"b": {1}}]},
+            'parameters["a"][1]["b"] is of the type set, which JSON does not have; pass a list of it',
+        ),
+        ([float("inf")], "parameters[0] is inf, which JSON does not have"),
+        ([Scalar(float("nan"))], "parameters[0] is nan, which JSON does not have"),
+        ([Scalar(1, "M")], "parameters[0] is of the type Scalar"),
+        (
+            {"a": {1: 2}},
+            'parameters["a"] has the key 1, which is not a string and would come back as one',
+        ),
+        ({"ü": CIRCLE}, 'parameters["ü"][0] holds itself'),
+        (
+            Film("M"),
+            "it is of the type Film, which JSON does not have; pass dataclasses.asdict() of it",
+        ),
+        (
+            [datetime(2026, 1, 1, tzinfo=UTC)],
+            "the type datetime, which JSON does not have; pass its isoformat()",
+        ),
+        ([Path("a")], "the type PosixPath, which JSON does not have; pass str() of it"),
+        ([UUID(int=1)], "the type UUID, which JSON does not have; pass str() of it"),
+        ([Colour.RED], "the type Colour, which JSON does not have; pass its value"),
+        ([Decimal(1)], "the type Decimal, which JSON does not have; pass str() or float() of it"),
+        ([b"a"], "the type bytes, which JSON does not have; pass a str of base64"),
+    ],
+)
+def test_a_refusal_names_the_first_part_that_json_does_not_have(queue, value, sentence):
+    with pytest.raises(InvalidInput, match=re.escape(sentence)):
+        queue.enqueue(value)
+
+
 @pytest.mark.parametrize(("value", "error"), cases(REFUSED | KEYS_REFUSED))
 @pytest.mark.parametrize("way", ["enqueue", "schedule", "schedule for the past"])
 def test_parameters_that_cannot_come_back_the_same_are_refused_and_nothing_is_written(
@@ -148,12 +218,7 @@ def test_parameters_that_cannot_come_back_the_same_are_refused_and_nothing_is_wr
     assert cli.dbsize() == 0
 
 
-def test_the_look_at_the_keys_does_not_rely_on_the_json_encoder_to_refuse_deep_nests():
-    with pytest.raises(InvalidInput):
-        require_text_keys(DEEP, "parameters")
-
-
-@pytest.mark.parametrize(("value", "error"), cases(REFUSED))
+@pytest.mark.parametrize(("value", "error"), cases(REFUSED | KEYS_REFUSED))
 def test_a_result_that_cannot_come_back_the_same_is_refused_and_nothing_is_written(
     client, state, value, error
 ):
@@ -166,15 +231,12 @@ def test_a_result_that_cannot_come_back_the_same_is_refused_and_nothing_is_writt
     assert state() == before
 
 
-@pytest.mark.parametrize(
-    ("value", "comes_back"), [({1: 2}, {"1": 2}), ({None: 2}, {"null": 2}), ((1, 2), [1, 2])]
-)
-def test_a_result_is_never_refused_for_what_json_makes_of_it(client, value, comes_back):
+def test_a_tuple_is_a_result_and_comes_back_as_a_list(client):
     processor = reserved(client)
 
-    processor.complete(value)
+    processor.complete((1, 2))
 
-    assert client.get_task(processor.task.id).result == comes_back
+    assert client.get_task(processor.task.id).result == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -451,6 +513,7 @@ ODD = [
     {"a": DEEP},
     {"\u2028": "\x7f\x1b"},
     (1, (2, {"b": None})),
+    [Scalar(0.5)],
 ]
 
 
@@ -463,8 +526,6 @@ def outcome(call):
 
 def slowly(value):
     text, encoding = encode(value, "parameters", 40)
-    if encoding is not None:
-        require_text_keys(value, "parameters")
     return text.encode(), encoding == "json"
 
 

@@ -126,16 +126,22 @@ def test_a_value_is_read_as_it_was_written_and_the_last_one_counts(tmp_path):
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        ({1: 2}, "the checkpoint: the key 1 is not a string, and would come back as one"),
-        (float("nan"), "the checkpoint: Out of range float values are not JSON compliant"),
-        (b"x", "the checkpoint: Object of type bytes is not JSON serializable"),
-        ("x" * 99, "the checkpoint takes 101 bytes; the limit is 100 bytes"),
+        (
+            {1: 2},
+            "the checkpoint: it has the key 1, which is not a string and would come back as one",
+        ),
+        (float("nan"), "the checkpoint: it is nan, which JSON does not have"),
+        (
+            b"x",
+            "the checkpoint: it is of the type bytes, which JSON does not have; pass a str of base64",
+        ),
+        ("x" * 99, "the checkpoint takes 101 bytes; the limit is 100 bytes; it is kept in {}.txt"),
     ],
 )
 def test_what_cannot_be_a_checkpoint_is_refused_and_the_one_before_counts(tmp_path, value, error):
     task = RunningTask("t1", {}, str(tmp_path), max_bytes=100)
     task.checkpoint(1)
-    with pytest.raises(ValueError, match=re.escape(error)):
+    with pytest.raises(ValueError, match=re.escape(error.format(tmp_path / "checkpoint"))):
         task.checkpoint(value)
     assert task.checkpointed == 1
 

@@ -1,0 +1,78 @@
+"""Say which part of a value JSON cannot hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+# An attribute of the types that people pass most, and what they pass instead.
+_ADVICE = {
+    "__dataclass_fields__": "dataclasses.asdict() of it",
+    "model_dump": "its model_dump()",
+    "__members__": "its value",
+    "isoformat": "its isoformat()",
+    "tolist": "its tolist()",
+    "__fspath__": "str() of it",
+    "as_integer_ratio": "str() or float() of it",
+    "bytes_le": "str() of it",
+    "fromhex": "a str of base64",
+    "isdisjoint": "a list of it",
+}
+
+_ENDLESS = float("inf")
+
+
+def plain_number(value: Any) -> bool | int | float:
+    """Return a scalar of numpy, torch or the like as the number that it is. Raises TypeError."""
+    kind = getattr(value, "dtype", None)
+    if kind is not None and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        plain = value.item()
+        # A time of numpy is given as a number as well, of which the unit is lost.
+        if isinstance(plain, int | float) and getattr(kind, "kind", "") not in "mM":
+            return plain
+    raise TypeError
+
+
+def why(value: Any, what: str) -> str | None:
+    """Return a sentence about the first part that JSON cannot hold; None: no part is found.
+
+    what: names the value, as "the result".
+    """
+    name = what.removeprefix("the ").partition(" ")[0]
+    try:
+        found = _why(value, name, ())
+    except RecursionError:
+        return "nested too deeply for JSON"
+    return found if found is None or not found.startswith(f"{name} ") else f"it{found[len(name) :]}"
+
+
+def _why(value: Any, place: str, around: tuple[int, ...]) -> str | None:
+    if value is None or isinstance(value, str | bool | int):
+        return None
+    if isinstance(value, float):
+        return (
+            None
+            if -_ENDLESS < value < _ENDLESS
+            else f"{place} is {value}, which JSON does not have"
+        )
+    if isinstance(value, dict | list | tuple):
+        return _why_inside(value, place, around)
+    try:
+        return _why(plain_number(value), place, around)
+    except TypeError:
+        kind = type(value)
+    advice = next((f"; pass {say}" for name, say in _ADVICE.items() if hasattr(kind, name)), "")
+    return f"{place} is of the type {kind.__name__}, which JSON does not have{advice}"
+
+
+def _why_inside(value: Any, place: str, around: tuple[int, ...]) -> str | None:
+    if id(value) in around:
+        return f"{place} holds itself"
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in pairs:
+        if isinstance(value, dict) and not isinstance(key, str):
+            return f"{place} has the key {key!r}, which is not a string and would come back as one"
+        step = json.dumps(key, ensure_ascii=False)
+        if found := _why(inner, f"{place}[{step}]", (*around, id(value))):
+            return found
+    return None
