@@ -121,8 +121,8 @@ class Then(Outcome):
     """The return value of a handler whose task makes others with its end: the task is complete and
     the others are there at the same instant, all or none.
 
-    result: the result of the task. tasks: at most 100, with at most 100 parents and 4 MiB of
-        parameters together; else the task fails. One may wait for this task, or for another that
+    result: the result of the task. tasks: at most 100, with at most 100 parents, and with the result
+        2 MiB together; else the task fails. One may wait for this task, or for another that
         comes before it. One that was made before with the same key stays as it is.
     A handler needs no Redis for this. For more tasks, `spawn_many` makes them before, each with
     `after=task.id` and `broken="cancel"`: they run if, and only if, the task completes.

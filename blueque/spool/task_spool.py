@@ -9,8 +9,8 @@ import os
 
 from blueque.spool.attempt import Attempt
 
-# An exit record holds the result as a JSON string (at worst most characters escaped once), an error
-# and a traceback.
+# An exit record holds the result as a JSON string (at worst most characters escaped once), with new
+# tasks in at most the same room, or an error and a traceback.
 RECORD_OVERHEAD = 128 * 1024
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.errors import InvalidInput, TooLarge
-from blueque.model.encoding import encode, printable
+from blueque.model.encoding import encode, printable, quick_json
 from blueque.model.outcomes import Outcome
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
@@ -100,12 +100,26 @@ def _record(result: Any, task: RunningTask, attempt: Attempt, max_bytes: int) ->
         if isinstance(result, Outcome):
             new = {"then": result.records(task.id)}
         text, encoding = encode(value, "the result", max_bytes)
+        if new:
+            _require_room({"result": text, **new}, 2 * max_bytes)
     except InvalidInput as refusal:
         from blueque.spool import refused_value  # here: most results can be stored
 
         error = f"{refusal}{refused_value.keep(attempt.path, 'result', value)}"
         return {"status": "failed", "error": printable(error, MAX_ERROR), "error_type": "result"}
     return {"status": "complete", "result": text, "result_encoding": encoding, **new}
+
+
+def _require_room(record: Record, limit: int) -> None:
+    """Refuse new tasks for which the space on the disk that is set aside for an exit record may be too
+    small. Raises InvalidInput.
+    """
+    size = sum(len(part.encode("utf-8", "backslashreplace")) for part in quick_json()(record, 0))
+    if size > limit:
+        raise InvalidInput(
+            f"the result and the new tasks take {size:,} bytes together, and may take {limit:,}; make "
+            'them before with task.spawn_many, each with after=task.id and broken="cancel"'
+        )
 
 
 def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> Handler:

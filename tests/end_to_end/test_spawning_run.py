@@ -66,6 +66,9 @@ WORK = """
     def make_too_many(task):
         return Then("all", [New("work", "part", key=n) for n in range(101)])
 
+    def make_too_much(task):
+        return Then("all", [New("work", "x" * 700_000, key=n) for n in range(3)])
+
     def spawn_many_for_its_end(task):
         count = 90 if task.attempt == 1 else 250
         new = (
@@ -205,6 +208,7 @@ def test_a_running_task_has_one_that_waits_for_it_wait_for_another(programs):
     ("how", "error"),
     [
         ("make_too_many", "more than 100 tasks cannot be made at once"),
+        ("make_too_much", "the result and the new tasks take 2,100,3"),
         ("hand_over_what_is_no_task", "a new task is a blueque.New, not str"),
     ],
 )
