@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 R = TypeVar("R")
 _VARIABLE = 0x4  # inspect.CO_VARARGS
+_JSON = (dict, list, str, int, float, bool, type(None))
 
 
 class Settings(NamedTuple):
@@ -166,6 +167,8 @@ def handler(
         if not callable(function) or isinstance(function, type):
             raise InvalidType(f"the handler of queue {queue!r} is a function, not {function!r}")
         made: QueueHandler[Any, Any] = QueueHandler(queue, function, settings)
+        if made.takes_parameters:
+            _require_json_type(made)
         registered.append(made)
         return made
 
@@ -194,6 +197,30 @@ def _takes_parameters(function: Callable[..., Any]) -> bool:
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(place.kind in kinds for place in places) > 1
+
+
+def _require_json_type(handler: QueueHandler[Any, Any]) -> None:
+    """Refuse a class for the parameters that no JSON value is. Raises InvalidType."""
+    function = handler.function
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_argcount < 2:  # not a plain function, or `*parameters`
+        return
+    name = code.co_varnames[1]
+    kind = getattr(function, "__annotations__", {}).get(name)
+    if isinstance(kind, str):  # of postponed evaluation; only a plain name is looked up
+        kind = getattr(function, "__globals__", {}).get(kind)
+    if (
+        isinstance(kind, type)
+        and kind.__module__ != "typing"
+        and not (
+            any(issubclass(kind, one) for one in _JSON)
+            or any(issubclass(one, kind) for one in _JSON)
+        )
+    ):
+        raise InvalidType(
+            f"{name_of(handler)} gets what was enqueued as JSON, so {name!r} is never a {kind.__name__}: "
+            f"annotate it as a dict or a TypedDict, and make the {kind.__name__} in the handler"
+        )
 
 
 simulated: RunningTask | None = None  # the task of a test: its client is the default one

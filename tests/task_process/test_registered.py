@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import functools
 import inspect
+import pathlib
 import pickle
 import signal
 import time
+import typing
+from collections.abc import Mapping
 
 import pytest
 
@@ -151,6 +156,43 @@ def test_what_cannot_be_called_is_told_why(function, reason):
 def test_a_mistake_is_told_where_it_is_made(mistake, error, sentence):
     with pytest.raises(error, match=sentence):
         mistake()
+
+
+@dataclasses.dataclass
+class Film:
+    title: str
+
+
+class Reel(typing.NamedTuple):
+    number: int
+
+
+class Fields(typing.TypedDict):
+    title: str
+
+
+@pytest.mark.parametrize("kind", [Film, "Film", Reel, datetime.datetime, pathlib.Path, set])
+def test_parameters_of_a_class_that_no_json_value_is_are_refused_where_they_are_annotated(kind):
+    def encode(task, film): ...
+
+    encode.__annotations__["film"] = kind
+    name = getattr(kind, "__name__", kind)
+
+    with pytest.raises(InvalidType, match=f"'film' is never a {name}: annotate it as a dict"):
+        register(encode)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [dict, list, str, float, bool, object, type(None), Fields, Mapping, "Unknown", "dict[str, int]"]
+    + [typing.Any, dict[str, int], int | None, typing.Sequence[int], typing.Hashable],
+)
+def test_any_other_annotation_of_parameters_is_taken(kind):
+    def encode(task, film): ...
+
+    encode.__annotations__["film"] = kind
+
+    assert register(encode).takes_parameters
 
 
 def test_what_the_decorator_says_is_kept_as_tasks_have_it():
