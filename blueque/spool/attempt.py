@@ -41,7 +41,8 @@ MAX_NOTES = 20  # of an attempt that go there
 _MOST_OF_NOTES = 32 * 1024  # bytes
 CWD = "work"  # the working directory of the task, if it has one of its own
 MAX_PROGRESS = 1000  # bytes of the file `progress` that are read
-_OF_EACH = frozenset({"task", "stdout", "stderr", "exit"})  # files of an attempt that says nothing
+# files of an attempt that says nothing
+_OF_EACH = frozenset({"task", "stdout", "stderr", "exit", "exit.new"})
 _LATEST = 1e11  # seconds since 1970 that a time may be
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # of a disk
@@ -63,6 +64,7 @@ class Attempt:
         self.path, self._is_synced = path, is_synced
         self._room = room
         self._link = link
+        self._exit: tuple[int, tuple[int, int]] | None = None  # see `open_exit`
         self.is_new = False  # we have created it, and its process has not begun yet
         self._is_begun = False  # known to have begun
         self._left: bool | None = None  # see `has_left_files`
@@ -156,7 +158,18 @@ class Attempt:
 
     def has_ended(self) -> bool:
         """Tell whether its end is recorded."""
-        return any(os.path.exists(f"{self.path}/{name}") for name in ("exit", "exit.new", "status"))
+        with contextlib.suppress(OSError):
+            if os.stat(f"{self.path}/exit.new").st_size > 0:
+                return True
+        return any(os.path.exists(f"{self.path}/{name}") for name in ("exit", "status"))
+
+    def open_exit(self) -> None:
+        """Open the file of the exit record, before the task runs, which may give up the right to do so.
+        If that fails, it is tried again at the end.
+        """
+        with contextlib.suppress(OSError):
+            file = plain_files.open_plain(f"{self.path}/exit.new", os.O_WRONLY | os.O_CREAT)
+            self._exit = file, plain_files.identity(file)
 
     def write_exit(self, record: Mapping[str, Any]) -> None:
         """Write how the attempt ended, completely and synced to the disk, or not at all.
@@ -166,6 +179,8 @@ class Attempt:
         """
         content = "".join(_to_json(dict(record), 0)).encode("utf-8", "backslashreplace")
         path = f"{self.path}/exit"
+        if self._write_open_exit(content, path):
+            return
         try:
             descriptor = os.open(path, _NEW, 0o600)
         except FileExistsError:  # it stays as it is until the new one is whole
@@ -187,6 +202,32 @@ class Attempt:
         finally:
             os.close(descriptor)
 
+    def _write_open_exit(self, content: bytes, path: str) -> bool:
+        """Write to the file of `open_exit`; False: it is not open, the task may have closed it."""
+        file, identity = self._exit or (-1, None)
+        self._exit = None
+        try:
+            if identity is None or plain_files.identity(file) != identity:
+                return False
+        except OSError:
+            return False
+        try:
+            write_all(file, content)
+            if self._is_synced:
+                os.fsync(file)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._use_room(content, path)
+        else:
+            with contextlib.suppress(
+                OSError
+            ):  # no right to do so: it is read under this name as well
+                replace(f"{path}.new", path)
+        finally:
+            os.close(file)
+        return True
+
     def _replace_exit(self, content: bytes, path: str) -> None:
         new = f"{path}.new"
         try:
@@ -204,8 +245,8 @@ class Attempt:
 
     def read_exit(self) -> dict[str, Any] | None:
         """Return how the attempt ended; None if it left no record. Raises OSError if unreadable."""
-        # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON
-        # only when it is whole.
+        # exit.new: the task had given up the right to rename it, or a power failure has undone the
+        # rename, but not what was synced. It is JSON only when it is whole.
         for name in ("exit", "exit.new"):
             content = _read_json(f"{self.path}/{name}")
             record = usable(content) if content is not None else None

@@ -33,6 +33,8 @@ ENDED = (
 )
 
 _CRASH = "Fatal Python error: "  # how faulthandler begins
+# How the line begins by which a task process says on standard error why it leaves no exit record.
+CANNOT_WRITE = "-- blueque: cannot write how the task has ended:"
 
 Record = dict[str, Any]
 
@@ -47,14 +49,14 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
         return _record_of_exit(error)
     if isinstance(error, RetryLater) and (record := _record_of_wish(error)):
         return record
-    import traceback  # here: a listener never needs it
-
     kind = type(error)
     message = printable(error, MAX_ERROR)
     try:
+        import traceback  # here: a listener never needs it
+
         lines = traceback.format_exception(kind, error, _from_the_handler_on(error.__traceback__))
         trace = printable("".join(lines)[-MAX_ERROR:], 4 * MAX_ERROR)
-    except Exception:  # the exception is of a class that cannot be shown
+    except Exception:  # it cannot be shown, or the task has no right to read the standard library
         trace = ""
     record = {
         "status": "failed",
@@ -98,10 +100,13 @@ def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
 def record_of_ending(ending: process.Ending, attempt: Attempt | None = None) -> Record:
     """Return the exit record of a task process that left none.
 
-    attempt: whose last words on standard error tell why, if a signal has ended it.
+    attempt: whose last words on standard error tell why.
     """
     if ending.signal is None:
         error = f"the process left with exit code {ending.exit_code} and without a result"
+        said = "" if attempt is None else attempt.tail("stderr", MAX_ERROR)
+        _, begin, rest = said.rpartition(CANNOT_WRITE)
+        error += f": {one_line(begin + rest).strip(' -')}" if begin else ""
         return {
             "status": "failed",
             "error": error,

@@ -37,6 +37,12 @@ def open_plain(path: str, flags: int = os.O_RDONLY, may_be_link: bool = False) -
     raise NotPlain(errno.EINVAL, "not a regular file", path)
 
 
+def identity(descriptor: int) -> tuple[int, int]:
+    """Return what tells an open file from others: device and inode. Raises OSError."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
 def read(path: str, limit: int = MOST, may_be_link: bool = False) -> bytes:
     """Return the content of a regular file. Raises NotPlain, also above `limit` bytes, and OSError."""
     content, size = _read(path, limit, 0, may_be_link)

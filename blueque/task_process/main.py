@@ -7,13 +7,15 @@ to Redis.
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.spool.attempt import CWD, Attempt
-from blueque.spool.outcome_record import record_of
+from blueque.spool.outcome_record import CANNOT_WRITE, Record, record_of
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
 from blueque.system.title import Title
@@ -149,15 +151,13 @@ def live(
             setting = Setting()
         elif setting is not None:
             setting.begin()
-        # kept for the exit record, in case the task uses up all descriptors
-        spare = os.open(os.devnull, os.O_RDONLY)
         attempt = spool.attempt_at(assignment.path)
         if is_own:  # the listener may have looked for it too early
             spool.remove_blank(pid)
         task = _get_ready(attempt, assignment, output, spool.max_bytes, setting)
         if not listener.may_begin(assignment.may_rest):
             return _leave(is_warm)
-        status, may_rest, is_plain = _run(work_of, task, attempt, spare, assignment, setting, origin)
+        status, may_rest, is_plain = _run(work_of, task, attempt, assignment, setting, origin)
         if os.getpid() != pid:  # a child that the task forked has returned here
             return 0
         may_rest = may_rest and assignment.may_rest
@@ -255,7 +255,6 @@ def _run(
     work_of: Callable[[str], Work],
     task: RunningTask | BaseException,
     attempt: Attempt,
-    spare: int,
     assignment: Assignment,
     setting: Setting | None,
     origin: Origin,
@@ -263,7 +262,6 @@ def _run(
     """Run the task and write its exit record. Return the exit status, whether the process is fit
     for another task, and whether it may end without `process_end.finish`.
 
-    spare: a descriptor to close before the exit record is written.
     setting: of a process that takes several tasks.
     """
     pid, may_rest = os.getpid(), True
@@ -271,6 +269,7 @@ def _run(
     usage = Usage() if setting is None else setting.usage
     try:
         attempt.begin(usage.before)
+        attempt.open_exit()
         if isinstance(task, BaseException):
             raise task
         work = work_of(task.fields.get("queue", ""))
@@ -296,11 +295,8 @@ def _run(
     is_plain = not process_end.flush(origin.files)
     record |= usage.measure()
     record["finished"] = time.time()
-    try:
-        os.close(spare)
-    except OSError:  # the task has closed that too
-        pass
-    attempt.write_exit(record)
+    if not _write_exit(attempt, record):
+        return 1, False, is_plain
     if work is not None and work.after is not None and isinstance(task, RunningTask):
         work.after(task, record)
         task.disconnect()
@@ -308,6 +304,20 @@ def _run(
     spans.flush()
     status = 0 if record["status"] == "complete" else 1
     return status, may_rest and not left.processes, is_plain
+
+
+def _write_exit(attempt: Attempt, record: Record) -> bool:
+    """Write the exit record. False: that fails, and standard error has what is in it."""
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        attempt.write_exit(record)
+    except OSError as error:
+        said = record.get("traceback") or record.get("error") or f"result: {record.get('result')}"
+        print(f"{said}\n{CANNOT_WRITE} {error} --", file=sys.stderr, flush=True)
+        return False
+    return True
 
 
 def _enter_own_cwd(attempt: Attempt, work: Work) -> None:

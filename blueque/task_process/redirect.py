@@ -12,7 +12,7 @@ from typing import Any
 
 from blueque.spool.attempt import Attempt
 from blueque.system import process
-from blueque.system.plain_files import open_plain
+from blueque.system.plain_files import identity, open_plain
 
 _STREAMS = ((1, "stdout"), (2, "stderr"))
 
@@ -37,7 +37,7 @@ class Output:
         """Send output to these two files until there is a task; None: discard it. They are closed."""
         for place, (number, _) in enumerate(_STREAMS):
             _replace(number, os.open(os.devnull, os.O_RDWR) if files is None else files[place])
-            self._kept[number] = _identity(number)
+            self._kept[number] = identity(number)
 
     def drop(self) -> None:
         """Discard the output so far."""
@@ -72,7 +72,7 @@ class Output:
 
     def _is_ours(self, number: int) -> bool:
         try:
-            return _identity(number) == self._kept[number]
+            return identity(number) == self._kept[number]
         except OSError:  # closed
             return False
 
@@ -83,17 +83,12 @@ def _replace(number: int, descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _identity(descriptor: int) -> tuple[int, int]:
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino
-
-
-def _is_file(path: str, identity: tuple[int, int]) -> bool:
+def _is_file(path: str, kept: tuple[int, int]) -> bool:
     try:
         status = os.lstat(path)
     except OSError:
         return False
-    return (status.st_dev, status.st_ino) == identity
+    return (status.st_dev, status.st_ino) == kept
 
 
 def _copy(number: int, file: int) -> None:

@@ -160,6 +160,30 @@ WORK = """
         os.close(2)
         return "done"
 
+    def close_all_files(task):
+        os.closerange(3, 1000)
+        return "done"
+
+    def write_no_files(task):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        os.umask(0o777)
+        os.chdir("/")
+        return "done"
+
+    def give_up_rights(task):
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        raise ValueError("the reason")
+
+    def give_up_rights_and_files(task):
+        os.closerange(3, 1000)
+        give_up_rights(task)
+
+    def change_root(task):
+        os.chroot("/proc")
+        return "done"
+
     def let_a_child_return(task):
         if os.fork() == 0:
             return "the child's"
@@ -238,6 +262,8 @@ def shell(programs):
         ("exit_without", None, "json"),
         ("close_outputs", "done", None),
         ("leave_a_daemon_thread", "done", None),
+        ("close_all_files", "done", None),
+        ("write_no_files", "done", None),
     ],
 )
 def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
@@ -339,6 +365,24 @@ def test_any_other_ending_of_a_handler_is_a_failure_that_says_what_it_was(
         number,
         None,
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+def test_a_handler_that_gives_up_its_rights_has_its_end_recorded(python):
+    failed, done = python("give_up_rights"), python("change_root")
+
+    assert (failed.error, failed.error_type) == ("ValueError: the reason", "ValueError")
+    assert (done.status, done.result) == ("complete", "done")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+def test_an_end_that_cannot_be_recorded_is_said_with_the_reason(programs, python):
+    task = python("give_up_rights_and_files")
+
+    assert task.error.startswith("the process left with exit code 1 and without a result: ")
+    assert "cannot write how the task has ended: [Errno 13] Permission denied" in task.error
+    log = programs.directory / "spool" / f"{task.id}@1" / "stderr"
+    assert "ValueError: the reason" in log.read_text()
 
 
 def _kept(task):
@@ -473,7 +517,7 @@ def test_a_task_process_has_inherited_no_descriptor_of_the_listener(programs, py
     # Kept open for the exit record, for the traceback that `blueque stack` asks for, and for what
     # of Blueque is imported late.
     assert list(kept.values()) == [
-        "/dev/null",
+        f"{attempt}/exit.new",
         "/memfd:blueque-stack (deleted)",
         "/memfd:blueque-package (deleted)",
     ]

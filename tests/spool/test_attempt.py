@@ -53,17 +53,18 @@ def test_an_attempt_has_begun_whatever_the_task_writes_behind_that(attempt, size
 
 
 @pytest.mark.parametrize(
-    ("name", "has_ended"),
+    ("name", "content", "has_ended"),
     [
-        ("exit", True),
-        ("exit.new", True),
-        ("status", True),
-        ("reported", False),
-        ("status.new", False),
+        ("exit", b"", True),
+        ("exit.new", b"{}", True),
+        ("exit.new", b"", False),
+        ("status", b"", True),
+        ("reported", b"", False),
+        ("status.new", b"", False),
     ],
 )
-def test_word_of_an_end_is_a_record_or_what_the_reaper_saw(attempt, name, has_ended):
-    write(attempt, name, b"")
+def test_word_of_an_end_is_a_record_or_what_the_reaper_saw(attempt, name, content, has_ended):
+    write(attempt, name, content)
     assert attempt.has_ended() is has_ended
 
 
