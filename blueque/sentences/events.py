@@ -64,8 +64,9 @@ def facts(event: Event) -> str:
         )
     if event.event == "noted":
         words.append(str(told.pop("text", "")))
-    if event.event == "limited" and "max_concurrency" not in told:
-        words.append("no limit")
+    if event.event == "limited":
+        most = told.pop("max_concurrency", None)
+        words.append("no limit" if most is None else f"at most {most} may run")
     reason = told.pop("reason", None) if event.event in ("released", "postponed") else None
     if reason is not None:
         words.append(_REASONS.get(str(reason), str(reason)))

@@ -221,7 +221,10 @@ def test_the_numbers_can_be_saved_as_one_file_that_needs_no_other(ask, tasks):
 
 
 def test_errors_that_differ_in_numbers_are_one_and_their_host_is_named(ask, client, start, end):
-    for text in ("OSError: file 0x1f of 7", "OSError: file 0x2a of 30", "OSError: no space"):
+    for text in (
+        *("OSError: file 0x1f of 7", "OSError: file 0x2a of 30", "OSError: can't: '/a/b.mov'"),
+        *("OSError: can't: '/c d/e.mov'", "OSError: file /x/1.mov of /y/", "OSError: no space"),
+    ):
         attempt = AttemptRef("video", start(), "token", NODE)
         fields = {"error_type": "OSError"}
         protocol.fail(client.connections, attempt, text, time.time(), fields)
@@ -230,10 +233,11 @@ def test_errors_that_differ_in_numbers_are_one_and_their_host_is_named(ask, clie
     page = ask("/failures/OSError?queue=video").text
 
     assert re.findall(r'class="says full">([^<]*)</th><td class="n left">(\d)', page) == [
-        ("OSError: file # of #", "2"),
+        ("OSError: file # of #", "3"),
+        ("OSError: can&#39;t: #", "2"),
         ("OSError: no space", "1"),
     ]
-    assert "3 of 3 on host." in page and "/failures/OSError?queue=video" in ask("/failures").text
+    assert "6 of 6 on host." in page and "/failures/OSError?queue=video" in ask("/failures").text
     assert "OSError: no space" in ask("/tasks?state=failed").text
     unknown = ask(f"/failures/{UNKNOWN}").text
     assert ">of #.#.#<" in unknown and "/acts/requeue" in page and "/acts/requeue" not in unknown
@@ -272,6 +276,19 @@ def test_a_run_that_has_ended_has_nothing_left(ask, client, queue):
     row = re.search(r"<bdi>night</bdi>.*?</tr>", ask("/runs").text, re.DOTALL)[0]
 
     assert '<td class="left">ended</td>' in row and "~" not in row
+
+
+def test_a_large_value_is_cut_and_the_whole_is_one_link_away(ask, start, run):
+    task = start({"text": "x" * 200_000})
+
+    page = ask(f"/tasks/{task}").text
+    told = run("show", task).stdout
+
+    (link,) = re.findall('href="([^"]*)">The whole as JSON', page)
+    assert len(page) < 90_000 and len(told) < 70_000
+    assert "more characters: --json shows all" in told
+    assert "x" * 200_000 in ask(html.unescape(link)).text
+    assert "The whole as JSON" not in ask(f"/tasks/{start()}").text
 
 
 def test_times_of_a_recurring_task_have_units(ask, tasks):
@@ -386,7 +403,7 @@ def test_what_ran_is_told_by_name_and_hosts_without_their_domain(ask, client, st
     task = start(title="intro")
     node = client.get_task(task).node
 
-    for path in ("/nodes?span=1h", "/activity", f"/nodes/{node}"):
+    for path in ("/nodes?span=1h", "/activity?by=all", f"/nodes/{node}"):
         assert re.search(rf'href="/tasks/{task}"><bdi>intro</bdi>', ask(path).text), path
     assert f'title="{node}">host<' in ask("/tasks").text
 
@@ -433,6 +450,10 @@ def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue,
     assert told("who=ADA") == ["paused"]
     assert told("queue=audio&since=1h") == ["resumed", "paused"]
     assert told("by=people") == ["resumed", "paused"]
+    assert told("") == ["resumed", "paused", "failed"]
+    assert "complete" in told("by=all") and "complete" not in told("")
+    other.set_max_concurrency(24, "ada")
+    assert "at most 24 may run" in ask("/activity").text
     assert told("until=1h") == told("on=nothing") == []
     assert "blueque history -q video --on failed" in ask("/activity?queue=video&on=failed").text
     same = "--until 1h --by ada --on people"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 _MAX_LINES = 12  # of a long value, on a terminal
+_MOST = 65536  # characters of a value
 _LABEL = 12
 
 
@@ -130,7 +131,9 @@ def find_key(inspector: Inspector, queue: str, key: str, run: str | None) -> str
 
 def print_fact(label: str, value: str) -> None:
     """Print a value beside its label; a long value, or one of several lines, as a block."""
-    lines = [printing.clean(line) for line in value.split("\n")]
+    cut = f"\n... ({len(value) - _MOST:,} more characters: --json shows all)"
+    shown = value if len(value) <= _MOST else f"{value[:_MOST]}{cut}"
+    lines = [printing.clean(line) for line in shown.split("\n")]
     if printing.is_terminal():
         lines = [
             piece

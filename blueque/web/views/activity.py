@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Collection
 
 from blueque.queries import history
 from blueque.queries.history import Event
@@ -15,6 +16,7 @@ from blueque.web.visit import Page, Visit
 MOST = 200  # events on the page
 MOST_QUEUES = 200  # whose events are read
 MOST_READ = 20_000  # events that are searched, of all queues together
+FAILURES = ("failed", "retried", "lost", "died", "expired")
 FIELDS = ("queue", "who", "on", "since", "until")
 
 
@@ -22,7 +24,7 @@ def activity(visit: Visit) -> Page:
     """Return the newest events of queues that a viewer asks for."""
     queues = matching(visit.one("queue").strip(), visit)[:MOST_QUEUES]
     since, until, mistake = times_of(visit)
-    is_narrowed = any(visit.one(name) for name in ("who", "on", "by"))
+    is_narrowed = any(visit.one(name) for name in ("who", "on")) or visit.one("by") != "all"
     each = max(MOST_READ // max(len(queues), 1), 1) if is_narrowed else MOST
     found = visit.reader.shared(
         ("activity", visit.path_and_query),
@@ -51,9 +53,17 @@ def activity(visit: Visit) -> Page:
 def _wants(event: Event, visit: Visit) -> bool:
     """Tell whether a viewer asks for an event."""
     who, kind = visit.one("who").strip().lower(), visit.one("on").strip()
-    if visit.one("by") == "people" and event.event not in events.BY_PEOPLE:
-        return False
-    return who in events.who(event).lower() and kind in ("", event.event)
+    wanted = {kind} if kind else _kinds(visit)
+    return who in events.who(event).lower() and (not wanted or event.event in wanted)
+
+
+def _kinds(visit: Visit) -> Collection[str]:
+    """Return the events to show if none is named: what people do, and failures; empty: all."""
+    if visit.one("by") == "people":
+        return events.BY_PEOPLE
+    if visit.one("by") == "all" or visit.one("who").strip():
+        return ()
+    return {*events.BY_PEOPLE, *FAILURES}
 
 
 def _command(visit: Visit) -> str:
@@ -62,5 +72,7 @@ def _command(visit: Visit) -> str:
     options = {"--since": "since", "--until": "until", "--by": "who", "--on": "on"}
     for option, name in options.items():
         words += [option, value] if (value := visit.one(name).strip()) else []
-    words += ["--on", "people"] if visit.one("by") == "people" and not visit.one("on") else []
+    if not visit.one("on") and (kinds := _kinds(visit)):
+        for kind in ("people", *(kind for kind in FAILURES if kind in kinds)):
+            words += ["--on", kind]
     return shlex.join(words)

@@ -26,7 +26,10 @@ DAYS = 14
 MOST_QUEUES = 50  # whose failures are drawn by day
 MOST_TASKS = 200  # of one kind that are read
 MOST_HOSTS = 10
-_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
+# Quoted words, paths, numbers.
+_VARYING = re.compile(
+    r"""(?<!\w)'[^']*'(?!\w)|"[^"]*"|(?<![\w/])(?:/[\w.+@~-]+)+/?|0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+"""
+)
 
 
 def failures(visit: Visit) -> Page:
@@ -79,8 +82,10 @@ def kind(visit: Visit) -> Page:
 
 
 def likeness(error: str) -> str:
-    """Return the first line of an error with # for each number, so that those of many tasks are equal."""
-    return _NUMBERS.sub("#", error.strip().partition("\n")[0])
+    """Return the first line of an error with # for each number, path and quoted word, so that those of
+    many tasks are equal.
+    """
+    return _VARYING.sub("#", error.strip().partition("\n")[0])
 
 
 def _spark(kind: Kind, statistics: Statistics | None) -> Markup:

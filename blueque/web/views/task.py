@@ -40,6 +40,7 @@ RUNS = ("started", "reserved")
 LEAST_RUNS = 5  # of which the usual run time is told
 TALKS = 900.0  # seconds without output after which a task counts as silent
 MOST_EVENTS = 40  # on the page
+MOST_TEXT, CUT = 65536, "…"  # characters of a value; the whole is in the JSON of the task
 TICKS = 9  # of the picture of its attempts
 USUAL_DAYS = 7
 # What the page shows in another place.
@@ -136,10 +137,12 @@ def _plain(text: str) -> str:
 
 
 def pretty(value: Any) -> str | None:
-    """Return a value as people read it: text as it is, all else as JSON on several lines."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    """Return a value as people read it, cut: text as it is, all else as JSON on several lines."""
+    if value is None:
+        return None
+    is_text = isinstance(value, str)
+    text = value if is_text else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}{CUT}"
 
 
 def _signs(task: Task, signs: Signs) -> Iterator[Sign]:
