@@ -27,7 +27,7 @@ from blueque.text.what import what
 from blueque.web.acts import ACTS, FEW, Act, Order
 from blueque.web.api import answered, wants_json
 from blueque.web.filters import command_of, filter_of
-from blueque.web.preferences import form_of, is_path
+from blueque.web.preferences import form_of, is_path, reason_of
 from blueque.web.shared import Shared
 from blueque.web.views.tasks import look
 from blueque.web.visit import Page, Visit
@@ -180,7 +180,7 @@ class Orders:
         if form.get("running", "0") == "0":
             states.discard("started")  # the viewer has not agreed to end running work
         by = f"{visit.viewer.name}@web"
-        order = Order(by, form.get("reason", "").strip() or None, states, form.get("value", ""))
+        order = Order(by, reason_of(form), states, form.get("value", ""))
         self._note("order", visit, verb, tasks=len(tasks), reason=order.reason)
         outcomes: list[Outcome] = []
         trouble = ""

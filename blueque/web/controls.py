@@ -28,7 +28,7 @@ from blueque.text.terminal import short_id
 from blueque.web.acting import require_operator
 from blueque.web.api import answered, wants_json
 from blueque.web.kinds import Content, doctor_of
-from blueque.web.preferences import form_of
+from blueque.web.preferences import form_of, reason_of
 from blueque.web.shared import Shared
 from blueque.web.views import groups
 from blueque.web.visit import Page, Visit
@@ -40,7 +40,7 @@ Control = Callable[[Client, str, str, Fields], Any]
 
 
 def _pause_queue(client: Client, name: str, by: str, form: Fields) -> object:
-    return client.get_queue(name).pause(by, form.get("reason", "").strip() or None)
+    return client.get_queue(name).pause(by, reason_of(form))
 
 
 def _resume_queue(client: Client, name: str, by: str, form: Fields) -> object:
@@ -55,7 +55,7 @@ def _limit_queue(client: Client, name: str, by: str, form: Fields) -> None:
 
 
 def _pause_schedule(client: Client, name: str, by: str, form: Fields) -> object:
-    return client.get_schedule(name).pause(by, form.get("reason", "").strip() or None)
+    return client.get_schedule(name).pause(by, reason_of(form))
 
 
 def _trigger(client: Client, name: str, by: str, form: Fields) -> object:
@@ -63,7 +63,7 @@ def _trigger(client: Client, name: str, by: str, form: Fields) -> object:
 
 
 def _cancel_workflow(client: Client, name: str, by: str, form: Fields) -> None:
-    if not client.group(name).cancel(by, form.get("reason", "").strip() or None):
+    if not client.group(name).cancel(by, reason_of(form)):
         raise InvalidInput(f"workflow {name} has ended already")
 
 
@@ -194,7 +194,7 @@ class Controls:
         _require_mine(visit, kind, name)
         by = f"{visit.viewer.name}@web"
         told = {"by": by, "role": visit.viewer.role, "verb": f"{kind} {verb}", "name": name}
-        log.info("web order %s", json.dumps(told | {"reason": form.get("reason")}))
+        log.info("web order %s", json.dumps(told | {"reason": reason_of(form)}))
         given = control(visit.reader.client, name, by, form)
         visit.reader.forget()
         return given

@@ -13,6 +13,7 @@ from blueque.web import access
 from blueque.web.visit import is_zone
 
 MOST_BYTES = 65536  # of a form
+MOST_REASON = 200  # characters, as the forms have it
 YEAR = 365 * 86400
 ZONE, THEME = "blueque-zone", "blueque-theme"  # cookies
 THEMES = ("light", "dark", "")  # the last one is that of the browser
@@ -44,6 +45,14 @@ async def form_of(request: Request) -> dict[str, str]:
             raise HTTPException(413, "The form is too large.")
     fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
     return {name: values[-1] for name, values in fields.items()}
+
+
+def reason_of(form: Mapping[str, str]) -> str | None:
+    """Return why an order is given. Raises HTTPException if it is too long."""
+    reason = form.get("reason", "").strip()
+    if len(reason) > MOST_REASON:
+        raise HTTPException(400, f"A reason has at most {MOST_REASON} characters.")
+    return reason or None
 
 
 def root_of(request: Request) -> str:

@@ -354,6 +354,18 @@ def flow(client):
     return "/controls/workflow/", {"name": "night/1"}
 
 
+@pytest.mark.parametrize("path", ["/acts/cancel?queue=video", "/controls/queue/pause"])
+def test_a_reason_that_fits_no_form_is_refused(ask, queue, everything, path):
+    queue.enqueue({"scene": 1})
+    form = {"name": "video", "number": "1", "expected": "1", "reason": "x" * 201}
+    before = everything()
+
+    answer = ask(path, "POST", data=form, headers=OWN)
+
+    assert (answer.status_code, everything()) == (400, before)
+    assert "A reason has at most 200 characters." in answer.text
+
+
 def test_in_a_list_of_several_states_those_are_ordered_that_can_be(ask, client, flow):
     page = ask("/tasks?group=night/1").text
     assert "Cancel the 3 that can be…" in page and "Requeue" not in page and "Move" not in page
