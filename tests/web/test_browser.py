@@ -210,6 +210,14 @@ def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
     assert sorted({*found}) == []
 
 
+def test_a_printed_list_has_its_heads_and_hosts(visit):
+    page = visit("/tasks?state=failed", viewport={"width": 718, "height": 1000})
+    page.emulate_media(media="print")
+
+    expect(page.get_by_role("columnheader", name="Host")).to_be_visible()
+    expect(page.get_by_role("cell", name="gpu-1").first).to_be_visible()
+
+
 def test_ticks_and_rows_stay_while_tasks_arrive_and_these_wait_for_a_click(visit, site):
     client = Client(site.redis)
     queue = client.get_queue("preview")
