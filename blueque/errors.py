@@ -669,7 +669,8 @@ class NotInstalled(BluequeError, ImportError):
     def __init__(
         self, what: str, package: str, extra: str, oldest: str = "", installed: str = ""
     ) -> None:
-        missing = f"{what} needs {package}, which is not installed: pip install 'blueque[{extra}]'"
+        install = f"in the clone of Blueque: pip install '.[{extra}]'"
+        missing = f"{what} needs {package}, which is not installed; {install}"
         too_old = (
             f"{what} needs {package} {oldest} or newer, and {package} {installed} is installed. On a cluster, "
             f"{package} has the version of the cluster: use a cluster with {package} {oldest} or newer"

@@ -90,7 +90,7 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
 
 # By the first word of the answer of Redis.
 _REFUSALS: dict[str, tuple[int, str]] = {
-    "NOAUTH": (FORBIDDEN, "Put the password into the address: redis://:PASSWORD@host:port/db"),
+    "NOAUTH": (FORBIDDEN, "Put the password in: redis://default:PASSWORD@host:port/db"),
     "WRONGPASS": (FORBIDDEN, "Correct the user or the password in the address."),
     "NOPERM": (FORBIDDEN, "This Redis user lacks a permission: ask for it, or use another user."),
     "DENIED": (FORBIDDEN, "This Redis accepts connections from its own machine only."),
@@ -210,14 +210,15 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
 def _sentence(error: click.ClickException) -> str:
     """Return the message of an error; of click's own errors with plain names of options."""
     if isinstance(error, click.NoSuchOption):
-        close = f"; did you mean {' or '.join(near)}?" if (near := _near(error)) else ""
-        return f"unknown option {error.option_name}{close}"
+        from blueque.cli.advice import of_option  # here: for a mistake only
+
+        names = " or ".join(_near(error))
+        near = of_option(error.option_name, error.ctx) or (names and f"did you mean {names}?")
+        return f"unknown option {error.option_name}{near and f'; {near}'}"
     if isinstance(error, click.BadOptionUsage):
         return error.message.replace(f"Option {error.option_name!r}", error.option_name)
     if not isinstance(error, click.BadParameter) or error.param is None or error.ctx is None:
-        extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.format_message())
-        advice = "Write what has spaces, or quotes as JSON has them, in '...'"
-        return f"too many words: {extra[1]}. {advice}" if extra else error.format_message()
+        return _of_words(error)
     param, message = error.param, error.message
     name = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(error.ctx)
     name = re.sub(r"^\[(\w+)\]\.\.\.$", r"\1", name)
@@ -228,6 +229,20 @@ def _sentence(error: click.ClickException) -> str:
         bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
         message = f"{message.partition(' is not ')[0]} is not a whole number {bounds}"
     return f"{name}: {message.removesuffix('.')}"
+
+
+def _of_words(error: click.ClickException) -> str:
+    """Return the message of an error about words that are no options; of others as it is."""
+    from blueque.cli.advice import of_subverb, of_words  # here: for a mistake only
+
+    message, context = error.format_message(), getattr(error, "ctx", None)
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message)
+    verb = re.match(r"No such command '(.*?)'", message)
+    if context is not None and extra:
+        return f"too many words: {extra[1]}. {of_words(extra[1], context.command)}"
+    if context is not None and verb and isinstance(context.command, click.Group):
+        return f"unknown verb {verb[1]!r}.{of_subverb(verb[1], context.command.commands)}"
+    return message
 
 
 def _near(error: click.NoSuchOption) -> list[str]:
@@ -245,11 +260,12 @@ def _near(error: click.NoSuchOption) -> list[str]:
 def _origin(invocation: Invocation) -> str:
     """Say where the address of Redis came from."""
     try:
-        origin = invocation.address()[1]
+        url, origin = invocation.address()
     except Failure:  # its file has a mistake
-        origin = "default"
+        url, origin = "", "default"
     if origin != "default":
-        return f"The address is from {origin}."
+        tls = " Does it speak TLS, as rediss:// says?" if url.startswith("rediss:") else ""
+        return f"The address is from {origin}.{tls}"
     return "It is the default address. To start a Redis and all else here: blueque dev."
 
 

@@ -89,28 +89,34 @@ _VERBS = {verb: summary for group in _GROUPS.values() for verb, summary in group
 # Names in other programs; blueque-listener and blueque-scheduler are programs, not verbs.
 _SYNONYMS = {
     **dict.fromkeys(("retry", "rerun", "restart"), "requeue"),
-    **dict.fromkeys(("kill", "abort", "stop", "revoke", "term"), "cancel"),
+    **dict.fromkeys(("kill", "abort", "stop", "revoke", "term", "terminate"), "cancel"),
     **dict.fromkeys(("preempt", "evict"), "interrupt"),
     **dict.fromkeys(("list", "tasks", "ps", "jobs"), "ls"),
-    **dict.fromkeys(("dashboard", "ui", "serve"), "web"),
-    **dict.fromkeys(("submit", "add", "push", "put", "send"), "enqueue"),
+    **dict.fromkeys(("find", "search", "grep"), "ls --text"),
+    **dict.fromkeys(("peek", "next"), "ls --state pending"),
+    **dict.fromkeys(("dashboard", "ui", "serve", "flower"), "web"),
+    **dict.fromkeys(("submit", "add", "push", "put", "send", "delay", "apply_async"), "enqueue"),
     **dict.fromkeys(("log", "tail", "output", "follow"), "logs"),
     **dict.fromkeys(("info", "describe", "inspect", "get", "task"), "show"),
+    **dict.fromkeys(("result", "results"), "show ID, or blueque export --run RUN"),
     **dict.fromkeys(("rm", "remove", "forget"), "delete"),
     **dict.fromkeys(("nodes", "workers", "listeners", "hosts"), "node ls"),
+    **dict.fromkeys(("gpus", "resources"), "node show NODE"),
     **dict.fromkeys(("drain", "quiet"), "node drain"),
-    **dict.fromkeys(("queues", "lines"), "queue ls"),
+    **dict.fromkeys(("queues", "lines", "count", "size"), "queue ls"),
     **dict.fromkeys(("purge", "clear"), "queue purge"),
+    "clean": "prune",
     **dict.fromkeys(("stat", "statistics"), "stats"),
     **dict.fromkeys(("errors", "failed"), "failures"),
     **dict.fromkeys(("events", "watch"), "history"),
+    **dict.fromkeys(("audit", "activity", "who"), "history -q '*' --on people"),
     **dict.fromkeys(("check", "health"), "doctor"),
     **dict.fromkeys(("dag", "tree", "dependencies", "deps"), "graph"),
     "unhold": "unblock",
     "exporter": "metrics",
     "settings": "config",
     **dict.fromkeys(("scheduled", "schedules", "recurring", "cron"), "schedule ls"),
-    **dict.fromkeys(("listener", "listen", "worker", "work"), "blueque-listener"),
+    **dict.fromkeys(("listener", "listen", "worker", "work", "start"), "blueque-listener"),
     **dict.fromkeys(("scheduler", "beat"), "blueque-scheduler"),
 }
 
@@ -119,16 +125,10 @@ def hint(typed: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown verb: its name here, or a similar one."""
     meant = _SYNONYMS.get(typed.lower())
     if meant is None:
+        from blueque.cli.advice import like  # here: all else does without
+
         return like(typed, known)
     return f" Use: {meant}" if meant.startswith("blueque-") else f" Use: blueque {meant}"
-
-
-def like(typed: str, known: Iterable[str]) -> str:
-    """Return a question with the most similar known word; empty if there is none."""
-    from difflib import get_close_matches  # here: all else does without
-
-    close = get_close_matches(typed, list(known), n=1)
-    return f" Did you mean {close[0]}?" if close else ""
 
 
 class _Verbs(click.Group):

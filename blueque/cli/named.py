@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blueque.cli.advice import like
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, RenamedOption
 from blueque.model.encoding import require_queue_name
@@ -65,7 +66,12 @@ def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]
             else [queue for queue in queues if fnmatchcase(queue, pattern)]
         )
         if not found:
-            raise Failure(MISSING, f"no queue {pattern!r}", "See the names: blueque status")
+            meant = like(pattern, queues)
+            raise Failure(
+                MISSING,
+                f"no queue {pattern!r}{meant and f'.{meant}'}",
+                "See the names: blueque status",
+            )
         matching.update(found)
     return sorted(matching)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
+from blueque.cli.advice import like
 from blueque.cli.named import queues_matching, queues_to_be
 from blueque.cli.printing import count
 from blueque.documents.orders import of_gates
@@ -32,7 +33,8 @@ def queues_there_or_new(inspector: Inspector, patterns: Sequence[str]) -> list[s
     names = queues_to_be(known, patterns)
     for name in names:
         if require_queue_name(name) not in known:
-            printing.talk(f"queue {name} has no task and no listener yet")
+            meant = like(name, known)
+            printing.talk(f"queue {name} has no task and no listener yet{meant and f'.{meant}'}")
     return names
 
 

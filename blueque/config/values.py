@@ -103,6 +103,8 @@ def read_listen(value: Any) -> str:
     path, (_, _, port) = text.removeprefix("unix:"), text.rpartition(":")
     is_port = port.isascii() and port.isdecimal() and int(port[:6]) < 2**16
     if not (path if text.startswith("unix:") else is_port):
+        if port.isdecimal():
+            raise InvalidInput(f"{text!r}: the port is more than 65535")
         raise InvalidInput(f"{text!r} is not HOST:PORT or unix:PATH")
     return text
 

@@ -152,7 +152,7 @@ def _introduce(server: str, port: int, programs: Sequence[Program], page: DemoPa
         f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each"
     )
     if page is None:
-        print("  page       left out, for its packages are missing: pip install 'blueque[web]'")
+        print("  page       left out, for its packages are missing: pip install '.[web]'")
     else:
         print(f"  page       {page.address}")
 

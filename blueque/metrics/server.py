@@ -74,6 +74,8 @@ def parse_address(text: str) -> tuple[str, int]:
         or int(port) > 65535
         or (":" in host and not host.startswith("["))
     ):
+        if colon and port.isdecimal() and int(port) > 65535:
+            raise InvalidInput(f"{text!r}: the port is more than 65535")
         raise InvalidInput(
             f"{text!r} is not an address: write HOST:PORT, as 127.0.0.1:9464 or [::1]:9464"
         )

@@ -165,8 +165,20 @@ def test_parameters_come_from_a_file(run, client, tmp_path):
     assert client.get_task(result.stdout.strip()).parameters == {"a": 1}
 
 
-def test_without_parameters_they_are_null(run, client):
-    assert client.get_task(run("enqueue", "video").stdout.strip()).fields["parameters"] == "null"
+@pytest.mark.parametrize("verb", ["enqueue", "run"])
+def test_an_input_that_was_forgotten_is_refused(run, state, verb):
+    result = run(verb, "video", stdin="1")
+
+    assert (result.returncode, result.stdout, state()) == (2, "", {})
+    assert "the input is missing: JSON, @FILE, or - for standard input; null for none" in (
+        result.stderr
+    )
+
+
+def test_a_task_without_input_is_asked_for(run, client):
+    task = run("enqueue", "video", "null").stdout.strip()
+
+    assert client.get_task(task).fields["parameters"] == "null"
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,10 @@ def test_without_pyarrow_it_says_what_to_install(environ, cli, tmp_path, shelf):
     )
 
     assert result.returncode == 78
-    assert "needs pyarrow, which is not installed: pip install 'blueque[arrow]'" in result.stderr
+    assert (
+        "needs pyarrow, which is not installed; in the clone of Blueque: pip install '.[arrow]'"
+        in result.stderr
+    )
     assert len(result.stderr.splitlines()) == 1 and not shelf.exists()
 
 

@@ -158,7 +158,7 @@ def test_ctrl_c_ends_the_watching_only_and_says_so(begin, client, queue, cli, ve
         watching = begin("wait", task_id)
         until(lambda: is_waiting(cli))
     else:
-        watching = begin("run", "video")
+        watching = begin("run", "video", "null")
         task_id = watching.stderr.readline().split()[1]
     watching.send_signal(signal.SIGINT)
 

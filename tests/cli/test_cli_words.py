@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from itertools import takewhile
 
 import pytest
 from click.testing import CliRunner
@@ -88,6 +89,11 @@ def test_help_explains_an_exit_code_and_all_states_of_listeners(run):
         ("workers", " Use: blueque node ls"),
         ("listener", " Use: blueque-listener"),
         ("enqeue", " Did you mean enqueue?"),
+        ("count", " Use: blueque queue ls"),
+        ("grep", " Use: blueque ls --text"),
+        ("result", " Use: blueque show ID, or blueque export --run RUN"),
+        ("who", " Use: blueque history -q '*' --on people"),
+        ("flower", " Use: blueque web"),
         ("xyzzy", ""),
     ],
 )
@@ -121,8 +127,60 @@ def test_help_of_what_there_is_not_says_what_is_meant(run, typed, hint):
 def test_every_hint_names_a_verb_and_none_hides_one():
     assert not _SYNONYMS.keys() & _VERBS.keys()
     for meant in _SYNONYMS.values():
-        result = CliRunner().invoke(blueque, ["help", *meant.split()])
+        verb = takewhile(str.isalpha, meant.partition(" ID")[0].removesuffix(" NODE").split())
+        result = CliRunner().invoke(blueque, ["help", *verb])
         assert meant in ("blueque-listener", "blueque-scheduler") or result.exit_code == 0, meant
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("queue list", "unknown verb 'list'. Did you mean ls?"),
+        ("schedule edit nightly", "unknown verb 'edit'. Did you mean set?"),
+        ("node drian", "unknown verb 'drian'. Did you mean drain?"),
+        ("workflow xyzzy", "unknown verb 'xyzzy'."),
+        ("ls failed", "too many words: failed. failed is a state: --state failed"),
+        ("ls --failed", "unknown option --failed; did you mean --state failed?"),
+        ("ls done", "too many words: done. done is a state: --state complete"),
+        ("ls video", "too many words: video. A queue is given with -q."),
+        ("ls --count", "unknown option --count; blueque queue ls, or blueque status, counts tasks"),
+        ("show --result 7c1f", "unknown option --result; blueque show ID and blueque export"),
+        ("show --jsno 7c1f", "unknown option --jsno; did you mean --json?"),
+        ("web --listen 127.0.0.1:80000", "--listen: '127.0.0.1:80000': the port is more than"),
+        ("metrics --listen 127.0.0.1:80000", "--listen: '127.0.0.1:80000': the port is more than"),
+    ],
+)
+def test_a_word_that_a_verb_does_not_know_says_what_is_meant(run, line, hint):
+    result = run(*line.split())
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert hint in result.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("verb", ["show", "why", "logs"])
+def test_a_key_a_title_or_a_queue_in_the_place_of_an_id_says_how_to_find_the_task(
+    run, client, verb
+):
+    client.get_queue("video").enqueue(1, key="scene-17")
+
+    hint = "If it is a key: blueque ls --key scene-17; a title: blueque ls --text scene-17"
+    assert run(verb, "scene-17").stderr.splitlines()[1] == hint
+    assert "'video' is a queue, not a task" in run(verb, "video").stderr
+
+
+def test_a_queue_that_is_misspelt_says_which_is_meant(run, client, answer):
+    client.get_queue("render.4k").enqueue(1)
+
+    assert run("ls", "-q", "rendr.4k").stderr.splitlines()[0].endswith("Did you mean render.4k?")
+    assert run("pause", "rendr.4k").stderr.endswith("yet. Did you mean render.4k?\n")
+    _, seen = answer(b"", "enqueue", "render4k", "1")
+    assert "so the task waits. Did you mean render.4k? Start one:" in seen
+
+
+def test_an_address_with_tls_asks_whether_redis_has_it(run):
+    result = run("status", "--redis-url", "rediss://localhost:1")
+
+    assert result.returncode == 69 and "Does it speak TLS, as rediss:// says?" in result.stderr
 
 
 def test_config_show_is_config(run):

@@ -205,7 +205,7 @@ def test_without_pyspark_blueque_spark_says_what_to_install(tmp_path):
     environ = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
 
-    needs = "needs pyspark, which is not installed: pip install 'blueque[spark]'"
+    needs = "needs pyspark, which is not installed; in the clone of Blueque: pip install '.[spark]'"
     assert (done.stdout, done.stderr) == (f"blueque.spark.session {needs}\n", "")
 
 

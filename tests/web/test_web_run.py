@@ -79,19 +79,19 @@ def test_an_address_for_everybody_needs_a_login_of_its_own(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "code", "says"),
     [
-        (["--user-header", "X-User"], "--user-header needs --trust-proxy"),
-        (["--trust-proxy", "0.0.0.0/0"], "--trust-proxy: 0.0.0.0/0 is every address"),
-        (["--prefix", "ops"], "--prefix: 'ops' is not a path"),
-        (["--role-header", "X-Role"], "--role-header needs --user-header"),
-        (["--password-file", "/none"], "/none: cannot be read"),
+        (["--user-header", "X-User"], 78, "--user-header needs --trust-proxy"),
+        (["--trust-proxy", "0.0.0.0/0"], 2, "--trust-proxy: 0.0.0.0/0 is every address"),
+        (["--prefix", "ops"], 2, "--prefix: 'ops' is not a path"),
+        (["--role-header", "X-Role"], 78, "--role-header needs --user-header"),
+        (["--password-file", "/none"], 78, "/none: cannot be read"),
     ],
 )
-def test_a_login_that_cannot_work_ends_the_program(run, words, says):
+def test_a_login_that_cannot_work_ends_the_program(run, words, code, says):
     answer = run("web", *words)
 
-    assert answer.returncode == 78
+    assert answer.returncode == code
     assert says in answer.stderr
 
 

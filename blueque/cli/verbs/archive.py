@@ -82,7 +82,7 @@ def archive(
 
     You can stop or kill it at any time. The next run goes on where it was: no task is lost, and none is archived twice. A
     task that is requeued meanwhile stays in Redis, and is archived again when it ends. It needs pip install
-    'blueque[arrow]'.
+    '.[arrow]'.
     """
     from blueque import archives  # here: --help does without
 

@@ -64,5 +64,7 @@ def _has_page() -> bool:
 
     absent = missing()
     if absent:
-        printing.talk("There is no page without its packages: pip install 'blueque[web]'")
+        printing.talk(
+            "There is no page without its packages. In the clone of Blueque: pip install '.[web]'"
+        )
     return not absent

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
+from blueque.cli.advice import like
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.options import Invocation, shared_options
@@ -113,7 +114,7 @@ def enqueue(
     blueque enqueue video.encode '"a.mov"' --group night-1
 
     The input must be JSON; a JSON string arrives as that string. With --text the input is a string, its last newline
-    included. Without input the parameters are null. Pass a string that begins with @, or is just -, through standard
+    included. For a task without input, write null. Pass a string that begins with @, or is just -, through standard
     input: printf %s "$name" | blueque enqueue QUEUE --text -
 
     --lines reads standard input if you give no file, and skips blank lines; with --text an empty line is an empty string.
@@ -180,9 +181,11 @@ def enqueue(
 
 def warn_of_no_listener(invocation: Invocation, client: Client, queue: str) -> None:
     """Say if a queue has no listener: its name may be a mistake."""
-    if not client.get_inspector().listeners(queue):
+    inspector = client.get_inspector()
+    if not inspector.listeners(queue):
+        meant = like(queue, (name for name in inspector.queues() if name != queue))
         printing.talk(
-            f"No listener serves {queue} yet, so the task waits. Start one: {invocation.serve(queue)}"
+            f"No listener serves {queue} yet, so the task waits.{meant} Start one: {invocation.serve(queue)}"
         )
 
 
@@ -197,7 +200,9 @@ def parameters_of(source: str | None, is_text: bool) -> Any:
     if source is None:
         if is_text:
             raise click.UsageError("--text needs a string, @FILE, or - for standard input")
-        return None
+        raise click.UsageError(
+            "the input is missing: JSON, @FILE, or - for standard input; null for none"
+        )
     if source == "-":
         content = sys.stdin.buffer.read()
     elif source.startswith("@"):

@@ -87,7 +87,7 @@ def feed(
     blueque feed /data/incoming ingest --name incoming --follow
 
     PATH is a directory, with all below it, a file or a pattern; several may be given. The files are Parquet (pip install
-    'blueque[arrow]'), or JSON lines: .jsonl, .ndjson, .json, each also .gz. They are fed in the order of their names,
+    '.[arrow]'), or JSON lines: .jsonl, .ndjson, .json, each also .gz. They are fed in the order of their names,
     which are their places in the directory: backlog/*.jsonl names them as backlog/ does, however many there are.
 
     You can stop or kill it at any time: the same command goes on where it was. A second one waits. Rows that were fed are

@@ -169,7 +169,8 @@ def _unknown(
     context: click.Context, command: click.Command, words: tuple[str, ...], word: str
 ) -> str:
     """Return the message about words that are neither a verb nor a word that is explained."""
-    from blueque.cli.main import hint, like  # here: that module is the program itself
+    from blueque.cli.advice import like  # here: for a mistake only
+    from blueque.cli.main import hint  # here: that module is the program itself
 
     known = command.list_commands(context) if isinstance(command, click.Group) else []
     topics = ["verbs", *_TOPICS, *STATES, *LISTENERS, *WORDS, *THINGS]

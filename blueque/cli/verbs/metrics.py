@@ -46,7 +46,7 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
 
     It keeps nothing: the counters are in Redis. So any number of exporters may run, and each returns the same. If Redis
     does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine only, unless you pass
-    --public. It needs pip install 'blueque[metrics]'. docs/monitoring.md explains the metrics.
+    --public. It needs pip install '.[metrics]'. docs/monitoring.md explains the metrics.
     """
     from blueque.metrics.server import Exporter  # here: --help does without
 
@@ -96,7 +96,7 @@ def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation
             )
         server = open_server(exporter, host, port)
     except OSError as error:
-        advice = "Is the port in use? Choose another: --listen HOST:PORT"
+        advice = "Choose another: --listen HOST:PORT"
         raise Failure(
             CONFIGURATION, f"cannot listen on {listen}: {error.strerror or error}", advice
         ) from error

@@ -14,10 +14,10 @@ from blueque.cli.named import queue_named
 from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
 from blueque.documents.tasks import of_task
 from blueque.model.group import condition_on, group_of, is_gate
-from blueque.model.ids import is_uuid
+from blueque.model.ids import begins_uuid, is_uuid
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES
 from blueque.sentences.facts import facts
-from blueque.text.hints import of_schedule
+from blueque.text.hints import of_queue, of_schedule
 
 if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
@@ -98,12 +98,19 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         raise Failure(
             USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
         )
+    if prefix in inspector.queues():
+        advice = (
+            f"See it: {of_queue('queue show', prefix)}, and blueque ls -q {shlex.quote(prefix)}"
+        )
+        raise Failure(MISSING, f"{prefix!r} is a queue, not a task", advice)
+    word = shlex.quote(prefix)
+    named = f"If it is a key: blueque ls --key {word}; a title: blueque ls --text {word}"
     advice = "It may have been deleted, or be too old to be found by the beginning of its id: give the whole id."
     if is_uuid(prefix.lower()):
         advice = f"Ids have small letters: blueque show {prefix.lower()}"
     if is_uuid(prefix):
         advice = "It may have been deleted, or be in another Redis: see the first line of blueque status."
-    raise Failure(MISSING, f"no task {prefix!r}", advice)
+    raise Failure(MISSING, f"no task {prefix!r}", "" if begins_uuid(prefix) else named, advice)
 
 
 def find_key(inspector: Inspector, queue: str, key: str, run: str | None) -> str:

@@ -99,7 +99,7 @@ def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) ->
     BLUEQUE_WEB_TOKEN or BLUEQUE_WEB_TOKEN_FILE has one. BLUEQUE_WEB_VIEWER_TOKEN is for those who may only look. With
     --password-file or --user-header there is no token unless you set one. All options but --hash and --open can stand in
     [web] of blueque.toml. --hash asks for a password; without a
-    terminal it reads a line. The role is operator, who may act, or viewer. The page needs pip install 'blueque[web]'.
+    terminal it reads a line. The role is operator, who may act, or viewer. The page needs pip install '.[web]'.
     docs/guide/web.md says how to serve it for a team.
     """
     _require_extra()
@@ -114,7 +114,7 @@ def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) ->
 
 
 def _given(context: click.Context) -> dict[str, Any]:
-    """Return the options of the command line, checked as in a file. Raises InvalidInput."""
+    """Return the options of the command line, checked as in a file. A mistake ends the program."""
     from blueque.config.tables import web_checks
 
     found = {}
@@ -124,7 +124,7 @@ def _given(context: click.Context) -> dict[str, Any]:
             try:
                 found[name] = check([*value] if isinstance(value, tuple) else value)
             except InvalidInput as error:
-                raise InvalidInput(f"--{name.replace('_', '-')}: {error}") from error
+                raise click.UsageError(f"--{name.replace('_', '-')}: {error}") from error
     return found
 
 
@@ -139,7 +139,9 @@ def _require_extra() -> None:
     absent = missing()
     if absent:
         sentence = f"the page needs {', '.join(absent)}"
-        raise Failure(CONFIGURATION, sentence, "Install it: pip install 'blueque[web]'")
+        raise Failure(
+            CONFIGURATION, sentence, "Install it in the clone of Blueque: pip install '.[web]'"
+        )
 
 
 def _print_line(word: str) -> None:
@@ -220,7 +222,7 @@ def _bind(address: Address, listen: str | None) -> socket.socket:
         return server.bind(address)
     except OSError as error:
         where = listen or "127.0.0.1"
-        advice = "Is it in use? Choose another: --listen HOST:PORT"
+        advice = "Choose another: --listen HOST:PORT"
         sentence = f"cannot listen on {where}: {error.strerror or error}"
         raise Failure(CONFIGURATION, sentence, advice) from error
 

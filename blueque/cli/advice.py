@@ -1,0 +1,66 @@
+"""What a person means who types a word that the program does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+# Names in other programs, of the verbs of a group.
+_SUBVERBS = {
+    "list": "ls",
+    **dict.fromkeys(("edit", "change", "update"), "set"),
+    **dict.fromkeys(("delete", "remove"), "rm"),
+    **dict.fromkeys(("create", "new"), "add"),
+    **dict.fromkeys(("describe", "info", "get"), "show"),
+    **dict.fromkeys(("retry", "rerun"), "requeue"),
+}
+_OPTIONS = {
+    **dict.fromkeys(("--count", "--size"), "blueque queue ls, or blueque status, counts tasks"),
+    **dict.fromkeys(("--result", "--results"), "blueque show ID and blueque export have results"),
+}
+
+
+def like(typed: str, known: Iterable[str]) -> str:
+    """Return a question with the most similar known word; empty if there is none."""
+    from difflib import get_close_matches  # here: all else does without
+
+    close = get_close_matches(typed, list(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+def of_subverb(typed: str, known: Iterable[str]) -> str:
+    """Return a question with the verb of a group that is meant; empty if there is none."""
+    verbs = list(known)
+    meant = _SUBVERBS.get(typed.lower())
+    return f" Did you mean {meant}?" if meant in verbs else like(typed, verbs)
+
+
+def of_option(typed: str, context: click.Context | None) -> str:
+    """Return what is meant by an unknown option; empty if that is not clear."""
+    state = _state(typed.lstrip("-"), context.command) if context is not None else None
+    return f"did you mean --state {state}?" if state else _OPTIONS.get(typed, "")
+
+
+def of_words(extra: str, command: click.Command) -> str:
+    """Return what to write in place of words that a command does not take."""
+    word = extra.partition(" ")[0]
+    if state := _state(word, command):
+        return f"{word} is a state: --state {state}"
+    options = {name for param in command.params for name in param.opts}
+    queue = "A queue is given with -q. " if "-q" in options else ""
+    return f"{queue}Write what has spaces, or quotes as JSON has them, in '...'"
+
+
+def _state(word: str, command: click.Command) -> str | None:
+    """Return the state of that name, if the command has an option for it."""
+    from blueque.cli.states import ALIASES  # here: --help does without
+
+    choices: list[str] = []
+    for param in command.params:
+        if "--state" in param.opts:
+            choices = [str(choice) for choice in getattr(param.type, "choices", ())]
+    name = ALIASES.get(word.lower(), word.lower())
+    return name if name in choices else None
