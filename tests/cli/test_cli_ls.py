@@ -259,3 +259,16 @@ def test_json_says_how_many_more_there_are(url):
         True,
         3,
     )
+
+
+def test_a_list_without_open_tasks_says_how_many_have_ended(run, client):
+    queue, other = client.get_queue("video"), client.get_queue("audio")
+    for each in (queue, queue, other):
+        each.cancel(each.enqueue(1))
+
+    assert run("ls").stderr == "no task waits or runs; 3 have ended: blueque ls --finished\n"
+    of_one = "no task waits or runs; 1 has ended: blueque ls -q audio --finished\n"
+    assert run("ls", "-q", "audio").stderr == of_one
+    assert run("ls", "--state", "failed").stderr == "no tasks\n"
+    other.schedule(1, 4e9)
+    assert run("ls", "-q", "audio").stderr.splitlines()[0] == "no tasks"

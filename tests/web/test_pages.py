@@ -461,6 +461,14 @@ def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue,
     assert "since: " in ask("/activity?since=soon").text
 
 
+def test_a_list_without_open_tasks_says_how_many_have_ended(ask, client, queue):
+    queue.cancel(queue.enqueue(1))
+
+    assert "No task waits or runs; 1 has ended." in ask("/tasks").text
+    assert "No task matches." in ask("/tasks?state=failed").text
+    assert "No task matches." in ask("/tasks?text=x").text
+
+
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):
     site = Site(address="", queues=("other.*",))
     app = create_app(client, site=site)

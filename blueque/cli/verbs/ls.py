@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,8 +31,10 @@ from blueque.queries.listeners import names_of
 from blueque.queries.listing import STATUSES, Listing
 from blueque.queries.search import Choice
 from blueque.sentences.start import Start, starts
+from blueque.text.format import no_open_task
 
 if TYPE_CHECKING:
+    from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
     from blueque.queries.selection import Selection
@@ -123,7 +126,8 @@ def ls(
     updated. To select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list
     of each queue and state; if that was not all, it says so. A key without a run is always found.
     """
-    inspector = invocation.client().get_inspector()
+    client = invocation.client()
+    inspector = client.get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     # What has not been begun is nowhere.
     usual: Sequence[str] = UNFINISHED if node is None else HELD
@@ -157,7 +161,8 @@ def ls(
         ]
         printing.print_table([one.column for one in shown], rows)
     else:
-        _say_nothing(inspector, node)
+        is_all = wanted is UNFINISHED and not selection.is_any and node is None
+        _say_nothing(client, node, queues if is_all else (), patterns)
     _say_more(listing, limit)
     if wanted is UNFINISHED and not (as_json or only_ids):
         _say_later(inspector, queues)
@@ -232,9 +237,19 @@ def _choice(
     )
 
 
-def _say_nothing(inspector: Inspector, node: str | None) -> None:
+def _say_nothing(
+    client: Client, node: str | None, queues: Sequence[str], patterns: Sequence[str]
+) -> None:
+    """queues: those of which all tasks that wait or run are asked for."""
+    from blueque.queries.counts import counts  # here: --help does without
+
+    inspector, numbers = client.get_inspector(), counts(client.connections, queues)
+    ended = sum(numbers[state] for state in FINISHED)
     if node is not None and not any(node in names_of(one.id) for one in inspector.nodes()):
         printing.talk(f"no tasks, and no listener {node} is known now: blueque node ls")
+    elif ended and not (numbers["blocked"] or numbers["scheduled"]):
+        words = ["blueque", "ls", *(word for one in patterns for word in ("-q", one))]
+        printing.talk(f"{no_open_task(ended)}: {shlex.join(words)} --finished")
     else:
         printing.talk("no tasks")
 

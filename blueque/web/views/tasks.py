@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.responses import RedirectResponse, Response
 
 from blueque.documents.contents import value_of
+from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listeners import names_of
 from blueque.queries.listing import MIN_PREFIX, STATUSES, entered, run_time
 from blueque.sentences.start import Start, starts
 from blueque.text.eta import read_progress
-from blueque.text.format import as_cell, clean
+from blueque.text.format import as_cell, clean, no_open_task
 from blueque.text.what import what
 from blueque.web import fence
 from blueque.web.acts import ACTS, Act
@@ -65,6 +66,7 @@ def tasks(visit: Visit) -> Page:
         ("tasks", visit.path_and_query), lambda: look(wanted, wanted.limit, visit, _SHOWN)
     )
     counts = _counts(wanted, listing, visit)
+    is_filtered = any(visit.one(name) for name in FIELDS)
     context = {
         "filter": wanted,
         "rows": [row(task, visit) for task in listing.tasks],
@@ -74,10 +76,11 @@ def tasks(visit: Visit) -> Page:
         "queues": visit.reader.queues()[:1000],
         "command": command_of(visit),
         "limits": LIMITS,
-        "is_filtered": any(visit.one(name) for name in FIELDS),
+        "is_filtered": is_filtered,
         "acts": [*_acts(wanted, counts)],
         "most_csv": MOST_CSV,
         "is_live": not wanted.selection.text,
+        "nothing": "" if is_filtered else _nothing(wanted, counts),
     }
     return Page("tasks.html", context)
 
@@ -224,4 +227,8 @@ def _counts(wanted: Filter, listing: Listing, visit: Visit) -> dict[str, int]:
     return {state: found[state] for state in STATUSES}
 
 
-__all__: Sequence[str] = ("find", "look", "matching", "names", "row", "tasks", "tasks_csv")
+def _nothing(wanted: Filter, counts: Mapping[str, int]) -> str:
+    """Return why the list of all tasks that wait or run is empty; empty if there are none at all."""
+    numbers = {state: number for state, number in counts.items() if number}
+    is_over = bool(numbers) and not wanted.states and numbers.keys() <= {*FINISHED}
+    return no_open_task(sum(numbers.values())) if is_over else ""
