@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from blueque.config.contents import Config
 from blueque.config.toml_file import load as load_config
@@ -301,8 +301,8 @@ class Client:
         return runs.load(self._redis, self._queue_name(queue_name), require_run_name(name))
 
     def run(self, queue_name: str, name: str) -> Run:
-        """Return an object that waits for all tasks of a run, counts them, and requeues the failed
-        ones.
+        """Return an object that waits for all tasks of a run, counts and lists them, and requeues the
+        failed ones.
         """
         from blueque.producer.run import Run
 
@@ -509,6 +509,12 @@ class Client:
         other._redis.aliases = self._redis.aliases
         other._redis.wrong_types = self._redis.wrong_types
         return other
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens another."""

@@ -112,6 +112,10 @@ class SocketConnection:
     def close(self) -> None:
         self._socket.close()
 
+    def __del__(self) -> None:
+        if "_socket" in self.__dict__:  # that of a thread which has ended, or of a lost Client
+            self._socket.close()
+
     def _next(self) -> Any:
         try:
             return self._reader.gets()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterator
 from types import TracebackType
 
 from blueque import protocol
@@ -20,13 +21,16 @@ from blueque.errors import (
 )
 from blueque.model.group import Group, require_whole
 from blueque.model.ids import DEFAULT_KEEP, require_keep
+from blueque.model.task import Task
 from blueque.queries import groups
 from blueque.queries.groups import GroupSeen
+from blueque.queries.tasks import load_many
 from blueque.system import process
 
 log = logging.getLogger("blueque")
 
 AT_ONCE = 1000  # members in one round trip
+WHOLE_AT_ONCE = 100  # the same, with parameters and results
 
 
 def end_if_over(redis: Redis, group: str, now: float) -> None:
@@ -120,6 +124,15 @@ class TaskGroup(Group):
             log.info("requeue task=%s queue=%s", task.task, queue)
             requeued.append(task.task)
         return requeued
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield a snapshot of each member, with its result, in the order in which they were made.
+        Those that were deleted are left out.
+        """
+        first = 0
+        while ids := groups.members(self._redis, self.name, first, WHOLE_AT_ONCE):
+            yield from load_many(self._redis, ids)
+            first += WHOLE_AT_ONCE
 
     def delete(self) -> bool:
         """Remove the group when it has ended; its tasks stay. But those of a workflow that was

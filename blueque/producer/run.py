@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 from blueque import protocol
@@ -11,6 +12,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import Contended
 from blueque.model.encoding import require_timeout
 from blueque.model.parts import in_parts
+from blueque.model.task import Task
 from blueque.producer.groups import TaskGroup
 from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.queries import run_progress
@@ -49,6 +51,15 @@ class Run:
         for _ in ends(watcher, self._redis.patience, timeout):
             pass  # it yields no tasks
         return self.progress()
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield a snapshot of each of its tasks, with its result, in the order in which they were made.
+        Those that were deleted or archived are left out.
+
+        Raises RunDropped; InvalidInput for a run without a group of its own.
+        """
+        group = run_progress.require_own_group(self._redis, self.queue, self.name)
+        return TaskGroup(self._redis, group).tasks()
 
     def requeue_failed(self, by: str | None = None) -> list[str]:
         """Put its tasks in line again that have failed or were cancelled; return their ids.

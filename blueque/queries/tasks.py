@@ -22,6 +22,12 @@ def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) ->
     return Task(task_id, as_hash(reply), wait)
 
 
+def load_many(redis: Redis, ids: Sequence[str]) -> list[Task]:
+    """Return snapshots of those of these tasks that there are, in this order. One round trip."""
+    replies = redis.read(*[("HGETALL", keys.task(task_id)) for task_id in ids])
+    return [Task(one, as_hash(reply)) for one, reply in zip(ids, replies, strict=True) if reply]
+
+
 def first_missing(redis: Redis, names: Sequence[str]) -> NoSuchTask | NoSuchGroup | None:
     """Return the error for the first of these names in conditions that no task and no group has, or
     a workflow whose tasks are not all there; None: all can be waited for. One round trip.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -807,3 +809,28 @@ def test_a_task_that_failed_by_a_clock_that_is_ahead_is_failed_too(queue, cli, f
     cli.hset(f"blueque_task_{failed[0]}", "finished", time.time() + 3600)
 
     assert queue.requeue_failed() == failed
+
+
+def test_a_client_is_closed_at_the_end_of_a_with_block(url):
+    with Client(url) as client:
+        task = client.get_queue("video").enqueue(1)
+        connection = client.connections.connection()
+    assert connection.is_closed and client.get_task(task).status == "pending"
+    client.close()
+
+
+def test_no_warning_tells_of_a_connection_that_a_thread_or_a_program_has_left_open(url):
+    code = f"""if True:
+        import threading
+        from blueque import Client
+        client = Client({url!r})
+        thread = threading.Thread(target=lambda: client.get_queue("video").enqueue(1))
+        thread.start()
+        thread.join()
+        client.get_queue("video").enqueue(2)
+        del client
+    """
+    program = [sys.executable, "-X", "dev", "-W", "always::ResourceWarning", "-c", code]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -138,3 +138,24 @@ def test_a_run_whose_tasks_nothing_lists_says_what_is_missing(client, queue):
         client.run(Q, "one").requeue_failed()
     with pytest.raises(RunDropped):
         client.run(Q, "never").progress()
+
+
+def test_the_tasks_of_a_run_are_listed_with_their_results_however_many(
+    client, queue, listener, run, monkeypatch
+):
+    monkeypatch.setattr("blueque.producer.groups.WHOLE_AT_ONCE", 4)
+    end(client, listener, how_many=2)
+    first, *_, last = run.tasks()
+    queue.cancel(last.id)
+    queue.delete_task(client.get_task(last.id))
+
+    assert (first.key, first.parameters, first.result) == (KEYS[0], KEYS[0], "done")
+    assert [task.key for task in run.tasks()] == KEYS[:-1]
+    assert [task.id for task in client.group("n1").tasks()] == [task.id for task in run.tasks()]
+
+
+def test_the_tasks_of_a_run_without_a_group_cannot_be_listed(client, queue):
+    queue.enqueue_many(KEYS, keys=KEYS, run="n2")
+
+    with pytest.raises(InvalidInput, match="give it one: group="):
+        client.run(Q, "n2").tasks()
