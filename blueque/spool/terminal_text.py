@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from blueque.model.log_line import LINES
 from blueque.system.plain_files import open_plain
 
-MAX_LINE = 4 * 1024  # bytes; longer lines are cut
+MAX_LINE = 4 * 1024  # bytes; of longer lines the middle is left out
+HALF = MAX_LINE // 2
 MAX_READ = 8 * 2**20  # bytes of a stream in one look: the listener must beat, so more is left out
 BLOCK = 2**18
 ENDED = 20  # redrawn lines that are remembered after their end
@@ -42,6 +43,7 @@ class Stream:
         self._empty = 0  # empty lines after it
         self._inner = b""  # the last drawing of an inner bar
         self._left_out = 0  # bytes before the next line
+        self._fragment = b""  # the end of the rest of such a line
         self._is_partial = False  # the next text is the rest of a line that was left out
         self.ended: deque[bytes] = deque(maxlen=ENDED)
 
@@ -127,9 +129,11 @@ class Stream:
     def _split(self, block: bytes) -> Iterator[bytes]:
         if self._is_partial:
             rest, end, block = block.partition(b"\n")
-            is_partial = not end
+            fragment, is_partial = (self._fragment + rest)[-HALF:], not end
             self._go_to(self._at + len(rest) + len(end))
-            self._is_partial = is_partial
+            self._fragment, self._is_partial = fragment, is_partial
+            if end:
+                yield from self._end_fragment()
         *whole, rest = block.split(b"\n")
         for text in whole:
             self._at += len(text) + 1
@@ -192,7 +196,7 @@ class Stream:
 
     def _rest(self) -> Iterator[bytes]:
         """Yield what is held and what has no newline."""
-        rest, bars = [], []
+        rest, bars = [*self._end_fragment()], []
         if self._begun or self._cut:
             rest = [self._shown(), *([self._inner] if self._inner.strip() else [])]
             bars = rest[::-1] if self._is_redrawn() else rest[1:]
@@ -200,6 +204,12 @@ class Stream:
         self.ended.extend(bars)
         self._go_to(self._at)
         yield from rest
+
+    def _end_fragment(self) -> Iterator[bytes]:
+        """Yield the end of a long line of which more was skipped than is read at once."""
+        if len(self._fragment) == HALF:
+            yield self._fragment
+        self._fragment = b""
 
     def _skip(self, place: int) -> int:
         """Go on there, within a line; return how many bytes are left out by it."""
@@ -211,6 +221,7 @@ class Stream:
     def _go_to(self, place: int) -> None:
         self._at = place
         self._held, self._empty, self._inner, self._is_partial = None, 0, b"", False
+        self._fragment = b""
         self._begin_line()
 
     def _begin_line(self) -> None:
@@ -232,13 +243,17 @@ class Stream:
         """Return what a terminal would show of the begun line."""
         line, cut = self._last_drawing()
         line = _UP.sub(b"", line) if b"\x1b[" in line else line
-        return b"%b ... (%b more)" % (line, _bytes(cut)) if cut else line
+        return b"%b %b ... %b" % (line[:HALF], _gap(cut), line[HALF:]) if cut else line
 
     def _last_drawing(self) -> tuple[bytes, int]:
-        """Return the text after the last carriage return, cut, and how many bytes were left out."""
+        """Return the text after the last carriage return, without the middle of a long one, and how
+        many bytes were left out there.
+        """
         text = self._begun.rstrip(b"\r")
         first = text.rfind(b"\r") + 1
-        line = text[first : first + MAX_LINE]
+        line = text[first:]
+        if len(line) > MAX_LINE:
+            line = line[:HALF] + line[-HALF:]
         return line, (0 if first else self._cut) + len(text) - first - len(line)
 
 

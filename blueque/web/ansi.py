@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from blueque.report import svg
 
-LONGEST = 4096  # characters of a line
+LONGEST = 8192  # characters of a line: more than a log keeps of one
 # A sequence that sets colours; any other sequence; a single control character.
 _COLOURS = re.compile(r"\x1b\[([0-9;:]*)m")
 _OTHERS = re.compile(

@@ -82,13 +82,26 @@ def test_of_a_bar_that_is_drawn_again_and_again_the_last_is_a_line(files):
     assert texts(tailing.news()) == ["100%|####|", "windows"]
 
 
-def test_a_long_line_is_cut_and_says_by_how_much(files):
-    tailing = Tail(files(b"x" * 5_000_000 + b"\nnext\n" + b"y" * (MAX_LINE + 1)))
+def test_of_a_long_line_both_ends_are_kept_and_how_much_is_left_out(files):
+    half = MAX_LINE // 2
+    tailing = Tail(files(b"x" * 5_000_000 + b"the end\nnext\n" + b"y" * (MAX_LINE + 1)))
     tailing.look(1.0, is_over=True)
 
     first, second, third = texts(tailing.news())
-    assert first == "x" * MAX_LINE + f" ... ({5_000_000 - MAX_LINE} bytes more)"
-    assert (second, third) == ("next", "y" * MAX_LINE + " ... (1 byte more)")
+    left_out = 5_000_000 + len("the end") - MAX_LINE
+    assert first.startswith("x" * half + f" ... ({left_out} bytes left out) ... x")
+    assert first.endswith("x" * (half - len("the end")) + "the end")
+    assert (second, third) == ("next", "y" * half + " ... (1 byte left out) ... " + "y" * half)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_the_end_of_a_line_is_kept_that_is_longer_than_one_look_reads(files, end):
+    path = files(b"x" * (terminal_text.MAX_READ + 2 * terminal_text.BLOCK) + b" the end" + end)
+    tailing = Tail(path, kept=2**30)
+    tailing.look(1.0, is_over=True)
+
+    gap, last = texts(tailing.news())
+    assert gap.endswith("left out)") and last.endswith("x the end")
 
 
 def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(files):
