@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = [
     *text_columns("NAME", "QUEUE", "RULE"),
-    Column("NEXT"),
+    Column("NEXT", can_shrink=True, yields=True),
     Column("LAST"),
     Column("NOTE", can_shrink=True),
 ]

@@ -66,7 +66,7 @@ def chosen(names: Sequence[str], hide: Hide) -> list[TaskColumn]:
 
 def _what(hide: Hide) -> TaskColumn:
     return TaskColumn(
-        Column("WHAT", can_shrink=True, yields=True),
+        Column("WHAT", can_shrink=True),
         lambda task, now, is_utc: what(task, hide) or "-",
         lambda task, now: what(task, hide),
     )
@@ -172,7 +172,7 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now: in_state(task, now),
     ),
     "node": TaskColumn(
-        Column("NODE", can_shrink=True),
+        Column("NODE", can_shrink=True, yields=True),
         lambda task, now, is_utc: printing.short_node(task.node or "-"),
         lambda task, now: task.node,
     ),
@@ -190,7 +190,7 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now: read_progress(task.fields.get("progress", "")).share,
     ),
     "left": TaskColumn(
-        Column("LEFT", True),
+        Column("LEFT", True, can_shrink=True),
         lambda task, now, is_utc: left_of(task, now)[1] or "-",
         lambda task, now: left_of(task, now)[0],
     ),

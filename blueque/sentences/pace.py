@@ -6,8 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from blueque.system import process
-from blueque.text.eta import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
-from blueque.text.format import one_line
+from blueque.text.eta import (
+    Progress,
+    bar,
+    percent,
+    read_progress,
+    readable,
+    roughly,
+    seconds_left,
+    time_left,
+)
 from blueque.text.terminal import is_terminal, terminal_width
 
 if TYPE_CHECKING:
@@ -37,7 +45,7 @@ def progress_words(task: Task) -> str | None:
 
 def with_share(told: str) -> str:
     """Return a reported progress, safe for a terminal, with the share if it is not in the words."""
-    text, share = one_line(told), read_progress(told).share
+    text, share = readable(told), read_progress(told).share
     return text if share is None or "%" in text else f"{text}, {percent(share)}"
 
 

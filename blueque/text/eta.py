@@ -20,6 +20,7 @@ SETTLED = 60.0  # seconds after which only the recent speed counts
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
 _PART = re.compile(rf"{_NUMBER}([kMGTPE]?) ?/ ?{_NUMBER}([kMGTPE]?)(?: +|$)(.*)", re.DOTALL)
+_LONG = re.compile(r"\d*\.\d{3,}(?![\de])")  # numbers with more digits than a person reads
 _PERCENT = re.compile(rf"{_NUMBER} ?%(?: +|$)(.*)", re.DOTALL)
 _FRACTION = re.compile(r"(0?\.\d+|1\.0*|\d(?:\.\d*)?e-\d+)(?: +|$)(.*)", re.DOTALL)
 # (from so many seconds on, the step to which an estimate is rounded); the first match counts.
@@ -34,12 +35,14 @@ class Progress(NamedTuple):
 
 
 def read_progress(text: str) -> Progress:
-    """Read a progress: 450/1500 frames, 1.2k/10k, 41 % encoding, 0.41, or only words."""
+    """Read a progress: 450/1500 frames, 1.2k/10k, 41 % encoding, 0.41, or only words. Numbers of a
+    part of a total are rounded.
+    """
     text = one_line(text)
     if match := _PART.fullmatch(text):
         done, total = float(match[1]) * _UNITS[match[2]], float(match[3]) * _UNITS[match[4]]
         if total > 0 and math.isfinite(done) and math.isfinite(total):
-            return Progress(min(done / total, 1.0), text)
+            return Progress(min(done / total, 1.0), readable(text))
     elif match := _PERCENT.fullmatch(text):
         return Progress(min(float(match[1]) / 100, 1.0), match[2])
     elif match := _FRACTION.fullmatch(text):
@@ -47,6 +50,19 @@ def read_progress(text: str) -> Progress:
     elif text in ("0", "1"):  # with words, it would be a count
         return Progress(float(text), "")
     return Progress(None, text)
+
+
+def readable(text: str) -> str:
+    """Return a progress on one line, with the numbers of a part of a total rounded: 0.96/8 s."""
+    text = one_line(text)
+    match = _PART.fullmatch(text)
+    end = len(text) - len(match[5]) if match else 0
+    return _LONG.sub(_rounded, text[:end]) + text[end:]
+
+
+def _rounded(number: re.Match[str]) -> str:
+    value = float(number[0])
+    return f"{round(value, 2) if value >= 0.01 else value:.12g}"
 
 
 class Pace:

@@ -1808,3 +1808,30 @@ def test_a_time_out_of_the_calendar_is_a_dash():
 def test_wide_characters_count_twice_and_combining_ones_not_at_all():
     assert (width("abc"), width("漢字"), width("e\u0301")) == (3, 4, 1)
     assert pieces("漢字ab", 3) == ["漢", "字a", "b"]
+
+
+def test_tables_fit_into_eighty_columns_and_cut_hosts_before_names(on_terminal, redis, client):
+    queue = client.get_queue("render.4k.final")
+    queue.enqueue_many(
+        range(120), keys=[str(n) for n in range(120)], run="sweep-of-november", group="g"
+    )
+    node = "gpu-node-1.example.com_4021"
+    protocol.register(redis, queue.name, node, "i1", {"beat_every": 10}, time.time())
+    task = queue.enqueue(1, title="sunset over the attic", priority=9)
+    protocol.pop(redis, queue.name, node, "i1", "9")
+    attempt = AttemptRef(queue.name, task, "token", node)
+    protocol.reserve(redis, attempt, "i1", time.time() - 9000)
+    protocol.start(redis, attempt, 77, time.time() - 8000)
+    protocol.progress(redis, attempt, "450.123456/1500 frames", time.time() - 100)
+
+    lines = {
+        words: on_terminal(*words.split(), NO_COLOR="1")
+        for words in ("status", "runs", "schedule ls", f"node show {node}", "ls --state started")
+    }
+
+    for words, shown in lines.items():
+        assert max(map(len, shown)) <= 80, words
+    assert any("sweep-of-no" in line for line in lines["runs"])
+    (row,) = [line for line in lines["status"] if line.startswith(task[:8])]
+    assert "sunset o" in row
+    assert not any("450.123456" in line for shown in lines.values() for line in shown)

@@ -250,7 +250,7 @@ def test_the_tasks_of_a_run_are_found_by_its_group_and_counted(run, client, queu
 
     shown = dict(zip(header, line[:4] + [" ".join(line[4:6])] + line[6:], strict=True))
     assert cancelled == "cancelled"
-    wanted = {"KIND": "keyed", "TASKS": "4", "DONE": "0", "FAILED": "1", "WAITING": "3"}
+    wanted = {"KIND": "keyed", "TASKS": "4", "DONE": "0", "FAIL": "1", "PEND": "3"}
     assert shown.items() >= wanted.items()
     assert sorted(item["key"] for item in listed) == names
     assert (waited.returncode, "3 tasks left" in waited.stderr) == (124, True)

@@ -39,6 +39,9 @@ def paced(told):
     ("text", "progress"),
     [
         ("450/1500 frames encoding", Progress(0.3, "450/1500 frames encoding")),
+        ("0.960078/8 seconds", Progress(0.960078 / 8, "0.96/8 seconds")),
+        ("1234.5678/2000.00 of 1.2345", Progress(0.6172839, "1234.57/2000.00 of 1.2345")),
+        ("0.0001234/1", Progress(0.0001234, "0.0001234/1")),
         ("1.2k/10k", Progress(0.12, "1.2k/10k")),
         ("9/6 parts", Progress(1.0, "9/6 parts")),
         ("3/0 parts", Progress(None, "3/0 parts")),

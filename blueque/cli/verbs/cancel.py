@@ -21,7 +21,7 @@ from blueque.errors import NotCancellable
 from blueque.model.states import FINISHED
 from blueque.queries.listing import entered
 from blueque.sentences import consent
-from blueque.text.format import one_line
+from blueque.text.eta import readable
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -143,7 +143,7 @@ def table_of_running(tasks: Sequence[Task], now: float) -> list[str]:
             task.queue or "-",
             printing.short_node(task.node or "-"),
             printing.span(None if task.started is None else now - task.started),
-            one_line(task.fields.get("progress", "-")),
+            readable(task.fields.get("progress", "-")),
         ]
         for task in tasks
     ]

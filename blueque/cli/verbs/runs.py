@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _COLUMNS = [
     *text_columns("RUN", "QUEUE"),
-    Column("KIND"),
-    Column("STATE"),
-    *number_columns("AGE", "TASKS", "DONE", "FAILED", "RUNNING", "WAITING", "ETA", "STAGED"),
+    *text_columns("KIND", "STATE"),
+    *number_columns("AGE", "TASKS", "DONE", "FAIL", "RUN", "PEND", "ETA"),
+    Column("STAGED", True),
 ]
 
 
@@ -60,9 +60,9 @@ def runs(
     An open run is not complete; the program that began it can begin it again without duplicates. A committing or publishing run is
     decided: its program puts the tasks in line, or has died meanwhile; then `blueque gc` does it. AGE is the time since
     the run was opened. TASKS are those of the whole run, of a stream those of its last batch. If the run has a group of
-    its own, as those of blueque.spark have, DONE are complete; FAILED have failed or were cancelled; RUNNING and WAITING
+    its own, as those of blueque.spark have, DONE are complete; FAIL have failed or were cancelled; RUN and PEND
     have not ended; ETA is when all will have ended if the tasks go on as they did so far. STAGED are chunks of up to 1000
-    tasks that are not in line. Below are the feeds, see blueque feeds.
+    tasks that are not in line, shown where there are any. Below are the feeds, see blueque feeds.
 
     --forget forgets a run, and asks first. Its tasks stay where they are; its staged tasks are deleted. If you begin a run
     of this name again, an open keyed run makes those of its tasks again that have been deleted, a committed one makes all
@@ -90,7 +90,8 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
         printing.print_json("runs", **of_runs(records, seen, fed, now))
         return
     rows = [_row(record, far, now) for record, far in zip(records, seen, strict=True)]
-    tables = [printing.table(_COLUMNS, rows)] if rows else []
+    shown = len(_COLUMNS) - all(row[-1] == "0" for row in rows)  # STAGED only where there are any
+    tables = [printing.table(_COLUMNS[:shown], [row[:shown] for row in rows])] if rows else []
     if fed:
         tables.append(printing.table(feeds.COLUMNS, [feeds.row(record, now) for record in fed]))
     click.echo("\n\n".join("\n".join(lines) for lines in tables), nl=bool(tables))

@@ -51,11 +51,12 @@ _BOUNDED = [
 ]
 RUNNING = [
     Column("TASK", can_shrink=True),
-    Column("WHAT", can_shrink=True, yields=True),
-    *text_columns("QUEUE", "NODE"),
+    *text_columns("WHAT", "QUEUE"),
+    Column("NODE", can_shrink=True, yields=True),
     Column("ELAPSED", True),
     Column("PROGRESS", can_shrink=True),
-    *number_columns("LEFT", "SIGN"),
+    Column("LEFT", True, can_shrink=True),
+    Column("SIGN", True),
 ]
 _HOSTS = [
     Column("HOST", can_shrink=True),
