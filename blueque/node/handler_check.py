@@ -48,11 +48,10 @@ class Registered(NamedTuple):
 
 
 def check_program(name: HandlerName) -> str | None:
-    """Return why the program of a handler cannot run, in a sentence, or None."""
-    try:
-        _require_directories(name.paths)
-    except InvalidInput as refusal:
-        return str(refusal)
+    """Return why the program of a handler cannot run, or either kind cannot have its pythonpath."""
+    for path in name.paths:
+        if not os.path.isdir(path):
+            return f"pythonpath: {path} is not a directory"
     if name.exec is not None and process.find_program(name.exec[0]) is None:
         return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
     return None
@@ -66,7 +65,8 @@ def find(
     redis_url: what tasks get. before: called in the child first. Raises InvalidInput: it cannot be
         a handler.
     """
-    _require_directories(name.paths)
+    if (refusal := check_program(name)) is not None:
+        raise InvalidInput(refusal)
 
     def look() -> Registered | None:
         before()
@@ -83,12 +83,6 @@ def find(
 
     found = _in_child(redis_url, look, f"the handler {name.run}")
     return None if found is None else Registered(*found)
-
-
-def _require_directories(paths: Sequence[str]) -> None:
-    for path in paths:
-        if not os.path.isdir(path):
-            raise InvalidInput(f"pythonpath: {path} is not a directory")
 
 
 def check_surroundings(surroundings: Mapping[str, Surroundings]) -> str | None:
