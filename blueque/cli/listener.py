@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
@@ -523,7 +522,7 @@ def _without_url(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the blueque-listener program."""
-    signals.hold_back([signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])  # they would end us
+    signals.hold_back("SIGHUP", "SIGUSR1", "SIGUSR2")  # they would end us
     complete_environment()
     run(command, "blueque-listener")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +86,7 @@ def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
 
 def main() -> None:
     """Run the blueque-scheduler program."""
-    signals.hold_back([signal.SIGHUP, signal.SIGUSR1])  # they would end us
+    signals.hold_back("SIGHUP", "SIGUSR1")  # they would end us
     run(command, "blueque-scheduler")
 
 

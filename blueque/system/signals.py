@@ -145,9 +145,9 @@ def blocked(numbers: Iterable[int]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def hold_back(numbers: Iterable[int]) -> None:
+def hold_back(*names: str) -> None:
     """Block signals until `unblock`, also in a program that replaces this one."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.Signals[name] for name in names])
 
 
 def unblock(numbers: Iterable[int]) -> None:

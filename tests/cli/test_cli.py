@@ -1769,6 +1769,7 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
         "blueque.model.wrong_types",
         "blueque.system",
         "blueque.system.hosts",
+        "blueque.system.signals",
         "blueque.text",
         "blueque.text.format",
         "blueque.text.terminal",
