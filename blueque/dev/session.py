@@ -109,7 +109,8 @@ class Session:
             modules = [word for module in self._wish.modules for word in ("--module", module)]
             slots = ("--slots", str(self._wish.slots))
             spool = ("--spool", str(self._home / "spool"))
-            self._start("listener", "blueque.cli.listener", *modules, *slots, *spool)
+            stop = ("--on-term", "stop")  # should we be killed, no Redis is left to wait for
+            self._start("listener", "blueque.cli.listener", *modules, *slots, *spool, *stop)
         if self._wish.page is not None:
             self._start("page", "blueque.cli.main", "web", *self._wish.page)
 

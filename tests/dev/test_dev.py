@@ -150,6 +150,9 @@ def test_nothing_is_left_when_it_is_killed_and_two_in_one_directory_are_refused(
     assert refused.returncode == 5
     assert f"as process {running.program.pid}" in refused.stderr
 
+    running.client.get_queue("slow").enqueue({})
+    until((tmp_path / "began").exists)
+
     running.program.kill()
     running.end()
     for pid in (redis, *slots):
