@@ -22,7 +22,7 @@ MAX_WATCHED = 1000  # schedules that are read for what needs attention, of each 
 _IN_A_ROW = 5  # occurrences of each that are read
 _WATCHED = (
     *("queue", "at", "current", "failures", "forgiven", "doomed", "updated"),
-    *("paused", "paused_by", "paused_reason"),
+    *("paused", "paused_by", "paused_reason", "last"),
 )
 _BY_ITSELF = ("overlap", "window", "catch_up")  # no person has asked for it
 
@@ -58,6 +58,7 @@ class Watched(NamedTuple):
     is_more: more may have been left out than `left_out`.
     forgiven: the id of a task whose failure does not count.
     doomed: the id of a task that is to be cancelled. updated: when the record was written last.
+    last: the planned time that was decided last, if no person has skipped it.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Watched(NamedTuple):
     paused_by: str | None = None
     paused_reason: str | None = None
     is_more: bool = False
+    last: float | None = None
 
 
 def clock_of(redis: Redis) -> float:
@@ -219,7 +221,14 @@ def take_watched(names: Sequence[str], replies: Sequence[Any]) -> Iterator[Watch
                 fields["paused_by"],
                 fields["paused_reason"],
                 is_more,
+                None if _is_skipped(texts) else _number(found, "last"),
             )
+
+
+def _is_skipped(texts: Sequence[str]) -> bool:
+    """Tell whether a person has skipped one of the last planned times, which may be to come."""
+    found = map(Occurrence.read, texts)
+    return any(one is not None and one[0] == "skipped" and one.why == "person" for one in found)
 
 
 def _number(fields: Mapping[str, str], name: str) -> float | None:

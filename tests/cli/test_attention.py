@@ -11,7 +11,9 @@ import forked
 import pytest
 
 from blueque import Client, protocol
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.schedule import Occurrence
 from blueque.model.task import Task
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
@@ -388,6 +390,7 @@ def schedule(name="nightly", **values):
         {},
         {"at": None},
         {"at": NOW - 60},
+        {"last": NOW + 60},
         {"at": NOW - 7200, "paused": NOW - 7200, "paused_by": "ann"},
         {"at": NOW - 7200, "doomed": "t1", "updated": NOW - 60},
         {"failures": 2, "left_out": 2},
@@ -428,6 +431,12 @@ def test_a_schedule_that_does_what_people_want_needs_no_attention(values):
             "schedule_paused",
             "paused for 2 h: 3 tasks in a row have failed",
             "resume",
+        ),
+        (
+            {"last": NOW + 864000},
+            "schedule_ahead",
+            "nothing comes of it for 10 d: the clock of Redis was ahead; remove it and define it anew",
+            "show",
         ),
         ({"failures": 3}, "schedule_failing", "its last 3 tasks have failed", "history"),
         (
@@ -569,3 +578,25 @@ def test_a_number_that_is_only_the_least_says_so(client, cli):
     sentence = seen(client)["schedule_left_out"]
 
     assert sentence == "no task came of its last 5 planned times, or more"
+
+
+def test_a_schedule_that_a_clock_of_redis_took_ahead_is_said_and_not_one_that_a_person_skips(
+    client, cli, hourly
+):
+    later = int(time.time()) // 3600 * 3600 + 864000
+    cli.hset(keys.schedule("hourly"), mapping={"last": later, "at": later + 3600})
+    cli.zadd(keys.SCHEDULES, {"hourly": later + 3600})
+    assert "the clock of Redis was ahead" in seen(client)["schedule_ahead"]
+
+    skipped = Occurrence("skipped", later, time.time(), why="person", by="ann")
+    cli.lpush(keys.occurrences("hourly"), skipped.text())
+    assert "schedule_ahead" not in seen(client)
+
+
+def test_a_schedule_that_is_removed_and_defined_anew_begins_now(client, cli, hourly):
+    cli.hset(keys.schedule("hourly"), "last", int(time.time()) + 864000)
+    client.get_schedule("hourly").delete()
+    client.set_schedule("hourly", queue="video", every="1h")
+
+    assert "schedule_ahead" not in seen(client)
+    assert float(cli.hget(keys.schedule("hourly"), "planned")) <= time.time() + 3600
