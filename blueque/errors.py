@@ -536,6 +536,9 @@ class OutcomeUnknown(RedisAway):
         self.task_id = task_id
 
 
+# Redis refuses with one of these for a while, before it has changed anything: a call tries again
+# within its patience, and RedisAway is what remains.
+NOT_NOW = {"NOREPLICAS", "MISCONF", "BUSY", "READONLY"}
 CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # only a node of a cluster answers with these codes
 
 

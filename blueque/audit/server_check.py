@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal
 from blueque.errors import RedisRefused
+from blueque.model import keys
 from blueque.queries.listeners import shared_hosts
 from blueque.queries.listing import to_seconds
 
@@ -40,18 +41,14 @@ def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
     if facts is None:
         unknown = f"{speed}; this user may not ask for INFO about its version, memory and files."
         return [Check("info", "unknown", unknown), _transactions(redis), _clock(redis, clock)]
-    return [
-        *judge(facts, speed),
-        *_replicas(facts, _settings(redis)),
-        _transactions(redis),
-        _clock(redis, clock),
-    ]
+    return [*judge(facts | _settings(redis), speed), _transactions(redis), _clock(redis, clock)]
 
 
 def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
     """Yield the checks of what INFO says."""
     yield from _version(facts, speed)
     yield from _role(facts)
+    yield from _replicas(facts)
     yield from _memory(facts)
     yield from _persistence(facts)
 
@@ -60,7 +57,7 @@ def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
     """Yield the checks that need attention even if the server was set up so on purpose: what may
     lose tasks, or will soon stop everything.
 
-    facts: as in INFO; may have `save` besides, the setting for snapshots.
+    facts: as in INFO; may have the settings `save` and `min-replicas-to-write` besides.
     """
     for result in judge(facts, ""):
         if result.level in ("warn", "fail") and result.name != "appendonly":
@@ -102,9 +99,10 @@ def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
 
 def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
     """Return what INFO says, and how many seconds a round trip takes."""
-    redis.read(("PING",))  # connects, so that the next measures a round trip only
+    asked = ("EXISTS", keys.QUEUES)  # a server that cannot save refuses PING
+    redis.read(asked)  # connects, so that the next measures a round trip only
     began = time.perf_counter()
-    redis.read(("PING",))
+    redis.read(asked)
     latency = time.perf_counter() - began
     try:
         (text,) = redis.read(("INFO",))
@@ -199,14 +197,28 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
             yield Check(name.replace("_", "-"), "fail", sentence)
 
 
-def _replicas(facts: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Check]:
-    """Yield a hint if the server acknowledges changes before a replica has them."""
+def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
+    """Yield a failure if replicas are missing, so that the server refuses changes; a hint if it
+    acknowledges changes before all its replicas have them.
+    """
     replicas = _number(facts, "connected_slaves") or 0
-    if facts.get("role") == "master" and replicas and settings.get("min-replicas-to-write") == "0":
-        has = "it has 1 replica" if replicas == 1 else f"it has {replicas} replicas"
-        sentence = f"{has}, and min-replicas-to-write is 0: a failover may lose tasks that were accepted seconds before."
+    least, close = (
+        _number(facts, name) for name in ("min-replicas-to-write", "min_slaves_good_slaves")
+    )
+    has = "it has 1 replica" if replicas == 1 else f"it has {replicas} replicas"
+    if facts.get("role") != "master":
+        return
+    if close is not None and close < (least or 1):
+        few = {0: "no replica keeps", 1: "only 1 replica keeps"}.get(close, f"only {close} keep")
+        wanted = "is more" if least is None else f"is {least}"
+        sentence = f"{few} up, and min-replicas-to-write {wanted}: it refuses changes (NOREPLICAS)."
+        yield Check("replicas", "fail", sentence)
+    elif least is not None and least < replicas:
+        sentence = f"{has}, and min-replicas-to-write is {least}: a failover may lose tasks that were accepted seconds before."
         yield Check(
-            "replicas", "ok", f"{sentence} Set min-replicas-to-write 1 and min-replicas-max-lag."
+            "replicas",
+            "ok",
+            f"{sentence} Set min-replicas-to-write {replicas} and min-replicas-max-lag.",
         )
 
 

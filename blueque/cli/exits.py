@@ -32,10 +32,12 @@ from blueque.cli.options import Invocation
 from blueque.cli.printing import talk
 from blueque.errors import (
     CLUSTER,
+    NOT_NOW,
     BatchFailed,
     BluequeError,
     OutcomeUnknown,
     QueueFull,
+    RedisAway,
     RedisRefused,
     TooLarge,
 )
@@ -101,6 +103,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     ),
     "MISCONF": (AWAY, "Redis cannot write to its disk, so it refuses changes: see its log."),
     "NOREPLICAS": (AWAY, "Redis has too few replicas, so it refuses changes."),
+    "BUSY": (AWAY, "A script has kept Redis busy for long: wait, or end it with SCRIPT KILL."),
     "WRONGTYPE": (
         CONFIGURATION,
         "A key named blueque_... is of another type: does another program use this database?",
@@ -143,6 +146,9 @@ def explain(error: BluequeError, origin: str) -> Failure:
     if isinstance(error, RedisRefused):
         code, advice = _REFUSALS.get(error.code, (BUG, "Please report this."))
         return Failure(code, str(error), advice)
+    refusal = error.__cause__
+    if type(error) is RedisAway and isinstance(refusal, RedisRefused) and refusal.code in NOT_NOW:
+        return Failure(_REFUSALS[refusal.code][0], str(error), _REFUSALS[refusal.code][1])
     for kind, code, advice in _CODES:
         if isinstance(error, kind):
             if isinstance(error, OutcomeUnknown) and error.task_id:

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVarTuple
 
 import hiredis
 
-from blueque.errors import InvalidInput, RedisAway, RedisRefused
+from blueque.errors import NOT_NOW, InvalidInput, RedisAway, RedisRefused
 from blueque.model.wrong_types import WrongTypes, empty, is_look
 from blueque.system.backoff import pause
 
@@ -248,6 +248,7 @@ class Redis:
             try:
                 connection = self.connection()
                 replies = exchange(connection, commands)
+                raise_not_now(replies)
                 if ("EXEC",) in commands:  # nothing is watched any more
                     connection.ahead = None
                 return (
@@ -302,9 +303,14 @@ class Patience:
         return True
 
     def pause_or_raise(self, error: RedisAway | RedisRefused) -> None:
-        """Wait before the next try. Raise `error` if it is a refusal, or the deadline comes first."""
+        """Wait before the next try. Raise `error` if it is a refusal for good, or the deadline comes
+        first.
+        """
         if isinstance(error, RedisRefused):
-            raise error
+            if error.code not in NOT_NOW:
+                raise error
+            refusal, error = error, RedisAway(f"Redis is not ready: {error.answer}")
+            error.__cause__ = refusal
         # No pause after the first failure: the connection may have been dead for hours while the
         # server works.
         seconds = pause(self._failures - 1) if self._failures else 0.0
@@ -356,6 +362,15 @@ def raise_refusal(replies: Sequence[Any]) -> None:
         return
     for reply in replies:
         if isinstance(reply, RedisRefused):
+            raise reply
+
+
+def raise_not_now(replies: Sequence[Any]) -> None:
+    """Raise the first error among the replies with which Redis refuses for a while."""
+    if RedisRefused not in map(type, replies):  # the usual case
+        return
+    for reply in replies:
+        if isinstance(reply, RedisRefused) and reply.code in NOT_NOW:
             raise reply
 
 

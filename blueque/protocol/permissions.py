@@ -44,6 +44,7 @@ _OF_A_KEY: dict[str, tuple[str | int, ...]] = {
     "SCARD": (),
     "SET": ("",),
     "SISMEMBER": ("m",),
+    "SMISMEMBER": ("m",),
     "SMEMBERS": (),
     "SRANDMEMBER": (),
     "SREM": ("m",),

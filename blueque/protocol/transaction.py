@@ -32,7 +32,7 @@ from blueque.connection.redis import (
     pack,
     raise_refusal,
 )
-from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
+from blueque.errors import NOT_NOW, Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.system.backoff import jitter
 
 MAX_CONFLICTS = 100
@@ -128,9 +128,13 @@ def transact(
         except RedisRefused as error:
             if patience.may_reconnect(error):
                 continue
-            if is_unknown:
-                raise _unknown(name, look, error) from error
-            raise
+            if error.code not in NOT_NOW:
+                if is_unknown:
+                    raise _unknown(name, look, error) from error
+                raise
+            redis.close()  # a new connection may lead to another server
+            patience.pause_or_raise(_unknown(name, look, error) if is_unknown else error)
+            continue
         if replies is not None:
             return verdict.result(replies) if callable(verdict.result) else verdict.result
         conflicts += 1

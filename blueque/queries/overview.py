@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Command, Redis, raise_refusal
+from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.encoding import seconds_of
@@ -262,13 +262,14 @@ def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, li
     """Return the time, the names of the queues, what the server says about itself, the names of
     groups, those that have not ended first, and the names of schedules.
     """
-    time, names, groups, first, last, info, saves = redis.answers(
+    time, names, groups, first, last, info, *settings = redis.answers(
         ("TIME",),
         ("ZRANGE", keys.QUEUES, 0, -1),
         ("ZRANGE", keys.GROUPS, 0, MAX_GROUPS - 1),
         *ask_watched(),
         ("INFO",),
         ("CONFIG", "GET", "save"),
+        ("CONFIG", "GET", "min-replicas-to-write"),
     )
     raise_refusal([time, names, groups, first, last])
     planned = list(dict.fromkeys([*first, *last]))
@@ -276,8 +277,8 @@ def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, li
     if isinstance(info, RedisRefused):
         return to_seconds(time), sorted(names), None, groups, planned
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-    if not isinstance(saves, RedisRefused) and len(saves) == 2:
-        facts["save"] = saves[1]
+    for reply in settings:
+        facts |= {} if isinstance(reply, RedisRefused) else as_hash(reply)
     return to_seconds(time), sorted(names), facts, groups, planned
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from blueque.connection.redis import Command, Connection, Redis, exchange, raise_refusal
 from blueque.errors import RedisAway, RedisRefused
+from blueque.model import keys
 from blueque.queries.inspector import Inspector, ask_work, take_work, work_keys
 
 log = logging.getLogger("blueque")
@@ -118,7 +119,10 @@ class ReadyQueues:
         """Read what has changed; nothing has: wait for an answer nevertheless, to know that."""
         queues = list(self._changed)
         commands: list[Command] = [command for queue in queues for command in ask_work(queue)]
-        replies = exchange(connection, commands or [("PING",)])
+        # A user may lack the right to PING, and a server that cannot save refuses it.
+        replies = exchange(connection, commands or [("EXISTS", keys.pending(self._queues[0]))])
+        if not commands:
+            return
         if RedisRefused in map(type, replies):
             replies = self._without_wrong_types(queues, replies)
         raise_refusal(replies)

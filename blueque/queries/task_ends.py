@@ -72,8 +72,9 @@ class Watcher:
         ):
             return
         try:
-            # a connection that was cut off silently stays silent for ever
-            raise_refusal(exchange(connection, [("PING",)]))
+            # A connection that was cut off silently stays silent for ever. Any answer proves that
+            # it is alive: a server that cannot save refuses PING, too.
+            exchange(connection, [("PING",)])
         except BaseException:
             self.close()
             raise

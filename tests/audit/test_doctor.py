@@ -110,7 +110,7 @@ def test_a_server_with_a_replica_that_need_not_have_a_change_gets_a_hint(server,
             what="the replica",
         )
         results = {}
-        for least in ("0", "1"):
+        for least in ("0", "1", "2"):
             cli.config_set("min-replicas-to-write", least)
             results[least] = doctor()
     for name, value in before.items():
@@ -120,8 +120,10 @@ def test_a_server_with_a_replica_that_need_not_have_a_change_gets_a_hint(server,
         "ok    it has 1 replica, and min-replicas-to-write is 0: a failover may lose tasks that were accepted seconds "
         "before. Set min-replicas-to-write 1 and min-replicas-max-lag.\n"
     )
-    assert [results[least].returncode for least in ("0", "1")] == [0, 0]
-    assert [hint in results[least].stdout for least in ("0", "1")] == [True, False]
+    refuses = "FAIL  only 1 replica keeps up, and min-replicas-to-write is 2: it refuses changes (NOREPLICAS).\n"
+    assert [result.returncode == 0 for result in results.values()] == [True, True, False]
+    assert [hint in result.stdout for result in results.values()] == [True, False, False]
+    assert [refuses in result.stdout for result in results.values()] == [False, False, True]
 
 
 # What is in it

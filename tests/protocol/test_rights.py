@@ -21,6 +21,7 @@ from blueque.system.embedded_redis import Server
 
 WORK = """
     import time
+    from blueque import New, Then
 
     def work(task):
         print("something")
@@ -29,6 +30,8 @@ WORK = """
             raise ValueError("as wanted")
         if task.parameters == "long":
             time.sleep(600)
+        if task.parameters == "then":
+            return Then("done", [New("work", "fine", key="next")])
 """
 
 
@@ -229,6 +232,7 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
         queue.enqueue("fine", lock="l", priority=3),
         queue.enqueue("fail", lock="l"),
         queue.enqueue("fail", retry=Retry(max=1, backoff=0)),
+        queue.enqueue("then"),
         queue.schedule("fine", 1.0),
     ]
     client.set_schedule("nightly", queue="work", every="1h", overlap="replace")
@@ -240,6 +244,7 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
         "complete",
         "failed",
         "failed",
+        "complete",
         "complete",
     ]
     until(lambda: client.get_task(long).status == "started")
