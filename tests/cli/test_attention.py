@@ -482,6 +482,7 @@ def hourly(client, cli):
     late = int(time.time()) - 600
     cli.hset("blueque_schedule_hourly", mapping={"planned": late, "at": late, "last": late - 3600})
     cli.zadd("blueque_schedules", {"hourly": late})
+    cli.delete("blueque_occurrences_hourly")  # that it was added
 
 
 @pytest.mark.usefixtures("hourly")
