@@ -39,8 +39,8 @@ def disown() -> None:
         weakref.finalize._registered_with_atexit = False
     # These do nothing to what is of another process.
     for module, function in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
-        if module in sys.modules:
-            atexit.register(getattr(sys.modules[module], function))
+        if (own := getattr(sys.modules.get(module), function, None)) is not None:
+            atexit.register(own)
     gc.freeze()
 
 
@@ -50,7 +50,10 @@ def wait() -> Left:
     """
     if "threading" not in sys.modules and "multiprocessing.process" not in sys.modules:
         return NOTHING
-    left = Left(len(_threads()), len(_processes()))
+    try:
+        left = Left(len(_threads()), len(_processes()))
+    except AttributeError:  # the user has modules of these names
+        return NOTHING
     if not any(left):
         return NOTHING
     import threading  # here: most tasks have none
@@ -107,7 +110,7 @@ def flush(inherited: Iterable[Any] = ()) -> bool:
     """
     found = _find()
     if "logging" in sys.modules:
-        for handler in sys.modules["logging"]._handlerList:
+        for handler in getattr(sys.modules["logging"], "_handlerList", ()):
             _flush(handler())
     if found:
         for item in files():
@@ -130,9 +133,12 @@ def _find() -> list[Any]:
     """Return the objects that have a finalizer, as all files have."""
     objects = gc.get_objects()
     finalized = []
-    for kind in {*map(type, objects)}:  # a loop over all of them takes a millisecond
-        if hasattr(kind, "__del__"):
-            finalized.append(kind)
+    try:
+        for kind in {*map(type, objects)}:  # a loop over all of them takes a millisecond
+            if hasattr(kind, "__del__"):
+                finalized.append(kind)
+    except Exception:  # a metaclass does not let its classes be looked at
+        return [item for item in objects if issubclass(type(item), _io._IOBase)]
     return [item for item in objects if type(item) in finalized] if finalized else []
 
 
