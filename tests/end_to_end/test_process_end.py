@@ -313,7 +313,7 @@ def test_what_a_preloaded_module_has_opened_is_written_once_and_its_exit_functio
     with Programs(shared_server.url, tmp_path) as programs:
         programs.write(
             """
-            import atexit, logging, tempfile, weakref
+            import atexit, tempfile
             file = open("lines", "a")
             file.write("preloaded\\n")
             directory = tempfile.TemporaryDirectory(dir=".")
@@ -323,12 +323,13 @@ def test_what_a_preloaded_module_has_opened_is_written_once_and_its_exit_functio
         )
         programs.write(
             """
-            import atexit, os, sys, base
+            import atexit, os, base
 
             def run(task):
                 base.file.write(f"{task.parameters}\\n")
                 atexit.register(print, "in the log")
-                return [os.path.isdir(base.directory.name), "threading" in sys.modules]
+                base.own = base.tempfile.TemporaryDirectory(dir=".")
+                return os.path.isdir(base.directory.name)
             """
         )
         programs.listener("work:run", "--preload", "base", queue="preloaded")
@@ -336,7 +337,7 @@ def test_what_a_preloaded_module_has_opened_is_written_once_and_its_exit_functio
 
         tasks = [outcome(programs.client, queue.enqueue(name)) for name in ("first", "second")]
 
-        assert [task.result[0] for task in tasks] == [True, True], tasks[0].error
+        assert [task.result for task in tasks] == [True, True], tasks[0].error
         assert (tmp_path / "lines").read_text() == "preloaded\nfirst\nsecond\n"
         printed = tmp_path / "spool" / f"{tasks[0].id}@1" / "stdout"
         assert printed.read_text() == "in the log\n"
