@@ -278,6 +278,22 @@ def test_a_run_that_has_ended_has_nothing_left(ask, client, queue):
     assert '<td class="left">ended</td>' in row and "~" not in row
 
 
+def test_the_page_of_a_recurring_task_has_parameters_options_and_run_times(ask, client):
+    given = {"scene": 17, "token": "hunter2"}
+    client.set_schedule("hourly", queue="video", parameters=given, every="1h", priority=7)
+    task = client.get_schedule("hourly").trigger(by="ada")
+    now = time.time()
+    client.connections.read(
+        ("HSET", f"blueque_task_{task}", "status", "complete", "started", now - 90, "finished", now)
+    )
+
+    page = ask("/schedule/hourly").text
+
+    assert "&#34;scene&#34;: 17" in page and "hunter2" not in page
+    assert "<dt>priority</dt><dd>7</dd>" in page and "<dt>keep</dt><dd>1 d</dd>" in page
+    assert "ran 1 m 30 s" in page
+
+
 def test_a_large_value_is_cut_and_the_whole_is_one_link_away(ask, start, run):
     task = start({"text": "x" * 200_000})
 

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 
+from blueque.documents.schedules import item, options_of
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.queries import schedules
+from blueque.queries.listing import run_time
 from blueque.sentences import attention
 from blueque.sentences.recurring import planned, why_it_stands
 from blueque.text.format import span
 from blueque.text.what import what
 from blueque.web.views.overview import row
+from blueque.web.views.task import pretty
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST = 100  # scheduled tasks on the page
 NEXT, PAST = 5, 50  # planned times of a recurring task
+_DURATIONS = ("time_limit", "stall_limit", "grace", "lead", "keep")  # options of its tasks
 CODES = ("overdue", "schedule", "clock")
 
 
@@ -76,7 +80,12 @@ def recurring(visit: Visit) -> Page:
         "rule": _rule(found),
         "next": planned(found, NEXT),
         "reasons": why_it_stands(found, client.get_inspector()),
-        "history": _with_states(history, visit),
+        "history": _with_tasks(history, visit),
+        "parameters": pretty(item(seen, visit.site.hide)["parameters"]),
+        "options": [
+            (name, span(float(value)) if name in _DURATIONS else value)
+            for name, value in options_of(seen, visit.site.hide).items()
+        ],
         "facts": [*_facts(seen.record)],
     }
     return Page("recurring.html", context)
@@ -117,14 +126,19 @@ def _rule(found: Schedule) -> str:
         return str(error)
 
 
-def _with_states(
+def _with_tasks(
     history: Sequence[Occurrence], visit: Visit
-) -> list[tuple[Occurrence, str | None]]:
-    """Return what came of planned times, each with the state of its task now."""
-    tasks = [each.task for each in history if each.task is not None]
-    redis = visit.reader.client.connections
-    states = dict(zip(tasks, schedules.statuses(redis, tasks), strict=True))
-    return [(each, states.get(each.task or "")) for each in history]
+) -> list[tuple[Occurrence, str | None, float | None]]:
+    """Return what came of planned times, each with the state of its task now, and for how many seconds
+    that ran.
+    """
+    ids = [each.task for each in history if each.task is not None]
+    tasks = {task.id: task for task in visit.reader.inspector.tasks(ids)}
+    found = [tasks.get(each.task or "") for each in history]
+    return [
+        (each, task.status if task else None, run_time(task, visit.now) if task else None)
+        for each, task in zip(history, found, strict=True)
+    ]
 
 
 def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
