@@ -109,8 +109,11 @@ def test_a_recurring_task_has_what_define_takes():
         ("every = '1h'\nretry.mx = 1", "a.retry.mx: unknown key; did you mean max?"),
         ("every = '1h'\ntime_limit = false", "a.time_limit: it is a number, not bool"),
         ("every = '1h'\nlock = []", "a.lock: a lock is a name, or a name and a number such as"),
-        ("every = '1h'\nparameters.day = 2030-01-31", "a.parameters.day: Object of type date is"),
-        ("every = '1h'\nparameters = nan", "a.parameters: Out of range float values are not"),
+        (
+            "every = '1h'\nparameters.day = 2030-01-31",
+            'a.parameters.day: parameters["day"] is of the type date',
+        ),
+        ("every = '1h'\nparameters = nan", "a.parameters: it is nan, which JSON does not have"),
     ],
 )
 def test_a_mistake_in_a_recurring_task_is_one_sentence_with_its_key(line, sentence):
