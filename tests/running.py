@@ -296,7 +296,7 @@ class Programs:
         on_term: as in a container, wherever the tests run.
         before: a command that becomes the listener by exec.
         """
-        kind = () if "--exec" in work else ("--run",)
+        kind = () if "--exec" in work else ("--handler",)
         arguments = [
             queue,
             "--slots",

@@ -64,7 +64,7 @@ def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -
     path = invocation.config.path
     yield _address(invocation)
     is_lottery = any(queue.weight is not None for queue in invocation.config.queues.values())
-    named = variables(environ)
+    named = variables()
     said = without_overruled(
         said, {name for name, variable in named.items() if environ.get(variable)}
     )
@@ -98,14 +98,14 @@ def without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[s
     return {name: value for name, value in said.items() if name not in overruled}
 
 
-def variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def variables() -> dict[str, str]:
     """Return the environment variable of each value that has one."""
     from blueque.cli import listener, program, scheduler  # here: large, and only for this verb
 
     found = {"max_bytes": "BLUEQUE_MAX_BYTES", "statistics.keep": "BLUEQUE_STATISTICS_KEEP"}
     for table, command in (("listener", listener.command), ("scheduler", scheduler.command)):
         for option in program.settings_of(command):
-            found[f"{table}.{option.name}"] = program.variable(option, environ)
+            found[f"{table}.{option.name}"] = program.variable(option)
     return found
 
 
@@ -198,17 +198,9 @@ def file_values(invocation: Invocation) -> dict[str, Any]:
         raise Failure(CONFIGURATION, f"{found}: {error.strerror}") from error
     hide = invocation.hider(False)
     return {
-        shown_path(_by_new_name(path)): hide(value)
-        if path[-1] in _WITH_SECRETS
-        else _without_dates(value)
+        shown_path(path): hide(value) if path[-1] in _WITH_SECRETS else _without_dates(value)
         for path, value in _leaves((), tomllib.loads(text))
     }
-
-
-def _by_new_name(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the path of a value by the name that its key has now."""
-    is_handler = (path[0], len(path), path[-1]) in (("listener", 2, "run"), ("queues", 3, "run"))
-    return (*path[:-1], "handler") if is_handler else path
 
 
 def _without_dates(value: Any) -> Any:

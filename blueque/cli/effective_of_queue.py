@@ -71,7 +71,7 @@ class _Values:
         self._in_redis = in_redis
         self._said = file_values(invocation)
         self._table = shown_path(("queues", queue))
-        self._variables = variables(environ)
+        self._variables = variables()
         self._defaults = defaults(environ, False)
 
     def own(self, name: str) -> Setting | None:

@@ -29,7 +29,6 @@ from blueque.cli.listener_queues import (
 from blueque.cli.options import (
     WITH_SHORT_HELP,
     Invocation,
-    RenamedOption,
     config_option,
     debug_option,
     log_options,
@@ -37,7 +36,7 @@ from blueque.cli.options import (
     redis_url_option,
     version_option,
 )
-from blueque.cli.program import Program, given, settings_of, variables_of
+from blueque.cli.program import Program, given, settings_of, variable
 from blueque.cli.task_options import limit_options
 from blueque.cli.values import COMMAND, DURATION, Value
 from blueque.config.tables import MAX_SLOTS, MOST_REUSED, ON_TERM
@@ -131,11 +130,7 @@ class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click
     "listen to all of these.",
 )
 @click.option(
-    "--handler",
-    cls=RenamedOption,
-    formerly=("--run",),
-    metavar="MODULE:CALLABLE",
-    help="Run this Python callable for each task.",
+    "--handler", metavar="MODULE:CALLABLE", help="Run this Python callable for each task."
 )
 @click.option(
     "--exec",
@@ -378,9 +373,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 
 # A listener that a task starts is another one: it goes by its own options and file, not by the
 # variables of this one.
-_NOT_FOR_TASKS = sorted(
-    {name for option in settings_of(command) for name in variables_of(option)} - _FOR_ALL
-)
+_NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - _FOR_ALL)
 
 
 def _hooks(

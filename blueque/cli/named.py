@@ -10,7 +10,7 @@ import click
 
 from blueque.cli.advice import like
 from blueque.cli.failure import MISSING, Failure
-from blueque.cli.options import Invocation, RenamedOption
+from blueque.cli.options import Invocation
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
@@ -25,21 +25,9 @@ def queues_options(command: Decorated) -> Decorated:
     return click.argument("patterns", nargs=-1, metavar="[QUEUE...]")(option(command))
 
 
-def pattern_option(
-    help: str, name: str = "patterns", formerly: Sequence[str] = ()
-) -> Callable[[Decorated], Decorated]:
-    """Add --queue, as the parameter `name`: names of queues, or patterns of them.
-
-    formerly: earlier names of the option.
-    """
-    return click.option(
-        *("-q", "--queue", name),
-        cls=RenamedOption,
-        formerly=formerly,
-        multiple=True,
-        metavar="PATTERN",
-        help=help,
-    )
+def pattern_option(help: str, name: str = "patterns") -> Callable[[Decorated], Decorated]:
+    """Add --queue, as the parameter `name`: names of queues, or patterns of them."""
+    return click.option("-q", "--queue", name, multiple=True, metavar="PATTERN", help=help)
 
 
 def queue_named(name: str) -> str:

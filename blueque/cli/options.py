@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,22 +110,6 @@ class _SharedOption(click.Option):
         ):
             return None
         return "Common options", f"See {ctx.find_root().info_name} --help."
-
-
-class RenamedOption(click.Option):
-    """An option with earlier names, which still work, and which no help shows."""
-
-    def __init__(self, *arguments: Any, formerly: Sequence[str] = (), **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.formerly = formerly
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        names = self.opts
-        self.opts = [*names, *self.formerly]
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = names
 
 
 def together(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:

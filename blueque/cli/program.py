@@ -6,7 +6,6 @@ The command line overrules a variable, and a variable the file.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +23,7 @@ class Program(click.Command):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         for option in settings_of(self):
-            names = variables_of(option)
-            option.envvar = names if names[1:] else names[0]
+            option.envvar = variable(option)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -51,16 +49,9 @@ def settings_of(command: click.Command) -> list[click.Option]:
     ]
 
 
-def variable(option: click.Option, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the environment variable of an option. An earlier name counts if only that is set."""
-    names = variables_of(option)
-    return next((name for name in names if environ.get(name)), names[0])
-
-
-def variables_of(option: click.Option) -> list[str]:
-    """Return the environment variables of an option, those with an earlier name last."""
-    names = [str(option.name), *(name[2:] for name in getattr(option, "formerly", ()))]
-    return [f"BLUEQUE_{name.replace('-', '_').upper()}" for name in names]
+def variable(option: click.Option) -> str:
+    """Return the environment variable of an option."""
+    return f"BLUEQUE_{str(option.name).upper()}"
 
 
 def given(context: click.Context) -> dict[str, Any]:

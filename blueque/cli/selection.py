@@ -11,7 +11,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.named import queues_matching
-from blueque.cli.options import RenamedOption, together
+from blueque.cli.options import together
 from blueque.cli.task_options import tag_option
 from blueque.cli.values import MOMENT
 from blueque.queries.selection import Selection
@@ -54,8 +54,6 @@ _add_options = together(
     ),
     click.option(
         "--until",
-        cls=RenamedOption,
-        formerly=("--older-than",),
         type=MOMENT,
         metavar="AGE|TIME",
         help="Only tasks that entered their state before then: 2h, 'yesterday 18:00'.",

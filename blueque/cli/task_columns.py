@@ -236,7 +236,6 @@ _CONTENTS = {
     "error_text": ("error", "last_error"),
 }
 _NOTE_ALONE = COLUMNS["note"]._replace(cell=lambda task, now, is_utc: _note_alone(task, now))
-FORMERLY = {"run": "ran"}  # earlier names of columns, which still work
 USUAL = ("id", "what", "queue", "state", "for", "node", "note")
 USUAL_OF_PENDING = ("id", "what", "queue", "for", "reason", "start", "note")
 

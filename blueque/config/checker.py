@@ -11,7 +11,6 @@ from blueque.config.contents import Config, QueueConfig, ScheduleConfig
 from blueque.config.tables import (
     CWD_KEYS,
     FINISHED,
-    FORMERLY,
     REUSE,
     RULE,
     SURROUNDINGS,
@@ -176,14 +175,10 @@ class Checker:
             if values.get(name, 1) != 1:
                 raise self._refused((*path, name), reason)
 
-    def _require_one_handler(self, path: Path, values: dict[str, Any]) -> None:
-        """Refuse two handlers, and give an earlier name of the key its name."""
-        named = [name for name in (FORMERLY, "handler", "exec") if name in values]
-        if len(named) > 1:
-            reason = f"{named[0]} is set as well: a task has one handler, so set one of the two"
-            raise self._refused((*path, named[1]), reason)
-        if FORMERLY in values:
-            values["handler"] = values.pop(FORMERLY)
+    def _require_one_handler(self, path: Path, values: Mapping[str, Any]) -> None:
+        if "handler" in values and "exec" in values:
+            reason = "handler is set as well: a task has one handler, so set one of the two"
+            raise self._refused((*path, "exec"), reason)
 
     def _retention(self, path: Path, values: Any) -> Mapping[str, Keep]:
         return MappingProxyType(self._table(path, values, dict.fromkeys(FINISHED, read_keep)))
@@ -199,7 +194,7 @@ class Checker:
         found = {}
         for key, value in values.items():
             if key not in checks:
-                hint = hint_of(key, [name for name in checks if name != FORMERLY])
+                hint = hint_of(key, checks)
                 if not hint.startswith(MEANT):
                     hint = _quoted(path, key, value) or hint
                 raise self._refused((*path, key), f"unknown key{hint}")

@@ -87,7 +87,7 @@ class Config(NamedTuple):
     def has_handler(self, queue: str, environ: Mapping[str, str] = os.environ) -> bool:
         """Tell whether the file or a variable names what runs the tasks of a queue."""
         return bool(
-            any(environ.get(f"BLUEQUE_{name}") for name in ("HANDLER", "RUN", "EXEC", "MODULES"))
+            any(environ.get(f"BLUEQUE_{name}") for name in ("HANDLER", "EXEC", "MODULES"))
             or self.queue(queue).handler
             or self.listener.keys() & {"handler", "exec", "modules"}
         )

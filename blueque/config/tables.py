@@ -57,10 +57,9 @@ MAX_SLOTS = 1000
 MOST_REUSED = 10**9  # tasks of one process
 RULE = ("cron", "every", "timezone", "start", "until")
 
-FORMERLY = "run"  # the earlier name of handler
 # A program in a file is named as on the command line; no shell is involved.
 HANDLER: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {"handler": read_callable_name, "exec": read_program, FORMERLY: read_callable_name}
+    {"handler": read_callable_name, "exec": read_program}
 )
 
 # How many tasks a process takes, and for how long.

@@ -550,11 +550,11 @@ def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(
         cli.lpush(keys.failed(queue), task)
         cli.zadd(keys.QUEUES, {queue: 0})
 
-    assert "2 tasks would start a second time" in run("requeue", "--failed", "render.*").stderr
+    assert "2 tasks would start a second time" in run("requeue", "--queue", "render.*").stderr
     assert (
-        run("requeue", "--failed", "render.*", "--limit", "1", "--dry-run").stdout == "a  failed\n"
+        run("requeue", "--queue", "render.*", "--limit", "1", "--dry-run").stdout == "a  failed\n"
     )
-    result = run("requeue", "--failed", "render.*", "--yes")
+    result = run("requeue", "--queue", "render.*", "--yes")
 
     assert (result.returncode, result.stdout) == (0, "a  pending\nb  pending\n")
     assert client.get_task("c").status == "failed"
@@ -640,7 +640,7 @@ def test_of_several_queues_the_oldest_failures_are_requeued_first(run, cli):
         cli.lpush(keys.failed(queue), *tasks)
         cli.zadd(keys.QUEUES, {queue: 0})
 
-    result = run("requeue", "--failed", "render.*", "--limit", "3", "--dry-run")
+    result = run("requeue", "--queue", "render.*", "--limit", "3", "--dry-run")
 
     assert result.stdout.split()[::2] == ["c", "b", "d"]
 
@@ -651,7 +651,7 @@ def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_
     for n in (2, 0, 1):
         fail(redis, f"failed-{n}")
 
-    result = run("requeue", "--failed", "video", "--yes")
+    result = run("requeue", "--queue", "video", "--yes")
 
     assert result.stdout.split()[::2] == ["failed-2", "failed-0", "failed-1"]
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["failed-1", "failed-0", "failed-2"]
@@ -661,11 +661,11 @@ def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_
     ("narrowing", "tasks"),
     [
         (["--error-type", "lost"], ["new", "old"]),
-        (["--older-than", "1h"], ["old", "aged"]),
+        (["--until", "1h"], ["old", "aged"]),
         (["--limit", "2"], ["new", "old"]),
-        (["--error-type", "lost", "--older-than", "1h"], ["old"]),
+        (["--error-type", "lost", "--until", "1h"], ["old"]),
         (["--error-type", "ValueError"], []),
-        (["--older-than", "0"], ["new", "old", "aged"]),
+        (["--until", "0"], ["new", "old", "aged"]),
         (["--error-type", "exit", "--limit", "9"], ["aged"]),
     ],
 )
@@ -678,8 +678,8 @@ def test_the_failed_tasks_are_narrowed_down(run, redis, cli, client, narrowing, 
         fail(redis, task, error_type=error_type)
         cli.hset(f"blueque_task_{task}", "finished", time.time() - age)
 
-    seen = json.loads(run("requeue", "--failed", "video", "--dry-run", "--json", *narrowing).stdout)
-    result = run("requeue", "--failed", "video", "--yes", *narrowing)
+    seen = json.loads(run("requeue", "--queue", "video", "--dry-run", "--json", *narrowing).stdout)
+    result = run("requeue", "--queue", "video", "--yes", *narrowing)
 
     assert (
         result.returncode,
@@ -697,7 +697,7 @@ def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
     enqueue(redis, "pending-1")
     before = state()
 
-    every = run("requeue", "--failed", "video", "--dry-run")
+    every = run("requeue", "--queue", "video", "--dry-run")
     one = run("requeue", "failed-1", "pending-1", "--dry-run")
 
     assert (every.returncode, every.stdout) == (0, "failed-1  failed\nfailed-2  failed\n")
@@ -713,7 +713,7 @@ def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
 def test_nothing_that_failed_is_nothing_to_do_and_no_such_queue_is_code_3(run, redis):
     enqueue(redis, "pending-1")
 
-    nothing, nowhere = run("requeue", "--failed", "video"), run("requeue", "--failed", "vidoe")
+    nothing, nowhere = run("requeue", "--queue", "video"), run("requeue", "--queue", "vidoe")
 
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no tasks\n")
     assert (nowhere.returncode, nowhere.stdout) == (3, "")
@@ -762,7 +762,7 @@ def test_the_question_says_how_many_were_lost(run, redis):
 
     assert (
         "3 tasks would start a second time; 1 of them were lost"
-        in run("requeue", "--failed", "video").stderr
+        in run("requeue", "--queue", "video").stderr
     )
 
 

@@ -336,15 +336,15 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
     ("file", "environ", "run_by", "retry"),
     [
         ("[queues.films]\nexec = 'work'", {}, ("exec", "work", "file"), "default"),
-        ("[listener]\nrun = 'a:b'", {}, ("handler", "a:b", "file"), "default"),
+        ("[listener]\nhandler = 'a:b'", {}, ("handler", "a:b", "file"), "default"),
         (
-            "[queues.films]\nrun = 'a:b'",
+            "[queues.films]\nhandler = 'a:b'",
             {"BLUEQUE_MODULES": "films"},
             ("handler", "films:film", "environment"),
             "handler",
         ),
         (
-            "[listener]\nmodules = ['films']\n[queues.films]\nrun = 'films:film'",
+            "[listener]\nmodules = ['films']\n[queues.films]\nhandler = 'films:film'",
             {},
             ("handler", "films:film", "file"),
             "handler",
@@ -361,7 +361,7 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
             ("handler", "films:film", "environment"),
             "handler",
         ),
-        ("[listener]\nrun = 'films:other'", {}, ("handler", "films:other", "file"), "default"),
+        ("[listener]\nhandler = 'films:other'", {}, ("handler", "films:other", "file"), "default"),
         ("", {}, ("handler", None, "default"), "default"),
     ],
 )

@@ -86,7 +86,7 @@ def test_what_is_old_and_not_among_the_newest_is_pruned(run, redis, cli):
     fail(redis, "old")
     age(cli, "old", 100)
 
-    only_old, newest = ["prune", "--older", "50s"], ["--keep", "3", "--state", "cancelled"]
+    only_old, newest = ["prune", "--older-than", "50s"], ["--keep", "3", "--state", "cancelled"]
     foreseen = run(*only_old, "--dry-run", "--json")
     items = json.loads(foreseen.stdout)["items"]
     assert [(item["status"], item["tasks"]) for item in items] == [("cancelled", 3), ("failed", 1)]

@@ -69,7 +69,7 @@ def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):
     code, seen = answer(b"n\n", "runs", Q, "--forget", "s")
     assert (code, cli.exists(keys.run(Q, "s"))) == (6, 1)
     assert "Run s is open and would be forgotten; 1 chunk of staged tasks would be deleted." in seen
-    assert answer(b"y\n", "runs", Q, "--drop", "s")[0] == 0, "the earlier name"
+    assert answer(b"y\n", "runs", Q, "--forget", "s")[0] == 0
     assert cli.keys("*staging*") == cli.keys(keys.task("*")) == []
     assert run("runs", Q, "--forget", "s", "--yes").returncode == 3
 

@@ -240,14 +240,3 @@ def test_tasks_are_selected_by_their_group(run, client, monkeypatch):
     assert run("ls", "--ids", "--group", "night", "-q", "audio")[1] == [two]
     assert run("ls", "--ids", "--group", "night", "--tag", "a")[1] == [one]
     assert run("ls", "--ids", "--group", "day")[1] == []
-
-
-@pytest.mark.usefixtures("now")
-def test_earlier_names_of_options_work_and_are_not_shown(run):
-    assert run("timeline", "--last", "1m")[0] == run("stats", "--last", "2d")[0] == 0
-    assert run("prune", "--older", "90d", "--yes") == run("prune", "--older-than", "90d", "--yes")
-    assert run("ls", "--columns", "run", "--sort", "-run")[1][0] == "RAN"
-    assert run("requeue", "--failed", "video", "--older-than", "3h", "--dry-run")[1] == [
-        "a  failed"
-    ]
-    assert "--failed" not in " ".join(run("requeue", "--help")[1])

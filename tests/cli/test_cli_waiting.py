@@ -114,7 +114,7 @@ def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(
         (["limit", "nowhere", "none"], 3),
         (["resume", "nowhere"], 3),
         (["pause", ""], 2),
-        (["requeue", "--failed", "nowhere*"], 3),
+        (["requeue", "--queue", "nowhere*"], 3),
         (["queue", "purge", "nowhere*", "--yes"], 3),
         (["queue", "forget", "nowhere*", "--yes"], 3),
         (["logs", "-q", "nowhere*"], 3),
@@ -575,7 +575,7 @@ def test_the_next_step_names_queue_resources_and_a_place_for_a_handler(
 @pytest.mark.parametrize(
     ("file", "variables"),
     [
-        ('[queues.audio]\nrun = "tasks:mix"', {}),
+        ('[queues.audio]\nhandler = "tasks:mix"', {}),
         ('[listener]\nexec = "./mix.sh"', {}),
         ("", {"BLUEQUE_HANDLER": "tasks:mix"}),
         ("", {"BLUEQUE_EXEC": "./mix.sh"}),
@@ -593,7 +593,7 @@ def test_the_next_step_leaves_out_a_handler_that_the_configuration_names(
 
 
 def test_the_next_step_has_a_place_for_a_handler_that_only_another_queue_has(run, redis, tmp_path):
-    (tmp_path / "blueque.toml").write_text('[queues.video]\nrun = "tasks:cut"')
+    (tmp_path / "blueque.toml").write_text('[queues.video]\nhandler = "tasks:cut"')
     enqueue(redis, "pending-1", "audio")
 
     said = run("why", "pending-1", BLUEQUE_CONFIG=str(tmp_path / "blueque.toml")).stdout

@@ -44,7 +44,7 @@ def start(programs, handler, *options, slots=1, on_term="drain", **more):
             str(programs.directory / "spool"),
             "--on-term",
             on_term,
-            "--run",
+            "--handler",
             handler,
             *options,
         ],

@@ -18,7 +18,7 @@ from running import clean_environment, until
 
 from blueque import Client, Config, ConfigRefused, Retry
 from blueque.cli import listener, scheduler
-from blueque.cli.program import settings_of, variables_of
+from blueque.cli.program import settings_of, variable
 from blueque.config.tables import FINISHED
 from blueque.config.toml_file import load, parse
 from blueque.model import keys
@@ -87,7 +87,7 @@ def test_no_variable_of_an_option_is_one_that_a_task_gets():
     given = set(re.findall(r'"(BLUEQUE_[A-Z_]+)"', inspect.getsource(running_task)))
     assert "BLUEQUE_QUEUE" in given
     options = [*settings_of(listener.command), *settings_of(scheduler.command)]
-    assert not {name for option in options for name in variables_of(option)} & given
+    assert not {variable(option) for option in options} & given
 
 
 def test_the_mistake_in_the_document_is_told_as_it_stands_there(tmp_path):
@@ -115,7 +115,7 @@ def test_what_the_file_says_of_the_listener_is_done_and_an_option_goes_before_it
         programs.url,
         "--spool",
         "spool",
-        "--run",
+        "--handler",
         "work:run",
     ]
     listener = programs.start(command)
@@ -279,7 +279,7 @@ def test_a_time_in_the_file_that_does_not_fit_one_from_elsewhere_is_told_to_be_f
     run, tmp_path
 ):
     (tmp_path / "blueque.toml").write_text("[listener]\nlease = '20s'")
-    result = run("listener", "A", "--run", "work:run")
+    result = run("listener", "A", "--handler", "work:run")
     assert result.returncode == 78
     assert (
         "lease is 20 s: at least three beats of 10 s are needed, 30 s (lease from blueque.toml)"
@@ -424,7 +424,7 @@ def test_a_variable_goes_before_the_file_and_an_option_before_both(programs):
         programs.url,
         "--spool",
         "spool",
-        "--run",
+        "--handler",
         "work:run",
     ]
     plain = programs.start(command)
@@ -473,14 +473,14 @@ def test_the_log_format_of_a_scheduler_stands_in_the_file_and_in_a_variable(prog
     ],
 )
 def test_a_mistake_in_a_variable_is_told_by_its_name_with_exit_code_78(run, name, value, said):
-    result = run("listener", "A", "--run", "work:run", environ={name: value})
+    result = run("listener", "A", "--handler", "work:run", environ={name: value})
     assert result.returncode == 78
     assert said in result.stderr
 
 
 def test_config_shows_what_each_option_is_and_where_it_comes_from(run, tmp_path):
     (tmp_path / "blueque.toml").write_text(
-        '[listener]\nrun = "tasks:work"\nmax_runtime = "8h"\n[queues.a]\nexec = "true"'
+        '[listener]\nhandler = "tasks:work"\nmax_runtime = "8h"\n[queues.a]\nexec = "true"'
     )
     result = run(
         "main", "config", "--json", environ={"BLUEQUE_SLOTS": "3", "BLUEQUE_MAX_RUNTIME": "7h"}
@@ -499,7 +499,7 @@ def test_config_shows_what_each_option_is_and_where_it_comes_from(run, tmp_path)
 
 def test_config_shows_nothing_of_the_file_that_a_variable_overrules(run, tmp_path):
     (tmp_path / "blueque.toml").write_text(
-        '[listener]\nrun = "tasks:work"\nspawn = true\n[queues.a]\nexec = "true"\nweight = 2\n[queues."b.run"]\nrun = "b:c"'
+        '[listener]\nhandler = "tasks:work"\nspawn = true\n[queues.a]\nexec = "true"\nweight = 2\n[queues."b.run"]\nhandler = "b:c"'
     )
     result = run(
         "main", "config", "--json", environ={"BLUEQUE_EXEC": "./work.sh", "BLUEQUE_PRELOAD": "json"}

@@ -157,20 +157,6 @@ def test_queues_that_alternate_import_nothing_ahead(programs):
 # Which goes before which
 
 
-def test_the_earlier_names_of_handler_still_work(programs):
-    programs.write(FILE.replace("handler =", "run ="), "blueque.toml")
-
-    listen(programs, "a", "b")
-    assert results(programs, "a", "b") == [["first", "a"], ["second", "b"]]
-    listen(programs, "x", environ={"BLUEQUE_RUN": "third:run"})
-    assert results(programs, "x") == [["third", "x"]]
-    listen(programs, "y", "--run", "second:run", environ={"BLUEQUE_RUN": "third:run"})
-    assert results(programs, "y") == [["second", "y"]]
-    both = {"BLUEQUE_HANDLER": "first:run", "BLUEQUE_RUN": "third:run"}
-    listen(programs, "z", environ=both)
-    assert results(programs, "z") == [["first", "z"]]
-
-
 def test_an_option_goes_before_a_variable_and_that_before_the_file(programs):
     programs.write(FILE, "blueque.toml")
     environ = {"BLUEQUE_HANDLER": "third:run"}
@@ -190,11 +176,11 @@ def test_a_program_in_a_variable_is_split_as_by_a_shell_and_nothing_is_expanded(
 
 
 def test_sighup_has_the_listener_take_another_handler_from_the_file(programs):
-    programs.write("[queues.a]\nrun = 'first:run'", "blueque.toml")
+    programs.write("[queues.a]\nhandler = 'first:run'", "blueque.toml")
     listener = listen(programs, "a", environ={"BLUEQUE_GRACE": "7s"})
     assert results(programs, "a") == [["first", "a"]]
 
-    programs.write("[queues.a]\nrun = 'second:run'", "blueque.toml")
+    programs.write("[queues.a]\nhandler = 'second:run'", "blueque.toml")
     listener.send(signal.SIGHUP)
     listener.says("replacing 1 listener,")
     until(lambda: listener.log.count("register queue=a") == 2, what="the next listener")
@@ -206,7 +192,7 @@ def test_sighup_has_the_listener_take_another_handler_from_the_file(programs):
 
 
 def test_a_queue_without_a_handler_ends_the_listener_with_the_three_ways_to_name_one(programs):
-    programs.write("[queues.a]\nrun = 'first:run'", "blueque.toml")
+    programs.write("[queues.a]\nhandler = 'first:run'", "blueque.toml")
 
     code, log = refused(programs, "a", "render.4k")
 
@@ -261,7 +247,7 @@ def test_a_mistake_in_the_file_is_told_before_what_is_missing_on_the_command_lin
 
 def test_each_handler_is_tried_at_the_start_and_the_queue_of_one_that_breaks_is_named(programs):
     programs.write(
-        "[queues.a]\nrun = 'first:run'\n[queues.b]\nrun = 'second:nothing'", "blueque.toml"
+        "[queues.a]\nhandler = 'first:run'\n[queues.b]\nhandler = 'second:nothing'", "blueque.toml"
     )
 
     code, log = refused(programs, "a", "b")
@@ -295,7 +281,7 @@ def test_a_task_inherits_no_variable_that_is_an_option_of_its_listener(programs)
 
 
 def test_a_name_that_looks_like_a_pattern_is_told_to_be_a_name(programs):
-    listener = listen(programs, "render.*", "--run", "first:run")
+    listener = listen(programs, "render.*", "--handler", "first:run")
 
     assert "'render.*' is the name of one queue, not a pattern" in listener.log
     assert results(programs, "render.*") == [["first", "render.*"]]

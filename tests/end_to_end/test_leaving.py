@@ -184,7 +184,7 @@ def test_by_default_a_sigterm_means_drain_in_a_container_and_leave_outside(
             "-m",
             "blueque.cli.listener",
             "work",
-            "--run",
+            "--handler",
             "work:run",
             "--redis-url",
             programs.url,

@@ -104,7 +104,7 @@ def test_the_whole_log_of_a_listener_and_a_scheduler_is_json_when_asked_for(prog
             "-m",
             "blueque.cli.listener",
             "work",
-            "--run",
+            "--handler",
             "work:run",
             "--spool",
             str(programs.directory / "spool"),
@@ -135,7 +135,7 @@ def test_both_programs_offer_the_formats_that_there_are():
 def test_a_log_level_leaves_out_what_is_less_important(programs):
     programs.write("def run(task):\n    return 1\n")
     programs.client.get_queue("work").enqueue("")
-    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run"]
+    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--handler", "work:run"]
     common = ["--redis-url", programs.url, "--spool", "spool", "--until-empty"]
     quiet = programs.start([*command, *common, "--log-level", "warning"])
     assert (quiet.wait(), quiet.log) == (0, "")

@@ -146,7 +146,7 @@ def test_all_is_imported_once_for_a_look_and_not_in_master_or_listener(programs)
 def test_the_nearest_place_that_names_a_handler_counts(programs):
     programs.write("def run(task): return 'file'\ndef other(task): return 'listener'", "own.py")
     programs.write(
-        "[listener]\nmodules = ['films', 'sounds']\nrun = 'own:other'\n[queues.films]\nrun = 'own:run'",
+        "[listener]\nmodules = ['films', 'sounds']\nhandler = 'own:other'\n[queues.films]\nhandler = 'own:run'",
         "blueque.toml",
     )
     first = listen(programs, "films", "scenes", "rest")
@@ -200,7 +200,7 @@ def test_sighup_takes_the_settings_of_the_handler_as_they_are_by_then(programs):
 
 
 def test_run_and_modules_on_the_command_line_are_refused_and_a_variable_is_overruled(programs):
-    code, log = refused(programs, "films", "--run", "films:plain", "--module", "films")
+    code, log = refused(programs, "films", "--handler", "films:plain", "--module", "films")
     assert code == 2 and "--handler and --module are both given" in log
 
     both = {"BLUEQUE_HANDLER": "films:plain", "BLUEQUE_MODULES": "films"}
@@ -208,7 +208,7 @@ def test_run_and_modules_on_the_command_line_are_refused_and_a_variable_is_overr
     assert code == 78 and "BLUEQUE_HANDLER and BLUEQUE_MODULES are both set" in log
 
     modules = {"BLUEQUE_MODULES": "no.such.module"}
-    listen(programs, "films", "--run", "films:plain", environ=modules)
+    listen(programs, "films", "--handler", "films:plain", environ=modules)
     assert run(programs, "films").result == "plain"
 
 
@@ -251,7 +251,7 @@ def test_the_table_of_a_queue_goes_before_the_decorator_and_an_option_before_bot
 
 
 def test_a_handler_of_another_queue_runs_without_its_settings_and_the_listener_says_so(programs):
-    listener = listen(programs, "any", "--run", "films:film")
+    listener = listen(programs, "any", "--handler", "films:film")
 
     assert run(programs, "any", "M").result[:3:2] == ["films", "M"]
     assert run(programs, "any", "bad").attempt == 1

@@ -117,7 +117,7 @@ def test_no_signal_ends_a_listener_that_is_starting(programs, queue):
         def run(task):
             return "done"
     """)
-    configure(programs, 'run = "work:run"')
+    configure(programs, 'handler = "work:run"')
     environ = {"BLUEQUE_SPOOL": str(programs.directory / "spool")}
     command = [sys.executable, "-m", "blueque.cli.listener", "work"]
     started = programs._start(command, environ=environ)
@@ -133,12 +133,14 @@ def test_no_signal_ends_a_listener_that_is_starting(programs, queue):
 
 
 def test_idle_listeners_are_replaced_and_busy_ones_after_their_task(programs, queue):
-    configure(programs, 'run = "work:run"\nslots = 2\ntime_limit = "1h"')
+    configure(programs, 'handler = "work:run"\nslots = 2\ntime_limit = "1h"')
     listener = start(programs, slots=2)
     slots, running = set(listener.slots()), begin(programs, queue)
     started = start_ticks(listener.pid)
     for times in (1, 2):  # the second one leaves the task alone, too
-        configure(programs, f'run = "work:run"\nslots = 2\ntime_limit = "{0.3 - times / 10:.1f}s"')
+        configure(
+            programs, f'handler = "work:run"\nslots = 2\ntime_limit = "{0.3 - times / 10:.1f}s"'
+        )
         reload(listener, times)
         new = until(lambda old=slots: {*listener.slots()} - old, what="another idle listener")
         assert outcome(programs.client, queue.enqueue("")).error_type == "time_limit"
@@ -158,14 +160,14 @@ def test_idle_listeners_are_replaced_and_busy_ones_after_their_task(programs, qu
 
 
 def test_every_option_of_the_file_holds_from_then_on(programs, queue):
-    configure(programs, 'run = "work:run"\non_term = "drain"')
+    configure(programs, 'handler = "work:run"\non_term = "drain"')
     listener = start(programs)
     running, (busy,) = begin(programs, queue), listener.slots()
-    configure(programs, 'run = "work:run"\nslots = 3\nlog_format = "json"')
+    configure(programs, 'handler = "work:run"\nslots = 3\nlog_format = "json"')
     reload(listener)
     listener.ready(3)
     assert json.loads(listener.lines("blueque-listener 2")[-1])["level"] == "info"
-    configure(programs, 'run = "work:run"\nslots = 2\non_term = "stop"')
+    configure(programs, 'handler = "work:run"\nslots = 2\non_term = "stop"')
     listener.send_again(signal.SIGHUP)
     listener.says("replacing 3 listeners")
     until(lambda: len(listener.slots()) == 2 and busy in listener.slots(), what="two slots")
@@ -176,11 +178,11 @@ def test_every_option_of_the_file_holds_from_then_on(programs, queue):
 
 
 def test_another_redis_gets_the_new_tasks_and_the_first_one_the_end_of_what_runs(programs, queue):
-    configure(programs, 'run = "work:run"')
+    configure(programs, 'handler = "work:run"')
     listener = start(programs)
     running = begin(programs, queue)
     url = f"{programs.url.rpartition('/')[0]}/1"
-    configure(programs, 'run = "work:run"', url=url)
+    configure(programs, 'handler = "work:run"', url=url)
     reload(listener)
     let_go(programs)
     assert outcome(programs.client, running.id).result == "done"
@@ -225,7 +227,7 @@ OFTEN = {"BLUEQUE_BEAT": "0.1", "BLUEQUE_LEASE": "0.5"}
 def test_running_tasks_are_reported_with_the_new_password_of_redis(
     programs, queue, account, is_careful
 ):
-    work = 'run = "work:run"\nslots = 2'
+    work = 'handler = "work:run"\nslots = 2'
     configure(programs, work, url=account.address("old"))
     listener = start(programs, slots=2, **OFTEN)
     running, waits = [begin(programs, queue) for _ in range(2)], queue.enqueue("")
@@ -252,7 +254,7 @@ def test_running_tasks_are_reported_with_the_new_password_of_redis(
 def test_a_listener_that_drains_stays_with_its_task_while_redis_refuses_its_password(
     programs, queue, account
 ):
-    configure(programs, 'run = "work:run"\non_term = "drain"', url=account.address("old"))
+    configure(programs, 'handler = "work:run"\non_term = "drain"', url=account.address("old"))
     listener = start(programs, **OFTEN)
     (slot,), running = listener.slots(), begin(programs, queue)
     account.set("resetpass", ">new")
@@ -269,7 +271,7 @@ def test_a_listener_that_drains_stays_with_its_task_while_redis_refuses_its_pass
 def test_a_young_listener_that_is_refused_when_it_starts_again_leaves_the_others_at_work(
     programs, queue, account
 ):
-    configure(programs, 'run = "work:run"\nslots = 2', url=account.address("old"))
+    configure(programs, 'handler = "work:run"\nslots = 2', url=account.address("old"))
     listener, running = start(programs, slots=2), begin(programs, queue)
     account.set("resetpass", ">new")  # who is connected stays so
     (idle,) = {*listener.slots()} - {pid_of(running.node)}
@@ -314,17 +316,17 @@ def test_a_release_is_entered_by_its_name_and_nothing_is_taken_once_its_director
         ("slots = nonsense", "", "blueque.toml"),
         ('spool = "/proc/1/no"', "", "/proc/1/no"),
         ('preload = ["absent"]', "", "cannot preload absent: ModuleNotFoundError"),
-        ("", '[queues.work]\nrun = "work:absent"', "cannot import the handler work:absent"),
+        ("", '[queues.work]\nhandler = "work:absent"', "cannot import the handler work:absent"),
         ("", "", "queue 'work' has no handler"),
         ("", "[queues.work]\nwieght = 1", "blueque.toml: queues.work.wieght: unknown key"),
     ],
     ids=["syntax", "spool", "preload", "handler", "nothing", "key"],
 )
 def test_a_mistake_leaves_everything_as_it_is(programs, queue, listener, rest, said):
-    configure(programs, f'run = "work:run"\nspool = "{programs.directory}/spool"')
+    configure(programs, f'handler = "work:run"\nspool = "{programs.directory}/spool"')
     started = start(programs, BLUEQUE_SPOOL="")
     slots, running = started.slots(), begin(programs, queue)
-    run = 'run = "work:run"\n' if listener else ""
+    run = 'handler = "work:run"\n' if listener else ""
     configure(programs, run + listener, rest)
     started.send(signal.SIGHUP)
     started.says("cannot reload the configuration (exit code 78; the lines above say why)")
@@ -338,7 +340,7 @@ def test_a_mistake_leaves_everything_as_it_is(programs, queue, listener, rest, s
 
 def test_a_check_that_ends_well_without_an_answer_leaves_everything_as_it_is(programs, queue):
     programs.write("", "early.py")
-    configure(programs, 'run = "work:run"\npreload = ["early"]')
+    configure(programs, 'handler = "work:run"\npreload = ["early"]')
     listener = start(programs, PYTHONPATH=str(programs.directory))
     slots, running = listener.slots(), begin(programs, queue)
     programs.write("import os; os._exit(0)", "early.py")
@@ -351,7 +353,7 @@ def test_a_check_that_ends_well_without_an_answer_leaves_everything_as_it_is(pro
 
 def test_a_new_spool_and_new_resources_wait_for_the_next_start(programs, queue):
     resources = "[listener.resources]\ngpu = "
-    spool = f'run = "work:run"\nspool = "{programs.directory}/'
+    spool = f'handler = "work:run"\nspool = "{programs.directory}/'
     configure(programs, f'{spool}spool"', f"{resources}2")
     listener = start(programs, BLUEQUE_SPOOL="")
     running = begin(programs, queue)
@@ -498,7 +500,7 @@ def test_a_slot_that_was_drained_stays_so(programs, queue):
 
 
 def test_another_number_of_slots_holds_whatever_has_been_drained_before(programs, queue):
-    configure(programs, 'run = "work:run"\nbeat = "0.2s"\nslots = 4')
+    configure(programs, 'handler = "work:run"\nbeat = "0.2s"\nslots = 4')
     listener = start(programs, slots=4)
     running = begin(programs, queue)
     idle = next(pid for pid in listener.slots() if pid != pid_of(running.node))
@@ -506,7 +508,7 @@ def test_another_number_of_slots_holds_whatever_has_been_drained_before(programs
     listener.says(f"listener pid={idle} has been drained")
     drain(programs, pid_of(running.node))
     until(lambda: len(listener.lines("told to drain")) == 2, what="a busy listener that drains")
-    configure(programs, 'run = "work:run"\nbeat = "0.2s"\nslots = 2')
+    configure(programs, 'handler = "work:run"\nbeat = "0.2s"\nslots = 2')
     for times in (1, 2):  # the second one does not change the number
         reload(listener, times)
     let_go(programs)

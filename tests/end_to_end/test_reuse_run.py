@@ -609,12 +609,12 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
     programs.write(
         """
         [listener]
-        run = "work:run"
+        handler = "work:run"
         reuse = 100
         [queues.once]
         reuse = 1
         [queues.other]
-        run = "other:run"
+        handler = "other:run"
         """,
         "blueque.toml",
     )
@@ -637,11 +637,14 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
 @pytest.mark.parametrize(
     ("arguments", "refusal"),
     [
-        (("--run", "work:run", "--spawn", "--reuse", "2"), "a fresh interpreter to itself"),
-        (("--run", "work:run", "--spawn", "--reuse-for", "1h"), "a fresh interpreter to itself"),
+        (("--handler", "work:run", "--spawn", "--reuse", "2"), "a fresh interpreter to itself"),
+        (
+            ("--handler", "work:run", "--spawn", "--reuse-for", "1h"),
+            "a fresh interpreter to itself",
+        ),
         (("--reuse", "2", "--exec", "true"), "need --handler"),
         (("--reuse-for", "1h", "--exec", "true"), "need --handler"),
-        (("--run", "work:run", "--reuse", "0"), "--reuse: 0 is not a whole number from 1"),
+        (("--handler", "work:run", "--reuse", "0"), "--reuse: 0 is not a whole number from 1"),
     ],
 )
 def test_the_options_are_refused_where_they_make_no_sense(programs, arguments, refusal):

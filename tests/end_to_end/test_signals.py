@@ -567,7 +567,7 @@ def test_many_listeners_without_hope_end_the_master_with_their_code(programs, se
     wrong = programs.url.replace("redis://", "redis://:wrong@")
     refused = programs.script(f"""
         import subprocess, sys
-        command = [sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run", "--slots", "20"]
+        command = [sys.executable, "-m", "blueque.cli.listener", "work", "--handler", "work:run", "--slots", "20"]
         sys.exit(subprocess.run([*command, "--redis-url", {wrong!r}, "--spool", "spool"]).returncode)
     """)
     assert refused.wait() == 77

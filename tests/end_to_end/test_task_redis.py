@@ -121,7 +121,7 @@ def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(
         "look",
         "--spool",
         "spool",
-        "--run",
+        "--handler",
         "work:look",
         *option,
     ]

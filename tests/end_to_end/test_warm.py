@@ -580,7 +580,7 @@ def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, tex
     ids=repr,
 )
 def test_what_makes_no_sense_is_refused(programs, options, said):
-    work = [] if "--exec" in options else ["--run", "work:run"]
+    work = [] if "--exec" in options else ["--handler", "work:run"]
     command = [
         sys.executable,
         "-m",

@@ -143,7 +143,7 @@ def measure(url: str, directory: Path) -> Way:
         "PYTHONPATH": os.pathsep.join((str(directory), str(ROOT))),
         FILE: str(seen),
     }
-    command = [sys.executable, "-m", "blueque.cli.listener", "way", "--run", "work:run"]
+    command = [sys.executable, "-m", "blueque.cli.listener", "way", "--handler", "work:run"]
     options = ["--slots", "1", "--spool", str(directory / "spool"), "--redis-url", url]
     listener = subprocess.Popen([*command, *options], cwd=directory, env=environ)
     try:

@@ -299,7 +299,7 @@ def switches_of(pid: int) -> int:
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_listener_without_some_of_its_standard_streams_runs_tasks(programs, closed):
-    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run"]
+    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--handler", "work:run"]
     command += ["--redis-url", programs.url, "--spool", str(programs.directory / "spool")]
     started = programs.start(["sh", "-c", f'exec "$@" {closed}', "sh", *command])
 
@@ -438,9 +438,9 @@ def test_modules_of_one_name_of_two_handlers_are_not_confused(programs):
     programs.write(
         """
         [queues.a]
-        run = "a.film:run"
+        handler = "a.film:run"
         [queues.b]
-        run = "b.film:run"
+        handler = "b.film:run"
         """,
         "blueque.toml",
     )

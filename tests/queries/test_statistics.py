@@ -300,14 +300,14 @@ def test_stats_of_several_queues_are_a_table_and_as_json_have_every_day(run, end
         0,
         ["QUEUE", "audio", "video"],
     )
-    found = json.loads(run("stats", "vid*", "--last", "2d", "--json")[1])
+    found = json.loads(run("stats", "vid*", "--since", "2d", "--json")[1])
     assert (found["kind"], found["days"]) == ("statistics", 2)
     (item,) = found["items"]
     assert (item["queue"], item["complete"], len(item["by_day"])) == (Q, 1, 2)
     assert item["running"]["mean_seconds"] == 3.0
     assert item["running"]["histogram"] == [{"from_seconds": 3.0, "count": 1}]
     assert run("stats", "nobody")[0] == 3
-    assert run("stats", "--last", "12h")[0] == 2
+    assert run("stats", "--since", "12h")[0] == 2
 
 
 def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failures(

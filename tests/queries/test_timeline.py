@@ -271,7 +271,7 @@ def worked(redis, cli):
 
 
 def test_blueque_timeline_draws_and_lists(run, worked):
-    drawn = run("timeline", "--last", "15m")
+    drawn = run("timeline", "--since", "15m")
     table = list(csv.DictReader(io.StringIO(run("timeline", "--csv").stdout)))
     found = json.loads(run("timeline", "--json").stdout)
 
@@ -305,7 +305,7 @@ def test_blueque_timeline_of_nothing_says_so(run):
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing ran in the last 12 h" in done.stderr
-    assert run("timeline", "--last", "0").returncode == 2
+    assert run("timeline", "--since", "0").returncode == 2
 
 
 @pytest.mark.parametrize(

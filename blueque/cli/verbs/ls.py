@@ -15,7 +15,6 @@ from blueque.cli.selection import say_what_was_searched, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import (
     COLUMNS,
-    FORMERLY,
     USUAL,
     USUAL_OF_PENDING,
     TaskColumn,
@@ -45,16 +44,11 @@ MOST = 10_000  # tasks in one list
 
 
 def _read_columns(text: str) -> tuple[str, ...]:
-    names = tuple(_named(part) for part in text.split(","))
+    names = tuple(part.strip().lower() for part in text.split(","))
     for name in names:
         if name not in COLUMNS:
             raise InvalidInput(f"unknown column {name!r}; the columns are {', '.join(COLUMNS)}")
     return names
-
-
-def _named(word: str) -> str:
-    """Return the name of a column, given this or an earlier one."""
-    return FORMERLY.get(name := word.strip().lower(), name)
 
 
 @click.command()
@@ -219,7 +213,7 @@ def _choice(
     """Return which tasks to list and how to sort them; None: all, as they come."""
     if node is None and not selection.is_any and sort is None:
         return None
-    name = _named((sort or "").removeprefix("-"))
+    name = (sort or "").removeprefix("-").strip().lower()
     if sort is not None and name not in COLUMNS:
         raise click.UsageError(
             f"--sort {sort!r}: unknown column; the columns are {', '.join(COLUMNS)}"

@@ -11,14 +11,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import (
-    Invocation,
-    RenamedOption,
-    dry_run_option,
-    json_option,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.cli.values import DURATION
@@ -39,8 +32,6 @@ _COLUMNS = [Column("QUEUE", can_shrink=True), Column("STATE"), Column("TASKS", T
 @click.option(
     "--older-than",
     "older",
-    cls=RenamedOption,
-    formerly=("--older",),
     type=DURATION,
     metavar="AGE",
     help="Only tasks that ended so long ago: 12h, 7d.",

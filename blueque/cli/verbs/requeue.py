@@ -34,10 +34,7 @@ _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@pattern_option(
-    "All failed tasks of these queues: a name, or a pattern such as 'render.*'.",
-    formerly=("--failed",),
-)
+@pattern_option("All failed tasks of these queues: a name, or a pattern such as 'render.*'.")
 @state_option(("failed", "cancelled"), "Only tasks in these states; default failed.")
 @selection_options
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many tasks.")

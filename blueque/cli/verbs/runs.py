@@ -12,7 +12,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns, text_columns
 from blueque.cli.verbs import feeds
 from blueque.documents.groups import of_runs
@@ -36,8 +36,6 @@ _COLUMNS = [
 @click.option(
     "--forget",
     "forgotten",
-    cls=RenamedOption,
-    formerly=("--drop",),
     metavar="RUN",
     help="Forget this run of the queue and delete its staged tasks.",
 )

@@ -11,7 +11,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_options
-from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, span
 from blueque.cli.selection import selected
 from blueque.cli.task_options import tag_option
@@ -44,8 +44,6 @@ def _read_days(text: str) -> int:
 days_option = click.option(
     "--since",
     "days",
-    cls=RenamedOption,
-    formerly=("--last",),
     type=Value("days", _read_days),
     default="7d",
     show_default=True,

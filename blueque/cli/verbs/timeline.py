@@ -14,7 +14,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, RenamedOption, json_option, shared_options
+from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.values import MOMENT
 from blueque.documents.numbers import of_timeline
 from blueque.model.parts import grouped
@@ -45,8 +45,6 @@ _BY: dict[str, Callable[[Run], str]] = {
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @click.option(
     "--since",
-    cls=RenamedOption,
-    formerly=("--last",),
     type=MOMENT,
     default="12h",
     metavar="AGE|TIME",
