@@ -25,6 +25,7 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import hashlib
     import io
     import pathlib
+    import pickle
     import shutil
     import tarfile
     import tomllib
