@@ -25,7 +25,6 @@ from blueque.errors import RedisAway
 _GROUPS = {
     "Watch": {
         "status": "Show queues, running tasks, hosts, and what needs attention.",
-        "top": "Show running tasks live, on the whole terminal.",
         "web": "Show all of this in a browser.",
         "ls": "List tasks; by default those that run or are in line.",
         "show": "Show everything about a task.",
@@ -100,6 +99,7 @@ _SYNONYMS = {
     **dict.fromkeys(("info", "describe", "inspect", "get", "task"), "show"),
     **dict.fromkeys(("result", "results"), "show ID, or blueque export --run RUN"),
     **dict.fromkeys(("rm", "remove", "forget"), "delete"),
+    **dict.fromkeys(("top", "monitor"), "status --watch"),
     **dict.fromkeys(("nodes", "workers", "listeners", "hosts"), "node ls"),
     **dict.fromkeys(("gpus", "resources"), "node show NODE"),
     **dict.fromkeys(("drain", "quiet"), "node drain"),

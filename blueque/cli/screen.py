@@ -16,7 +16,6 @@ from contextlib import redirect_stdout, suppress
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import USAGE, Failure
 from blueque.errors import RedisAway
 from blueque.system.signals import CONTINUED, RESIZED, Interruptions, Signals
 
@@ -107,13 +106,11 @@ def height() -> int:
     return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).lines
 
 
-def watch(look: Callable[[], object], seconds: float, otherwise: str) -> None:
+def watch(look: Callable[[], object], seconds: float) -> None:
     """Show what `look` prints, again at each interval, until q or Ctrl-C; wait while Redis is away.
 
-    otherwise: the command to use without a terminal. Raises RedisAway if Redis is away at first.
+    Raises RedisAway if Redis is away at first.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure(USAGE, "this needs a terminal", f"Without one: {otherwise}")
     lines, away_since = _printed(look), None
     try:
         with Screen() as screen:

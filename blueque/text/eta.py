@@ -12,10 +12,8 @@ from typing import NamedTuple
 from blueque.text.format import one_line, span
 
 LATE = "later than estimated"
-LEAST_SHARE = 0.02  # with less done, an estimate needs a second report
+LEAST_SHARE = 0.02  # with less done, nothing is estimated
 LEAST_TIME = 30.0  # seconds that it must have run
-WINDOW = 300.0  # seconds over which the speed is measured
-SETTLED = 60.0  # seconds after which only the recent speed counts
 
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
@@ -65,54 +63,22 @@ def _rounded(number: re.Match[str]) -> str:
     return f"{round(value, 2) if value >= 0.01 else value:.12g}"
 
 
-class Pace:
-    """The recent speed of a task, from repeated observations."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, float]] = []  # time and share of each report
-
-    @property
-    def updates(self) -> int:
-        return len(self._seen)
-
-    def rate(self, mean: float) -> float:
-        """Return the share per second: at first the mean since the start, later the recent speed."""
-        if len(self._seen) < 2:
-            return mean
-        (first, start), (last, end) = self._seen[0], self._seen[-1]
-        weight = min((last - first) / SETTLED, 1.0)
-        return mean * (1.0 - weight) + (end - start) / (last - first) * weight
-
-    def see(self, share: float, at: float) -> None:
-        """Record a report at this time, in Unix seconds; ignore a repeated one."""
-        if self._seen and (share < self._seen[-1][1] or at < self._seen[-1][0]):
-            self._seen.clear()  # it has begun anew
-        if not self._seen or (share > self._seen[-1][1] and at > self._seen[-1][0]):
-            self._seen.append((at, share))
-        while len(self._seen) > 2 and self._seen[1][0] < at - WINDOW:
-            del self._seen[0]
-
-
-def seconds_left(
-    share: float, elapsed: float, age: float, pace: Pace | None = None
-) -> float | None:
+def seconds_left(share: float, elapsed: float, age: float) -> float | None:
     """Return how many seconds a task will still take; 0: it should have ended; None: too early.
 
-    elapsed: since it began. age: of its last report. pace: its recent speed; None: use the mean.
+    elapsed: since it began. age: of its last report.
     """
-    if elapsed < LEAST_TIME or (share < LEAST_SHARE and (pace is None or pace.updates < 2)):
+    if elapsed < LEAST_TIME or share < LEAST_SHARE:
         return None
     age = min(max(age, 0.0), elapsed)
     rate = share / (elapsed - age) if elapsed > age else 0.0
-    if pace is not None:
-        rate = pace.rate(rate)
     left = (1.0 - share) / rate - age if rate > 0 else math.inf
     return max(left, 0.0) if math.isfinite(left) else None
 
 
-def time_left(share: float, elapsed: float, age: float, pace: Pace | None = None) -> str | None:
+def time_left(share: float, elapsed: float, age: float) -> str | None:
     """Return the time left in words: ~1 h 50 m, or LATE; None: too early."""
-    left = seconds_left(share, elapsed, age, pace)
+    left = seconds_left(share, elapsed, age)
     if left is None:
         return None
     return f"~{roughly(left)}" if left > 0 else LATE

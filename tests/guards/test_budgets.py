@@ -87,7 +87,6 @@ WITHOUT = {
     "config",
     "stack",
     "completion",
-    "top",
     "help",
     "init",
     "export",

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from blueque.spool.progress_file import Told
 from blueque.text.eta import (
     LATE,
-    WINDOW,
-    Pace,
     Progress,
     bar,
     percent,
@@ -25,14 +23,6 @@ from blueque.text.format import ago, one_line, span
 
 SHARES = st.floats(0, 1)
 SECONDS = st.floats(0, 1e9)
-
-
-def paced(told):
-    """Return the pace of a task that has told these shares at these times."""
-    pace = Pace()
-    for share, at in told:
-        pace.see(share, at)
-    return pace
 
 
 @pytest.mark.parametrize(
@@ -83,14 +73,9 @@ def test_no_words_are_too_strange_to_be_read(text):
     assert words in one_line(text)
 
 
-@given(
-    SHARES,
-    SECONDS,
-    SECONDS,
-    st.none() | st.lists(st.tuples(SHARES, st.floats(0, 1e6)), max_size=5).map(paced),
-)
-def test_time_left_is_about_right_or_late_and_never_negative(share, elapsed, age, pace):
-    left, words = seconds_left(share, elapsed, age, pace), time_left(share, elapsed, age, pace)
+@given(SHARES, SECONDS, SECONDS)
+def test_time_left_is_about_right_or_late_and_never_negative(share, elapsed, age):
+    left, words = seconds_left(share, elapsed, age), time_left(share, elapsed, age)
 
     assert left is None or left >= 0
     assert (words is None) == (left is None)
@@ -98,36 +83,14 @@ def test_time_left_is_about_right_or_late_and_never_negative(share, elapsed, age
     assert words is None or not words.startswith("~0")
 
 
-@given(
-    SHARES, st.floats(0, 29.9), st.lists(st.tuples(SHARES, st.floats(0, 30)), max_size=5).map(paced)
-)
-def test_nothing_is_estimated_in_the_first_half_minute(share, elapsed, pace):
-    assert time_left(share, elapsed, 0.0, pace) is None
+@given(SHARES, st.floats(0, 29.9))
+def test_nothing_is_estimated_in_the_first_half_minute(share, elapsed):
+    assert time_left(share, elapsed, 0.0) is None
 
 
-def test_two_percent_or_two_updates_are_enough_for_an_estimate():
+def test_two_percent_are_enough_for_an_estimate():
     assert time_left(0.019, 60, 0) is None
-    assert time_left(0.019, 60, 0, paced([(0.0185, 59)])) is None
-    assert time_left(0.019, 60, 0, paced([(0.0185, 58.42), (0.019, 60)])) == "~52 m"
     assert time_left(0.02, 60, 0) == "~49 m"
-
-
-def test_the_speed_of_late_counts_more_than_the_average():
-    assert time_left(0.5, 3600, 0) == "~1 h"
-    assert time_left(0.5, 3600, 0, paced([(0.45, 3540), (0.5, 3600)])) == "~10 m"
-
-
-def test_what_is_left_does_not_jump_while_little_of_the_speed_has_been_seen():
-    """A steady task that tells its progress now and then, by the clock a little early or late."""
-    pace, told = Pace(), [100, 100.6, 102, 102.7, 104, 105.2, 106, 107]
-    left = []
-    for second, at in enumerate(told):
-        pace.see((100 + second) / 1000, at)
-        left.append(seconds_left((100 + second) / 1000, at, 0, pace))
-
-    assert all(abs(seconds - (1000 - at)) < 25 for seconds, at in zip(left, told, strict=True)), (
-        left
-    )
 
 
 def test_time_goes_by_while_nothing_is_told_until_the_task_is_late():
@@ -160,35 +123,6 @@ def test_a_bar_has_its_width_and_is_full_only_at_the_end(share, columns):
     assert len(drawn) == columns
     assert set(drawn) <= {"#", "."}
     assert "." in drawn or columns == 0 or share >= 1 - 1e-6
-
-
-@given(st.lists(st.tuples(SHARES, st.floats(0, 1e6)), max_size=30))
-def test_a_pace_is_positive_whatever_is_seen(seen):
-    pace = Pace()
-    for share, at in seen:
-        pace.see(share, at)
-
-    assert pace.rate(0.001) > 0
-
-
-def test_a_pace_is_that_of_the_last_window():
-    pace = Pace()
-    for n in range(11):  # slow for long
-        pace.see(n * 0.001, n * 100.0)
-    for n in range(1, 61):  # then ten times as fast
-        pace.see(0.01 + n * 0.001, 1000.0 + n * 10)
-
-    assert pace.rate(0.5) == pytest.approx(0.0001, rel=0.05)
-    assert pace.updates <= WINDOW / 10 + 3
-
-
-def test_a_task_that_begins_anew_has_a_new_pace():
-    pace = Pace()
-    pace.see(0.5, 10)
-    pace.see(0.9, 20)
-    pace.see(0.1, 30)
-
-    assert (pace.rate(0.25), pace.updates) == (0.25, 1)
 
 
 def test_how_old_something_is_is_never_said_as_younger_than_now():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ _BOUNDED = [
     Column("RUN", True),
     Column("PAUSED", can_shrink=True),
 ]
-RUNNING = [
+_RUNNING = [
     Column("TASK", can_shrink=True),
     *text_columns("WHAT", "QUEUE"),
     Column("NODE", can_shrink=True, yields=True),
@@ -76,7 +75,7 @@ _HOSTS = [
     is_flag=False,
     flag_value="2",
     metavar="[DURATION]",
-    help="Repeat, every 2 s or at this interval.",
+    help="Repeat, every 2 s or at this interval, until you press q.",
 )
 @click.option(
     "-a", "--all", "shows_all", is_flag=True, help="Show every queue, running task and host."
@@ -104,18 +103,24 @@ def status(
         from blueque.cli import screen  # here: the others do without
 
         is_page = not as_json and printing.is_terminal() and sys.stdin.isatty()
-        look = functools.partial(print_status, invocation, as_json, shows_all)
-        if is_page:
-            screen.watch(look, max(pause, 0.2), "blueque status")
-        else:
-            screen.repeat(look, max(pause, 0.2))
+        (screen.watch if is_page else screen.repeat)(
+            lambda: print_status(
+                invocation, as_json, shows_all, screen.height() if is_page else None
+            ),
+            max(pause, 0.2),
+        )
         return 0
     concerns = print_status(invocation, as_json, shows_all)
     return ATTENTION if is_check and (concerns or invocation.wrong_types) else 0
 
 
-def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False) -> list[Concern]:
-    """Read Redis once, print the status, and return what needs attention."""
+def print_status(
+    invocation: Invocation, as_json: bool, shows_all: bool = False, height: int | None = None
+) -> list[Concern]:
+    """Read Redis once, print the status, and return what needs attention.
+
+    height: so many lines have room for the running tasks, too; None: there is no end of lines.
+    """
     inspector = invocation.client().get_inspector()
     overview = inspector.overview()
     most = len(overview.running) if as_json or shows_all else MAX_ROWS
@@ -126,18 +131,22 @@ def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False)
         address, hide = _address(invocation), invocation.hider(False)
         printing.print_json("status", **of_overview(overview, concerns, address, hide))
     else:
-        _print_text(invocation, overview, concerns, shows_all)
+        _print_text(invocation, overview, concerns, shows_all, height)
     return concerns
 
 
 def _print_text(
-    invocation: Invocation, overview: Overview, concerns: Sequence[Concern], shows_all: bool
+    invocation: Invocation,
+    overview: Overview,
+    concerns: Sequence[Concern],
+    shows_all: bool,
+    height: int | None,
 ) -> None:
     url, origin = _address(invocation)
     click.echo(printing.within(printing.clean(f"blueque {__version__} at {url} ({origin})")))
     stamp = printing.stamp(overview.now, invocation.is_utc)
     click.echo(printing.within(printing.clean(f"Redis {server_version(overview) or '?'}, {stamp}")))
-    most = len(concerns) if shows_all or not printing.is_terminal() else MAX_CONCERNS
+    most, most_queues = _most(shows_all, height)
     for concern in concerns[:most]:
         _print_concern(concern)
     if not concerns and overview.lines:
@@ -149,7 +158,7 @@ def _print_text(
     if not overview.lines:
         click.echo("No queues yet. The first task creates one:  blueque enqueue QUEUE JSON")
         return
-    _print_queues(overview, shows_all)
+    _print_queues(overview, most_queues)
     rows = None if shows_all else MAX_ROWS
     if overview.feeds:
         click.echo()
@@ -161,7 +170,7 @@ def _print_text(
         click.echo()
         hide = invocation.hider(False)
         printing.print_table(
-            RUNNING, [_task_row(task, overview, hide) for task in overview.running[:rows]]
+            _RUNNING, [_task_row(task, overview, hide) for task in overview.running[:rows]]
         )
         _print_rest(len(overview.running), rows, "blueque ls --state started")
     hosts = _host_rows(overview.nodes)
@@ -171,11 +180,21 @@ def _print_text(
         _print_rest(len(hosts), rows, "blueque node ls")
 
 
-def _print_queues(overview: Overview, shows_all: bool) -> None:
+def _most(shows_all: bool, height: int | None) -> tuple[int, int]:
+    """Return how many concerns and how many queues are shown at most."""
+    if shows_all:
+        return sys.maxsize, sys.maxsize
+    if not printing.is_terminal():
+        return sys.maxsize, MAX_PIPED_QUEUES
+    if height is None:
+        return MAX_CONCERNS, MAX_QUEUES
+    return min(max(height // 8, 1), MAX_CONCERNS), min(max(height // 5, 3), MAX_QUEUES)
+
+
+def _print_queues(overview: Overview, most: int) -> None:
     """Print the queues; if there are too many, those with the most waiting and running tasks."""
     lines = overview.lines
-    most = MAX_QUEUES if printing.is_terminal() else MAX_PIPED_QUEUES
-    if not shows_all and len(lines) > most:
+    if len(lines) > most:
         busiest = sorted(lines, key=lambda line: -line.started - line.pending)[:most]
         lines = sorted(busiest, key=lambda line: line.queue)
     has_blocked = any(line.blocked for line in lines)
@@ -230,24 +249,20 @@ def _bounded_row(line: Line, now: float) -> list[str]:
 
 
 def _task_row(task: Task, overview: Overview, hide: Hide) -> list[str]:
+    """Return the cells of a running task, see _RUNNING."""
     told = read_progress(task.fields.get("progress", ""))
     usual = usual_of(overview.usual.get(task.queue or "")) if told.share is None else None
     left = left_of(task, overview.now)[1] if task.node not in unheard(overview.nodes) else None
-    return running_row(task, overview, what(task, hide) or "-", left or usual or "-")
-
-
-def running_row(task: Task, overview: Overview, name: str, left: str) -> list[str]:
-    """Return the cells of a running task, see RUNNING. left: the time until its end, in words."""
     since = entered(task)
     signs = [at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None]
     return [
         printing.short_id(task.id),
-        name,
+        what(task, hide) or "-",
         task.queue or "-",
         printing.short_node(task.node or "-"),
         printing.span(None if since is None else overview.now - since),
-        progress_cell(read_progress(task.fields.get("progress", ""))),
-        left,
+        progress_cell(told),
+        left or usual or "-",
         printing.span(overview.now - max(signs) if signs else None),
     ]
 
