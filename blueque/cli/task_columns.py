@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.cli import printing
@@ -19,6 +19,7 @@ from blueque.text.eta import read_progress
 from blueque.text.what import what
 
 if TYPE_CHECKING:
+    from blueque.queries.listeners import Node
     from blueque.sentences.start import Start
     from blueque.text.redaction import Hide
 
@@ -53,12 +54,12 @@ def contents_for(names: Sequence[str]) -> list[str]:
     return [field for name in names for field in _CONTENTS.get(name, ())]
 
 
-def chosen(names: Sequence[str], hide: Hide) -> list[TaskColumn]:
+def chosen(names: Sequence[str], hide: Hide, nodes: Iterable[Node] = ()) -> list[TaskColumn]:
     """Return the columns of these names. NOTE has the progress if no column has it.
 
-    hide: removes secrets from parameters.
+    hide: removes secrets from parameters. nodes: the listeners, for LEFT.
     """
-    own = {"what": _what(hide), "parameters": _parameters(hide)}
+    own = {"what": _what(hide), "parameters": _parameters(hide), "left": left(nodes)}
     if "progress" not in names:
         own["note"] = _NOTE_ALONE
     return [own.get(name, COLUMNS[name]) for name in names]
@@ -78,6 +79,20 @@ def _parameters(hide: Hide) -> TaskColumn:
         return _one_line(task.fields.get("parameters") and hide(task.fields["parameters"]))
 
     return TaskColumn(Column("PARAMETERS", can_shrink=True), cell, lambda task, now: None)
+
+
+def left(nodes: Iterable[Node]) -> TaskColumn:
+    """Return the column LEFT. nodes: those of them that are not heard may run their tasks no more."""
+    listeners = {(node.queue, node.id): node for node in nodes}
+
+    def of(task: Task, now: float) -> tuple[float | None, str | None]:
+        return left_of(task, now, listeners.get((task.queue or "", task.node or "")))
+
+    return TaskColumn(
+        Column("LEFT", True, can_shrink=True),
+        lambda task, now, is_utc: of(task, now)[1] or "-",
+        lambda task, now: of(task, now)[0],
+    )
 
 
 def _error_text(task: Task) -> str | None:
@@ -189,11 +204,7 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now, is_utc: progress_cell(read_progress(task.fields.get("progress", ""))),
         lambda task, now: read_progress(task.fields.get("progress", "")).share,
     ),
-    "left": TaskColumn(
-        Column("LEFT", True, can_shrink=True),
-        lambda task, now, is_utc: left_of(task, now)[1] or "-",
-        lambda task, now: left_of(task, now)[0],
-    ),
+    "left": left(()),
     "error": TaskColumn(
         Column("ERROR", can_shrink=True),
         lambda task, now, is_utc: error(task) or "-",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.history import Event, History
     from blueque.queries.inspector import Signs
+    from blueque.queries.listeners import Stuck
     from blueque.queries.listing import Listing
     from blueque.queries.task_graph import Graph
     from blueque.queries.task_log import LogLine
@@ -113,6 +114,7 @@ def of_task(task: Task, signs: Signs, others: Dependencies, hide: Hide) -> dict[
         "left_seconds": left_of(task, signs.now, signs.listener)[0],
         **times(beat=signs.beat, printed=signs.printed),
         "checkpoint": checkpoint_item(signs),
+        "stuck": _stuck_item(signs.stuck),
         "usual_seconds": list(signs.usual) if signs.usual else None,
         **dependencies_item(others),
     }
@@ -187,6 +189,10 @@ def edges(graph: Graph) -> Iterator[Edge]:
     for (parent, child), condition in known.items():
         if parent in graph.tasks and child in graph.tasks:
             yield Edge(parent, child, condition)
+
+
+def _stuck_item(stuck: Stuck | None) -> dict[str, Any] | None:
+    return None if stuck is None else {"state": stuck.state, **times(since=stuck.since)}
 
 
 def finite(number: float | None) -> float | None:

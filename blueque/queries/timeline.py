@@ -88,9 +88,9 @@ def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None =
             cut.append(queue)
     has_more = False
     if queues:
-        running = listing.listing(redis, queues, ("started",), MOST_RUNNING)
-        runs += [_running(task) for task in running.tasks]
-        has_more = running.has_more
+        listed = listing.listing(redis, queues, ("started",), MOST_RUNNING)
+        runs += [running(task) for task in listed.tasks]
+        has_more = listed.has_more
     runs.sort(key=lambda run: (run.began, run.task))
     return Timeline(since, until, runs, cut, has_more, deaths)
 
@@ -178,6 +178,7 @@ def _began(event: Event, since: float) -> float | None:
     return since if event.event in ("lost", "released") else None
 
 
-def _running(task: Task) -> Run:
+def running(task: Task) -> Run:
+    """Return the run of a started task."""
     began = task.started or task.updated or 0.0
     return Run(task.id, task.attempt or 0, task.queue or "", task.node or "", began, None, None)

@@ -17,6 +17,7 @@ from blueque.model.units import parse_duration
 from blueque.queries import groups
 from blueque.queries import schedules as all_schedules
 from blueque.queries.listeners import find_named
+from blueque.queries.timeline import silenced
 from blueque.sentences import attention, recurring, why
 from blueque.sentences.start import seconds_to_start, starts
 from blueque.web import fence
@@ -108,7 +109,8 @@ def _nodes(visit: Visit) -> Content:
 
 def _timeline(visit: Visit) -> Content:
     seconds = parse_duration(visit.one("since", "12h"))
-    return numbers.of_timeline(visit.reader.client.get_timeline(_queues(visit), seconds))
+    found = visit.reader.client.get_timeline(_queues(visit), seconds)
+    return numbers.of_timeline(silenced(found, visit.reader.nodes()))
 
 
 def _statistics(visit: Visit) -> Content:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import in_process
@@ -55,6 +56,8 @@ def test_a_task_that_sigkill_does_not_end_is_pointed_at_until_it_has_ended(progr
     until(lambda: programs.client.get_inspector().nodes()[0].stuck, what="a beat")
     words = "and SIGKILL does not end it: its process waits in the kernel, as for a file server"
     assert words in says("show", task.id)
+    stuck = json.loads(says("show", task.id, "--json"))["item"]["stuck"]
+    assert (stuck["state"], stuck["since_seconds"]) == ("D", pytest.approx(time.time(), abs=600))
     (reason,) = [
         each["sentence"]
         for each in json.loads(says("why", task.id, "--json"))["reasons"]

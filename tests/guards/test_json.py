@@ -159,6 +159,7 @@ def populated(redis, client, tmp_path):
     queue = client.get_queue("video")
     for task in ("runs-0001", "good-0001", "bad-0001", "gone-0001", "again-0001", "stop-0001"):
         take(redis, task, now - 60)
+    redis.read(("HSET", keys.listener("video", NODE), "stuck", f"runs-0001 {now - 9} D"))
     protocol.progress(
         redis, AttemptRef("video", "runs-0001", "token", NODE), "450/1500 frames", now - 1
     )

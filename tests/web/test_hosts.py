@@ -113,6 +113,27 @@ def test_a_run_that_is_not_heard_ends_at_the_last_beat_of_its_listener(ask, run,
     assert "=!" in drawn and "! not heard" in drawn
 
 
+def test_json_history_and_what_is_left_tell_alike_that_a_run_is_not_heard(ask, run, begin):
+    heard, silent = begin("heard", "gpu-1_7"), begin("silent", "gpu-3_7", 1800.0)
+
+    page = ask(f"/tasks/{silent.task}").text.partition('class="lifeline"')[2].partition("</svg>")[0]
+    for found in (json.loads(run("timeline", "--json").stdout), ask("/api/v1/timeline").json()):
+        told = {item["task"]: item for item in found["items"]}
+        assert told[silent.task]["outcome"] == "not heard"
+        assert 1795 < found["until_seconds"] - told[silent.task]["ended_seconds"] < 1900
+        assert told[heard.task]["outcome"] is told[heard.task]["ended_seconds"] is None
+    table = run("timeline", "--csv").stdout
+    assert "not heard" in next(line for line in table.splitlines() if silent.task in line)
+    listed = run("ls", "--columns", "what,left", "--sort", "left").stdout.splitlines()
+    assert [line.split()[0] for line in listed[1:]] == ["heard", "silent"]
+    assert "~2 h" in listed[1] and listed[2].split() == ["silent", "-"]
+    assert "~2 h" in run("node", "show", "gpu-1").stdout
+    assert "~" not in run("node", "show", "gpu-3").stdout
+    assert 'class="r not-heard"' in page and re.search(
+        "on gpu-3_7: not heard, (30 m|29 m 59 s)", page
+    )
+
+
 def test_the_page_of_a_host_has_a_row_for_each_slot_and_its_resources_once(ask, begin, client):
     before = begin("before", "gpu-1_6", resources={"gpu": 1})
     protocol.complete(client.connections, before, "1", time.time())

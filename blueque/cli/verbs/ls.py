@@ -21,6 +21,7 @@ from blueque.cli.task_columns import (
     chosen,
     contents_for,
     explained,
+    left,
 )
 from blueque.cli.values import Value
 from blueque.documents.tasks import of_list
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
+    from blueque.queries.listeners import Node
     from blueque.queries.selection import Selection
 
 UNFINISHED = ("started", "reserved", "pending")
@@ -128,7 +130,9 @@ def ls(
     if selection.is_named:
         usual = STATUSES
     wanted: Sequence[str] = [*states, *(FINISHED if finished else ())] or usual
-    choice, held = _choice(queues, inspector, node, selection, sort), _Held({}, False)
+    is_left = "left" in (*(columns or ()), (sort or "").strip("- ").lower())
+    nodes = inspector.nodes() if is_left else []
+    choice, held = _choice(queues, inspector, node, selection, sort, nodes), _Held({}, False)
     if HELD_UP in wanted:
         held = _Held(inspector.broken_in(queues), "blocked" not in wanted)
         choice = held.narrowed(choice)
@@ -147,7 +151,8 @@ def ls(
             click.echo(printing.clean(task.id))
     elif listing.tasks:
         shown = [
-            explained(held.explained(column), begins) for column in chosen(columns or usual, hide)
+            explained(held.explained(column), begins)
+            for column in chosen(columns or usual, hide, nodes)
         ]
         rows = [
             [one.cell(task, listing.now, invocation.is_utc) for one in shown]
@@ -209,6 +214,7 @@ def _choice(
     node: str | None,
     selection: Selection,
     sort: str | None,
+    nodes: Sequence[Node],
 ) -> Choice | None:
     """Return which tasks to list and how to sort them; None: all, as they come."""
     if node is None and not selection.is_any and sort is None:
@@ -226,7 +232,7 @@ def _choice(
 
     return selection.choice(queues, inspector, printing.talk)._replace(
         wants=wants,
-        rank=COLUMNS[name].rank if sort is not None else None,
+        rank=None if sort is None else left(nodes).rank if name == "left" else COLUMNS[name].rank,
         is_reversed=sort is not None and sort.startswith("-"),
     )
 

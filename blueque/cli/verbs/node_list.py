@@ -100,7 +100,7 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     printing.print_table(_LISTENERS, _listener_rows(nodes))
     if tasks:
         click.echo()
-        shown = chosen(_TASKS, hide)
+        shown = chosen(_TASKS, hide, nodes)
         rows = [[one.cell(task, now, invocation.is_utc) for one in shown] for task in tasks]
         printing.print_table([one.column for one in shown], rows)
 

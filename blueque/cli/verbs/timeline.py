@@ -86,14 +86,15 @@ def timeline(
     if last <= 0:
         raise click.UsageError("--since must be an age of more than 0, or a time that is over")
     client, inspector = invocation.client(), invocation.client().get_inspector()
-    found = client.get_timeline(queues_matching(inspector.queues(), patterns), last)
+    queues = queues_matching(inspector.queues(), patterns)
+    found = silenced(client.get_timeline(queues, last), inspector.nodes())
     if as_json:
         printing.print_json("timeline", **of_timeline(found))
     elif as_csv:
         _print_csv(found)
     elif found.runs:
         wide = max(printing.terminal_width() if printing.is_terminal() else IN_A_PIPE, NARROWEST)
-        drawn = silenced(_narrowed(found), inspector.nodes())
+        drawn = _narrowed(found)
         names = _names(invocation, drawn, wide)
         for line in draw(drawn, _BY[by], wide, invocation.is_utc, names):
             click.echo(line)

@@ -83,7 +83,7 @@ def task(visit: Visit) -> Page:
         "stack": stack(found, visit),
         "history": history,
         "events": [(event, told, who, scrub(more)) for event, told, who, more in _newest(history)],
-        "life": life(found, history, visit),
+        "life": life(found, signs, history, visit),
         "facts": [
             (label.replace("_", " "), scrub(text))
             for label, text in facts(
@@ -250,7 +250,7 @@ def _draw_ruler(
     return svg.picture("; ".join(says), 50, *drawn)
 
 
-def life(task: Task, history: History | None, visit: Visit) -> Markup | None:
+def life(task: Task, signs: Signs, history: History | None, visit: Visit) -> Markup | None:
     """Return a picture of the attempts of a task, to scale, since it was made."""
     if history is None or not history.events:
         return None
@@ -258,12 +258,9 @@ def life(task: Task, history: History | None, visit: Visit) -> Markup | None:
     until = task.finished or visit.now
     runs = timeline.over(history.events, since)
     if task.status == "started" and task.started is not None:
-        node = task.node or ""
-        runs.append(
-            timeline.Run(
-                task.id, task.attempt or 0, task.queue or "", node, task.started, None, None
-            )
-        )
+        runs.append(timeline.running(task))
+    seen = timeline.Timeline(since, until, runs, [])
+    runs = timeline.silenced(seen, [signs.listener] if signs.listener else []).runs
     if not runs or until - since <= 0:
         return None
     look = hosts.look_of(since, until, visit, 16)
