@@ -43,6 +43,14 @@ def of_context(context: Mapping[str, Any] | None) -> dict[str, str]:
     return {PARENT: parent, STATE: state}
 
 
+def variables(context: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the variables by which a program that a task runs finds its trace: that of the span in
+    which this is called, as a hook may have begun one, or else that of the producer of the task.
+    """
+    found = of_caller() or of_context(context)
+    return {name.upper(): value for name, value in found.items()}
+
+
 def without(context: str) -> str:
     """Return a context, as a JSON object, without its trace; empty if nothing is left."""
     if PARENT not in context:

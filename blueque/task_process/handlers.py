@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.errors import InvalidInput, TooLarge
+from blueque.model import trace
 from blueque.model.encoding import encode, printable, quick_json
 from blueque.model.outcomes import Outcome
 from blueque.spool import checkpoint
@@ -21,7 +22,6 @@ from blueque.system import plain_files
 from blueque.task_process import stack_dump
 from blueque.task_process.import_ahead import import_for_coroutines, import_for_handler
 from blueque.task_process.running_task import RunningTask
-from blueque.task_process.spans import traced, variables
 
 if TYPE_CHECKING:
     from blueque.task_process.registered import QueueHandler
@@ -83,7 +83,7 @@ def handler(
         if not prepared:
             prepare()
         show_stacks()
-        return traced(task, lambda: work(task, attempt))
+        return work(task, attempt)
 
     return Work(run, prepare)
 
@@ -229,7 +229,7 @@ def program(
             pid = os.posix_spawnp(
                 command[0],
                 command,
-                {**os.environ, **environ, **variables(task)},
+                {**os.environ, **environ, **trace.variables(task.context)},
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, parameters, os.O_RDONLY, 0)],
                 setsigdef=[*stopping, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ],
             )
@@ -248,7 +248,7 @@ def program(
             return record_of_exit(code, attempt)
         return _result_of_program(attempt, max_bytes)
 
-    return Work(lambda task, attempt: traced(task, lambda: work(task, attempt)))
+    return Work(work)
 
 
 def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:

@@ -19,7 +19,7 @@ from blueque.spool.outcome_record import CANNOT_WRITE, Record, record_of
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
 from blueque.system.title import Title
-from blueque.task_process import process_end, redirect, running_task, spans
+from blueque.task_process import process_end, redirect, running_task
 from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
@@ -301,7 +301,6 @@ def _run(
         work.after(task, record)
         task.disconnect()
         is_plain = False
-    spans.flush()
     status = 0 if record["status"] == "complete" else 1
     return status, may_rest and not left.processes, is_plain
 

@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry, from the call that makes a task to the span of its attempt."""
+"""Traces of OpenTelemetry, from the call that makes a task to the span of its attempt, which a decorator makes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from blueque.queries.listing import STATUSES
 
 TRACER = TracerProvider().get_tracer("test")
 
+DOCUMENT = (ROOT / "docs/guide/handlers.md").read_text()
+(SHELL,) = re.findall(r"^```sh\npip install opentelemetry-sdk\n(.*?)^```$", DOCUMENT, re.M | re.S)
+(MODULE,) = re.findall(r"^cat >traced.py <<'END'\n(.*?)^END$", SHELL, re.M | re.S)
+
 WORK = """
-import os, signal, threading, time
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 import blueque
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from traced import provider, traced
 
 class ToFile(SpanExporter):
     def export(self, spans):
@@ -32,37 +35,31 @@ class ToFile(SpanExporter):
             file.writelines(span.to_json(indent=None) + "\\n" for span in spans)
         return SpanExportResult.SUCCESS
 
-provider = TracerProvider()
-provider.add_span_processor(BatchSpanProcessor(ToFile(), schedule_delay_millis=3_600_000))
-trace.set_tracer_provider(provider)
+provider.add_span_processor(SimpleSpanProcessor(ToFile()))
 
+@traced
 def run(task):
     current = f"{trace.get_current_span().get_span_context().span_id:016x}"
     match task.parameters:
         case "fail":
             raise ValueError("no such film")
-        case "object":
-            return object()
-        case "exit":
-            raise SystemExit(3)
         case "later" if task.attempt == 1:
             raise blueque.RetryLater(0, "not yet")
-        case "fork":
-            if os.fork() == 0:
-                return "the child"
-            os.wait()
         case "spawn":
             task.spawn("work", "next", key=1)
             return blueque.Then(current, [blueque.New("work", "last", key=2)])
     return [current, task.context]
 
-async def run_async(task):
-    return run(task)
+@blueque.handler("work")
+@traced
+def registered(task, parameters):
+    return parameters
 """
 
 
 @pytest.fixture
 def programs(programs):
+    programs.write(MODULE, "traced.py")
     programs.write(WORK)
     return programs
 
@@ -142,67 +139,28 @@ def test_an_attempt_is_a_span_with_a_link_to_its_producer(programs, client, queu
         (span,) = spans(task)
         assert (span["name"], span["kind"]) == ("process work", "SpanKind.CONSUMER")
         assert span["parent_id"] is None and span["status"]["status_code"] == "UNSET"
-        assert [f"0x{part}" for part in header(asked).split("-")[1:3]] == [
-            span["links"][0]["context"][name] for name in ("trace_id", "span_id")
-        ]
-        assert span["attributes"] == {
-            "messaging.system": "blueque",
-            "messaging.operation.name": "process",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": "work",
-            "messaging.message.id": task.id,
-            "messaging.client.id": task.node,
-            "host.name": task.node.rpartition("_")[0],
-            "blueque.attempt": 1,
-        }
+        assert is_trace_of(header(asked), span["links"][0])
+        assert span["attributes"]["blueque.attempt"] == 1
         assert task.result == [span["context"]["span_id"][2:], {"traceparent": header(asked)}]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "events"),
-    [
-        ("fail", ("ValueError", "ValueError: no such film"), ["exception"]),
-        ("object", ("result", None), []),
-        ("exit", ("exit", "sys.exit(3)"), ["exception"]),
-    ],
-)
-def test_an_attempt_that_fails_has_an_error(
-    programs, client, queue, spans, parameters, error, events
-):
+def test_an_attempt_that_raises_has_an_error_and_each_is_a_span(programs, client, queue, spans):
     programs.listener("work:run")
-    task = outcome(client, queue.enqueue(parameters))
+    failed = outcome(client, queue.enqueue("fail"))
+    later = outcome(client, queue.enqueue("later", retry=Retry(max=1)))
 
-    (span,) = spans(task)
-    assert task.status == "failed"
-    assert span["status"] == {"status_code": "ERROR", "description": error[1] or task.error}
-    assert span["attributes"]["error.type"] == error[0] == task.error_type
-    assert [event["name"] for event in span["events"]] == events
-    assert span["links"] == []
-
-
-def test_each_attempt_is_a_span_and_one_that_runs_later_has_not_failed(
-    programs, client, queue, spans
-):
-    programs.listener("work:run")
-    task = outcome(client, queue.enqueue("later", retry=Retry(max=1)))
-
-    seen = spans(task, 2)
+    (span,) = spans(failed)
+    assert span["status"]["status_code"] == "ERROR" and span["links"] == []
+    assert [event["name"] for event in span["events"]] == ["exception"]
+    seen = spans(later, 2)
     assert [span["attributes"]["blueque.attempt"] for span in seen] == [1, 2]
-    assert [span["status"]["status_code"] for span in seen] == ["UNSET", "UNSET"]
+    assert [span["status"]["status_code"] for span in seen] == ["ERROR", "UNSET"]
 
 
-def test_a_coroutine_has_the_span_as_its_own(programs, client, queue, spans):
-    programs.listener("work:run_async")
-    task = outcome(client, queue.enqueue("async"))
-    (span,) = spans(task)
-    assert task.result == [span["context"]["span_id"][2:], None]
-
-
-def test_a_child_that_the_handler_has_forked_ends_no_span(programs, client, queue, spans):
-    programs.listener("work:run")
-    task = outcome(client, queue.enqueue("fork"))
-    (span,) = spans(task)
-    assert task.result[0] == span["context"]["span_id"][2:]
+def test_a_registered_handler_gets_its_parameters_in_its_span(programs, client, queue, spans):
+    programs.listener("work:registered")
+    task = outcome(client, queue.enqueue({"film": "Metropolis"}))
+    assert task.result == {"film": "Metropolis"} and len(spans(task)) == 1
 
 
 def test_tasks_that_a_task_makes_have_its_span(programs, client, queue, spans):
@@ -212,7 +170,7 @@ def test_tasks_that_a_task_makes_have_its_span(programs, client, queue, spans):
     for task_id in (New("work", 1, key=key).record(task.id).task for key in (1, 2)):
         made = outcome(client, task_id)
         assert is_trace_of(made.context["traceparent"], span)
-        assert spans(made)[0]["links"][0]["context"]["span_id"] == span["context"]["span_id"]
+        assert is_trace_of(made.context["traceparent"], spans(made)[0]["links"][0])
 
 
 def test_a_program_finds_the_trace_of_its_producer(programs, client, queue):
@@ -225,82 +183,25 @@ def test_a_program_finds_the_trace_of_its_producer(programs, client, queue):
     assert outcome(client, queue.enqueue(3, context={"traceparent": "a\0b"})).result == " "
 
 
-def test_a_program_finds_the_trace_of_its_attempt_where_hooks_use_opentelemetry(
-    programs, client, queue, spans
-):
+def test_a_program_finds_the_trace_of_a_span_that_a_hook_has_begun(programs, client, queue):
     programs.write(
-        "from work import provider\nclass Hooks:\n    def before_start(self, task): pass",
+        """
+        from opentelemetry import context, trace
+        from traced import tracer
+
+        class Hooks:
+            def before_start(self, task):
+                context.attach(trace.set_span_in_context(tracer.start_span("own")))
+        """,
         "hooks.py",
     )
     programs.listener(
-        "--exec",
-        "sh",
-        "-c",
-        'echo "$TRACEPARENT"; exit 2',
-        "--",
-        environ={"BLUEQUE_HOOKS": "hooks:Hooks"},
+        *("--exec", "sh", "-c", 'echo "$TRACEPARENT"'), environ={"BLUEQUE_HOOKS": "hooks:Hooks"}
     )
-    task = outcome(client, queue.enqueue(1))
-    (span,) = spans(task)
-    lines = [line.text for line in client.get_log(task.id)[0]]
-    assert is_trace_of(lines[0], span)
-    assert span["attributes"]["error.type"] == "exit"
-
-
-def test_spans_that_cannot_be_exported_hold_up_no_task(programs, client, queue):
-    programs.write(
-        """
-        import threading
-        from opentelemetry import trace
-        from opentelemetry.sdk.trace import TracerProvider
-        from blueque.task_process import spans
-
-        spans.FLUSH = 0.1
-
-        class Away(TracerProvider):
-            def force_flush(self, timeout_millis):
-                threading.Event().wait()
-
-        def away(task):
-            return "done"
-
-        trace.set_tracer_provider(Away())
-        """,
-        "away.py",
-    )
-    programs.listener("away:away")
-    task = outcome(client, queue.enqueue(1))
-    assert task.result == "done"
-    assert [line.text for line in client.get_log(task.id)[0]] == [
-        "-- blueque: spans were not exported within 0.1 s --"
-    ]
-
-
-def test_a_span_that_cannot_be_begun_changes_nothing(programs, client, queue):
-    programs.write(
-        """
-        from opentelemetry import trace
-        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-
-        class Broken(SpanProcessor):
-            def on_start(self, span, parent_context=None):
-                raise OSError("no collector")
-
-        provider = TracerProvider()
-        provider.add_span_processor(Broken())
-        trace.set_tracer_provider(provider)
-
-        def run(task):
-            return "done"
-        """,
-        "broken.py",
-    )
-    programs.listener("broken:run")
-    task = outcome(client, queue.enqueue(1))
-    assert task.result == "done"
-    assert [line.text for line in client.get_log(task.id)[0]] == [
-        "-- blueque: OpenTelemetry: OSError: no collector --"
-    ]
+    with TRACER.start_as_current_span("ask") as span:
+        task = outcome(client, queue.enqueue(1))
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-0[13]", task.result)
+    assert task.result != header(span)
 
 
 def test_a_program_without_opentelemetry_imports_nothing_of_it(server, tmp_path):
@@ -318,8 +219,6 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 
 
 def test_the_example_of_the_guide_shows_its_spans(programs, client):
-    text = (ROOT / "docs/guide/handlers.md").read_text()
-    (shell,) = re.findall(r"^```sh\n(cat >traced.py.*?)^```$", text, re.M | re.S)
     environ = {"REDIS_URL": client.url, "BLUEQUE_SPOOL": str(programs.directory / "s")}
     programs.write(
         """
@@ -337,7 +236,7 @@ def test_the_example_of_the_guide_shows_its_spans(programs, client):
     )
     python = f'python() {{ {sys.executable} "$@"; }}'
     listener = 'blueque-listener() { python -m blueque.cli.listener "$@"; }'
-    commands = "\n".join(["set -e", python, listener, shell, "python in_memory.py"])
+    commands = "\n".join(["set -e", python, listener, SHELL, "python in_memory.py"])
     done = subprocess.run(
         ["bash", "-c", commands],
         cwd=programs.directory,

@@ -106,7 +106,6 @@ def test_without_a_spool_it_does_nothing(tmp_path):
             "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
             0,
         ),
-        ("sys.modules['opentelemetry.trace'] = sys", 0),
     ],
 )
 def test_a_task_process_practises_unless_what_it_has_imported_could_notice(tmp_path, first, lives):
