@@ -210,6 +210,33 @@ def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
     assert sorted({*found}) == []
 
 
+@pytest.mark.parametrize(
+    "path", ["/tasks", "/workflows", "/runs", "/failures", "/schedule", "/nodes/gpu-1"]
+)
+def test_names_that_are_links_look_like_the_other_links(visit, path):
+    colours = visit(path).evaluate(
+        """() => {
+            const colour = link => getComputedStyle(link).color;
+            const other = document.createElement("a");
+            document.querySelector("main").append(other);
+            return [[...document.querySelectorAll("main tbody th a")].map(colour), colour(other)];
+        }"""
+    )
+
+    assert {*colours[0]} == {colours[1]}
+
+
+def test_long_names_and_progress_take_the_room_that_there_is(visit, site):
+    title = "Aurora Borealis, reel 7 of 12, for the print"
+    Client(site.redis).get_queue("train.gpu").enqueue({}, title=title)
+    page = visit("/tasks", viewport={"width": 1280, "height": 900})
+
+    name = page.locator("th", has_text=title)
+    assert name.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+    assert page.locator("progress").first.bounding_box()["width"] > 130
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_printed_list_has_its_heads_and_hosts(visit):
     page = visit("/tasks?state=failed", viewport={"width": 718, "height": 1000})
     page.emulate_media(media="print")

@@ -388,6 +388,18 @@ def test_what_has_run_the_longest_can_come_first(ask, client, start):
     assert 'href="/tasks?state=complete">Ran' in page
 
 
+def test_what_needs_attention_of_a_running_task_has_its_name(ask, client, queue, start):
+    task = start({"scene": 3}, title="Trailer, reel 7")
+    attempt = AttemptRef(queue.name, task, "token", NODE)
+    protocol.progress(client.connections, attempt, "3/90 epochs", time.time() - 7200)
+
+    told = html.unescape(ask("/").text).partition('class="concerns"')[2].partition("</ul>")[0]
+
+    words = " ".join(re.sub("<[^>]*>", "", told).split())
+    assert f"Trailer, reel 7 ({task[:8]}) has reported no progress for 2 h" in words
+    assert f'href="/tasks/{task}"' in told
+
+
 def test_what_needs_attention_links_to_its_tasks(ask, client, start, end):
     for _ in range(10):
         end(start(), "ValueError: x")

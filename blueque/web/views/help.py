@@ -19,7 +19,7 @@ class Answer(NamedTuple):
 
 
 ANSWERS = (
-    Answer("/", "Overview", "Is anything wrong now? What runs, what waits?", ("status", "top")),
+    Answer("/", "Overview", "Is anything wrong now? What runs, what waits?", ("status",)),
     Answer("/queues", "Queues", "Does each queue keep up?", ("queue ls", "queue show QUEUE")),
     Answer("/tasks", "Tasks", "Which tasks are there? Find them, and act on many.", ("ls",)),
     Answer(

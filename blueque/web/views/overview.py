@@ -10,11 +10,12 @@ from markupsafe import Markup
 
 from blueque.queries.listing import entered
 from blueque.queries.timeline import silenced
-from blueque.report import charts
+from blueque.report import charts, svg
 from blueque.sentences import attention
 from blueque.sentences.attention import STUCK, URGENT, Concern, stands_still
 from blueque.sentences.pace import left_of, unheard, usual_of
 from blueque.text.eta import read_progress
+from blueque.text.terminal import short_id
 from blueque.text.what import what
 from blueque.web import hosts
 from blueque.web.reader import MOST_STATISTICS
@@ -105,17 +106,22 @@ def overview(visit: Visit) -> Page:
 
 
 def row(concern: Concern, visit: Visit) -> Row:
-    """Return a concern with links to its queue and to the tasks that it names."""
-    names = {line.queue for line in visit.reader.overview().lines}
+    """Return a concern with links to its queue and to the tasks that it names.
+
+    A running task whose id comes first gets its name, too.
+    """
+    seen, sentence = visit.reader.overview(), visit.linked(concern.sentence)
+    names = {line.queue for line in seen.lines}
+    first, _, rest = concern.sentence.partition(" ")
+    for task in seen.running:
+        if first == short_id(task.id) and (name := what(task, visit.site.hide)):
+            words = f"{name} ({task.id[:8]})"
+            link = svg.tag("a", words, href=visit.task_url(task.id))
+            sentence = link + " " + visit.linked(rest)
     url = visit.queue_url(concern.about) if concern.about in names else None
     command = concern.command and ID.sub(lambda found: found[0][:8], concern.command)
     return Row(
-        concern.code in URGENT,
-        concern.about,
-        url,
-        visit.linked(concern.sentence),
-        _remedy(concern, visit),
-        command,
+        concern.code in URGENT, concern.about, url, sentence, _remedy(concern, visit), command
     )
 
 
