@@ -141,7 +141,7 @@ class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click
 @click.option(
     "--hooks",
     metavar="MODULE:CLASS",
-    help="Call before_start and after_end of this class around each task, and on_end when a task has ended.",
+    help="Call before_start and after_end of this class around each task.",
 )
 @click.option(
     "--select",
@@ -366,7 +366,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "host": values.get("host"),
             "task_redis": values.get("task_redis"),
             "remarks": remarks,
-            **_hooks(values.get("hooks"), url, source, task_url),
+            "hooks": _hooks(values.get("hooks"), url, source, task_url),
         }
     )
 
@@ -376,20 +376,18 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 _NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - _FOR_ALL)
 
 
-def _hooks(
-    name: str | None, url: str, source: str, task_url: str | None
-) -> dict[str, str | list[str]]:
-    """Return the class of hooks, and which it has. Ends the program if it cannot be imported."""
+def _hooks(name: str | None, url: str, source: str, task_url: str | None) -> str | None:
+    """Return the name of the class of hooks. Ends the program if the class cannot be used."""
     if name is None:
-        return {}
-    from blueque.node.handler_check import find_hooks  # here: most listeners have none
+        return None
+    from blueque.node.handler_check import check_hooks  # here: most listeners have none
 
     try:
         require_callable_name(name)
-        before = functools.partial(_take_environment, url, source)
-        return {"hooks": name, "hook_methods": find_hooks(name, task_url, before)}
+        check_hooks(name, task_url, functools.partial(_take_environment, url, source))
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
+    return name
 
 
 def look(

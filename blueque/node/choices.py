@@ -67,7 +67,6 @@ class Choices(NamedTuple):
     environ: dict[str, str]
     remarks: Sequence[str] = ()  # on what was asked for, for the log
     hooks: str | None = None  # the name of the class
-    hook_methods: Sequence[str] = ()  # those that it has, of `hooks.METHODS`
     log_level: str = LOG_LEVEL
     surroundings: Mapping[str, Surroundings] = _EMPTY  # by queue
 
@@ -85,10 +84,8 @@ class Choices(NamedTuple):
     def job(self) -> fresh_interpreter.Job:
         """What the task processes do."""
         url = None if self.task_redis is False else self.redis_url
-        is_for_tasks = {"before_start", "after_end"} & {*self.hook_methods}
-        hooks = self.hooks if is_for_tasks else None
         return fresh_interpreter.Job(
-            self.handlers, self.max_bytes, url, self.task_redis is True, hooks
+            self.handlers, self.max_bytes, url, self.task_redis is True, self.hooks
         )
 
     def defaults(self) -> Defaults:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from blueque.client import Client
 from blueque.listener.group import ListenerGroup
@@ -13,9 +13,6 @@ from blueque.node.control import Orders, Pause
 from blueque.node.options import Defaults, InEffect
 from blueque.spool.spool import Spool
 from blueque.system.outage import Outage
-
-if TYPE_CHECKING:
-    from blueque.node.end_hooks import EndHooks
 
 NEW, READY, BUSY = range(3)  # what a slot is: not registered yet, without a task, with one
 
@@ -49,7 +46,6 @@ class NodeContext(NamedTuple):
     pool: the resources of the node.
     master: None in a program of the user, see ForkingRunner. Its other children are not ours.
     outage: logs that Redis is away, and that it is back.
-    end_hooks: None: there is no hook `on_end`.
     """
 
     client: Client
@@ -60,7 +56,6 @@ class NodeContext(NamedTuple):
     master: Master | None
     orders: Orders
     outage: Outage
-    end_hooks: EndHooks | None = None
 
     @classmethod
     def of(
@@ -71,7 +66,6 @@ class NodeContext(NamedTuple):
         defaults: Defaults,
         pool: Pool | None = None,
         master: Master | None = None,
-        end_hooks: EndHooks | None = None,
     ) -> NodeContext:
         """Make the context of a slot. client: without patience, as that of `listeners`."""
         for listener in listeners:
@@ -86,5 +80,4 @@ class NodeContext(NamedTuple):
             else Orders(master.lifeline, master.pause, master.max_runtime)
         )
         outage = Outage("Redis answers again")
-        in_effect = InEffect(defaults)
-        return cls(client, listeners, in_effect, spool, pool, master, orders, outage, end_hooks)
+        return cls(client, listeners, InEffect(defaults), spool, pool, master, orders, outage)

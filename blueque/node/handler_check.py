@@ -27,6 +27,10 @@ from blueque.task_process.hooks import METHODS, load
 from blueque.task_process.registered import QueueHandler, name_of, registered
 
 _MOST = 4000  # characters of an error
+_INSTEAD = (
+    "use after_end, or blueque history --follow -q QUEUE --on complete --on failed --on cancelled "
+    "--exec PROGRAM --place FILE"
+)
 
 
 class Registered(NamedTuple):
@@ -158,30 +162,31 @@ def discover(
     return {each.queue: each for each in found}
 
 
-def find_hooks(
+def check_hooks(
     name: str, redis_url: str | None, before: Callable[[], object] = lambda: None
-) -> list[str]:
-    """Import a class of hooks in a child, make an object of it, and return which hooks it has.
+) -> None:
+    """Import a class of hooks in a child and make an object of it.
 
-    before: called in the child first. Raises InvalidInput.
+    before: called in the child first. Raises InvalidInput: the class cannot be used.
     """
 
-    def look() -> list[str]:
+    def look() -> None:
         before()
         sys.path.insert(0, os.getcwd())
         try:
             hooks = load(name)
         except BaseException as error:
             _refuse(f"the hooks {name}", error)
+        if getattr(hooks, "on_end", None) is not None:
+            raise InvalidInput(f"the hooks {name} have on_end, which is never called: {_INSTEAD}")
         found = [method for method in METHODS if getattr(hooks, method, None) is not None]
         if not found:
             raise InvalidInput(f"the hooks {name} have none of {', '.join(METHODS)}")
         for method in found:
             if reason := _unfit_hook(getattr(hooks, method), 2 if method == METHODS[1] else 1):
                 raise InvalidInput(f"the hook {name}.{method} {reason}")
-        return found
 
-    return [*_in_child(redis_url, look, f"the hooks {name}")]
+    _in_child(redis_url, look, f"the hooks {name}")
 
 
 def _unfit_hook(hook: Any, arguments: int) -> str | None:

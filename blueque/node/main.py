@@ -28,7 +28,6 @@ from blueque.model.selection import Select, is_own_select, selector
 from blueque.node import context, own_select
 from blueque.node.choices import CHOICES, Choices, handlers_text, kinds, pool_of, queues_text
 from blueque.node.context import NodeContext
-from blueque.node.end_hooks import EndHooks
 from blueque.node.master import (
     EXIT_CONFIGURATION,
     EXIT_DRAINED,
@@ -201,13 +200,10 @@ def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Maste
         log.error("%s", error)
         return EXIT_CONFIGURATION
     listeners = ListenerGroup(client.connections, choices.queues, select)
-    hooks, pool = _end_hooks(choices), pool_of(choices)
-    shared = NodeContext.of(client, listeners, spool, choices.defaults(), pool, master, hooks)
+    shared = NodeContext.of(client, listeners, spool, choices.defaults(), pool_of(choices), master)
     listener = Slot(shared, work)
     try:
         is_drained = listener.run()
-        if hooks is not None:
-            hooks.wait()
         return EXIT_EMPTY if listener.has_emptied else EXIT_DRAINED if is_drained else 0
     except RedisRefused as error:
         log.error("%s", error)
@@ -255,13 +251,6 @@ def _reuse(choices: Choices) -> dict[str, Reuse]:
     if choices.is_spawned:
         return {}
     return {queue: Reuse.of(*said) for queue, said in choices.reuse.items()}
-
-
-def _end_hooks(choices: Choices) -> EndHooks | None:
-    if "on_end" not in choices.hook_methods:
-        return None
-    url, own = choices.redis_url, choices.job.redis_url
-    return EndHooks(choices.hooks or "", url, own, choices.log_format)
 
 
 def _fork_server(choices: Choices, package: int) -> fork_server.Orders:

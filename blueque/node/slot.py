@@ -233,13 +233,7 @@ class Slot:
             and not (self._duties.orphans or self._duties.has_unwatched())
             and not (self._master is not None and self._master.adopts_only)
             and (len(self._listeners.queues) == 1 or self._listeners.is_next(task.queue or ""))
-            and not self._is_held_up()
         )
-
-    def _is_held_up(self) -> bool:
-        """Tell whether the end of our task would wait for the hooks of others, and the next one with it."""
-        hooks = self._context.end_hooks
-        return hooks is not None and hooks.are_too_many(self._processes.left_alone)
 
     def _is_empty(self) -> bool:
         """Tell whether our queues have no task that waits or is due."""
@@ -339,8 +333,6 @@ class Slot:
         if self._master is not None:
             self._registry.sign()
         self._processes.look_over()
-        if self._context.end_hooks is not None:
-            self._context.end_hooks.look_over(self._processes.left_alone)
 
     def _become_task_process(self, handshake: int, prepared: str | None) -> int:
         """Close what belongs to the listener, and be a task process."""

@@ -63,7 +63,6 @@ class Supervisor:
             self._listeners.of(watch.task.queue).say_stuck("")
         if is_over:
             is_ours = self._end.report(watch, reporter, self._waiting.retry_until_order, may_take)
-            self._call_hook(watch, is_ours)
             if watch.is_at_rest:
                 self._keep_process(watch, is_ours)
         else:
@@ -112,13 +111,6 @@ class Supervisor:
             )
             self._end.end_process(watch)
         return True
-
-    def _call_hook(self, watch: AttemptWatch, is_ours: bool) -> None:
-        """Start the hook `on_end`, if there is one and the end of the attempt is recorded."""
-        hooks = self._context.end_hooks
-        if hooks is not None and is_ours:
-            # It is no process that a task has left.
-            hooks.start(watch.task, self._waiting.wait, self._processes.left_alone)
 
     def _keep_process(self, watch: AttemptWatch, is_ours: bool) -> None:
         """Have the process of an attempt whose end is recorded wait for another task."""
@@ -254,7 +246,7 @@ class Supervisor:
         """
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
         try:
-            self._call_hook(watch, self._end.report(watch, reporter, lambda action: action()))
+            self._end.report(watch, reporter, lambda action: action())
         finally:
             watch.close()
 

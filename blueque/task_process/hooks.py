@@ -18,7 +18,7 @@ from blueque.spool.outcome_record import Record
 from blueque.task_process.handlers import Work
 from blueque.task_process.running_task import RunningTask
 
-BEFORE, AFTER, ON_END = METHODS = ("before_start", "after_end", "on_end")
+BEFORE, AFTER = METHODS = ("before_start", "after_end")
 
 
 class Ended(NamedTuple):

@@ -29,8 +29,8 @@ from blueque.spool.spool import Spool
 BEAT = 0.05
 LONG = 60.0
 NODE = Path(blueque.node.__file__).parent
-# The master does not beat, and neither does a slot that has left and waits for its hooks.
-MAY_WAIT = {"waiting.py", "main.py", "master.py", "reload.py", "end_hooks.py"}
+# The master does not beat.
+MAY_WAIT = {"waiting.py", "main.py", "master.py", "reload.py"}
 WAITS = {"sleep", "poll", "select", "epoll", "wait_readable", "idle", "watch_orders"}
 
 
