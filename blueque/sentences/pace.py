@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from blueque.system import process
@@ -21,6 +20,7 @@ from blueque.text.terminal import is_terminal, terminal_width
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.listeners import Node
+    from blueque.queries.overview import Overview
     from blueque.queries.statistics import Usual
 
 _BAR, _WIDE = 8, 100
@@ -49,17 +49,23 @@ def with_share(told: str) -> str:
     return text if share is None or "%" in text else f"{text}, {percent(share)}"
 
 
+def left_or_usual(task: Task, seen: Overview) -> str | None:
+    """Return the time that a running task still takes, or else how long tasks of its queue usually run,
+    if it reports no share; None: neither is known.
+    """
+    node = next((node for node in seen.nodes if node.id == task.node), None)
+    if (left := left_of(task, seen.now, node)[1]) is not None:
+        return left
+    has_share = read_progress(task.fields.get("progress", "")).share is not None
+    return None if has_share else usual_of(seen.usual.get(task.queue or ""))
+
+
 def usual_of(usual: Usual | None) -> str | None:
     """Return how long tasks of a queue usually run: usual 3 m - 5 m; None: unknown."""
     if usual is None:
         return None
     low, high = roughly(usual.low), roughly(usual.high)
     return f"usual {low}" if low == high else f"usual {low} - {high}"
-
-
-def unheard(nodes: Iterable[Node]) -> set[str]:
-    """Return the ids of the listeners without a beat for their lease."""
-    return {node.id for node in nodes if node.is_unheard}
 
 
 def may_run(task: Task, listener: Node | None) -> bool:

@@ -77,10 +77,6 @@ class Tree:
                 total += member.pages * _PAGE
         return total
 
-    def survivors(self, strays: Collection[int] = ()) -> list[int]:
-        """Return the pids of the living members without the root."""
-        return sorted(pid for pid, _ in self.living(with_root=False, strays=strays))
-
     def living(self, with_root: bool = True, strays: Collection[int] = ()) -> set[Identity]:
         """Return the identities of the living members."""
         found = self._find(strays)

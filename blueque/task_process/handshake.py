@@ -18,9 +18,10 @@ import json
 import marshal
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.system import unix_sockets
+from blueque.system.plain_files import identity
 
 if TYPE_CHECKING:
     from blueque.model.surroundings import ForProcess
@@ -129,7 +130,7 @@ class Handshake:
         said = self._receive(_MOST)
         if not said:
             return None
-        count, *values = _read_json(said) if said.startswith(b"[") else marshal.loads(said)
+        count, *values = marshal.loads(said)
         if count:
             self._keep(count)
         return Assignment(*values)
@@ -177,20 +178,11 @@ class Handshake:
             return b""
 
 
-def _read_json(said: bytes) -> list[Any]:
-    """Return the number of descriptors and the assignment, as a listener of an earlier version sends
-    them to an interpreter that it has started. The task is read from its file.
-    """
-    values: list[Any] = json.loads(said.partition(b"\n")[0])
-    return values if isinstance(values[0], int) else [0, *values]
-
-
 def _identify(descriptor: int) -> tuple[int, int] | None:
     try:
-        status = os.fstat(descriptor)
+        return identity(descriptor)
     except OSError:
         return None
-    return status.st_dev, status.st_ino
 
 
 def _close(descriptors: Sequence[int]) -> None:

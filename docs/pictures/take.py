@@ -15,9 +15,9 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "web"), str(ROOT / "tests")]
 
+from chromium import find_chromium  # noqa: E402
 from site_data import seeded  # noqa: E402
 
-from blueque.system.chromium import find_chromium  # noqa: E402
 from blueque.system.embedded_redis import running_server  # noqa: E402
 
 TOKEN = "0123456789abcdef"

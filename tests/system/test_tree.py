@@ -230,6 +230,11 @@ def run_as_nobody(body):
 # Who belongs to it
 
 
+def survivors_of(tree, strays=()):
+    """Return the pids of the living members without the root."""
+    return sorted(pid for pid, _ in tree.living(with_root=False, strays=strays))
+
+
 def test_a_tree_is_its_leader_and_the_children_of_its_children(family):
     leader = family.lead(lambda: family.fork("child", lambda: family.fork("grandchild")))
     child, grandchild = family.pid_of("child"), family.pid_of("grandchild")
@@ -237,7 +242,7 @@ def test_a_tree_is_its_leader_and_the_children_of_its_children(family):
     tree = Tree(leader)
 
     assert tree.look().processes == 3
-    assert tree.survivors() == sorted([child, grandchild])
+    assert survivors_of(tree) == sorted([child, grandchild])
 
 
 def test_a_stranger_does_not_belong_to_it(family):
@@ -253,7 +258,7 @@ def test_a_stranger_does_not_belong_to_it(family):
 def test_a_process_of_the_session_belongs_to_it_though_its_parent_is_gone(family):
     leader = family.lead(lambda: family.fork_twice("orphan"))
 
-    assert Tree(leader).survivors() == [family.pid_of("orphan")]
+    assert survivors_of(Tree(leader)) == [family.pid_of("orphan")]
 
 
 def test_a_daemon_stays_a_member_once_it_was_seen_with_what_it_forks_later(family):
@@ -278,8 +283,8 @@ def test_a_daemon_stays_a_member_once_it_was_seen_with_what_it_forks_later(famil
     daemon_may_fork.open()
     late_child = family.pid_of("late child")
 
-    assert tree.survivors() == sorted([daemon, late_child])
-    assert Tree(tree.pid).survivors() == []
+    assert survivors_of(tree) == sorted([daemon, late_child])
+    assert survivors_of(Tree(tree.pid)) == []
 
 
 def test_a_daemon_that_was_never_seen_is_a_member_once_it_is_named_as_a_stray(family):
@@ -289,10 +294,10 @@ def test_a_daemon_that_was_never_seen_is_a_member_once_it_is_named_as_a_stray(fa
     daemon, its_child = family.pid_of("daemon"), family.pid_of("its child")
     tree = Tree(leader)
 
-    assert tree.survivors() == []
+    assert survivors_of(tree) == []
     assert daemon in process.children(os.getpid())
-    assert tree.survivors(strays=[daemon]) == sorted([daemon, its_child])
-    assert tree.survivors() == sorted([daemon, its_child])
+    assert survivors_of(tree, strays=[daemon]) == sorted([daemon, its_child])
+    assert survivors_of(tree) == sorted([daemon, its_child])
 
 
 @pytest.mark.parametrize("is_reaped", [False, True])
@@ -305,7 +310,7 @@ def test_what_a_root_leaves_behind_survives_it(family, is_reaped):
     if is_reaped:
         os.waitpid(leader, 0)
 
-    assert tree.survivors() == [child]
+    assert survivors_of(tree) == [child]
     assert tree.look().processes == 1
 
 
@@ -315,7 +320,7 @@ def test_a_child_that_has_ended_and_is_not_reaped_is_no_survivor(family):
     tree = Tree(leader)
 
     assert tree.look().processes == 1
-    assert tree.survivors() == []
+    assert survivors_of(tree) == []
 
 
 def test_a_process_whose_first_thread_has_ended_before_the_others_is_alive(family):
@@ -327,7 +332,7 @@ def test_a_process_whose_first_thread_has_ended_before_the_others_is_alive(famil
     child = family.pid_of("child")
     until(lambda: state_of(child) == "Z")
 
-    assert Tree(leader).survivors() == [child]
+    assert survivors_of(Tree(leader)) == [child]
     assert process.is_alive(
         child, {name: str(value) for name, value in process.identity(child).items()}
     )
@@ -340,7 +345,7 @@ def test_a_tree_that_is_gone_is_empty(family):
     end(leader)
 
     assert tree.look().processes == 0
-    assert tree.survivors() == []
+    assert survivors_of(tree) == []
     assert tree.signal(signal.SIGKILL) == 0
     assert Tree(leader).look() == (0, 0.0, 0)
 
@@ -363,13 +368,13 @@ def test_another_process_with_the_pid_of_a_member_is_not_the_member(family):
     leader = family.lead(lambda: family.fork_twice("daemon", leads_session=True))
     daemon = family.pid_of("daemon")
     tree = Tree(leader)
-    assert tree.survivors(strays=[daemon]) == [daemon]
+    assert survivors_of(tree, strays=[daemon]) == [daemon]
     wait_for_another_tick(daemon)
     end(daemon)
     fork_as(daemon, lambda: family.stay_as("stranger"))
     assert family.pid_of("stranger") == daemon
 
-    assert tree.survivors() == []
+    assert survivors_of(tree) == []
     assert tree.signal(signal.SIGKILL, with_root=False) == 0
     assert is_there(daemon)
 
@@ -387,16 +392,16 @@ def test_another_session_with_the_number_of_ours_is_not_ours(family, is_seen):
     wait_for_another_tick(leader)
     end(leader)
     if is_seen == "free":
-        assert tree.survivors() == []
+        assert survivors_of(tree) == []
     fork_as(leader, lead_strangers)
     family.pid_of("their leader")
     stranger = family.pid_of("stranger")
     if is_seen == "taken":
-        assert tree.survivors() == []
+        assert survivors_of(tree) == []
     end(leader)  # a session without a leader could be ours, but for what was seen
 
     assert os.getsid(stranger) == tree.pid
-    assert tree.survivors() == []
+    assert survivors_of(tree) == []
     assert tree.signal(signal.SIGKILL) == 0
     assert is_there(stranger)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
+from chromium import find_chromium
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from running import BLUEQUE
 from site_data import seeded
@@ -22,7 +23,6 @@ from site_data import seeded
 from blueque import Client, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
-from blueque.system.chromium import find_chromium
 from blueque.system.embedded_redis import Server, running_server
 
 TOKEN = "0123456789abcdef"

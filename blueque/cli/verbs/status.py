@@ -21,7 +21,7 @@ from blueque.model.parts import grouped
 from blueque.queries.listing import entered
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, pause_words
-from blueque.sentences.pace import left_of, progress_cell, unheard, usual_of
+from blueque.sentences.pace import left_or_usual, progress_cell
 from blueque.text.eta import read_progress
 from blueque.text.what import what
 from blueque.version import __version__
@@ -250,9 +250,6 @@ def _bounded_row(line: Line, now: float) -> list[str]:
 
 def _task_row(task: Task, overview: Overview, hide: Hide) -> list[str]:
     """Return the cells of a running task, see _RUNNING."""
-    told = read_progress(task.fields.get("progress", ""))
-    usual = usual_of(overview.usual.get(task.queue or "")) if told.share is None else None
-    left = left_of(task, overview.now)[1] if task.node not in unheard(overview.nodes) else None
     since = entered(task)
     signs = [at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None]
     return [
@@ -261,8 +258,8 @@ def _task_row(task: Task, overview: Overview, hide: Hide) -> list[str]:
         task.queue or "-",
         printing.short_node(task.node or "-"),
         printing.span(None if since is None else overview.now - since),
-        progress_cell(told),
-        left or usual or "-",
+        progress_cell(read_progress(task.fields.get("progress", ""))),
+        left_or_usual(task, overview) or "-",
         printing.span(overview.now - max(signs) if signs else None),
     ]
 

@@ -13,7 +13,7 @@ from blueque.queries.timeline import silenced
 from blueque.report import charts, svg
 from blueque.sentences import attention
 from blueque.sentences.attention import STUCK, URGENT, Concern, stands_still
-from blueque.sentences.pace import left_of, unheard, usual_of
+from blueque.sentences.pace import left_or_usual
 from blueque.text.eta import read_progress
 from blueque.text.terminal import short_id
 from blueque.text.what import what
@@ -188,8 +188,6 @@ def running(task: Task, seen: Overview, visit: Visit) -> Running:
     """Return a running task as a row."""
     now = seen.now
     told = read_progress(task.fields.get("progress", ""))
-    usual = usual_of(seen.usual.get(task.queue or "")) if told.share is None else None
-    left = left_of(task, now)[1] if task.node not in unheard(seen.nodes) else None
     signs = [at for at in (task.progress_at, seen.printed.get(task.id)) if at is not None]
     return Running(
         task,
@@ -197,7 +195,7 @@ def running(task: Task, seen: Overview, visit: Visit) -> Running:
         entered(task),
         told.share,
         told.text,
-        left or usual or "–",
+        left_or_usual(task, seen) or "–",
         max(signs, default=None),
         stands_still(task, now),
     )
