@@ -242,7 +242,8 @@ class HasDependents(InvalidInput):
     """Other tasks wait for this one, so it cannot be deleted. Nothing was written."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"task {task_id} cannot be deleted: other tasks wait for it")
+        why = "other tasks wait for it, or will if they are requeued"
+        super().__init__(f"task {task_id} cannot be deleted: {why}")
         self.task_id = task_id
 
 

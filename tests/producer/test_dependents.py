@@ -55,6 +55,19 @@ def test_a_task_for_which_another_waits_is_deleted_with_force_only(client, redis
     assert redis.read(("HGETALL", keys.conditions("child-0000"))) == [[failed, "-gone"]]
 
 
+def test_one_for_which_a_cancelled_task_will_wait_is_kept_and_the_refusal_says_so(
+    client, redis, queue, failed
+):
+    (child,) = children_of(redis, failed, 1)
+    protocol.cancel(redis, "later", child, "me", None, time.time())
+
+    with pytest.raises(HasDependents, match="wait for it, or will if they are requeued"):
+        queue.delete_task(client.get_task(failed))
+
+    client.get_queue("later").requeue(child)
+    assert client.get_task(child).status == "blocked"
+
+
 def test_a_task_is_deleted_when_none_waits_for_it_any_more(client, redis, queue, failed, cli):
     drop(redis, *children_of(redis, failed, 250))
     assert cli.zcard(keys.dependents(failed)) == 250
