@@ -50,6 +50,7 @@ class Doctor:
             seen = overview.overview(reader)
             queues = [line.queue for line in seen.lines]
             checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
+            checks += server_check.judge_schedules(seen.schedules, seen.now)
             checks += _aliases(self._redis.aliases, queues)
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))

@@ -11,15 +11,18 @@ from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.queries.listeners import shared_hosts
 from blueque.queries.listing import to_seconds
+from blueque.text.format import span
 
 if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Line
+    from blueque.queries.schedules import Watched
 
 OLDEST = (6, 2)
 FULL = 0.8  # of the memory that it may use
 FORGOTTEN = 86400.0  # seconds after which a run may have been forgotten
 MOST_BOOTS = 4  # boot ids that are named
+AHEAD = 60.0  # seconds by which a time that was decided may be to come
 SKEW = 2.0  # seconds between two clocks that do no harm
 
 
@@ -84,6 +87,21 @@ def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
             )
             sentence = f"queue {line.queue}: {late} {line.overdue_for or 0:.0f} s; {cause}: "
             yield Check("due", "warn", f"{sentence}start blueque-scheduler.")
+
+
+def judge_schedules(schedules: Iterable[Watched], now: float) -> Iterator[Check]:
+    """Yield the schedules whose last planned time is to come."""
+    for schedule in schedules:
+        if (why := ahead(schedule, now)) is not None:
+            yield Check("schedules", "warn", f"schedule {schedule.name}: {why}.")
+
+
+def ahead(schedule: Watched, now: float) -> str | None:
+    """Say that a planned time was decided that is to come; None: none was."""
+    if schedule.last is None or schedule.last - now <= AHEAD:
+        return None
+    comes = span(schedule.last - now)
+    return f"nothing comes of it for {comes}: the clock of Redis was ahead; remove it and define it anew"
 
 
 def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from blueque.audit.server_check import ahead
 from blueque.model.schedule import BLUEQUE
 from blueque.model.units import LEASE
 from blueque.text.format import count, span
@@ -65,10 +66,7 @@ def _doomed(schedule: Watched, now: float, served: Collection[str]) -> str | Non
 
 
 def _ahead(schedule: Watched, now: float, served: Collection[str]) -> str | None:
-    if schedule.last is None or schedule.last - now <= OVERDUE:
-        return None
-    ahead = span(schedule.last - now)
-    return f"nothing comes of it for {ahead}: the clock of Redis was ahead; remove it and define it anew"
+    return ahead(schedule, now)
 
 
 def _paused(schedule: Watched, now: float, served: Collection[str]) -> str | None:

@@ -284,6 +284,17 @@ def test_a_task_that_fits_no_listener_is_told_in_the_words_of_who_asked_for_it(
     )
 
 
+def test_a_schedule_that_a_clock_of_redis_took_ahead_is_named(doctor, client, cli):
+    client.set_schedule("hourly", queue="video", every="1h")
+    later = int(time.time()) // 3600 * 3600 + 864000
+    cli.hset(keys.schedule("hourly"), mapping={"last": later, "at": later + 3600})
+
+    lines = doctor().stdout.splitlines()
+
+    (said,) = [line for line in lines if "the clock of Redis was ahead" in line]
+    assert said.startswith("warn  schedule hourly: nothing comes of it for ")
+
+
 def test_machines_that_share_a_host_name_are_named_by_their_boots(doctor, redis):
     now = time.time()
     nodes = {
