@@ -192,8 +192,8 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
         traceback.print_exception(error)
     # click has it since 8.2; its message is the whole help
     if type(error).__name__ == "NoArgsIsHelpError":
-        click.echo(str(error), err=True)
-        return USAGE
+        click.echo(str(error))
+        return 0
     if isinstance(error, BluequeError):
         error = explain(error, _origin(invocation))
     if isinstance(error, click.ClickException):

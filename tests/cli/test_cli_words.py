@@ -104,6 +104,14 @@ def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):
     assert result.stderr.splitlines()[0] == f"blueque: unknown verb {typed!r}.{hint}"
 
 
+@pytest.mark.parametrize("group", ["queue", "schedule", "node", "workflow"])
+def test_verbs_with_verbs_of_their_own_print_their_help_alone(run, group):
+    result = run(group)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"Usage: blueque {group} ") and "  ls " in result.stdout
+
+
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
