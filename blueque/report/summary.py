@@ -23,7 +23,8 @@ class Spread(NamedTuple):
 class Group(NamedTuple):
     """Tasks with something in common: a queue, a day, both, or nothing.
 
-    day: of the end, since 1970-01-01, in UTC. wait, run: None if no task has it.
+    day: of the end, since 1970-01-01, in UTC. retried: in a report, tasks that started more than
+        once. wait, run: None if no task has it.
     """
 
     queue: str | None

@@ -27,7 +27,7 @@ def stats(df: DataFrame, by: str | Iterable[str] = ("queue", "day")) -> DataFram
     group.
 
     df: a table of tasks. by: columns of it, or "day": the UTC day on which a task finished (of
-    1.0.0: was last touched). n, complete, failed, cancelled, retried (started more than once). Of
+    1.0.0: was last touched). n, complete, failed, cancelled, restarted (started more than once). Of
     wait and run, in seconds: wait_n (of how many it is known), wait_mean, wait_variance (of all,
     not of a sample), wait_max, wait_p50, wait_p90, wait_p99 (approximate: their rank is right to 1
     in 1,000); null where it is known of none. Raises InvalidInput, InvalidType.
@@ -40,10 +40,10 @@ def stats(df: DataFrame, by: str | Iterable[str] = ("queue", "day")) -> DataFram
 def summed(rows: DataFrame, by: Sequence[str]) -> DataFrame:
     """Return `stats` of rows with measures, in no order."""
     ended = [sql.count_if(sql.col("status") == status).alias(status) for status in STATUSES]
-    retried = sql.count_if(sql.col("attempts") > 1).alias("retried")
+    restarted = sql.count_if(sql.col("attempts") > 1).alias("restarted")
     spreads = [part for measure in ("wait", "run") for part in _spread(measure)]
     found = rows.groupBy(*map(column, by)).agg(
-        sql.count(sql.lit(1)).alias("n"), *ended, retried, *spreads
+        sql.count(sql.lit(1)).alias("n"), *ended, restarted, *spreads
     )
     for measure in ("wait", "run"):
         shares = {
@@ -52,7 +52,7 @@ def summed(rows: DataFrame, by: Sequence[str]) -> DataFrame:
         }
         found = found.withColumns(shares)
     durations = [f"{measure}_{part}" for measure in ("wait", "run") for part in _SPREAD]
-    return found.select(*map(column, by), "n", *STATUSES, "retried", *durations)
+    return found.select(*map(column, by), "n", *STATUSES, "restarted", *durations)
 
 
 def histogram(

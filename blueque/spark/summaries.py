@@ -115,7 +115,7 @@ def _group(row: Row) -> Group:
         row.complete,
         row.failed,
         row.cancelled,
-        row.retried,
+        row.restarted,
         _spread(told, "wait"),
         _spread(told, "run"),
     )

@@ -274,6 +274,7 @@ def test_headline_and_tables_have_the_numbers():
 
     assert "Tasks1,000 in 2 queues" in said
     assert "Failed40 4.0 %" in said
+    assert "Restarted" in said and "Retried" not in said  # it knows how often tasks have started
     assert "Ran, median1 m 90 % within 4 m" in said
     assert "ValueError3075 %render and 1 more2026-11-21 09:58no id-1" in said
 

@@ -107,7 +107,7 @@ def test_what_is_said_of_each_queue_and_day_is_what_python_says_of_its_rows(spar
         assert (row.complete, row.failed, row.cancelled) == tuple(
             statuses[it] for it in ("complete", "failed", "cancelled")
         )
-        assert row.retried == sum(task.get("attempts", 0) > 1 for task in theirs)
+        assert row.restarted == sum(task.get("attempts", 0) > 1 for task in theirs)
         for measure, seconds in (("wait", waits(theirs)), ("run", runs(theirs))):
             said = {
                 name.removeprefix(f"{measure}_"): row[name]
@@ -163,7 +163,7 @@ def test_of_tasks_without_times_only_the_number_is_known(spark):
         "complete": 1,
         "failed": 0,
         "cancelled": 0,
-        "retried": 0,
+        "restarted": 0,
         "wait_n": 0,
         "run_n": 0,
     }

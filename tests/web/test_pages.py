@@ -217,6 +217,7 @@ def test_the_numbers_can_be_saved_as_one_file_that_needs_no_other(ask, tasks):
     assert not re.search("<(script|link|img|a) ", saved.text)
     for text in (saved.text, ask("/statistics?span=7d").text):
         assert '<span class="v">2</span> <small>in 1 queue</small>' in text
+        assert "Retried" in text and "Restarted" not in text
         assert re.search(r"<b[^>]*><bdi>video</bdi></b>|<b><bdi>video</bdi></b>", text)
 
 
