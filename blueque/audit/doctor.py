@@ -50,7 +50,11 @@ class Doctor:
             seen = overview.overview(reader)
             queues = [line.queue for line in seen.lines]
             checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
-            checks += server_check.judge_schedules(seen.schedules, seen.now)
+            checks += [
+                Check("schedules", "warn", f"schedule {each.name}: {why}.")
+                for each in seen.schedules
+                if (why := server_check.ahead(each, seen.now)) is not None
+            ]
             checks += _aliases(self._redis.aliases, queues)
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))

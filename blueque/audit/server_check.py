@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal
@@ -89,15 +89,8 @@ def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
             yield Check("due", "warn", f"{sentence}start blueque-scheduler.")
 
 
-def judge_schedules(schedules: Iterable[Watched], now: float) -> Iterator[Check]:
-    """Yield the schedules whose last planned time is to come."""
-    for schedule in schedules:
-        if (why := ahead(schedule, now)) is not None:
-            yield Check("schedules", "warn", f"schedule {schedule.name}: {why}.")
-
-
-def ahead(schedule: Watched, now: float) -> str | None:
-    """Say that a planned time was decided that is to come; None: none was."""
+def ahead(schedule: Watched, now: float, served: Collection[str] = ()) -> str | None:
+    """Say that the planned time of a schedule that was decided last is to come; None: it is not."""
     if schedule.last is None or schedule.last - now <= AHEAD:
         return None
     comes = span(schedule.last - now)

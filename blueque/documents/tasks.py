@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.history import Event, History
     from blueque.queries.inspector import Signs
-    from blueque.queries.listeners import Stuck
     from blueque.queries.listing import Listing
     from blueque.queries.task_graph import Graph
     from blueque.queries.task_log import LogLine
@@ -110,11 +109,12 @@ def of_list(
 
 def of_task(task: Task, signs: Signs, others: Dependencies, hide: Hide) -> dict[str, Any]:
     """Return the content of `task`."""
+    stuck = signs.stuck
     item = as_item(task, signs.now) | {
         "left_seconds": left_of(task, signs.now, signs.listener)[0],
         **times(beat=signs.beat, printed=signs.printed),
         "checkpoint": checkpoint_item(signs),
-        "stuck": _stuck_item(signs.stuck),
+        "stuck": stuck and {"state": stuck.state, **times(since=stuck.since)},
         "usual_seconds": list(signs.usual) if signs.usual else None,
         **dependencies_item(others),
     }
@@ -189,10 +189,6 @@ def edges(graph: Graph) -> Iterator[Edge]:
     for (parent, child), condition in known.items():
         if parent in graph.tasks and child in graph.tasks:
             yield Edge(parent, child, condition)
-
-
-def _stuck_item(stuck: Stuck | None) -> dict[str, Any] | None:
-    return None if stuck is None else {"state": stuck.state, **times(since=stuck.since)}
 
 
 def finite(number: float | None) -> float | None:

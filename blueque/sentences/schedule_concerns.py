@@ -65,10 +65,6 @@ def _doomed(schedule: Watched, now: float, served: Collection[str]) -> str | Non
     return f"{task} should have been cancelled {since} ago; no task comes before it is"
 
 
-def _ahead(schedule: Watched, now: float, served: Collection[str]) -> str | None:
-    return ahead(schedule, now)
-
-
 def _paused(schedule: Watched, now: float, served: Collection[str]) -> str | None:
     if schedule.paused is None or schedule.paused_by != BLUEQUE:
         return None
@@ -92,7 +88,7 @@ def _left_out(schedule: Watched, now: float, served: Collection[str]) -> str | N
 _JUDGEMENTS = (
     Judgement("schedule_overdue", _overdue, "overdue"),
     Judgement("schedule_doomed", _doomed, "with a task that is to be cancelled"),
-    Judgement("schedule_ahead", _ahead, "decided for times to come"),
+    Judgement("schedule_ahead", ahead, "decided for times to come"),
     Judgement("schedule_paused", _paused, "paused because tasks failed", "resume"),
     Judgement("schedule_failing", _failing, "with tasks that fail each time", "history"),
     Judgement("schedule_left_out", _left_out, "without a task for the last times", "history"),

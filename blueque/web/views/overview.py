@@ -106,17 +106,13 @@ def overview(visit: Visit) -> Page:
 
 
 def row(concern: Concern, visit: Visit) -> Row:
-    """Return a concern with links to its queue and to the tasks that it names.
-
-    A running task whose id comes first gets its name, too.
-    """
+    """Return a concern with links to its queue and its tasks; a running one gets its name, too."""
     seen, sentence = visit.reader.overview(), visit.linked(concern.sentence)
     names = {line.queue for line in seen.lines}
     first, _, rest = concern.sentence.partition(" ")
     for task in seen.running:
         if first == short_id(task.id) and (name := what(task, visit.site.hide)):
-            words = f"{name} ({task.id[:8]})"
-            link = svg.tag("a", words, href=visit.task_url(task.id))
+            link = svg.tag("a", f"{name} ({task.id[:8]})", href=visit.task_url(task.id))
             sentence = link + " " + visit.linked(rest)
     url = visit.queue_url(concern.about) if concern.about in names else None
     command = concern.command and ID.sub(lambda found: found[0][:8], concern.command)
