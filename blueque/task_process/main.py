@@ -287,13 +287,19 @@ def _run(
         may_rest = isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
     if os.getpid() != pid:  # a child that the task forked has returned here
         return 0, False, True
-    left = process_end.NOTHING if origin.is_rehearsal else process_end.wait()
+    left, is_plain = process_end.NOTHING, False
+    try:
+        if not origin.is_rehearsal:
+            left = process_end.wait()
+        if isinstance(task, RunningTask):
+            task.disconnect()
+        is_plain = not process_end.flush(origin.files)
+        record |= usage.measure()
+    except BaseException:  # a signal, or what the task has made of these functions
+        process_end.show_error()
+        may_rest = False
     if setting is not None:
         setting.threads = left.threads
-    if isinstance(task, RunningTask):
-        task.disconnect()
-    is_plain = not process_end.flush(origin.files)
-    record |= usage.measure()
     record["finished"] = time.time()
     if not _write_exit(attempt, record):
         return 1, False, is_plain

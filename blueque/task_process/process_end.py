@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import _io  # its class is no ABC, which would note each class
 import atexit
+import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+_FINISHING = "the end is recorded; the process still calls exit functions and finalizers"
 TELL_AFTER = 10.0  # seconds of waiting after which the log of the task says for what
 
 
@@ -26,20 +28,29 @@ class Left(NamedTuple):
 
 
 NOTHING = Left()
+# What keeps libraries from starting threads and processes, as the hook after a task may.
+_IS_ENDING = (
+    ("threading", "_SHUTTING_DOWN"),
+    ("concurrent.futures.thread", "_shutdown"),
+    ("concurrent.futures.process", "_global_shutdown"),
+    ("multiprocessing.util", "_exiting"),
+)
 
 
 def disown() -> None:
-    """Leave to the process that forks, or has forked, what it has so far: objects, which no collection
-    then touches, and exit functions.
+    """Forget the exit functions and finalizers that exist so far, and hide all objects from the
+    collector. Call it before or after the fork.
     """
     atexit._clear()
     if (weakref := sys.modules.get("weakref")) is not None:
         for finalizer in [*weakref.finalize._registry]:
             finalizer.atexit = False
         weakref.finalize._registered_with_atexit = False
-    # These do nothing to what is of another process.
-    for module, function in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
-        if (own := getattr(sys.modules.get(module), function, None)) is not None:
+    if (module := sys.modules.get("multiprocessing.process")) is not None:
+        # As multiprocessing does in a child: else its exit function ends processes of the parent.
+        getattr(module, "_children", set()).clear()
+    for name, function in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
+        if (own := getattr(sys.modules.get(name), function, None)) is not None:
             atexit.register(own)
     gc.freeze()
 
@@ -56,21 +67,28 @@ def wait() -> Left:
         return NOTHING
     if not any(left):
         return NOTHING
-    import threading  # here: most tasks have none
-
-    teller = threading.Timer(TELL_AFTER, _tell)
-    teller.daemon = True
     try:
-        teller.start()
-        if left.threads:
-            threading._shutdown()  # type: ignore[attr-defined]
-        if _processes():
-            sys.modules["multiprocessing.util"]._exit_function()
+        with _telling(_names):
+            if left.threads:
+                _end_threads(sys.modules["threading"])
+            if _processes():
+                sys.modules["multiprocessing.util"]._exit_function()
     except BaseException:  # such as the KeyboardInterrupt of a signal
-        sys.excepthook(*sys.exc_info())
-    finally:
-        teller.cancel()
+        show_error()
+    for name, flag in _IS_ENDING:
+        if name in sys.modules:
+            setattr(sys.modules[name], flag, False)
     return left
+
+
+def _end_threads(threading: Any) -> None:
+    # _shutdown works once. If it has, end the pools of a hook as it does.
+    ends = [] if threading.main_thread().is_alive() else threading._threading_atexits
+    threading._shutdown()
+    for end in reversed(ends):
+        end()
+    while threads := _threads():
+        threads[0].join()
 
 
 def _threads() -> list[Any]:
@@ -89,13 +107,38 @@ def _processes() -> list[Any]:
     return [one for one in own if not one.daemon]
 
 
-def _tell() -> None:
+def _names() -> str:
     names = ", ".join(repr(one.name) for one in (*_threads(), *_processes()))
-    print(
-        f"-- blueque: the handler has ended; its process still waits for {names} --",
-        file=sys.stderr,
-        flush=True,
-    )
+    return f"the handler has ended; its process still waits for {names}"
+
+
+@contextlib.contextmanager
+def _telling(what: Callable[[], str]) -> Iterator[None]:
+    """Write a line to the log of the task if the block takes long. what: returns the line."""
+
+    def tell() -> None:
+        print(f"-- blueque: {what()} --", file=sys.stderr, flush=True)
+
+    teller = None
+    try:
+        import threading  # here: most tasks have none
+
+        teller = threading.Timer(TELL_AFTER, tell)
+        teller.daemon = True
+        teller.start()
+    except Exception:  # the user has a module of this name, or no thread can be started
+        teller = None
+    try:
+        yield
+    finally:
+        if teller is not None:
+            teller.cancel()
+
+
+def show_error() -> None:
+    """Print the exception that is being handled, if the task has left a way to do so."""
+    with contextlib.suppress(BaseException):
+        sys.excepthook(*sys.exc_info())
 
 
 def files() -> list[Any]:
@@ -132,30 +175,31 @@ def _flush(item: Any) -> None:
 def _find() -> list[Any]:
     """Return the objects that have a finalizer, as all files have."""
     objects = gc.get_objects()
-    finalized = []
+    finalized = set()
     try:
         for kind in {*map(type, objects)}:  # a loop over all of them takes a millisecond
             if hasattr(kind, "__del__"):
-                finalized.append(kind)
+                finalized.add(id(kind))  # a metaclass may compare classes in its own way
     except Exception:  # a metaclass does not let its classes be looked at
         return [item for item in objects if issubclass(type(item), _io._IOBase)]
-    return [item for item in objects if type(item) in finalized] if finalized else []
+    return [item for item in objects if id(type(item)) in finalized] if finalized else []
 
 
 def finish(inherited: Iterable[Any] = ()) -> None:
     """Call the exit functions and the finalizers of objects, as an interpreter does."""
     try:
         wait()  # for what a hook has started
-        atexit._run_exitfuncs()
-        for item in _outer_first(_find()):
-            try:
-                type(item).__del__(item)
-            except Exception:
-                sys.excepthook(*sys.exc_info())
-        for item in (*inherited, sys.stdout, sys.stderr):
-            _flush(item)
+        with _telling(lambda: _FINISHING):
+            atexit._run_exitfuncs()
+            for item in _outer_first(_find()):
+                try:
+                    type(item).__del__(item)
+                except Exception:
+                    show_error()
+            for item in (*inherited, sys.stdout, sys.stderr):
+                _flush(item)
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        show_error()
 
 
 def _outer_first(found: list[Any]) -> list[Any]:
@@ -171,7 +215,7 @@ def _outer_first(found: list[Any]) -> list[Any]:
             stack.append((item, True))
             referents = gc.get_referents(item)
             inner = gc.get_referents(
-                *(one for one in referents if type(one) in (dict, list, tuple))
+                *(one for one in referents if issubclass(type(one), dict | list | tuple))
             )
             stack += [(known[id(one)], False) for one in referents + inner if id(one) in known]
     return ordered[::-1]

@@ -55,6 +55,14 @@ WORK = """
         keep(Kind("Own", (), {})())
         text(to)
 
+    def text_beside_a_class_whose_comparison_fails(to):
+        class Kind(type):
+            def __eq__(self, other):
+                raise TypeError
+            __hash__ = type.__hash__
+        keep(Kind("Own", (), {"__init__": lambda self: setattr(self, "held", [])})())
+        text(to)
+
     def own_class_with_a_buffer(to):
         class Own(io.RawIOBase):
             def __init__(self):
@@ -343,6 +351,51 @@ def test_what_a_preloaded_module_has_opened_is_written_once_and_its_exit_functio
         assert printed.read_text() == "in the log\n"
 
 
+def test_a_task_leaves_the_processes_of_a_preloaded_module_alone(shared_server, tmp_path):
+    with Programs(shared_server.url, tmp_path) as programs:
+        programs.write(
+            """
+            import multiprocessing, time
+            context = multiprocessing.get_context("fork")
+            context.Process(target=time.sleep, args=(60,), daemon=True).start()
+            """,
+            "base.py",
+        )
+        programs.write("def run(task): return 1")
+        programs.listener("work:run", "--preload", "base", queue="children")
+
+        task = outcome(programs.client, programs.client.get_queue("children").enqueue(""))
+
+        assert task.result == 1
+        log = tmp_path / "spool" / f"{task.id}@1" / "stderr"
+        assert not log.exists() or log.read_text() == ""
+
+
+HOOK = """
+    from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
+    import threading
+
+    class Hooks:
+        def after_end(self, task, ended):
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(Path("pool").touch).result()
+            threading.Timer(0.2, Path("thread").touch).start()
+"""
+
+
+def test_a_hook_uses_threads_after_a_task_that_left_one(shared_server, tmp_path):
+    with Programs(shared_server.url, tmp_path) as programs:
+        programs.write(HOOK, "hooks.py")
+        programs.write("import threading\ndef run(task): threading.Timer(0.1, abs, (1,)).start()")
+        programs.listener("work:run", "--hooks", "hooks:Hooks", queue="hook")
+
+        task = outcome(programs.client, programs.client.get_queue("hook").enqueue(""))
+
+        assert task.status == "complete"
+        assert (tmp_path / "pool").exists() and (tmp_path / "thread").exists()
+
+
 WAITING = """
     import threading
     from pathlib import Path
@@ -396,3 +449,33 @@ def test_a_task_that_waits_for_its_threads_is_cancelled(shared_server, tmp_path)
         programs.client.get_queue("waiting").cancel(task)
 
         until(lambda: programs.client.get_task(task).status == "cancelled", what="the end")
+
+
+LINGERING = """
+    import atexit, time
+
+    def run(task):
+        atexit.register(time.sleep, 1000)
+        return "done"
+"""
+
+
+@pytest.mark.parametrize("how", ["limit", "cancel"])
+def test_a_process_that_does_not_end_is_ended_and_its_task_is_complete(
+    shared_server, tmp_path, how
+):
+    with Programs(shared_server.url, tmp_path, TOLD_SOON) as programs:
+        programs.write(LINGERING)
+        programs.listener("work:run", queue="lingering")
+        queue = programs.client.get_queue("lingering")
+        task = queue.enqueue("", time_limit=1 if how == "limit" else None)
+        log = tmp_path / "spool" / f"{task}@1" / "stderr"
+        line = "the end is recorded; the process still calls exit functions and finalizers"
+        until(lambda: log.exists() and line in log.read_text(), what="the line in the log")
+
+        if how == "cancel":
+            queue.cancel(task)
+
+        until(lambda: programs.client.get_task(task).status != "started", what="the end")
+        ended = programs.client.get_task(task)
+        assert (ended.status, ended.result) == ("complete", "done")
