@@ -21,10 +21,11 @@ from blueque.web.visit import Page
 log = logging.getLogger("blueque")
 
 MOST_WAITING = 20  # logins; one is looked at after the other, for a password takes memory
+TOO_MANY = "Too many wrong passwords: wait a minute."
 
 
 class _TooMany(Exception):
-    """This address has sent too many wrong passwords for a name."""
+    """This address has sent too many wrong passwords."""
 
 
 class Login:
@@ -48,6 +49,11 @@ class Login:
     async def _check(self, request: Request) -> Response:
         form, address = await form_of(request), access.client_of(request.scope)
         there = form.get("next", "/")
+        if "token" in form:  # too long to be guessed, and soon compared: it waits for nothing
+            viewer = _logged(self._logins.viewer_of(form["token"]), address)
+            return self._answer(request, there, viewer, "This is not the token.")
+        if self._logins.wrong.is_blocked(address, form.get("name", "")):
+            return self._page(request, there, TOO_MANY, 429)
         if self._turn.statistics().tasks_waiting >= MOST_WAITING:
             return self._page(request, there, "Too many want to log in: wait a minute.", 503)
         try:
@@ -55,30 +61,27 @@ class Login:
                 self._entering, form, address, limiter=self._turn
             )
         except _TooMany:
-            return self._page(
-                request, there, "Too many wrong passwords for this name: wait a minute.", 429
-            )
+            return self._page(request, there, TOO_MANY, 429)
+        return self._answer(request, there, viewer, "Name or password is wrong.")
+
+    def _answer(
+        self, request: Request, there: str, viewer: Viewer | None, mistake: str
+    ) -> Response:
         if viewer is None:
-            wrong = "This is not the token." if "token" in form else "Name or password is wrong."
-            return self._page(request, there, wrong, 403)
+            return self._page(request, there, mistake, 403)
         answer = RedirectResponse(path_below(request, there), 303)
         set_cookie(answer, request, COOKIE, self._logins.cookie(viewer), int(LASTS))
         return answer
 
     def _entering(self, form: dict[str, str], address: str) -> Viewer | None:
-        """Return who logs in. Raises _TooMany."""
+        """Return who logs in with a password. Raises _TooMany."""
         wrong, name = self._logins.wrong, form.get("name", "")
-        if "token" in form:  # too long to be guessed: tries need not be counted
-            viewer = self._logins.viewer_of(form["token"])
-        elif wrong.is_blocked(address, name):
+        if wrong.is_blocked(address, name):  # by those that were before it in the queue
             raise _TooMany
-        else:
-            viewer = self._logins.person_of(name, form.get("password", ""))
-            if viewer is None:
-                wrong.note(address, name)
-        facts = {"address": address, "name": viewer.name if viewer else None}
-        log.info("web login %s", json.dumps({"is_right": viewer is not None, **facts}))
-        return viewer
+        viewer = self._logins.person_of(name, form.get("password", ""))
+        if viewer is None:
+            wrong.note(address, name)
+        return _logged(viewer, address)
 
     async def _forget(self, request: Request) -> Response:
         answer = RedirectResponse(path_below(request, "/login"), 303)
@@ -95,3 +98,10 @@ class Login:
         }
         page = Page("login.html", context, status)
         return HTMLResponse(self._shared.pages.page(page, self._shared.visit(request)), status)
+
+
+def _logged(viewer: Viewer | None, address: str) -> Viewer | None:
+    """Write to the log who has tried to log in, and return the viewer."""
+    facts = {"address": address, "name": viewer.name if viewer else None}
+    log.info("web login %s", json.dumps({"is_right": viewer is not None, **facts}))
+    return viewer

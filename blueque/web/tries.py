@@ -10,40 +10,42 @@ from collections.abc import Callable
 from blueque.web.access import MOST_NAME
 
 TRIES, WITHIN = 5, 60.0  # wrong passwords from an address for a name in so many seconds
+TRIES_OF_ADDRESS = 50  # for all names together
 MOST_ADDRESSES = 10_000  # with a name each, that are remembered
+
+_Key = tuple[str, str | None]  # an address, and a name or all of them
 
 
 class WrongTries:
-    """The wrong passwords from each address for each name in the last minute. Who shares an address with
-    others is kept out only by tries with the same name.
-    """
+    """The wrong passwords from each address in the last minute, for each name and for all."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._wrong: dict[tuple[str, str], list[float]] = {}
+        self._wrong: dict[_Key, list[float]] = {}
         self._guard = threading.Lock()
 
     def is_blocked(self, address: str, name: str) -> bool:
-        """Tell whether an address has sent too many wrong passwords for a name lately."""
-        return len(self._recent(_key(address, name))) >= TRIES
+        """Tell whether an address has sent too many wrong passwords lately, for a name or for all."""
+        return any(len(self._recent(key)) >= most for key, most in _most_of(address, name))
 
     def note(self, address: str, name: str) -> None:
         """Remember that an address has sent a wrong password for a name."""
-        key = _key(address, name)
         with self._guard:
-            recent = [*self._recent(key), self._clock()]
-            self._wrong.pop(key, None)
-            self._wrong[key] = recent[-TRIES:]  # as the newest
-            if len(self._wrong) > MOST_ADDRESSES:
+            for key, most in _most_of(address, name):
+                recent = [*self._recent(key), self._clock()]
+                self._wrong.pop(key, None)
+                self._wrong[key] = recent[-most:]  # as the newest
+            while len(self._wrong) > MOST_ADDRESSES:
                 del self._wrong[next(iter(self._wrong))]
 
-    def _recent(self, key: tuple[str, str]) -> list[float]:
+    def _recent(self, key: _Key) -> list[float]:
         now = self._clock()
         return [at for at in self._wrong.get(key, ()) if now - at < WITHIN]
 
 
-def _key(address: str, name: str) -> tuple[str, str]:
-    return network_of(address), name[:MOST_NAME]
+def _most_of(address: str, name: str) -> list[tuple[_Key, int]]:
+    network = network_of(address)
+    return [((network, name[:MOST_NAME]), TRIES), ((network, None), TRIES_OF_ADDRESS)]
 
 
 def network_of(address: str) -> str:

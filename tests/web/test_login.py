@@ -63,6 +63,16 @@ def test_a_wrong_token_is_told_and_the_right_one_is_let_in_after_many(ask):
     assert ask("/login", "POST", data={"token": "a token"}, headers=OWN).status_code == 303
 
 
+def test_a_token_does_not_wait_for_passwords(ask, monkeypatch):
+    monkeypatch.setattr("blueque.web.login.MOST_WAITING", 0)  # as if so many waited
+
+    def status(form):
+        return ask("/login", "POST", data=form, headers=OWN).status_code
+
+    assert status({"name": "ada", "password": "any"}) == 503
+    assert (status({"token": "a token"}), status({"token": "no"})) == (303, 403)
+
+
 def test_too_many_wrong_passwords_for_a_name_are_stopped_and_no_other_name(client, monkeypatch):
     monkeypatch.setattr(passwords, "COST", 2)
     monkeypatch.setattr(passwords, "TIMES", 1)

@@ -93,4 +93,13 @@ def test_addresses_of_one_ipv6_network_count_as_one_and_few_are_remembered(monke
     assert not wrong.is_blocked("2001:db8:0:1::", "ada")
     for address in ("10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "10.0.0.3"):
         wrong.note(address, "ada")
-    assert [*wrong._wrong] == [("10.0.0.2", "ada"), ("10.0.0.3", "ada")]
+    assert [*wrong._wrong] == [("10.0.0.3", "ada"), ("10.0.0.3", None)]
+
+
+def test_wrong_passwords_of_an_address_for_many_names_block_that_address_alone():
+    wrong = tries.WrongTries(lambda: 1.0)
+    for number in range(tries.TRIES_OF_ADDRESS):
+        assert not wrong.is_blocked("10.0.0.1", "bob")
+        wrong.note("10.0.0.1", f"name {number}")
+
+    assert wrong.is_blocked("10.0.0.1", "bob") and not wrong.is_blocked("10.0.0.2", "bob")
