@@ -29,6 +29,7 @@ from blueque.web.access import Viewer
 from blueque.web.bounded_stream import BoundedStream
 from blueque.web.log import lines_html
 from blueque.web.pages import fingerprint
+from blueque.web.searches import is_search
 from blueque.web.shared import SLOW, Shared
 from blueque.web.visit import Page, Visit
 from blueque.web.wake import Waker
@@ -222,7 +223,8 @@ class _Channel:
         """Look, and say so if Redis takes long to answer."""
         look = asyncio.ensure_future(self._look())
         try:
-            if not (await asyncio.wait({look}, timeout=SLOW))[0]:
+            patience = None if is_search(self.visit) else SLOW  # a search takes long by itself
+            if not (await asyncio.wait({look}, timeout=patience))[0]:
                 self._say(f"Redis has not answered for {SLOW:.0f} s.")
             await look
         finally:
@@ -231,8 +233,7 @@ class _Channel:
     async def _look(self) -> None:
         """Make the parts anew and send those that have changed."""
         now = time.time()
-        visit = replace(self.visit, now=now)
-        parts = await self._shared.looked(visit, self._render)
+        parts = await self._shared.looked(replace(self.visit, now=now), self._render)
         is_refreshed = now - self._refreshed > REFRESH
         changed = {
             name: html
@@ -240,8 +241,7 @@ class _Channel:
             if (is_refreshed and html != self._parts.get(name))
             or fingerprint(html) != fingerprint(self._parts.get(name, ""))
         }
-        if is_refreshed:
-            self._refreshed = now
+        self._refreshed = now if is_refreshed else self._refreshed
         self._parts |= changed
         self._looked = now
         if changed or self._trouble:

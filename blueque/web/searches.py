@@ -22,27 +22,35 @@ def is_search(visit: Visit) -> bool:
     """Tell whether a visit looks through many tasks, or gives an order to many."""
     if visit.path in ("/tasks", "/api/v1/tasks"):
         return any(map(visit.one, READS))
-    is_order = visit.path.startswith(("/acts/", "/controls/workflow/")) and not visit.one("id")
-    return is_order or visit.path in ("/tasks.csv", "/prune")
+    return visit.path == "/tasks.csv" or _is_order(visit)
+
+
+def _is_order(visit: Visit) -> bool:
+    return visit.path == "/prune" or (visit.path.startswith("/acts/") and not visit.one("id"))
 
 
 class Searches:
-    """Makes a few searches at a time."""
+    """Makes a few searches at a time: one for each login, and one for all pages that are live."""
 
     def __init__(self) -> None:
         self._threads = anyio.CapacityLimiter(AT_ONCE)
         self._logins: set[str] = set()  # for which one goes on
 
-    async def run(self, login: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in a thread for searches. Raises HTTPException if others go on for long."""
-        until = time.monotonic() + PATIENCE
+    async def run(self, visit: Visit, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function with a visit in a thread for searches.
+
+        Orders and live pages wait for others. Raises HTTPException if a search would wait for long.
+        """
+        login, until = "" if visit.is_live else visit.login, time.monotonic() + PATIENCE
+        may_wait = visit.is_live or _is_order(visit)
         while login in self._logins or len(self._logins) >= AT_ONCE:
-            if time.monotonic() > until:
-                sentence = "This page is busy with a search. It makes one at a time for each login"
-                raise HTTPException(503, f"{sentence}, and {AT_ONCE} for all.")
+            if not may_wait and time.monotonic() > until:
+                raise HTTPException(503, "Another search is running. Try again in a moment.")
             await anyio.sleep(PAUSE)
         self._logins.add(login)
         try:
-            return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
+            return await anyio.to_thread.run_sync(
+                function, visit, *arguments, limiter=self._threads
+            )
         finally:
             self._logins.discard(login)

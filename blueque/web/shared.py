@@ -69,8 +69,7 @@ class Shared:
             return await self.in_thread(function, visit, *arguments)
         if visit.is_live and visit.one("text"):
             raise HTTPException(404, "A search for words is made once, when its page is loaded.")
-        login = "" if visit.is_live else visit.viewer.name
-        return await self.searches.run(login, function, visit, *arguments)
+        return await self.searches.run(visit, function, *arguments)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         thread = threading.get_ident()
@@ -90,17 +89,19 @@ class Shared:
     def visit(self, request: Request, path: str | None = None, query: str | None = None) -> Visit:
         """Return the visit of a request. path, query: of another page than the requested one."""
         zone, theme = chosen(request.cookies)
+        viewer, cookie = request.scope["viewer"] or GUEST, request.cookies.get(access.COOKIE)
         return Visit(
             self.site,
             self.reader,
             access.path_of(request.scope) if path is None else path,
-            request.scope["viewer"] or GUEST,
+            viewer,
             time.time(),
             parse_qs(request.url.query if query is None else query, keep_blank_values=True),
             request.scope.get("root_path", "").rstrip("/"),
             zone,
             theme,
-            has_login=access.COOKIE in request.cookies and request.scope.get(NAMED) is None,
+            has_login=cookie is not None and request.scope.get(NAMED) is None,
+            login=f"{viewer.name} {cookie or access.client_of(request.scope)}",
         )
 
     async def is_ready(self, request: Request) -> Response:

@@ -58,7 +58,7 @@ class Visit:
 
     path: without the prefix. params: the parts of the path that have a name. prefix: where the
     application is mounted. zone, theme: as the viewer has chosen. has_login: a cookie says who looks, so
-    that the viewer can log out.
+    that the viewer can log out. login: the same for all requests of one login.
     """
 
     site: Site
@@ -73,6 +73,7 @@ class Visit:
     params: Mapping[str, str] = field(default_factory=dict)
     is_live: bool = False
     has_login: bool = False
+    login: str = ""
 
     @property
     def may_act(self) -> bool:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from blueque.web import create_app
-from blueque.web.access import Viewer
-from blueque.web.searches import AT_ONCE
+from blueque.web.access import COOKIE, Viewer
+from blueque.web.searches import AT_ONCE, PATIENCE, PAUSE
 from blueque.web.site import Site
 
 WORD = "/tasks?state=pending&text=aurora"
@@ -77,17 +77,47 @@ def test_another_search_of_a_login_is_told_that_the_page_is_busy(asked):
             await http.get(f"{WORD}&limit=9"),
             await http.get("/api/v1/tasks", params={"text": "x"}),
             await http.get("/tasks.csv"),
-            await http.get("/acts/cancel?state=pending"),
         ]
 
     answers = asked([WORD], then)
 
-    assert [answer.status_code for answer in answers] == 4 * [503]
+    assert [answer.status_code for answer in answers] == 3 * [503]
     for answer in answers:
-        assert "This page is busy with a search" in answer.text
+        assert "Another search is running. Try again in a moment." in answer.text
         assert "Redis" not in answer.text.partition("<footer>")[0]
         assert answer.headers["retry-after"] == "5"
     assert 'http-equiv="refresh"' in answers[0].text
+
+
+def test_an_order_for_a_list_waits_for_its_turn_and_one_for_a_workflow_for_nothing(
+    asked, held, client
+):
+    with client.workflow("night") as flow:
+        flow.add("video", {})
+
+    async def then(http):
+        listed = asyncio.ensure_future(http.get("/acts/cancel?state=pending"))
+        whole = await http.get("/controls/workflow/cancel?name=night")
+        await asyncio.sleep(PATIENCE + PAUSE)
+        waits = not listed.done()
+        held.may_end.set()
+        return waits, whole.status_code, (await listed).status_code
+
+    assert asked([WORD], then) == (True, 200, 200)
+
+
+def test_holders_of_one_token_search_at_the_same_time(asked, held):
+    """Each has a cookie of its own."""
+
+    async def then(http):
+        other = asyncio.ensure_future(
+            http.get(WORD + "&limit=9", headers={"cookie": f"{COOKIE}=b"})
+        )
+        assert await asyncio.to_thread(held.began.acquire, timeout=30)
+        held.may_end.set()
+        return (await other).status_code
+
+    assert asked([WORD], then) == 200
 
 
 def test_a_search_waits_for_no_search_of_another_login(asked, held):
