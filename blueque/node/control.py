@@ -91,6 +91,11 @@ class Orders:
     def is_paused(self) -> bool:
         return self.pause.by is not None
 
+    @property
+    def has_master(self) -> bool:
+        """Tell whether there is a master, and it lives."""
+        return self.lifeline in self.descriptors
+
     def open(self) -> None:
         """Install the signal handlers, if this is the main thread; no other thread can."""
         if threading.current_thread() is threading.main_thread():

@@ -23,7 +23,7 @@ log = logging.getLogger("blueque")
 
 PAUSE: Final = "pause"  # an order to take nothing
 WORK: Final = "work"  # an order to take tasks again
-_SHUT_OUT = ("NOAUTH", "WRONGPASS", "NOPERM")  # what Redis answers to a password of before
+_ACCESS_ERRORS = ("NOAUTH", "WRONGPASS", "NOPERM")  # of Redis: an old password, or no rights
 TOGETHER = 0.2  # of the time between two beats: a duty may be done so much earlier
 
 
@@ -50,7 +50,7 @@ class Duties:
         self._known_pause: str = WORK  # what our registrations say of it, as last written or read
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
         self.is_drained = False  # an order in Redis has told us to drain
-        self._shut_out_at = NEVER  # since when Redis has refused us, on the monotonic clock
+        self._refused_at = NEVER  # since when Redis has refused us, on the monotonic clock
         self.memory_kills = MemoryKills(context.defaults, context.listeners.queues)
 
     def register(self) -> None:
@@ -171,10 +171,10 @@ class Duties:
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             self._outage.note(error, "waiting", duty="beat")
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
-            if isinstance(error, RedisRefused) and error.code in _SHUT_OUT:
-                self._leave_if_shut_out()
+            if isinstance(error, RedisRefused) and error.code in _ACCESS_ERRORS:
+                self._leave_if_refused()
             return None
-        self._shut_out_at = NEVER
+        self._refused_at = NEVER
         self._on_beat()
         self._held = standing.held
         self._next_beat = time.monotonic() + self._defaults.timing.beat
@@ -189,15 +189,16 @@ class Duties:
             self._obey_pause(standing.order)
         return standing
 
-    def _leave_if_shut_out(self) -> None:
-        """End at once, as if killed, if we are to be replaced and Redis has refused us for a lease.
+    def _leave_if_refused(self) -> None:
+        """End at once, as if killed, if our master replaces us and Redis has refused us for a lease.
 
         The task runs on. The listener that replaces us may have a newer password, and adopts it.
         """
         now = time.monotonic()
-        self._shut_out_at = min(self._shut_out_at, now)
-        seconds = now - self._shut_out_at
-        is_replaced = self._orders.now is Order.DRAIN and not self._orders.wants_end
+        self._refused_at = min(self._refused_at, now)
+        seconds = now - self._refused_at
+        orders = self._orders
+        is_replaced = orders.now is Order.DRAIN and orders.has_master and not orders.wants_end
         if is_replaced and seconds >= self._defaults.timing.lease:
             log.warning(
                 "Redis has refused us for %.0f s: leaving the task to the next listener", seconds

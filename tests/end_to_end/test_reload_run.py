@@ -251,10 +251,12 @@ def test_running_tasks_are_reported_with_the_new_password_of_redis(
     assert len(ledger(programs)) == 3 and listener.stop() == 0
 
 
-def test_a_listener_that_drains_stays_with_its_task_while_redis_refuses_its_password(
-    programs, queue, account
+@pytest.mark.parametrize("on_term", ["drain", "leave"])
+def test_a_listener_that_is_not_replaced_stays_with_its_task_while_redis_refuses_its_password(
+    programs, queue, account, on_term
 ):
-    configure(programs, 'handler = "work:run"\non_term = "drain"', url=account.address("old"))
+    work = f'handler = "work:run"\non_term = "{on_term}"'
+    configure(programs, work, url=account.address("old"))
     listener = start(programs, **OFTEN)
     (slot,), running = listener.slots(), begin(programs, queue)
     account.set("resetpass", ">new")
