@@ -162,41 +162,55 @@ class Batches:
         try:
             yield from relay(self._parts(), self._send, looks_ahead=plan.keys is not None)
             if plan.run is not None:
-                self._make_missing()
+                rows = self._make_missing()
         finally:
             if self._own is not None:
                 self._own.close()
         if plan.run is not None:
             mark, now = os.urandom(8).hex(), time.time()
-            close_run(self._redis, self._run, self._position, mark, now, least=self._made)
+            close_run(self._redis, self._run, rows, mark, now, least=self._made)
             prune_runs(self._redis, plan.queue)
             if self.group is not None:
                 end_if_over(self._redis, self.group, time.time())
 
-    def _make_missing(self) -> None:
+    def _make_missing(self) -> int:
         """Go over the iterable again until the run has all that was put: a failover takes tasks back.
+        Return how many rows there are.
 
         If other programs make tasks of the run meanwhile, those hide how many are missing. So a
-        first pass counts only if the run has grown by what this pass has made.
+        first pass counts only if the run has grown by what this pass has made. Where a source can
+        be read only once, a further pass ends early, and `close_run` sees what is missing.
         """
-        plan = self._plan
-        sources = (self._iterable, plan.keys, plan.priorities)
+        plan, rows, made = self._plan, self._position, self._made
+        sources = (self._iterable, plan.keys, plan.priorities, plan.etas)
         if any(isinstance(source, Iterator) for source in sources):
-            return
-        has_all = (count := self._count()) == self._made
+            return rows
+        has_all = (count := self._count()) == made
         while not has_all:
-            if count < self._made:
+            if count < made:
                 log.warning(
                     "run=%s queue=%s has lost %d tasks, as in a failover: its rows are put again",
                     plan.run,
                     plan.queue,
-                    self._made - count,
+                    made - count,
                 )
             self._made = count
-            self._begin()
+            if not self._is_repeated(rows):
+                self._made = made
+                break
+            rows, made = self._position, self._made
+            has_all = (count := self._count()) >= made
+        return rows
+
+    def _is_repeated(self, rows: int) -> bool:
+        """Make another pass, and tell whether it has had all rows."""
+        self._begin()
+        try:
             for _ in relay(self._parts(), self._send):
                 pass
-            has_all = (count := self._count()) >= self._made
+        except InvalidInput:  # the rows are longer or shorter than what each has of its own
+            return False
+        return self._position >= rows
 
     def _count(self) -> int:
         run = self._run

@@ -99,7 +99,8 @@ class ManyTasks:
             deleted, until `keep` ("90d") after the call has ended. After any failure call it again
             until then: see docs/protocol/bulk.md, "Runs". Batches are as large as without keys
             then. The other options are those of `enqueue`, for all tasks. If a failover takes tasks
-            back while the call makes them, it goes over the iterable again.
+            back while the call makes them, or another program adds tasks to the run meanwhile,
+            which hides that, it goes over the iterable again.
         after, after_each: what all tasks wait for; and what each waits for besides, in one of the
             ways of keys: an id, ids, `blueque.after`, or None. At most 100 others for one task.
             Tasks that wait, or join a `group`, go to Redis a hundred at a time, unless they have a
@@ -109,8 +110,8 @@ class ManyTasks:
             `after_each` and `results` are refused.
         start_within, start_before, expired_to: as for `enqueue`; not with a run.
         Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
-        BatchFailed; RunDropped when a failover has taken tasks of the run back, and the iterable
-        can be read only once: then call it again; and what the iterable raises.
+        BatchFailed; RunDropped when a failover has taken tasks of the run back, and the iterable,
+        or that of the keys, can be read only once: then call it again; and what the iterable raises.
         The batches before are in Redis then, and a note of the error says how many tasks they have.
         Source: docs/protocol/bulk.md, "enqueue_many".
         """

@@ -598,6 +598,69 @@ def test_a_run_whose_rows_can_be_read_once_stays_open_until_the_call_comes_again
     assert cli.hget(keys.group("g"), "state") == "closed"
 
 
+class Once:
+    """What can be read once, and is no iterator: as rows of a cursor."""
+
+    def __init__(self, values):
+        self._values = iter(values)
+
+    def __iter__(self):
+        yield from self._values
+
+
+class Resumed:
+    """An iterator that goes on with other values after its end: as messages of a topic."""
+
+    def __init__(self, values):
+        self._source, self._values = values, iter(values)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return next(self._values)
+        except StopIteration:
+            self._values = iter(self._source)
+            raise
+
+
+def make_run(queue, source, kind, meanwhile):
+    """Make 2500 tasks. source: of what is given for each, that which is read as `kind`."""
+    given = {
+        "iterable": Rows2500(first=meanwhile),
+        "keys": [f"key {n}" for n in range(2500)],
+        "priorities": [0] * 2500,
+        "etas": [1.0] * 2500,
+    }
+    given[source] = kind(given[source])
+    return queue.schedule_many(run="r", **given)
+
+
+SOURCES = ["iterable", "keys", "priorities", "etas"]
+
+
+@pytest.mark.parametrize("kind", [Once, Resumed])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_run_of_which_something_can_be_read_once_is_not_committed_without_its_tasks(
+    queue, client, cli, source, kind
+):
+    with pytest.raises(RunDropped, match="Redis has lost 300 of the tasks"):
+        make_run(queue, source, kind, lambda: lose(cli, 300))
+    assert client.get_run(Q, "r")["state"] == "open"
+
+
+@pytest.mark.parametrize("kind", [Once, Resumed])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_run_of_which_something_can_be_read_once_may_get_tasks_of_others_meanwhile(
+    queue, theirs, client, source, kind
+):
+    make_run(queue, source, kind, lambda: theirs.open_run("r").put(["another"], [b"1"]))
+
+    record = client.get_run(Q, "r")
+    assert (record["state"], record["rows"], record["tasks"]) == ("committed", 2500, 2501)
+
+
 @pytest.mark.parametrize("append", [False, True])
 def test_a_run_that_has_lost_tasks_is_not_closed_before_they_are_put_again(
     queue, theirs, cli, append
