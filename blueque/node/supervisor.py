@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -166,7 +167,9 @@ class Supervisor:
         if watch.reason == "superseded":
             return True  # whatever becomes of the task, it is not ours to put back
         if has_been_forgotten(watch, listener.instance, standing._asdict()):
-            self._take_back(watch, lambda: listener.reassert(task, watch.pid, watch.instance))
+            put_back = functools.partial(listener.reassert, task, watch.pid, watch.instance)
+            if not self._take_back(watch, put_back):
+                watch.end("superseded", "the attempt is not ours any more: the task is another one")
             return True
         is_gone = standing.status is None
         self._gone.note(f"task={task.id} is gone from Redis" if is_gone else None, _stays(watch))
@@ -201,7 +204,8 @@ class Supervisor:
             except (RedisAway, RedisRefused, Contended) as error:
                 log.warning("cannot decline the stack of task=%s: %s", watch.task.id, error)
 
-    def _take_back(self, watch: AttemptWatch, take: Callable[[], Task | None]) -> None:
+    def _take_back(self, watch: AttemptWatch, take: Callable[[], Task | None]) -> bool:
+        """Take the task back, and tell whether it may be ours."""
         try:
             taken = take()
             reason = f"task={watch.task.id} is not ours any more" if taken is None else None
@@ -210,6 +214,8 @@ class Supervisor:
                 watch.processor = self._context.client.get_processor(taken)
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             log.warning("task=%s: %s; the next beat will try again", watch.task.id, error)
+            return True
+        return taken is not None
 
     # What others have left
 

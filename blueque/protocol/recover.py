@@ -410,8 +410,10 @@ def _may_be_reasserted(
     if not is_ours and not (is_older and status in ("pending", "scheduled", "blocked")):
         return False
     # Its key or its schedule may have created it anew. If the attempt cannot have been declared lost,
-    # the task was not deleted before, but lost with the attempt.
-    return is_lasting or fields.get("created") == ours.get("created")
+    # the task was not deleted before, but lost with the attempt: unless a person deleted it.
+    names = ("parameters", "parameters_encoding")
+    is_alike = all(fields.get(name) == ours.get(name) for name in names)
+    return (is_lasting and is_alike) or fields.get("created") == ours.get("created")
 
 
 def _registration_and_task(queue: str, node: str, task: str) -> Look[list[str | None], list[str]]:

@@ -214,6 +214,20 @@ def test_a_running_task_that_redis_has_lost_and_its_key_has_made_again_runs_on(
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
+def test_a_running_task_that_a_person_deleted_makes_way_for_another_with_its_key(programs, cli):
+    listener = programs.listener("work:run", *QUICK)
+    queue = programs.client.get_queue("work")
+    task = running(programs, queue.enqueue("wait", key="nightly"))
+    lose(cli, task)
+
+    queue.enqueue("quick", key="nightly")
+
+    listener.says("the attempt is not ours any more: the task is another one")
+    new = ended(programs.client, task.id)
+    assert (new.parameters, new.result) == ("quick", "done") and new.token != task.token
+    assert not is_there(task.pid)
+
+
 def test_a_task_that_was_made_again_and_that_another_slot_starts_has_another_number(programs, cli):
     programs.listener("work:run", "--beat", "30s", "--lease", "5m", slots=2)
     queue = programs.client.get_queue("work")

@@ -703,6 +703,21 @@ def test_a_task_that_was_made_again_is_put_back_by_who_cannot_have_lost_it(
         assert fields is None and state() == made_again
 
 
+def test_a_running_task_that_a_person_deleted_is_not_put_over_another_with_its_id(
+    redis, cli, state
+):
+    run(redis)
+    protocol.start(redis, AttemptRef("video", "t1", "token", NODE), 77, 7.5, IDENTITY)
+    ours = ours_of(cli)
+    cli.flushall()
+    protocol.register(redis, "video", NODE, "i1", {}, now=1.5)
+    protocol.enqueue(redis, "video", "t1", "other parameters", now=8.5)
+    made = state()
+
+    assert reassert(redis, ours, since="i1") is None
+    assert state() == made
+
+
 def test_reassert_run_again_returns_the_same_and_changes_nothing(redis, cli, state):
     run(redis)
     protocol.start(redis, AttemptRef("video", "t1", "token", NODE), 77, 7.5, IDENTITY)
