@@ -13,7 +13,7 @@ from blueque.system import signals
 log = logging.getLogger("blueque")
 
 OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.OUT_OF_TIME)
-NO_DIRECTORY = "the end of its directory"
+NO_DIRECTORY = "its working directory is gone"
 _CAUSES = (None, "a signal", "an order", NO_DIRECTORY)  # of a pause
 
 

@@ -6,6 +6,7 @@ replaces itself by exec and keeps its pid. Otherwise nothing changes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -194,11 +195,17 @@ def replace_program(
     keep = list(keep)
     for descriptor in keep:
         os.set_inheritable(descriptor, True)
+    here = -1
+    with contextlib.suppress(OSError):  # the server of its file system does not know it any more
+        here = os.open(".", os.O_PATH)
     try:
         os.chdir(os.environ.get("PWD", "."))
         os.execve(sys.executable, arguments, environment)
     except OSError as error:
         log.error("cannot run %s: %s; everything stays as it is", sys.executable, error.strerror)
+    if here >= 0:
+        os.fchdir(here)
+        os.close(here)
     for descriptor in keep:
         os.set_inheritable(descriptor, False)
 

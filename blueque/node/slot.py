@@ -203,7 +203,7 @@ class Slot:
         want = self._spool.want_of_room()
         if want is not None and not self._room.is_on:
             want = self._make_room()
-        if not self._orders.is_paused and not _has_directory():
+        if not self._orders.is_paused and not self._has_directory():
             log.error(
                 "the directory in which this listener was started is gone; taking nothing new until "
                 "SIGHUP finds %s again, or the listener is started again",
@@ -222,6 +222,15 @@ class Slot:
             return True
         return False
 
+    def _has_directory(self) -> bool:
+        """Tell whether the directory is still there that a SIGHUP of our master enters again: the
+        handlers may be in it.
+        """
+        try:
+            return self._master is None or bool(os.getcwd())
+        except OSError:
+            return False
+
     def _may_take(self, task: Task) -> bool:
         """Tell whether the next task may be popped with the end of ours: it comes from the same
         queue, and nothing speaks against it that we know now.
@@ -229,7 +238,7 @@ class Slot:
         return (
             self._orders.now is Order.WORK
             and not (self._orders.is_paused or self._room.is_on)
-            and _has_directory()
+            and self._has_directory()
             and not (self._duties.orphans or self._duties.has_unwatched())
             and not (self._master is not None and self._master.adopts_only)
             and (len(self._listeners.queues) == 1 or self._listeners.is_next(task.queue or ""))
@@ -346,12 +355,3 @@ class Slot:
         if self._pool is not None:
             self._pool.withdraw()
         return self._life(self._spool, handshake, prepared)
-
-
-def _has_directory() -> bool:
-    """Tell whether our working directory is still there: the handlers may be in it."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True

@@ -641,6 +641,17 @@ FORKING_RUNNER = """
 QUICK_BEAT = {"BLUEQUE_BEAT": "0.2s", "BLUEQUE_LEASE": "0.6s", "BLUEQUE_LOST_AFTER": "30s"}
 
 
+def test_a_forking_runner_whose_directory_is_gone_goes_on(programs):
+    start = f"import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir(os.getcwd())\n{' ' * 4}"
+    spool = f'spool="{programs.directory}/spool"'
+    text = FORKING_RUNNER.replace('spool="spool"', spool).replace(
+        "logging.basic", start + "logging.basic"
+    )
+    programs.script(text.format(url=programs.url), environ=QUICK_BEAT)
+    task = programs.client.get_queue("work").enqueue("fail")
+    assert "'ledger'" in ended(programs.client, task).error  # which it has tried to write
+
+
 def test_a_forking_runner_beats_busy_or_idle_and_the_next_one_adopts_the_task_of_one_that_was_killed(
     programs,
 ):

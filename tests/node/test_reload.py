@@ -37,7 +37,10 @@ def test_a_program_that_cannot_be_replaced_goes_on_and_its_descriptors_stay_its_
 ):
     read, write = os.pipe()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PWD", str(tmp_path))
+    here = os.getcwd()
     replace_program([sys.executable], {}, [read, write])
+    assert os.getcwd() == here
     assert "No such file or directory; everything stays as it is" in caplog.text
     assert not os.get_inheritable(read) and not os.get_inheritable(write)
     os.close(read)
