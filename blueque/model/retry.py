@@ -37,7 +37,8 @@ class Retry:
         together do not run again together.
     on: retry only after these: exception classes, or their names (`"ValueError"`,
         `"requests.exceptions.Timeout"`; a name without a module means every class with that name),
-        subclasses included; or another error_type, such as `"signal"`.
+        subclasses included; or another error_type, such as `"signal"`. A result that cannot be
+        stored fails the task for good unless `"result"` is named here.
     exit_codes: retry only after these, 0 to 255. With `on` and `exit_codes`, either is enough; with
         neither, every failure is retried.
     interruptions: how many attempts may be lost with their node before the task fails as `poison`.
@@ -131,6 +132,8 @@ class Retry:
         """
         if failures >= self.max or record.get("retry") == "never":
             return False
+        if record.get("error_type") == "result" and "result" not in self.on:
+            return False  # it would take as long again, to end in the same way
         if not self.on and not self.exit_codes and not self.not_on:
             return True
         classes = record.get("error_types")

@@ -2172,6 +2172,8 @@ def _allows(policy: Mapping[str, Any], failures: int, record: Fields) -> bool:
     names = {record.get("error_type"), *record.get("error_types", ())}
     if names & set(policy["not_on"]):
         return False
+    if "result" in names and "result" not in policy["on"]:
+        return False
     if not policy["on"] and not policy["exit_codes"]:
         return True
     return bool(names & set(policy["on"])) or record.get("exit_code") in policy["exit_codes"]
