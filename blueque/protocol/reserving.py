@@ -198,8 +198,8 @@ def _reserve(
 
 
 def _newest(fields: Mapping[str, str], newest: Mapping[str | None, int] | None) -> int:
-    known = newest or {}
-    return max(known.get(fields.get("created", ""), 0), known.get(None, 0))
+    numbers = newest or {}
+    return max(numbers.get(fields.get("created", ""), 0), numbers.get(None, 0))
 
 
 def _reserve_look(queue: str, task: str, node: str, room: _Room) -> AnyLook:
