@@ -278,7 +278,7 @@ class AttemptEnd:
         seen = last_seen(lost_with.get("last_seen"))
         error = (
             f"lost: process {watch.pid} of listener {lost_with['lost_node']}{seen} is gone, "
-            f"and nobody knows how far it had come; to run it again: blueque requeue {watch.task.id}"
+            "and nobody knows how far it had come"
         )
         task = watch.task
         if processor.lose(error, listener.instance or "", default, lost_with) is None:

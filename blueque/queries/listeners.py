@@ -43,6 +43,7 @@ _REGISTRATION = (
     "time_limit",
     "stuck",
     "lost_after",
+    "retry",
 )
 
 
@@ -72,6 +73,7 @@ class Node(NamedTuple):
     time_limit: str | None = None  # of tasks that have none of their own, if it has `ends_at`
     stuck: str | None = None  # see `Stuck`
     lost_after: str | None = None  # seconds without a beat after which its started tasks are lost
+    retry: str | None = None  # the policy of tasks that have none of their own
     is_late: bool = False  # its next beat is overdue
 
     @property

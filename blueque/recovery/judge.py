@@ -329,10 +329,7 @@ class Recovery:
         registration = observed.registration or {}
         seen = _number(registration, "beat_at", 0.0)
         now = time.time()
-        error = (
-            f"lost: listener {node}{last_seen(seen)} is dead, and nobody knows how far process {task.pid} there had come; "
-            f"to run it again: blueque requeue {task.id}"
-        )
+        error = f"lost: listener {node}{last_seen(seen)} is dead, and nobody knows how far process {task.pid} there had come"
         facts: dict[str, str | int | float] = {
             "lost_node": node,
             **({"last_seen": seen} if seen else {}),

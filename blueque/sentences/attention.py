@@ -323,7 +323,9 @@ def _of_stuck(queue: str, nodes: Sequence[Node], now: float) -> Iterator[Concern
     told = [Stuck.parse(node.stuck) for node in nodes if node.state in ("up", "draining", "paused")]
     for stuck in filter(None, told):
         name = short_id(stuck.task)
-        yield Concern(queue, "stuck", f"{name} is {words_of(stuck, now)}", f"blueque why {name}")
+        yield Concern(
+            queue, "stuck", f"{name}: its listener {words_of(stuck, now)}", f"blueque why {name}"
+        )
 
 
 def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern]:

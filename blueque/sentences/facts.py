@@ -92,7 +92,7 @@ def facts(
         "checkpoint": _checkpoint(task, signs),
         "usual": _usual(signs),
         "signs": _signs(task, signs),
-        "stuck": None if signs.stuck is None else words_of(signs.stuck, now),
+        "stuck": None if signs.stuck is None else f"its listener {words_of(signs.stuck, now)}",
         "cancel": _cancel(task, now),
         "interrupted": _interrupted(task, now),
         "lost": _lost(task, now, is_utc),
@@ -231,13 +231,15 @@ def _where(task: Task) -> str | None:
 def _signs(task: Task, signs: Signs) -> str | None:
     """Return the times of the last beat, progress and output."""
     is_gone = task.status == "started" and process.is_gone(task.pid or 0, task.fields)
+    unheard = signs.listener if signs.listener and signs.listener.is_unheard else None
     told = {
         "listener": signs.beat,
         "progress": task.progress_at if task.status in HELD else None,
         "output": signs.printed,
     }
     heard = [f"{name} {ago(signs.now - at)}" for name, at in told.items() if at is not None]
-    return ", ".join([*(["its process is gone"] if is_gone else []), *heard]) or None
+    first = [f"its listener is {unheard.state}"] if unheard else []
+    return ", ".join([*(["its process is gone"] if is_gone else []), *first, *heard]) or None
 
 
 def _needs(task: Task) -> str | None:

@@ -6,13 +6,13 @@ from blueque.queries.listeners import Stuck
 from blueque.text.format import span
 
 _STATES = {
-    "D": "waits in the kernel, as for a file server that does not answer, or is frozen",
-    "T": "is stopped",
-    "t": "is held by a debugger",
+    "D": "It waits in the kernel, for example for a file server",
+    "T": "It is stopped",
+    "t": "A debugger holds it",
 }
 
 
 def words_of(stuck: Stuck, now: float) -> str:
-    """Return since when it is being ended, and what its process does."""
-    does = f"{_STATES.get(stuck.state, 'is still there')} (state {stuck.state})"
-    return f"being ended for {span(now - stuck.since)}, and SIGKILL does not end it: its process {does}"
+    """Return what a listener did to the task and since when, and what its process does."""
+    does = f". {_STATES[stuck.state]}" if stuck.state in _STATES else ""
+    return f"killed it {span(now - stuck.since)} ago, but the process is still there (state {stuck.state}){does}"

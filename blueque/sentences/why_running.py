@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from blueque.model.retry import Retry
 from blueque.queries.listeners import Node, Stuck, is_process_gone
 from blueque.queries.why_facts import Inquiry
-from blueque.sentences.pace import usual_of
+from blueque.sentences.pace import may_run, usual_of
 from blueque.sentences.reason import Reason, by
 from blueque.sentences.stuck import words_of
 from blueque.sentences.why_listeners import serve
@@ -27,10 +28,10 @@ def held(inquiry: Inquiry) -> Iterator[Reason]:
     if task.status == "started" and process.is_gone(task.pid or 0, task.fields):
         yield _process_gone(inquiry, node)
         return
-    yield from _running_reasons(inquiry)
+    yield from _running_reasons(inquiry, node)
     stuck = None if node is None else Stuck.parse(node.stuck)
     if stuck is not None and stuck.task == task.id:
-        yield Reason("stuck", f"It is {words_of(stuck, inquiry.now)}.")
+        yield Reason("stuck", f"Its listener {words_of(stuck, inquiry.now)}.")
     if node is None or is_process_gone(node) or node.is_late or node.is_unheard:
         yield _unheard(inquiry, node)
     elif node.state == "draining":
@@ -39,18 +40,20 @@ def held(inquiry: Inquiry) -> Iterator[Reason]:
         )
 
 
-def _running_reasons(inquiry: Inquiry) -> Iterator[Reason]:
+def _running_reasons(inquiry: Inquiry, node: Node | None) -> Iterator[Reason]:
     task = inquiry.task
     who = short_node(task.node or "an unknown listener")
     if task.status != "started":
         yield Reason("reserved", f"{who} has reserved it and is about to start it.")
         return
-    yield Reason(
-        "running",
-        f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
-        f"blueque show {task.id}",
-    )
-    usual = usual_of(inquiry.usual)
+    is_heard = may_run(task, node)
+    if is_heard:
+        yield Reason(
+            "running",
+            f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
+            f"blueque show {task.id}",
+        )
+    usual = usual_of(inquiry.usual) if is_heard else None
     if usual is not None:
         sentence = f"It reports no progress. {usual.capitalize()}: the range of half of the recent tasks of its queue."
         yield Reason("usual", sentence)
@@ -100,5 +103,13 @@ def _then(task: Task, node: Node | None) -> str:
     """Return what becomes of a task whose listener stays away."""
     if task.status != "started":
         return "the task is put in line again when the lease of its listener is over"
-    left = None if node is None else node.lost_in
-    return f"the task is lost{'' if left is None else f' in {span(left)}' if left else ' at once'}"
+    left, default = (None, None) if node is None else (node.lost_in, Retry.parse(node.retry))
+    policy = Retry.of(task.fields.get("retry"), default)
+    runs_again = policy is not None and policy.allows_interruption(task.interruptions or 0)
+    again = f"it is put in line again as attempt {(task.attempt or 1) + 1}"
+    then = again if runs_again and task.cancel is None else "the task counts as lost"
+    if left == 0:
+        return f"{then} as soon as another host or a scheduler looks"
+    return (
+        f"{then}{'' if left is None else f' in {span(left)}, if another host or a scheduler looks'}"
+    )

@@ -222,8 +222,14 @@ def test_of_many_tasks_without_progress_three_are_named():
 @pytest.mark.parametrize(
     ("state", "stuck", "sentences"),
     [
-        ("up", f"t 1 {NOW - 300} T", ["t 1 is being ended for 5 m, and SIGKILL does not end it"]),
-        ("draining", f"t1 {NOW - 300} -", ["t1 is being ended for 5 m, and SIGKILL does not"]),
+        (
+            "up",
+            f"t 1 {NOW - 300} T",
+            [
+                "t 1: its listener killed it 5 m ago, but the process is still there (state T). It is st"
+            ],
+        ),
+        ("draining", f"t1 {NOW - 300} -", ["t1: its listener killed it 5 m ago, but the process"]),
         ("up", "", []),
         ("up", "t1 long D", []),
         ("dead", f"t1 {NOW - 300} D", []),

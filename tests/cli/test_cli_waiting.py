@@ -654,7 +654,7 @@ def test_a_listener_whose_process_is_gone_from_this_host_is_said_to_be_gone_befo
 
     assert codes == ["running", "listener"]
     assert f"The process of its listener {node} is gone from this host, last seen " in text
-    assert "adopts the task, the task is lost.\n" in text
+    assert "adopts the task, the task counts as lost.\n" in text
     assert "ends this task" not in text
 
 
@@ -804,8 +804,27 @@ def test_a_started_task_of_a_dead_listener_is_said_to_be_that(why, redis):
 
     codes, text = why("running-1")
 
-    assert codes == ["running", "listener"]
+    assert codes == ["listener"]
     assert f"Its listener {NODE} is dead" in text
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (None, "the task counts as lost as soon as another host or a scheduler looks."),
+        (2, "it is put in line again as attempt 2 as soon as another host or a scheduler looks."),
+        (0, "the task counts as lost as soon as another host or a scheduler looks."),
+    ],
+)
+def test_a_task_of_a_dead_listener_is_lost_or_put_in_line_again_by_its_policy(
+    why, redis, cli, policy, words
+):
+    start(redis, "running-1")
+    if policy is not None:
+        cli.hset(keys.task("running-1"), "retry", f'{{"max":1,"interruptions":{policy}}}')
+    cli.zadd("blueque_nodes_video", {NODE: time.time() - 3600})
+
+    assert words in why("running-1")[1]
 
 
 def test_a_failed_task_says_its_error(why, redis):

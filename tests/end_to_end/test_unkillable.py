@@ -54,7 +54,7 @@ def test_a_task_that_sigkill_does_not_end_is_pointed_at_until_it_has_ended(progr
 
     listener.says(f"SIGKILL does not end task={task.id} pid={task.pid}, whose state is D")
     until(lambda: programs.client.get_inspector().nodes()[0].stuck, what="a beat")
-    words = "and SIGKILL does not end it: its process waits in the kernel, as for a file server"
+    words = "the process is still there (state D). It waits in the kernel, for example for a file server"
     assert words in says("show", task.id)
     stuck = json.loads(says("show", task.id, "--json"))["item"]["stuck"]
     assert (stuck["state"], stuck["since_seconds"]) == ("D", pytest.approx(time.time(), abs=600))
@@ -63,8 +63,8 @@ def test_a_task_that_sigkill_does_not_end_is_pointed_at_until_it_has_ended(progr
         for each in json.loads(says("why", task.id, "--json"))["reasons"]
         if each["code"] == "stuck"
     ]
-    assert reason.startswith("It is being ended for ") and words in reason
-    assert f"{short_id(task.id)} is being ended for" in " ".join(says("status").split())
+    assert reason.startswith("Its listener killed it ") and words in reason
+    assert f"{short_id(task.id)}: its listener killed it" in " ".join(says("status").split())
 
     frozen("THAWED")
 

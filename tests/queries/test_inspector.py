@@ -124,6 +124,7 @@ def test_the_overview_counts_each_status(redis, inspector):
         (),
         (),
         0,
+        0,
     )
 
 

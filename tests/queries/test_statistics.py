@@ -432,6 +432,7 @@ def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_
     protocol.pop(redis, Q, NODE, "i1")
     protocol.reserve(redis, AttemptRef(Q, "t1", "token", NODE), "i1", time.time())
     protocol.start(redis, AttemptRef(Q, "t1", "token", NODE), 77, time.time())
+    cli.zadd(f"blueque_nodes_{Q}", {NODE: time.time()})
 
     assert re.search(r"t1 .* usual 3 m 40 s - 5 m 20 s ", run("status")[1])
     assert "3 m 40 s - 5 m 20 s: the range of half of" in run("show", "t1")[1]
