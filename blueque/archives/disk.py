@@ -175,13 +175,14 @@ def create(root: str, is_by_run: bool) -> None:
 def _make_whole(root: str, content: Any) -> None:
     """Make the directory with its identity in it, so that readers never see it without."""
     beside = f"{root}.{uuid.uuid4().hex}"
-    durable.make_folder(beside)
     try:
+        durable.make_folder(beside)
         durable.write_json(os.path.join(beside, MARK), content, os.path.join(beside, "~"))
         os.rename(beside, root)
         durable.sync(os.path.dirname(root))
-    except OSError:  # another process was faster, or `create` says why it cannot be
-        durable.remove_tree(beside)
+    except (OSError, ArchiveRefused):  # another process was faster, or `create` says what is wrong
+        if os.path.isdir(beside):
+            durable.remove_tree(beside)
 
 
 def read_mark(root: str) -> Any:

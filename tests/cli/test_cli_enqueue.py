@@ -389,17 +389,18 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
             .stderr
         )
 
-    assert said("vidoe") == ""
+    assert said("vidoe", "1") == ""
     monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
     command = "blueque-listener vidoe --handler MODULE:CALLABLE"
     assert (
-        said("vidoe") == f"No listener serves vidoe yet, so the task waits. Start one: {command}\n"
+        said("vidoe", "1")
+        == f"No listener serves vidoe yet, so the task waits. Start one: {command}\n"
     )
     monkeypatch.setenv("BLUEQUE_HANDLER", "tasks:cut")
-    assert said("vidoe").endswith(" Start one: blueque-listener vidoe\n")
-    assert said("vidoe", "--in", "2h") == ""
+    assert said("vidoe", "1").endswith(" Start one: blueque-listener vidoe\n")
+    assert said("vidoe", "1", "--in", "2h") == ""
     protocol.register(redis, "video", "host_1", "i", {}, time.time())
-    assert said("video") == ""
+    assert said("video", "1") == ""
 
 
 def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
@@ -409,7 +410,7 @@ def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
 
     said = (
         CliRunner()
-        .invoke(blueque, ["run", "vidoe"], obj=Invocation(url=url), catch_exceptions=False)
+        .invoke(blueque, ["run", "vidoe", "1"], obj=Invocation(url=url), catch_exceptions=False)
         .stderr
     )
 

@@ -40,22 +40,6 @@ def resting(ours: int, theirs: int, rest: Rest, past: Past | None) -> Reusable:
     return reusable
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (b'["/spool/t/1", {"gpu": [0]}, {"A": "b"}, 1.5]', (1.5, False)),
-        (b'[0, "/spool/t/1", {"gpu": [0]}, {"A": "b"}, null, true]\n{"id": "t"}', (None, True)),
-    ],
-)
-def test_an_assignment_of_a_listener_of_an_earlier_version_is_understood(ends, said, expected):
-    theirs, ours = ends
-    os.write(ours, said)
-
-    assert Handshake(theirs).assignment() == Assignment(
-        "/spool/t/1", {"gpu": [0]}, {"A": "b"}, *expected
-    )
-
-
 def test_a_large_task_does_not_travel_with_its_assignment(ends):
     theirs, ours = ends
     small = Assignment("/spool/t/1", {}, {}, task=("t", {"parameters": "\udc80"}))
