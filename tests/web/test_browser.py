@@ -276,6 +276,23 @@ def test_ticks_and_rows_stay_while_tasks_arrive_and_these_wait_for_a_click(visit
     client.close()
 
 
+def test_a_list_that_was_empty_when_loaded_can_be_ticked_and_goes_on(visit, site):
+    client = Client(site.redis)
+    queue = client.get_queue("empty-so-far")
+    page = visit("/tasks?queue=empty-so-far")
+    expect(page.locator("#live")).to_have_text("live")
+    expect(page.locator(".bulk")).to_be_hidden()
+    first = queue.enqueue("1")
+    page.locator(f"#c-{first}").check()
+    expect(page.locator(".bulk")).to_be_visible()
+
+    queue.enqueue("2")
+    page.get_by_role("button", name="1 more").click()
+
+    expect(page.locator("#rows tbody tr")).to_have_count(2)
+    client.close()
+
+
 def test_a_line_of_a_log_arrives_as_text(visit, site):
     page = visit("/tasks/{running}")
     expect(page.locator("#live")).to_have_text("live")

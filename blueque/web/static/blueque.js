@@ -118,11 +118,12 @@
     const kept = [...old.querySelectorAll("tbody tr")].filter((row) => fresh.has(row.id) || isTicked(row));
     made.querySelector("tbody")?.replaceChildren(...kept.map((row) => fresh.get(row.id) || row.cloneNode(true)));
     const more = [...fresh.keys()].filter((id) => !old.querySelector(`#${CSS.escape(id)}`)).length;
+    if (!held) return;
     held.hidden = !more;
     held.textContent = `${more} more`;
   }
   function release() {
-    held.hidden = true;
+    if (held) held.hidden = true;
     if (newest) replace("rows", newest, false);
   }
   held?.addEventListener("click", release);
