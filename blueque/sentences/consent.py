@@ -35,7 +35,11 @@ def of_requeue(tasks: Sequence[Task]) -> str:
     """Return what happens if these tasks are put in line again."""
     lost = [task for task in tasks if task.error_type in LOST and task.status == "failed"]
     also = f"; {len(lost)} of them were lost, so old processes may still run" if lost else ""
-    return f"{count(len(tasks), 'task')} would start a second time{also}"
+    again = sum(bool(task.attempt or task.started) for task in tasks)
+    if not again:
+        return f"{count(len(tasks), 'task')} would be in line again, none of which has started"
+    which = f", {again} of them" if again < len(tasks) else ""
+    return f"{count(len(tasks), 'task')} would start{which} a second time{also}"
 
 
 def of_interrupt(tasks: Sequence[Task]) -> str | None:

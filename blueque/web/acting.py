@@ -167,7 +167,7 @@ class Orders:
             "mistake": mistake,
             "form": form or {},
             "back": _back(visit),
-            "command": command_of(visit, verb) if not visit.query.get("id") else "",
+            "command": command_of(visit, verb, act.states) if not visit.query.get("id") else "",
             "is_live": False,
         }
         return Page("consent.html", context)
@@ -303,6 +303,6 @@ def _mistake(act: Act, tasks: Sequence[Task], form: Mapping[str, str]) -> str:
     if act.field is not None:
         value = form.get("value", "").strip()
         is_number = act.field[2] == "number"
-        if not value or (is_number and not value.lstrip("-").isdecimal()):
+        if not value or (is_number and not re.fullmatch("-?[0-9]{1,15}", value)):
             return f"{act.field[1]}: {'a number' if is_number else 'a name'} is needed."
     return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -49,8 +50,8 @@ def _resume_queue(client: Client, name: str, by: str, form: Fields) -> object:
 
 def _limit_queue(client: Client, name: str, by: str, form: Fields) -> None:
     text = form.get("most", "").strip()
-    if text and not text.isdecimal():
-        raise InvalidInput(f"the limit is a number, or empty for none, not {text!r}")
+    if text and not re.fullmatch("[0-9]{1,9}", text):
+        raise InvalidInput(f"the limit is a number, or empty for none, not {text[:20]!r}")
     client.get_queue(name).set_max_concurrency(int(text) if text else None, by)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -65,12 +65,12 @@ def filter_of(visit: Visit) -> Filter:
     return Filter(queue, states, node, selection, limit, " ".join(mistakes), is_by_run)
 
 
-def command_of(visit: Visit, verb: str = "ls") -> str:
-    """Return the command that selects the same tasks."""
+def command_of(visit: Visit, verb: str = "ls", among: Collection[str] = STATUSES) -> str:
+    """Return the command that selects the same tasks. among: the states that it may name."""
     words = ["blueque", verb]
     if queue := visit.one("queue").strip():
         words += ["-q", queue]
-    if states := [state for state in visit.query.get("state", ()) if state]:
+    if states := [state for state in visit.query.get("state", ()) if state in among]:
         words += ["--state", ",".join(states)]
     if node := visit.one("node").strip():
         words += ["--node", node]

@@ -27,8 +27,10 @@ _STATES = (  # of the legend
 )
 
 
-def picture(graph: Graph, visit: Visit) -> Markup | None:
-    """Return the picture of a graph; None: nothing depends on anything in it."""
+def picture(graph: Graph, visit: Visit, members: int) -> Markup | None:
+    """Return the picture of a graph; None: nothing depends on anything in it. members: how many tasks
+    belong to it, drawn or not.
+    """
     parents = {task: [*some] for task, some in graph.parents.items() if group_of(task) is None}
     edges = {
         (parent, task)
@@ -58,7 +60,7 @@ def picture(graph: Graph, visit: Visit) -> Markup | None:
     drawing = svg.tag(
         "svg", *drawn, class_="graph", width=width, height=height, role="group", aria_label=says
     )
-    return drawing + _legend(places, graph, len(known))
+    return drawing + _legend(places, graph, members)
 
 
 def _made(graph: Graph, visit: Visit) -> dict[str, tuple[int, float, str]]:

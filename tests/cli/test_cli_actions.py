@@ -545,7 +545,7 @@ def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(
     for task, queue in (("a", "render.2k"), ("b", "render.4k"), ("c", "video")):
         cli.hset(
             f"blueque_task_{task}",
-            mapping={"status": "failed", "queue": queue, "parameters": "", "created": 1},
+            mapping={"status": "failed", "queue": queue, "created": 1, "started": 2},
         )
         cli.lpush(keys.failed(queue), task)
         cli.zadd(keys.QUEUES, {queue: 0})

@@ -14,7 +14,9 @@ from blueque import protocol
 from blueque.audit.audit import Report
 from blueque.model import keys
 from blueque.model.states import FINISHED
+from blueque.model.task import Task
 from blueque.sentences.attention import Concern
+from blueque.sentences.consent import of_requeue
 from blueque.web import create_app
 from blueque.web.access import Viewer
 from blueque.web.acts import ACTS, FEW
@@ -384,6 +386,7 @@ def test_a_workflow_is_cancelled_from_its_page_after_one_question(ask, client, f
     assert f"{path}cancel?name=night%2F1" in ask("/workflows/night/1").text
     question = ask(f"{path}cancel", params=name)
     assert "3 tasks would be cancelled, none of which has started." in html.unescape(question.text)
+    assert "SIGTERM" not in question.text
     assert "cancel" not in client.group("night/1").progress().record
 
     moved = ask(f"{path}cancel", "POST", data=form_of(question) | {"reason": "late"}, headers=OWN)
@@ -395,6 +398,25 @@ def test_a_workflow_is_cancelled_from_its_page_after_one_question(ask, client, f
     assert ask(f"{path}cancel", params=name).status_code == 409
 
 
+def test_the_command_under_a_question_names_only_states_that_it_takes(ask, client, flow):
+    page = ask("/acts/cancel?group=night/1&state=failed&state=pending&state=blocked").text
+
+    assert 'data-copy="blueque cancel --state pending,blocked --group night/1"' in page
+
+
+def test_only_tasks_that_have_started_would_start_a_second_time(ask):
+    new, old = Task("a", {"status": "cancelled"}), Task("b", {"attempt": "1", "started": "9.5"})
+
+    assert of_requeue([new, new]) == "2 tasks would be in line again, none of which has started"
+    assert of_requeue([new, old]) == "2 tasks would start, 1 of them a second time"
+    assert of_requeue([old]) == "1 task would start a second time"
+
+
+def test_a_limit_of_too_many_digits_is_refused(ask, queue):
+    form = {"name": "video", "most": "9" * 5000}
+    assert ask("/controls/queue/limit", "POST", data=form, headers=OWN).status_code == 400
+
+
 def test_a_workflow_with_more_tasks_than_were_shown_is_not_cancelled(ask, client, queue):
     client.group("open").open()
     queue.enqueue({"scene": 1}, group="open")
@@ -404,6 +426,10 @@ def test_a_workflow_with_more_tasks_than_were_shown_is_not_cancelled(ask, client
 
     answer = ask("/controls/workflow/cancel", "POST", data=form, headers=OWN)
     assert "There are more tasks by now" in answer.text
+    long = ask(
+        "/controls/workflow/cancel", "POST", data=form | {"expected": "9" * 5000}, headers=OWN
+    )
+    assert "There are more tasks by now" in long.text
     form = form_of(answer)
     answer = ask("/controls/workflow/cancel", "POST", data=form | {"typed": "20"}, headers=OWN)
     assert "Type the number of tasks, 21." in answer.text
@@ -459,4 +485,5 @@ def test_a_page_for_some_queues_orders_nothing_for_whole_workflows(client, flow,
             ),
         ]
         assert {answer.status_code for answer in answers} <= {404, 409}
+        assert "This page is for some queues and orders nothing for workflows." in answers[0].text
     assert everything() == before

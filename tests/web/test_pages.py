@@ -496,6 +496,7 @@ def test_a_list_without_open_tasks_says_how_many_have_ended(ask, client, queue):
     assert "No task waits or runs; 1 has ended." in ask("/tasks").text
     assert "No task matches." in ask("/tasks?state=failed").text
     assert "No task matches." in ask("/tasks?text=x").text
+    assert "No task matches." not in ask("/tasks?queue=video").text
 
 
 def test_a_queue_outside_of_the_page_does_not_exist(client, tasks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ MOST_BAD = 50
 MOST_QUEUES = 200  # whose runs and feeds are read
 MOST_READ = 1000  # tasks of a workflow before an order for it
 ORDERS = {"cancel": "Cancel", "requeue": "Requeue failed", "close": "Close"}
+KILLS = "A running task gets SIGTERM and, after its grace, SIGKILL"
 SAID = {  # after an order
     "cancel": "Listeners and schedulers cancel its tasks step by step.",
     "requeue": "Its failed and cancelled tasks are in line again.",
@@ -64,7 +66,9 @@ def workflow(visit: Visit) -> Page:
         "orders": [(verb, ORDERS[verb]) for verb in allowed(seen, visit)],
         "share": share_of(seen),
         "bad": [(task, what(task, visit.site.hide)) for task in bad if visit.site.has(task.queue)],
-        "graph": graph.picture(fence.graph(condition_on(name), reader.client, visit.site), visit),
+        "graph": graph.picture(
+            fence.graph(condition_on(name), reader.client, visit.site), visit, seen.members
+        ),
     }
     return Page("workflow.html", context)
 
@@ -94,7 +98,7 @@ def question(
     context = {
         "seen": seen,
         "verb": verb,
-        "word": ORDERS[verb],
+        "word": verb.capitalize(),
         "sentence": f"{sentence[0].upper()}{sentence[1:]}",
         "number": number,
         "has_to_type": verb == "cancel" and number > FEW,
@@ -108,6 +112,8 @@ def question(
 def order_of(visit: Visit, verb: str, name: str) -> GroupSeen:
     """Return a workflow for which this can be ordered. Raises HTTPException, NoSuchGroup."""
     seen = fence.workflow(name, visit.reader.client, visit.site)
+    if visit.site.queues:
+        raise HTTPException(409, "This page is for some queues and orders nothing for workflows.")
     if verb not in allowed(seen, visit):
         raise HTTPException(409, f"Workflow {name} is {state_of(seen)}: {verb} does nothing now.")
     return seen
@@ -116,7 +122,7 @@ def order_of(visit: Visit, verb: str, name: str) -> GroupSeen:
 def mistake_in(seen: GroupSeen, verb: str, form: Mapping[str, str]) -> str:
     """Return why an order is not given; empty: nothing is wrong."""
     number, expected = _number(seen, verb), form.get("expected", "")
-    if not expected.isdecimal() or number > int(expected):
+    if not re.fullmatch("[0-9]{1,9}", expected) or number > int(expected):
         return "There are more tasks by now: look again and say yes once more."
     if verb == "cancel" and int(expected) > FEW and form.get("typed", "").strip() != expected:
         return f"Type the number of tasks, {number}."
@@ -133,13 +139,13 @@ def _cost(seen: GroupSeen, verb: str, visit: Visit) -> str:
     if verb == "close":
         return "no more tasks could join it, and it would end with the last of its tasks"
     if not 0 < _number(seen, verb) <= MOST_READ:
-        would = "be cancelled" if verb == "cancel" else "start a second time"
+        would = f"be cancelled. {KILLS}" if verb == "cancel" else "be in line again"
         return f"{count(_number(seen, verb), 'task')} would {would}"
     if verb == "requeue":
         return consent.of_requeue(inspector.tasks(groups.bad_members(redis, seen.name)))
-    return consent.of_cancel(
-        inspector.tasks(groups.pick(redis, seen.name, MOST_READ)), inspector.now()
-    )
+    tasks = inspector.tasks(groups.pick(redis, seen.name, MOST_READ))
+    sentence = consent.of_cancel(tasks, inspector.now())
+    return f"{sentence}. {KILLS}" if consent.running_of(tasks) else sentence
 
 
 def runs(visit: Visit) -> Page:

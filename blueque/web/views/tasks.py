@@ -80,7 +80,7 @@ def tasks(visit: Visit) -> Page:
         "acts": [*_acts(wanted, counts)],
         "most_csv": MOST_CSV,
         "is_live": not wanted.selection.text,
-        "nothing": "" if is_filtered else _nothing(wanted, counts),
+        "nothing": "" if any(map(visit.one, FIELDS[1:])) else _nothing(wanted, counts),
     }
     return Page("tasks.html", context)
 
