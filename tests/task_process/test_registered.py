@@ -167,6 +167,10 @@ class Reel(typing.NamedTuple):
     number: int
 
 
+class Titled(typing.Protocol):
+    title: str
+
+
 class Fields(typing.TypedDict):
     title: str
 
@@ -185,7 +189,7 @@ def test_parameters_of_a_class_that_no_json_value_is_are_refused_where_they_are_
 @pytest.mark.parametrize(
     "kind",
     [dict, list, str, float, bool, object, type(None), Fields, Mapping, "Unknown", "dict[str, int]"]
-    + [typing.Any, dict[str, int], int | None, typing.Sequence[int], typing.Hashable],
+    + [typing.Any, dict[str, int], int | None, typing.Sequence[int], typing.Hashable, Titled],
 )
 def test_any_other_annotation_of_parameters_is_taken(kind):
     def encode(task, film): ...
@@ -193,6 +197,15 @@ def test_any_other_annotation_of_parameters_is_taken(kind):
     encode.__annotations__["film"] = kind
 
     assert register(encode).takes_parameters
+
+
+def test_the_annotations_of_a_wrapped_function_are_not_those_of_its_wrapper():
+    def encode(task, film: Film): ...
+
+    @functools.wraps(encode)
+    def wrapper(task, film): ...
+
+    assert register(wrapper).takes_parameters
 
 
 def test_what_the_decorator_says_is_kept_as_tasks_have_it():
