@@ -247,7 +247,7 @@ def _refuse(what: str, error: BaseException) -> NoReturn:
 
 
 def _import_own() -> None:
-    """Import what the checks need, from where it is though the user may have modules of these names."""
+    """Import the standard modules that the checks need, before modules of the user's can hide them."""
     own = os.getcwd()
     kept, sys.path[:] = sys.path[:], [path for path in sys.path if path != own]
     import inspect  # noqa: F401

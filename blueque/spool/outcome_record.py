@@ -104,8 +104,8 @@ def record_of_ending(ending: process.Ending, attempt: Attempt | None = None) -> 
     """
     if ending.signal is None:
         error = f"the process left with exit code {ending.exit_code} and without a result"
-        said = "" if attempt is None else attempt.tail("stderr", MAX_ERROR)
-        _, begin, rest = said.rpartition(CANNOT_WRITE)
+        stderr_end = "" if attempt is None else attempt.tail("stderr", MAX_ERROR)
+        _, begin, rest = stderr_end.rpartition(CANNOT_WRITE)
         error += f": {one_line(begin + rest).strip(' -')}" if begin else ""
         return {
             "status": "failed",
@@ -125,33 +125,34 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
     # Any program may end with that code. One that has removed the file knows what it says.
     if code == HANDED_BACK and attempt.has_taken_notice():
         return _record_of_hand_back(f"exit code {code}")
-    said = _last_lines(attempt)
+    stderr_end = _last_lines(attempt)
     if code < 0:
         name = signals.signal_name(-code)
         return {
             "status": "failed",
-            "error": f"killed by {name}{said}",
+            "error": f"killed by {name}{stderr_end}",
             "error_type": "signal",
             "signal": name,
         }
     return {
         "status": "failed",
-        "error": f"exit code {code}{said}",
+        "error": f"exit code {code}{stderr_end}",
         "error_type": "exit",
         "exit_code": code,
     }
 
 
 def _last_lines(attempt: Attempt) -> str:
-    """Return what an attempt has written to standard error last, to be put behind an error: of a
-    crash that faulthandler has told of, what came before, and the stack of the user's code.
+    """Return what an attempt has written to standard error last, to be put behind an error. If
+    faulthandler has reported a crash, keep the lines before its report and the frames of the user's
+    code.
     """
     text = attempt.tail("stderr", MAX_ERROR).strip()
     before, crash, stack = text.rpartition(_CRASH)
     if crash:
-        lines = [line for line in stack.split("\n") if _PACKAGE not in line]
-        told = [*before.strip().split("\n")[-MAX_ERROR_LINES:], crash + lines[0], *lines[1:]]
-        text = "\n".join(filter(None, told[: 2 * MAX_ERROR_LINES]))
+        frames = [line for line in stack.split("\n") if _PACKAGE not in line]
+        lines = [*before.strip().split("\n")[-MAX_ERROR_LINES:], crash + frames[0], *frames[1:]]
+        text = "\n".join(filter(None, lines[: 2 * MAX_ERROR_LINES]))
     else:
         text = "\n".join(text.split("\n")[-MAX_ERROR_LINES:])
     return f":\n{text}" if text else ""
