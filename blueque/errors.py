@@ -115,7 +115,9 @@ class TooLarge(InvalidInput):
 
     def __init__(self, what: str, size: int, limit: int, is_least: bool = False) -> None:
         verb, more = "take" if "parameters" in what else "takes", " or more" if is_least else ""
-        super().__init__(f"{what} {verb} {size:,} bytes{more}; the limit is {limit:,} bytes")
+        advice = "; write a file and return its path" if what == "the result" else ""
+        text = f"{what} {verb} {size:,} bytes{more}; the limit is {limit:,} bytes{advice}"
+        super().__init__(text)
         self.what, self.size, self.limit = what, size, limit
 
     @staticmethod

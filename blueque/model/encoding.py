@@ -241,7 +241,7 @@ def _require_text_keys(value: Any, what: str) -> None:
     except RecursionError as error:
         raise InvalidInput(f"{what}: nested too deeply for JSON") from error
     if not has_them:
-        raise InvalidType(f"{what}: {unfit_value.why(value, what)}")
+        raise InvalidType(unfit_value.why(value, what))
 
 
 def _has_text_keys(value: Any) -> bool:
@@ -285,9 +285,9 @@ def _to_json(value: Any, what: str) -> str:
     try:
         return _compact(value)
     except TypeError as error:
-        raise InvalidType(f"{what}: {unfit_value.why(value, what) or error}") from error
+        raise InvalidType(unfit_value.why(value, what, error)) from error
     except ValueError as error:  # NaN, infinity, a value that holds itself
-        raise InvalidInput(f"{what}: {unfit_value.why(value, what) or error}") from error
+        raise InvalidInput(unfit_value.why(value, what, error)) from error
     except RecursionError as error:
         raise InvalidInput(f"{what}: nested too deeply for JSON") from error
 

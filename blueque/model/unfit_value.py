@@ -33,17 +33,22 @@ def plain_number(value: Any) -> bool | int | float:
     raise TypeError
 
 
-def why(value: Any, what: str) -> str | None:
-    """Return a sentence about the first part that JSON cannot hold; None: no part is found.
+def why(value: Any, what: str, error: object = "") -> str:
+    """Return a sentence about the first part that JSON cannot hold.
 
-    what: names the value, as "the result".
+    what: names the value, as "the result". error: what to say if no part is found.
     """
-    name = what.removeprefix("the ").partition(" ")[0]
+    name = what.removeprefix("the ")
+    place = name.partition(" ")[0]
     try:
-        found = _why(value, name, ())
+        found = _why(value, place, ())
     except RecursionError:
-        return "nested too deeply for JSON"
-    return found if found is None or not found.startswith(f"{name} ") else f"it{found[len(name) :]}"
+        return f"{what}: nested too deeply for JSON"
+    if found is None:
+        return f"{what}: {error}"
+    if found.startswith(f"{place} "):
+        return f"{what}: it{found[len(place) :]}"
+    return found if place == name else f"{what}: {found}"
 
 
 def _why(value: Any, place: str, around: tuple[int, ...]) -> str | None:
@@ -53,7 +58,7 @@ def _why(value: Any, place: str, around: tuple[int, ...]) -> str | None:
         return (
             None
             if -_ENDLESS < value < _ENDLESS
-            else f"{place} is {value}, which JSON does not have"
+            else f"{place} is {value}, which JSON does not have; pass None"
         )
     if isinstance(value, dict | list | tuple):
         return _why_inside(value, place, around)
@@ -71,7 +76,7 @@ def _why_inside(value: Any, place: str, around: tuple[int, ...]) -> str | None:
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in pairs:
         if isinstance(value, dict) and not isinstance(key, str):
-            return f"{place} has the key {key!r}, which is not a string and would come back as one"
+            return f"{place} has the key {key!r}, not a string: write it as one"
         step = json.dumps(key, ensure_ascii=False)
         if found := _why(inner, f"{place}[{step}]", (*around, id(value))):
             return found

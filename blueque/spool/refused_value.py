@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import sys
+from contextlib import suppress
 from typing import Any
 
+from blueque.errors import InvalidInput
+from blueque.model.encoding import encode_json
 from blueque.system.plain_files import write_whole
 
 
 def keep(directory: str, name: str, value: Any) -> str:
-    """Write the value into the directory of the attempt: text as it is, anything else with pickle, or
-    as its repr(). Return where it is, or why it is not, for the end of a sentence.
+    """Write the value into the directory of the attempt: text as it is, what is only too large
+    as JSON, anything else with pickle or as its repr(). Return where it is, or why it is not, for the end of a sentence.
     """
     try:
         content, ending = _packed(value)
@@ -24,6 +28,8 @@ def keep(directory: str, name: str, value: Any) -> str:
 def _packed(value: Any) -> tuple[bytes, str]:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass"), "txt"
+    with suppress(InvalidInput):
+        return encode_json(value, "", sys.maxsize).encode(), "json"
     try:
         return pickle.dumps(value), "pickle"
     except Exception:

@@ -63,6 +63,11 @@ FAILED = {
             "failed after 4 h 41 m: lost: gone",
         ),
         (
+            {"status": "failed", "error": "the result is large", "error_type": "result"},
+            4,
+            "failed after 4 h 41 m: the result is large",
+        ),
+        (
             {"status": "cancelled", "cancelled_by": "ada", "cancel_reason": "no"},
             4,
             "cancelled after 4 h 41 m: by ada, no",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -150,6 +151,9 @@ WORK = """
 
     def return_too_much(task):
         return "x" * (2**20 + 1)
+
+    def return_too_large_a_list(task):
+        return ["x" * 2**20]
 
     def drop_stdout(task):
         sys.stdout = None
@@ -312,7 +316,7 @@ def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
         ("kill", "killed by SIGKILL", "signal", None, "SIGKILL"),
         (
             "return_object",
-            'the result: result["task"] is of the type object, which JSON does not have; it is kept in',
+            'result["task"] is of the type object, which JSON does not have; it is kept in',
             "result",
             None,
             None,
@@ -326,7 +330,7 @@ def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
         ),
         (
             "return_nan",
-            "the result: it is nan, which JSON does not have; it is kept in",
+            "the result: it is nan, which JSON does not have; pass None; it is kept in",
             "result",
             None,
             None,
@@ -395,10 +399,13 @@ def test_a_result_that_cannot_be_stored_is_kept_and_the_error_names_its_first_cu
     task = python("return_what_no_json_has")
 
     assert task.error.startswith(
-        'the result: result["epochs"][1]["loss"] is of the type set, which JSON does not have'
+        'result["epochs"][1]["loss"] is of the type set, which JSON does not have'
     )
     assert _kept(task) == {"epochs": [{"loss": 0.5}, {"loss": {1, 2}}]}
     assert _kept(python("return_too_much")) == "x" * (2**20 + 1)
+    large = python("return_too_large_a_list")
+    assert "bytes; write a file and return its path; it is kept in" in large.error
+    assert large.error.endswith("/result.json") and json.loads(_kept(large)) == ["x" * 2**20]
     assert _kept(python("return_what_cannot_be_pickled")).startswith("{'f': <function ")
 
 
@@ -621,14 +628,16 @@ def test_a_program_that_exits_with_0_completes_with_its_last_line_or_its_file(
         ("kill -PIPE $$", "killed by SIGPIPE", "signal", None, "SIGPIPE"),
         (
             "head -c 1048577 /dev/zero | tr '\\0' x",
-            "the result takes 1,048,577 bytes or more; the limit is 1,048,576 bytes",
+            "the result takes 1,048,577 bytes or more; the limit is 1,048,576 bytes; write a file and "
+            "return its path",
             "result",
             None,
             None,
         ),
         (
             "head -c 2000000 /dev/zero > $BLUEQUE_TASK_DIR/result",
-            "the result takes 2,000,000 bytes or more; the limit is 1,048,576 bytes",
+            "the result takes 2,000,000 bytes or more; the limit is 1,048,576 bytes; write a file and "
+            "return its path",
             "result",
             None,
             None,

@@ -243,7 +243,8 @@ def test_a_task_that_has_spoiled_all_its_files_can_be_cancelled(programs, kind):
             (
                 "failed",
                 None,
-                f"the result takes {HUGE:,} bytes or more; the limit is 1,048,576 bytes",
+                f"the result takes {HUGE:,} bytes or more; the limit is 1,048,576 bytes; write a file "
+                "and return its path",
             ),
         ),
         ("echo 5 >other; ln -s other result", ("complete", "5\n", None)),

@@ -176,13 +176,10 @@ class Colour(enum.Enum):
             {"a": [0, {"b": {1}}]},
             'parameters["a"][1]["b"] is of the type set, which JSON does not have; pass a list of it',
         ),
-        ([float("inf")], "parameters[0] is inf, which JSON does not have"),
+        ([float("inf")], "parameters[0] is inf, which JSON does not have; pass None"),
         ([Scalar(float("nan"))], "parameters[0] is nan, which JSON does not have"),
         ([Scalar(1, "M")], "parameters[0] is of the type Scalar"),
-        (
-            {"a": {1: 2}},
-            'parameters["a"] has the key 1, which is not a string and would come back as one',
-        ),
+        ({"a": {1: 2}}, 'parameters["a"] has the key 1, not a string: write it as one'),
         ({"ü": CIRCLE}, 'parameters["ü"][0] holds itself'),
         (
             Film("M"),

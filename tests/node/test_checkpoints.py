@@ -126,11 +126,8 @@ def test_a_value_is_read_as_it_was_written_and_the_last_one_counts(tmp_path):
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        (
-            {1: 2},
-            "the checkpoint: it has the key 1, which is not a string and would come back as one",
-        ),
-        (float("nan"), "the checkpoint: it is nan, which JSON does not have"),
+        ({1: 2}, "the checkpoint: it has the key 1, not a string: write it as one"),
+        (float("nan"), "the checkpoint: it is nan, which JSON does not have; pass None"),
         (
             b"x",
             "the checkpoint: it is of the type bytes, which JSON does not have; pass a str of base64",

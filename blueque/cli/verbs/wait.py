@@ -280,7 +280,7 @@ def _ending(task: Task) -> str:
     if (
         task.status == "failed"
         and task.error_type
-        and not (why or "").startswith(task.error_type.rpartition(".")[2])
+        and not (why or "").removeprefix("the ").startswith(task.error_type.rpartition(".")[2])
     ):
         why = f"{task.error_type}: {why}" if why else task.error_type
     if task.status == "cancelled" and task.broken_by is not None:
