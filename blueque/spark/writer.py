@@ -132,7 +132,7 @@ class RunWriter(Writer):
         super().__init__(sink, layout)
         self.record = opened.record  # of the run that was opened here, not of a later one
         self._before = self._made = opened.made
-        self._is_again = False
+        self._put: tuple[int, int] = 0, 0  # rows of the pass before, and what the run had to have
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         run = join_run(client, self.sink, self.record)
@@ -144,14 +144,19 @@ class RunWriter(Writer):
         """Tell whether the run has all that was put: a failover takes tasks back.
 
         What tasks of Spark that failed have made hides how many are missing. So a first pass counts
-        only if the run has grown by what was reported.
+        only if the run has grown by what was reported. If the frame has fewer rows than in the pass
+        before, another would not help: `commit` sees what is missing.
         """
-        made = self._made + sum(report.new for report in accepted(reports))
+        new = sum(report.new for report in accepted(reports))
+        rows, made = sum(report.rows for report in reports), self._made + new
+        if rows < self._put[0]:
+            self._made = self._put[1] - new
+            return True
         with self.sink.connected() as client:
             count = join_run(client, self.sink, self.record).count()
-        if count == made or (self._is_again and count > made):
+        if count == made or (self._put[0] and count > made):
             return True
-        self._made, self._is_again = count, True
+        self._made, self._put = count, (rows, made)
         return False
 
     def commit(self, reports: Sequence[Report]) -> Written:

@@ -24,6 +24,7 @@ from blueque import (
     WrongRun,
 )
 from blueque.model import keys
+from blueque.model.ids import id_of_run_key, octets_of
 from blueque.producer.abandoned_runs import Leftovers
 from blueque.spark import analytics, datasource, enqueueing, jobs, sink
 from spark.exact import is_exact, leftovers, pending
@@ -386,6 +387,25 @@ def test_an_error_of_ours_comes_whole_with_the_report_of_a_worker(options, error
     with pytest.raises(type(error)) as raised:
         writer.commit([message])
     assert (str(raised.value), vars(raised.value)) == (str(error), vars(error))
+
+
+def test_a_frame_that_has_fewer_rows_when_it_is_written_again_does_not_hide_what_redis_has_lost(
+    options, cli, client
+):
+    writer = make(options | {"run": "tonight", "key": "id"})._inner
+    reports = [writer.write(batches(rows=5))]
+    for task in [id_of_run_key(Q, "tonight", key) for key in ("3", "4")]:
+        cli.lrem(keys.pending(Q), 1, task)
+        cli.delete(keys.task(task))
+        for shard in range(writer.record["shards"]):
+            cli.srem(keys.ledger(Q, "tonight", shard), octets_of([task.encode()])[0])
+    assert not writer.has_all(reports)
+    reports = [writer.write(batches(rows=2))]
+
+    assert writer.has_all(reports)
+    with pytest.raises(RunDropped, match="lost 2 of the tasks"):
+        writer.commit(reports)
+    assert client.get_run(Q, "tonight")["state"] == "open"
 
 
 def test_what_spark_has_tried_in_vain_is_known_by_its_name():
