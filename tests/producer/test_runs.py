@@ -627,14 +627,17 @@ class Resumed:
 
 def make_run(queue, source, kind, meanwhile):
     """Make 2500 tasks. source: of what is given for each, that which is read as `kind`."""
-    given = {
-        "iterable": Rows2500(first=meanwhile),
+    given = {"iterable": Rows2500(first=meanwhile), "keys": "id"}
+    each = {
+        **given,
         "keys": [f"key {n}" for n in range(2500)],
         "priorities": [0] * 2500,
         "etas": [1.0] * 2500,
     }
-    given[source] = kind(given[source])
-    return queue.schedule_many(run="r", **given)
+    given[source] = kind(each[source])
+    if source == "etas":
+        return queue.schedule_many(run="r", **given)
+    return queue.enqueue_many(run="r", **given)
 
 
 SOURCES = ["iterable", "keys", "priorities", "etas"]
