@@ -2363,7 +2363,7 @@ MUTANTS = [
         "reassert takes a task for another that its schedule has made again",
         "recover",
         "_may_be_reasserted",
-        "return is_lasting or fields",
+        "return (is_lasting and is_alike) or fields",
         "return fields",
         "forgotten by Redis, and fired again",
         (1, 0),
