@@ -488,6 +488,7 @@ def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue,
     same = "--until 1h --by ada --on people"
     assert same in ask("/activity?until=1h&who=ada&by=people").text
     assert "since: " in ask("/activity?since=soon").text
+    assert 'aria-current="true">all</a>' in ask("/activity?who=ada").text
 
 
 def test_a_list_without_open_tasks_says_how_many_have_ended(ask, client, queue):

@@ -148,6 +148,18 @@ def test_the_page_of_a_host_has_a_row_for_each_slot_and_its_resources_once(ask, 
     assert "before video" in rest.partition("What ran")[2]  # by a listener that has left
 
 
+def test_a_host_that_is_not_heard_is_promised_nothing(ask, begin):
+    begin("heard", "gpu-1_7")
+    silent = begin("silent", "gpu-3_7", 1800.0)
+
+    first = words_of(ask("/").text)
+
+    assert "of 2 listeners, 1 not heard" in first and "30 % not heard" in first
+    assert "Drain 1 listener" in ask("/nodes/gpu-1").text
+    assert "Drain" not in ask("/nodes/gpu-3").text
+    assert "Stack</button>" not in ask(f"/tasks/{silent.task}").text
+
+
 def test_the_page_of_a_queue_names_its_listeners_in_trouble_first(ask, begin):
     begin("heard", "gpu-1_7")
     begin("silent", "gpu-3_7", 400.0)

@@ -69,6 +69,7 @@ def node(visit: Visit) -> Page:
     if not own and not ids:
         raise HTTPException(404, f"No listener of a host {name} is known.")
     slots = grouped(own, lambda one: one.id)
+    able = {one.id for one in own if not one.is_unheard and one.state != "unattended"}
     inspector = visit.reader.inspector
     ids_held = [*dict.fromkeys(task for one in own for task in one.held)]
     held = inspector.with_contents(fence.mine_of(inspector.tasks(ids_held), visit.site))
@@ -85,7 +86,8 @@ def node(visit: Visit) -> Page:
         "rows": rows(found.runs, visit),
         "host": own[0].host if own else name,
         "orders": {"resume" if one.state == "paused" else "pause" for one in own},
-        "busy": len({one.id for one in own if one.held}),
+        "able": len(able),
+        "busy": len({one.id for one in own if one.held and one.id in able}),
     }
     return Page("node.html", context)
 

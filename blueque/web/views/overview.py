@@ -73,6 +73,7 @@ class Figures(NamedTuple):
 
     running: int
     listeners: int
+    unheard: int
     waiting: int
     oldest: float | None
     scheduled: int
@@ -184,16 +185,17 @@ def running(task: Task, seen: Overview, visit: Visit) -> Running:
     """Return a running task as a row."""
     now = seen.now
     told = read_progress(task.fields.get("progress", ""))
+    is_unheard = any(node.id == task.node and node.is_unheard for node in seen.nodes)
     signs = [at for at in (task.progress_at, seen.printed.get(task.id)) if at is not None]
     return Running(
         task,
         what(task, visit.site.hide),
         entered(task),
         told.share,
-        told.text,
+        "not heard" if is_unheard else told.text,
         left_or_usual(task, seen) or "–",
         max(signs, default=None),
-        stands_still(task, now),
+        is_unheard or stands_still(task, now),
     )
 
 
@@ -203,6 +205,7 @@ def figures(seen: Overview, visit: Visit) -> Figures:
     counts = (
         sum(line.started for line in seen.lines),
         len({node.id for node in seen.nodes}),
+        len({node.id for node in seen.nodes if node.is_unheard}),
         sum(line.pending for line in seen.lines),
         oldest,
         sum(line.scheduled for line in seen.lines),
