@@ -203,12 +203,15 @@ class Attempt:
             os.close(descriptor)
 
     def _write_open_exit(self, content: bytes, path: str) -> bool:
-        """Write to the file of `open_exit`; False: it is not open, the task may have closed it."""
+        """Write to the file of `open_exit`; False: the task has closed or removed it."""
         file, identity = self._exit or (-1, None)
         self._exit = None
         try:
             if identity is None or plain_files.identity(file) != identity:
                 return False
+            if os.fstat(file).st_nlink == 0:
+                return False
+            os.ftruncate(file, 0)
         except OSError:
             return False
         try:
