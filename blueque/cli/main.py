@@ -18,7 +18,6 @@ from blueque.cli.options import (
     shared_options,
     version_option,
 )
-from blueque.errors import RedisAway
 
 # The verbs in the order of the help, which loads none of them. Each is a function of its name in
 # the module of its name in cli/verbs/.
@@ -99,6 +98,7 @@ _SYNONYMS = {
     **dict.fromkeys(("info", "describe", "inspect", "get", "task"), "show"),
     **dict.fromkeys(("result", "results"), "show ID, or blueque export --run RUN"),
     **dict.fromkeys(("rm", "remove", "forget"), "delete"),
+    "statsu": "status",  # stats is as similar
     **dict.fromkeys(("top", "monitor"), "status --watch"),
     **dict.fromkeys(("nodes", "workers", "listeners", "hosts"), "node ls"),
     **dict.fromkeys(("gpus", "resources"), "node show NODE"),
@@ -185,11 +185,7 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
         return
     from blueque.cli.verbs.status import print_status  # here: --help does without
 
-    try:
-        print_status(invocation, as_json=False)
-    except RedisAway as error:
-        click.echo(context.get_help())  # first: it is longer than many a terminal
-        click.echo(f"\n{error} (from {invocation.address()[1]})", err=True)
+    print_status(invocation, as_json=False)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from blueque.queries.listeners import (
     Members,
     Node,
     ask_members,
+    is_process_gone,
     puts_in_line,
     read_groups,
     started_ids,
@@ -160,6 +161,7 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
         for queue, reply in zip(queues, replies, strict=True)
     }
     nodes, waits, records, failed = read_queues(redis, counts, now)
+    nodes = [node._replace(state="dead") if is_process_gone(node) else node for node in nodes]
     started = sorted(
         {task for seen in counts.values() for task in started_ids(seen.members.started)}
     )

@@ -106,9 +106,11 @@ def heading(concerns: Sequence[Concern], lines: Sequence[Line]) -> str:
     failed = sum(line.failed_today for line in lines)
     more = any(line.failed_today == line.looked_at < line.failed for line in lines)
     paused = sum(line.pause is not None for line in lines)
-    some = [f"{failed}{' or more' if more else ''} failed today (UTC)"] if failed else []
-    some += [f"{count(paused, 'queue')} paused"] if paused else []
-    return f"Nothing needs attention now{': ' if some else ''}{', '.join(some)}"
+    some = ["Nothing needs attention."]
+    many = f"{count(failed, 'task')}{' or more' if more else ''}"
+    some += [f"Today (UTC) {many} failed."] if failed else []
+    some += [f"{count(paused, 'queue')} {'is' if paused == 1 else 'are'} paused."] if paused else []
+    return " ".join(some)
 
 
 def stands_still(task: Task, now: float) -> bool:
@@ -385,7 +387,12 @@ def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Conc
 
 def _of_silence(nodes: Sequence[Node]) -> str:
     held = sum(len(node.held) for node in nodes)
-    tasks = f", with {count(held, 'task')}" if held else ""
+    where = _hosts([node for node in nodes if node.held]) if held else ""
+    tasks = (
+        f", with {count(held, 'task')}; start one on {where} with {'its' if ' ' not in where else 'their'} spool"
+        if held
+        else ""
+    )
     if len(nodes) == 1:
         return f"listener {short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
     return f"{len(nodes)} listeners of {_hosts(nodes)} are {nodes[0].state}{tasks}"
@@ -400,11 +407,11 @@ def _hosts(nodes: Sequence[Node]) -> str:
 
 
 def _about_silent(line: Line, nodes: Sequence[Node], serve: Callable[[str], str]) -> str:
-    if any(node.held for node in nodes):
-        hosts = _hosts([node for node in nodes if node.held])
-        return (
-            f"{serve(line.queue)}, on {hosts} with {'its' if ' ' not in hosts else 'their'} spool"
-        )
+    holders = [node for node in nodes if node.held]
+    if holders:
+        spools = {node.spool for node in holders if node.spool}
+        spool = f" --spool {shlex.quote(spools.pop())}" if len(spools) == 1 else ""
+        return serve(line.queue).replace("blueque-listener", f"blueque-listener{spool}", 1)
     return (
         f"blueque node show {shlex.quote(short_node(nodes[0].id))}"
         if len(nodes) == 1

@@ -20,7 +20,7 @@ def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> s
         a place for it.
     """
     options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
-    options += "" if has_handler else " --handler MODULE:CALLABLE"
+    options += "" if has_handler else " --module MODULE"
     # A name that ends with =NUMBER would be read as a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
     return (

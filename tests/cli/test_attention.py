@@ -566,12 +566,12 @@ def test_without_concerns_the_heading_says_what_failed_today_and_what_is_paused(
         finish(redis, name, "failed", now - ago - 5, now - ago)
     (line,) = client.get_inspector().overview().lines
 
-    assert attention.heading([], [line]) == "Nothing needs attention now: 1 failed today (UTC)"
+    assert attention.heading([], [line]) == "Nothing needs attention. Today (UTC) 1 task failed."
     paused = line._replace(failed_today=0, pause=Pause(now, "ada", None))
-    assert attention.heading([], [paused]) == "Nothing needs attention now: 1 queue paused"
-    assert attention.heading([], [line._replace(failed_today=0)]) == "Nothing needs attention now"
+    assert attention.heading([], [paused]) == "Nothing needs attention. 1 queue is paused."
+    assert attention.heading([], [line._replace(failed_today=0)]) == "Nothing needs attention."
     least = line._replace(failed_today=7, looked_at=7, failed=9)
-    assert "7 or more failed today" in attention.heading([], [least])
+    assert "7 tasks or more failed." in attention.heading([], [least])
     concern = Concern("video", "dead", "it is so")
     assert attention.heading([concern] * 2, [line]) == "2 things need attention"
 

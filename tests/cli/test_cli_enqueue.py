@@ -391,7 +391,7 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
 
     assert said("vidoe", "1") == ""
     monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
-    command = "blueque-listener vidoe --handler MODULE:CALLABLE"
+    command = "blueque-listener vidoe --module MODULE"
     assert (
         said("vidoe", "1")
         == f"No listener serves vidoe yet, so the task waits. Start one: {command}\n"
@@ -401,6 +401,8 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
     assert said("vidoe", "1", "--in", "2h") == ""
     protocol.register(redis, "video", "host_1", "i", {}, time.time())
     assert said("video", "1") == ""
+    redis.read(("ZADD", "blueque_nodes_video", time.time() - 3600, "host_1"))
+    assert "No listener serves video yet" in said("video", "1")
 
 
 def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
@@ -416,5 +418,5 @@ def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
 
     assert said.splitlines()[1] == (
         "No listener serves vidoe yet, so the task waits."
-        " Start one: blueque-listener vidoe --handler MODULE:CALLABLE"
+        " Start one: blueque-listener vidoe --module MODULE"
     )

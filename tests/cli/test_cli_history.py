@@ -131,3 +131,25 @@ def test_the_options_of_queues_are_not_for_a_task(run):
 
     assert result.returncode == 2
     assert "--queue QUEUE" in result.stderr
+
+
+def test_events_of_one_instant_stand_in_the_order_in_which_they_came(run, redis):
+    now = time.time()
+    protocol.register(redis, "video", "host_1", "i1", {}, now)
+    protocol.enqueue(redis, "video", "t1", "1", now)
+    protocol.pop(redis, "video", "host_1", "i1")
+    attempt = AttemptRef("video", "t1", "token", "host_1")
+    protocol.reserve(redis, attempt, "i1", now)
+    protocol.start(redis, attempt, 77, now)
+
+    told = run("history", "-q", "video").stdout
+
+    assert told.index("  reserved  ") < told.index("  started  ")
+
+
+def test_a_time_that_ends_before_it_begins_is_a_mistake(run, redis):
+    protocol.enqueue(redis, "video", "t1", "1", time.time())
+
+    result = run("history", "-q", "video", "--since", "1h", "--until", "2h")
+
+    assert "--until is earlier than --since" in result.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +14,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
+from blueque.system import process
 
 BUSY, IDLE, SILENT = "gpu-1.example.com_4021", "gpu-1.example.com_4022", "gpu-2.example.com_7"
 
@@ -151,3 +154,18 @@ def test_scheduled_tasks_are_listed_the_next_due_at_first_over_all_queues(run, r
         "(2 more: --limit N shows up to 10000)\n",
     )
     assert [line[0] for line in audio] == ["ID", "t-hour"]
+
+
+def test_status_knows_at_once_that_the_process_of_a_listener_is_gone_from_this_host(run, redis):
+    pid = process.fork(lambda: 0)
+    process.wait_for(pid)
+    node = f"{process.host_name()}_{pid}"
+    facts = {"beat_every": 10, "lease": 60, "spool": "/spool", **process.identity(os.getpid())}
+    protocol.register(redis, "video", node, "i9", facts | {"pid_start": 1}, time.time())
+    protocol.enqueue(redis, "video", "t1", "1", time.time())
+    protocol.pop(redis, "video", node, "i9")
+
+    told = [" ".join(words) for words in run("status")[1]]
+
+    assert any("is dead, with 1 task; start one on " in line for line in told)
+    assert "blueque-listener --spool /spool video --module MODULE" in told

@@ -186,7 +186,8 @@ def test_run_shows_what_a_task_prints_where_it_is_printed_and_its_result(work, r
     first, *said, last = result.stderr.splitlines()
     assert first.startswith("task ") and said == ["oh"] and " complete after " in last
     assert (failed.returncode, failed.stdout) == (4, "one\n")
-    assert "ValueError: as it was told" in failed.stderr.splitlines()[-1]
+    assert "ValueError: as it was told" in failed.stderr.splitlines()[-2]
+    assert "To see more: blueque show " in failed.stderr.splitlines()[-1]
 
 
 def test_run_of_a_program_shows_its_last_line_once(work, run):

@@ -340,7 +340,7 @@ def test_a_queue_that_nobody_serves_is_said_with_the_command_that_does(why, redi
     assert codes == ["no_listener"]
     assert (
         "No listener serves audio mix." in text
-        and "blueque-listener 'audio mix' --handler MODULE:CALLABLE\n" in text
+        and "blueque-listener 'audio mix' --module MODULE\n" in text
     )
 
 
@@ -443,7 +443,7 @@ def test_a_listener_that_stops_its_tasks_too_soon_is_named(why, redis):
     assert re.search(
         r"It may run for 2 h, and the only listener of short stops its tasks in \d+ m( \d+ s)? "
         r"\(--max-runtime\)\. A listener with more time takes it\. "
-        r"blueque-listener short --handler MODULE:CALLABLE$",
+        r"blueque-listener short --module MODULE$",
         " ".join(text.split()),
     )
     serve_until(redis, 3660, 2)
@@ -550,17 +550,13 @@ def test_only_those_that_can_run_are_said_to_have_their_turn_before_it(why, redi
 @pytest.mark.parametrize(
     ("queue", "resources", "command"),
     [
-        ("run=4", {}, "blueque-listener run=4=1 --handler MODULE:CALLABLE"),
-        ("--run", {}, "blueque-listener --handler MODULE:CALLABLE -- --run"),
-        (
-            "-q=4",
-            {"gpu": 1},
-            "blueque-listener --resource gpu=1 --handler MODULE:CALLABLE -- -q=4=1",
-        ),
+        ("run=4", {}, "blueque-listener run=4=1 --module MODULE"),
+        ("--run", {}, "blueque-listener --module MODULE -- --run"),
+        ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 --module MODULE -- -q=4=1"),
         (
             "audio",
             {"gpu": 1, "memory": 8 << 30},
-            "blueque-listener audio --resource gpu=1 --resource memory=8GiB --handler MODULE:CALLABLE",
+            "blueque-listener audio --resource gpu=1 --resource memory=8GiB --module MODULE",
         ),
     ],
 )
@@ -598,7 +594,7 @@ def test_the_next_step_has_a_place_for_a_handler_that_only_another_queue_has(run
 
     said = run("why", "pending-1", BLUEQUE_CONFIG=str(tmp_path / "blueque.toml")).stdout
 
-    assert "\n  blueque-listener audio --handler MODULE:CALLABLE\n" in said
+    assert "\n  blueque-listener audio --module MODULE\n" in said
 
 
 def test_the_next_step_for_a_paused_queue_with_a_dash_can_be_run(why, redis, run):

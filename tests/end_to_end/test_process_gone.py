@@ -95,7 +95,7 @@ def test_of_a_listener_that_is_gone_too_another_one_reports_it(run, redis, gone)
     )
     ((_, advice),) = checks(run(*DOCTOR, "--json"))
     assert (
-        "a listener of the queue here with its spool reports its end: blueque-listener video --handler"
+        "a listener of the queue here with its spool reports its end: blueque-listener video --module"
         in advice
     )
 

@@ -219,10 +219,13 @@ def _print_past(
     from blueque.queries.history import newest  # here: --help does without
 
     first, last = _at(since), None if end is None else _at(end)
+    if last is not None and last < first:
+        raise click.UsageError("--until is earlier than --since")
     found: list[Event] = []
     for some in in_parts(queues, AT_ONCE):
         found += filter(wants, newest(client.connections, some, MOST, first, last))
-    for event in sorted(found, key=lambda each: each.at):
+    # Events of one instant: `newest` has the last first.
+    for event in sorted(found, key=lambda each: each.at, reverse=True)[::-1]:
         show(event)
     if not found:
         printing.talk("no such event" if last is None else "no such event in that time")

@@ -84,6 +84,8 @@ def run(
         printing.talk(detached([task_id]))
         raise
     tell_ending(task)
+    if task.status == "failed":
+        printing.talk(f"To see more: blueque show {printing.short_id(task_id)}")
     if as_json:
         now = client.get_inspector().now()
         item = as_item(task, now) | contents(task, invocation.hider(False))

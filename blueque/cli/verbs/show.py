@@ -94,15 +94,15 @@ def find_one(inspector: Inspector, prefix: str) -> str:
     if inspector.has_schedule(prefix):
         advice = f"See it: {of_schedule('show', prefix)}"
         raise Failure(MISSING, f"{prefix!r} is a recurring task, not a task", advice)
-    if len(prefix) < MIN_PREFIX:
-        raise Failure(
-            USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
-        )
     if prefix in inspector.queues():
         advice = (
             f"See it: {of_queue('queue show', prefix)}, and blueque ls -q {shlex.quote(prefix)}"
         )
         raise Failure(MISSING, f"{prefix!r} is a queue, not a task", advice)
+    if len(prefix) < MIN_PREFIX:
+        raise Failure(
+            USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
+        )
     word = shlex.quote(prefix)
     named = f"If it is a key: blueque ls --key {word}; a title: blueque ls --text {word}"
     advice = "It may have been deleted, or be too old to be found by the beginning of its id: give the whole id."
