@@ -178,7 +178,7 @@ class Blueque(Peer):
                 "-m",
                 "blueque.cli.listener",
                 "crash",
-                "--run",
+                "--handler",
                 "crash_work:handler",
                 "--redis-url",
                 self.url,

@@ -67,7 +67,7 @@ def listener(place: Place, slots: int, *queues: str, program: Sequence[str] = PR
     return [
         *program,
         *(queues or [QUEUE]),
-        "--run",
+        "--handler",
         "work:handle",
         "--slots",
         str(slots),

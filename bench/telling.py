@@ -62,7 +62,7 @@ def printing(bench: Bench) -> Outcome:
         plain = functools.partial(_print_alone, stage, script, work, lines)
         common = ["--redis-url", stage.url, "--spool", str(stage.directory / "spool")]
         ours = [sys.executable, "-m", "blueque.cli.listener"]
-        handler = [*ours, "handler", "--run", "printer:handle", *common]
+        handler = [*ours, "handler", "--handler", "printer:handle", *common]
         program = [*ours, "program", *common, "--exec", sys.executable, str(script)]
         with stage.workers(OURS, [handler, program]):
             bench.in_turn(

@@ -19,7 +19,7 @@ from blueque.model.retry import Retry
 from blueque.model.surroundings import Surroundings
 from blueque.model.units import HandlerName
 from blueque.node import own_select
-from blueque.system import cgroup, process
+from blueque.system import cgroup, log_writer, process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import stop_logging
 from blueque.task_process.handlers import place_of, resolve, search_first, unfit
@@ -268,6 +268,8 @@ def _in_child(redis_url: str | None, look: Callable[[], Any], what: str) -> Any:
         refusal, found = None, None
         try:
             units.connect_as_listener(redis_url)
+            if sys.stderr is not None:
+                log_writer.reopen()  # prints of a module wait for no reader
             with dropping_prints():
                 found = look()
         except InvalidInput as error:

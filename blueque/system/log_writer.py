@@ -57,26 +57,31 @@ class Writer(logging.Handler):
         return written > 0
 
     def _open(self) -> Callable[[bytes], int]:
-        """Return a function that writes what standard error takes at once, and returns the size.
-
-        O_NONBLOCK belongs to the open file description, which the shell and others share. So a pipe
-        or a terminal is opened once more, for a description of this process and its children.
-        """
+        """Return a function that writes what standard error takes at once, and returns the size."""
         if sys.stderr is None:  # closed: another file may have its number
             return len
-        mode = os.fstat(STDERR).st_mode
-        if stat.S_ISSOCK(mode):
+        if stat.S_ISSOCK(os.fstat(STDERR).st_mode):
             self._socket = connection = socket.socket(fileno=os.dup(STDERR))
             return lambda data: connection.send(data, socket.MSG_DONTWAIT)
-        if stat.S_ISFIFO(mode) or os.isatty(STDERR):
-            try:
-                own = os.open(f"/proc/self/fd/{STDERR}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-            except OSError:  # another user's, or a pipe without a reader
-                return _write_if_ready
-            os.dup2(own, STDERR)
-            os.close(own)
-            return lambda data: os.write(STDERR, data)
-        return _write_if_ready
+        return (lambda data: os.write(STDERR, data)) if reopen() else _write_if_ready
+
+
+def reopen() -> bool:
+    """Have standard error take what it can at once, if it is a pipe or a terminal. False: it is neither,
+    or cannot be opened: it is another user's, or a pipe without a reader.
+
+    O_NONBLOCK belongs to the open file description, which the shell and others share. So it is opened
+    once more, for a description of this process and its children.
+    """
+    if not stat.S_ISFIFO(os.fstat(STDERR).st_mode) and not os.isatty(STDERR):
+        return False
+    try:
+        own = os.open(f"/proc/self/fd/{STDERR}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return False
+    os.dup2(own, STDERR)
+    os.close(own)
+    return True
 
 
 def _about(dropped: int) -> logging.LogRecord:

@@ -97,8 +97,9 @@ def test_a_scheduler_that_is_killed_and_started_again_goes_on(programs, client, 
     programs.scheduler()
 
     until(lambda: ended(client, "hourly", planned), what="the second task has ended")
-    found = client.get_schedule("hourly").history()
+    *found, added = client.get_schedule("hourly").history()
     assert [(each.what, each.planned) for each in found] == [("made", planned), ("made", first)]
+    assert added.what == "added"
 
 
 TABLE = '[schedules.{name}]\nqueue = "reports"\nevery = "{every}"\n'
