@@ -157,7 +157,8 @@ ensure_node() {
 
 # Make sure of a Chromium, in which the tests look at the page, or return 1.
 has_chromium() {
-    "$venv/bin/python" -P -c 'import sys; from blueque.system.chromium import find_chromium; sys.exit(find_chromium() is None)'
+    PYTHONPATH="$root/tests/web" "$venv/bin/python" -P -c \
+        'import sys; from chromium import find_chromium; sys.exit(find_chromium() is None)'
 }
 
 ensure_chromium() {
