@@ -22,7 +22,6 @@ from blueque.web.login import Login
 from blueque.web.logins import Logins
 from blueque.web.making import Making
 from blueque.web.preferences import keep_preferences
-from blueque.web.pruning import Pruning
 from blueque.web.shared import GUEST, Shared
 from blueque.web.site import Authorize, Site
 
@@ -69,7 +68,6 @@ def _changes(shared: Shared) -> list[Route]:
         Route("/done/{number}", orders.outcome),
         *Controls(shared).routes(),
         *Making(shared).routes(),
-        *Pruning(shared).routes(),
     ]
 
 

@@ -26,7 +26,7 @@ def is_search(visit: Visit) -> bool:
 
 
 def _is_order(visit: Visit) -> bool:
-    return visit.path == "/prune" or (visit.path.startswith("/acts/") and not visit.one("id"))
+    return visit.path.startswith("/acts/") and not visit.one("id")
 
 
 class Searches:

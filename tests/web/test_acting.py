@@ -181,7 +181,6 @@ def test_who_may_only_look_and_a_read_only_page_change_nothing(client, queue, ev
         for path in [f"/acts/{verb}?id={task}" for verb in ACTS] + [
             "/controls/queue/pause",
             "/doctor",
-            "/prune?older=0s",
         ]:
             refused = ask_app(app, path, "POST", data=form, headers=OWN).status_code
             assert refused == (405 if app is frozen else 403)

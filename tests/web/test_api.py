@@ -176,19 +176,6 @@ def test_orders_for_queues_hosts_and_recurring_tasks_answer_as_their_commands(cl
     assert (code, refused["kind"]) == (400, "error")
 
 
-def test_a_program_deletes_what_is_old(client, tasks):
-    app = create_app(client, authorize=lambda scope: PROGRAM)
-    path = "/prune?older=0s&state=failed"
-
-    refused = ask_app(app, path, "POST", headers=JSON)
-    assert "send expected=1" in refused.json()["error"]
-    done = ask_app(app, path, "POST", data={"expected": "1"}, headers=JSON).json()
-
-    assert (done["kind"], done["dry_run"]) == ("prune", False)
-    assert done["items"] == [{"queue": "video", "status": "failed", "tasks": 1}]
-    assert client.get_task(tasks["failed"]).status is None
-
-
 def test_a_program_orders_without_a_question(client, queue, tasks):
     app = create_app(client, authorize=lambda scope: PROGRAM)
 

@@ -48,7 +48,6 @@ PAGES = (
         "/help",
         "/acts/cancel?id={running}",
         "/new?from={pending}",
-        "/prune?older=1h",
         "/schedule/nightly/backfill?begin=2026-11-01T00:00&end=2026-11-09T00:00",
     ),
 )

@@ -40,7 +40,7 @@ PAGES = [
         "/settings",
         "/help",
     ),
-    *("/new", "/schedule/nightly/backfill", "/prune", "/prune?older=0s"),
+    *("/new", "/schedule/nightly/backfill"),
 ]
 VOID = {"meta", "link", "input", "br", "option", "path", "rect", "circle", "line", "text"}
 OPERATOR = Viewer("ada", "operator")
@@ -441,7 +441,7 @@ def test_the_help_names_each_page_and_commands_that_there_are(ask):
     told = ask("/help").text
 
     verbs = {words.split()[1] for words in re.findall(r'data-copy="(blueque [a-z]+[^"]*)"', told)}
-    assert verbs <= {*_VERBS} and {"status", "prune", "interrupt"} <= verbs
+    assert verbs <= {*_VERBS} and {"status", "interrupt"} <= verbs
     assert {path for path, _ in visit.PAGES} <= Checker(told).links
 
 

@@ -49,7 +49,6 @@ ANSWERS = (
     Answer("/doctor", "Doctor", "Is Redis fit? Does all that is in it fit together?", ("doctor",)),
     Answer("/activity", "Activity", "Who did what, and when?", ("history -q '*'",)),
     Answer("/new", "New task", "A task by hand.", ("enqueue QUEUE JSON",), True),
-    Answer("/prune", "Delete old tasks", "What ended long ago and can go?", ("prune",), True),
     Answer("/settings", "Settings", "Time zone and colours."),
 )
 KEYS = (
