@@ -213,7 +213,9 @@ def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
     "path", ["/tasks", "/workflows", "/runs", "/failures", "/schedule", "/nodes/gpu-1"]
 )
 def test_names_that_are_links_look_like_the_other_links(visit, path):
-    colours = visit(path).evaluate(
+    page = visit(path)
+    page.wait_for_load_state("load")  # with the stylesheet
+    colours = page.evaluate(
         """() => {
             const colour = link => getComputedStyle(link).color;
             const other = document.createElement("a");
