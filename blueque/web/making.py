@@ -1,11 +1,11 @@
-"""Forms that make tasks: a new one, or those of planned times that are past."""
+"""The form that makes a task."""
 
 from __future__ import annotations
 
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -15,17 +15,15 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from blueque.documents.contents import value_of
-from blueque.errors import BluequeError, InvalidInput, NoSuchSchedule, RedisAway, RedisRefused
+from blueque.errors import BluequeError, InvalidInput, RedisAway, RedisRefused
 from blueque.model.ids import TaskId
 from blueque.model.lines import Needs, parse_needs, read_lock, read_resources
 from blueque.model.retry import Retry
 from blueque.model.units import parse_duration
-from blueque.producer.schedules import Schedule
 from blueque.sentences import made
 from blueque.text.json_errors import as_json
 from blueque.text.redaction import HIDDEN
-from blueque.web.acting import MOST, require_operator
-from blueque.web.acts import FEW
+from blueque.web.acting import require_operator
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
 from blueque.web.visit import Page, Visit, zone_of
@@ -34,7 +32,6 @@ log = logging.getLogger("blueque")
 
 Form = Mapping[str, str]
 
-SHOWN = 10  # of the planned times that a question names
 # The fields of a new task that most do without: name, label, and an example.
 LABELS = (
     ("title", "Title", ""),
@@ -58,28 +55,18 @@ _AS_THEY_ARE = ("title", "key", *(name for name, _, _ in LIMITS[1:]))
 
 
 class Making:
-    """The forms for new tasks."""
+    """The form for a new task."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
 
     def routes(self) -> list[Route]:
-        both = ("POST", "GET")
-        return [
-            Route("/new", self.new, methods=both),
-            Route("/schedule/{name:path}/backfill", self.backfill, methods=both),
-        ]
+        return [Route("/new", self.new, methods=["POST", "GET"])]
 
     async def new(self, request: Request) -> Response:
         """Answer GET with the form of a new task, and POST by making it."""
         form = await form_of(request) if request.method == "POST" else None
         return await self._shared.guarded(self._shared.visit(request), _new, form)
-
-    async def backfill(self, request: Request) -> Response:
-        """Answer GET with the planned times between two, and POST by making their tasks."""
-        form = await form_of(request) if request.method == "POST" else None
-        visit, name = self._shared.visit(request), request.path_params["name"]
-        return await self._shared.guarded(visit, _backfill, name, form)
 
 
 def _new(visit: Visit, form: Form | None) -> Page | Response:
@@ -187,64 +174,6 @@ def _moment(visit: Visit, text: str) -> float:
     except ValueError as error:
         raise InvalidInput(f"{text!r} is not a time: write 2030-01-31T08:00") from error
     return (when if when.tzinfo else when.replace(tzinfo=zone_of(visit.zone))).timestamp()
-
-
-def _backfill(visit: Visit, name: str, form: Form | None) -> Page:
-    require_operator(visit)
-    found = visit.reader.client.get_schedule(name)
-    if not visit.site.has(found.record.get("queue")):
-        raise NoSuchSchedule(name)
-    names = ("begin", "end", "overlap")
-    given = form if form is not None else {each: visit.one(each) for each in names}
-    context: dict[str, Any] = {"name": name, "given": given, "mistake": "", "is_live": False}
-    context |= {"times": None, "outcome": ""}
-    if not given.get("begin"):
-        return Page("backfill.html", context)
-    try:
-        begin = _moment(visit, given["begin"])
-        end = _moment(visit, given["end"]) if given.get("end") else found.seen.now
-        times = found.planned_between(begin, end, MOST + 1)
-        if begin > end or len(times) > MOST or end > found.seen.now:
-            raise InvalidInput(
-                f"name two times that are past, the earlier one first, with at most {MOST:,} planned times between"
-            )
-    except InvalidInput as error:
-        return Page("backfill.html", context | {"mistake": str(error)}, 400)
-    context |= _question(visit, name, times, end)
-    if form is None or not times:
-        return Page("backfill.html", context)
-    if context["has_to_type"] and form.get("typed", "").strip() != str(len(times)):
-        context["mistake"] = f"Type the number of tasks, {len(times)}."
-        return Page("backfill.html", context, 400)
-    context["outcome"] = _fill(visit, found, begin, end, form, len(times))
-    return Page("backfill.html", context)
-
-
-def _question(visit: Visit, name: str, times: Sequence[int], end: float) -> dict[str, Any]:
-    def at(seconds: float) -> str:
-        there = visit.at(seconds)
-        return "–" if there is None else f"{there:%a %Y-%m-%d %H:%M %Z}"
-
-    there = visit.at(end)
-    return {
-        "times": times[:SHOWN],
-        "number_of_times": len(times),
-        "sentence": made.of_backfill(name, len(times), at(times[0]), at(times[-1]))
-        if times
-        else "",
-        "has_to_type": len(times) > FEW,
-        # The span stands, although time goes on while a person reads.
-        "end": there.isoformat() if there else "",
-    }
-
-
-def _fill(visit: Visit, found: Schedule, begin: float, end: float, form: Form, number: int) -> str:
-    overlap = form.get("overlap") or "queue"
-    by = f"{visit.viewer.name}@web"
-    tasks = found.backfill(begin, end, overlap=overlap, most=MOST, by=by)
-    _note(visit, "backfill", found.name, tasks=len(tasks))
-    visit.reader.forget()
-    return made.backfilled(len(tasks), number)
 
 
 def _note(visit: Visit, verb: str, name: str, **facts: object) -> None:

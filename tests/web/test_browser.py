@@ -48,7 +48,6 @@ PAGES = (
         "/help",
         "/acts/cancel?id={running}",
         "/new?from={pending}",
-        "/schedule/nightly/backfill?begin=2026-11-01T00:00&end=2026-11-09T00:00",
     ),
 )
 # Of each kind of page one: with tables, with a form, with pictures. bin/soak looks at all of them.
@@ -154,6 +153,7 @@ def visit(browser: Browser, site: Site) -> Iterator[Any]:
         assert answer.status == 303
         watched.page.goto(site.at(path), wait_until="commit")
         watched.page.wait_for_selector("footer")
+        watched.page.wait_for_load_state("load")  # with the stylesheet
         return watched.page
 
     yield visit
@@ -213,9 +213,7 @@ def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
     "path", ["/tasks", "/workflows", "/runs", "/failures", "/schedule", "/nodes/gpu-1"]
 )
 def test_names_that_are_links_look_like_the_other_links(visit, path):
-    page = visit(path)
-    page.wait_for_load_state("load")  # with the stylesheet
-    colours = page.evaluate(
+    colours = visit(path).evaluate(
         """() => {
             const colour = link => getComputedStyle(link).color;
             const other = document.createElement("a");

@@ -155,7 +155,7 @@ def test_no_get_needs_more_than_rights_to_read(client, queue, start):
     client.connections.read(("ACL", "SETUSER", "looks", "on", ">secret", "~*", *rights))
     reading = Client(client.url.replace("redis://", "redis://looks:secret@"), patience=0.0)
     app = create_app(reading, authorize=lambda scope: PROGRAM)
-    forms = ["/new", f"/new?from={task}", "/schedule/video/backfill?begin=2026-01-01", "/done/x"]
+    forms = ["/new", f"/new?from={task}", "/done/x"]
     forms += [f"/acts/{verb}?id={task}" for verb in ACTS]
     try:
         answers = {path: ask_app(app, path).status_code for path in [*paths_of(task), *forms]}

@@ -1,10 +1,9 @@
-"""The forms that make tasks: a new one, a copy, and those of planned times that are past."""
+"""The form that makes a task: a new one, or a copy."""
 
 from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
 from html import unescape
 
 import pytest
@@ -15,7 +14,6 @@ from blueque.web.access import Viewer
 from blueque.web.site import Site
 
 OWN = {"sec-fetch-site": "same-origin"}
-NIGHTLY = "/schedule/nightly/backfill"
 
 
 def fields_of(page):
@@ -108,46 +106,15 @@ def test_a_copy_has_all_that_can_be_seen_of_the_task(ask, send, client, queue):
     assert [copy.fields.get(name) for name in same] == [task.fields.get(name) for name in same]
 
 
-def test_past_times_are_shown_before_their_tasks_are_made_once(ask, send, client):
-    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
-    year = datetime.now(UTC).year - 1
-    query = f"?begin={year}-03-01T00:00&end={year}-03-03T12:00&overlap=queue"
-
-    question = ask(NIGHTLY + query).text
-    assert "3 tasks would be made for nightly, from" in question
-    assert client.get_inspector().pending("video") == 0
-    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', question))
-    outcomes = [send(NIGHTLY, form).text for _ in range(2)]
-
-    assert "3 tasks made." in outcomes[0]
-    assert "0 tasks made, 3 were there already." in outcomes[1]
-    assert client.get_schedule("nightly").history()[0].by == "ada@web"
-
-
-def test_many_past_times_need_their_number_and_wrong_ones_are_refused(ask, send, client):
-    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
-    year = datetime.now(UTC).year - 1
-    form = {"begin": f"{year}-03-01T00:00", "end": f"{year}-03-30T12:00"}
-
-    assert "Type the number of tasks, 30." in send(NIGHTLY, form).text
-    assert "past, the earlier one first" in send(NIGHTLY, form | {"end": "2099-01-01T00:00"}).text
-    assert client.get_inspector().listing(["video"], ["pending", "blocked"], 5).tasks == []
-    assert "30 tasks made" in send(NIGHTLY, form | {"typed": "30"}).text
-
-
 def test_who_may_only_look_gets_no_form_and_other_queues_get_no_task(client, queue, everything):
-    client.set_schedule("nightly", queue="video", parameters={}, cron="0 3 * * *")
     before = everything()
     viewer = create_app(client, authorize=lambda scope: Viewer("eve", "viewer"))
     site = Site(address="", queues=("other.*",))
     fenced = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=site)
 
-    for path in ("/new", NIGHTLY):
-        assert ask_app(viewer, path).status_code == 403
-        assert (
-            ask_app(viewer, path, "POST", data={"queue": "video"}, headers=OWN).status_code == 403
-        )
+    assert ask_app(viewer, "/new").status_code == 403
+    sent = ask_app(viewer, "/new", "POST", data={"queue": "video"}, headers=OWN)
+    assert sent.status_code == 403
     form = {"queue": "video", "number": "1", "parameters": "1"}
     assert "does not belong" in ask_app(fenced, "/new", "POST", data=form, headers=OWN).text
-    assert ask_app(fenced, NIGHTLY).status_code == 404
     assert everything() == before

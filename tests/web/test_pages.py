@@ -40,7 +40,7 @@ PAGES = [
         "/settings",
         "/help",
     ),
-    *("/new", "/schedule/nightly/backfill"),
+    "/new",
 ]
 VOID = {"meta", "link", "input", "br", "option", "path", "rect", "circle", "line", "text"}
 OPERATOR = Viewer("ada", "operator")
