@@ -42,7 +42,7 @@ TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "l
 # where the package lies: programs here run in another directory
 ROOT = Path(__file__).parent.parent
 BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
-LISTENER = [sys.executable, "-m", "blueque.cli.listener"]
+LISTENER = [sys.executable, "-P", "-m", "blueque.cli.listener"]
 MARK = "RUN_BY_TEST"  # an environment variable by which a test's processes are known
 
 PATCHED = "PATCHED_BY_TEST"  # the variable that tests/patched reads

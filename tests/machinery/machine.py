@@ -142,6 +142,8 @@ def own_clock() -> Iterator[None]:
         for name in ("schedules", "occurrences"):
             written = sys.modules[f"blueque.protocol.{name}"]
             stack.enter_context(mock.patch.object(written, "time_of", clock.time_of))
+        reserver = blueque.listener.reserver
+        stack.enter_context(mock.patch.object(reserver, "clock_of", clock.time_of))
         yield
 
 

@@ -94,7 +94,7 @@ def test_a_context_is_written_as_json():
     [
         ("trace", InvalidType, "it is a dict, not str"),
         ([1], InvalidType, "it is a dict, not list"),
-        ({1: 2}, InvalidType, "it has the key 1, which is not a string"),
+        ({1: 2}, InvalidType, "it has the key 1, not a string"),
         ({"a": b"x"}, InvalidType, "bytes"),
         ({"a": float("nan")}, InvalidInput, "JSON"),
         ({"a": "x" * 65536}, TooLarge, "65,544 bytes"),

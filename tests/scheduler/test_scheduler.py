@@ -569,7 +569,7 @@ def test_a_step_returns_how_long_there_is_nothing_to_do(client, queue, cli):
 
     queue.schedule("in", time.time() + 0.5)
     until(lambda: wait_readable([scheduler._lookout.fileno()], 1), what="there is news")
-    assert 0 < scheduler.step() <= 0.5
+    assert 0 < scheduler.step() < 1
     serve(scheduler, lambda: cli.exists("blueque_pending_tasks_video"))
     assert scheduler.step() <= LOOK_AT_ALL
     scheduler.close()

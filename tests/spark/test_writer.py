@@ -57,7 +57,7 @@ def write(writer, **rows):
 
 
 def test_what_a_queue_cannot_do_is_refused_with_a_sentence(options):
-    with pytest.raises(InvalidType, match="a DataFrame is needed, not list"):
+    with pytest.raises(InvalidType, match="a DataFrame of Spark is needed, not builtins's list"):
         enqueueing.enqueue([1], Q, url=options["url"])
     with pytest.raises(
         InvalidType, match=r"a DataFrame is needed, as bs\.read returns it, not str"
