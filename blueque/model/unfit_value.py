@@ -27,7 +27,7 @@ def plain_number(value: Any) -> bool | int | float:
     kind = getattr(value, "dtype", None)
     if kind is not None and getattr(value, "shape", None) == () and hasattr(value, "item"):
         plain = value.item()
-        # A time of numpy is given as a number as well, of which the unit is lost.
+        # numpy gives a time as a number, too, but without its unit.
         if isinstance(plain, int | float) and getattr(kind, "kind", "") not in "mM":
             return plain
     raise TypeError

@@ -206,7 +206,7 @@ class Stream:
         yield from rest
 
     def _end_fragment(self) -> Iterator[bytes]:
-        """Yield the end of a long line of which more was skipped than is read at once."""
+        """Yield the end of a long line, if more of it was skipped than is read at once."""
         if len(self._fragment) == HALF:
             yield self._fragment
         self._fragment = b""

@@ -240,7 +240,7 @@ def _choice(
 def _say_nothing(
     client: Client, node: str | None, queues: Sequence[str], patterns: Sequence[str]
 ) -> None:
-    """queues: those of which all tasks that wait or run are asked for."""
+    """Say why the list is empty. queues: those that the list covers."""
     from blueque.queries.counts import counts  # here: --help does without
 
     inspector, numbers = client.get_inspector(), counts(client.connections, queues)
