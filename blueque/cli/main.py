@@ -98,7 +98,6 @@ _SYNONYMS = {
     **dict.fromkeys(("info", "describe", "inspect", "get", "task"), "show"),
     **dict.fromkeys(("result", "results"), "show ID, or blueque export --run RUN"),
     **dict.fromkeys(("rm", "remove", "forget"), "delete"),
-    "statsu": "status",  # stats is as similar
     **dict.fromkeys(("top", "monitor"), "status --watch"),
     **dict.fromkeys(("nodes", "workers", "listeners", "hosts"), "node ls"),
     **dict.fromkeys(("gpus", "resources"), "node show NODE"),

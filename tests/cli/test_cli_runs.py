@@ -40,7 +40,7 @@ def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):
 
     everything, some, as_json = run("runs"), run("runs", "audio"), run("runs", "--json", Q)
     lines = [line.split() for line in everything.stdout.splitlines()]
-    assert [line[0] for line in lines] == ["RUN", "other", "2026-11-21", "done", "s", "t"]
+    assert [line[0] for line in lines] == ["NAME", "other", "2026-11-21", "done", "s", "t"]
     assert [line[1:4] + line[-3:] for line in lines[2:]] == [
         ["video", "keyed", "open", "-", "-", "0"],
         ["video", "keyed", "committed", "-", "-", "0"],
@@ -250,7 +250,7 @@ def test_the_tasks_of_a_run_are_found_by_its_group_and_counted(run, client, queu
 
     shown = dict(zip(header, line[:4] + [" ".join(line[4:6])] + line[6:], strict=True))
     assert cancelled == "cancelled"
-    wanted = {"KIND": "keyed", "TASKS": "4", "DONE": "0", "FAIL": "1", "PEND": "3"}
+    wanted = {"KIND": "keyed", "TASKS": "4", "DONE": "0", "FAIL": "1", "WAIT": "3"}
     assert shown.items() >= wanted.items()
     assert sorted(item["key"] for item in listed) == names
     assert (waited.returncode, "3 tasks left" in waited.stderr) == (124, True)

@@ -224,8 +224,8 @@ def _print_past(
     found: list[Event] = []
     for some in in_parts(queues, AT_ONCE):
         found += filter(wants, newest(client.connections, some, MOST, first, last))
-    # Events of one instant: `newest` has the last first.
-    for event in sorted(found, key=lambda each: each.at, reverse=True)[::-1]:
+    found.reverse()  # `newest` has the last first, also of events of one instant
+    for event in sorted(found, key=lambda each: each.at):
         show(event)
     if not found:
         printing.talk("no such event" if last is None else "no such event in that time")

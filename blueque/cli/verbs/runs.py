@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from blueque.queries.run_progress import RunSeen
 
 _COLUMNS = [
-    *text_columns("RUN", "QUEUE"),
+    *text_columns("NAME", "QUEUE"),
     *text_columns("KIND", "STATE"),
-    *number_columns("AGE", "TASKS", "DONE", "FAIL", "RUN", "PEND", "ETA"),
+    *number_columns("AGE", "TASKS", "DONE", "FAIL", "RUN", "WAIT", "ETA"),
     Column("STAGED", True),
 ]
 
@@ -58,8 +58,8 @@ def runs(
     An open run is not complete; the program that began it can begin it again without duplicates. A committing or publishing run is
     decided: its program puts the tasks in line, or has died meanwhile; then `blueque gc` does it. AGE is the time since
     the run was opened. TASKS are those of the whole run, of a stream those of its last batch. If the run has a group of
-    its own, as those of blueque.spark have, DONE are complete; FAIL have failed or were cancelled; RUN and PEND
-    have not ended; ETA is when all will have ended if the tasks go on as they did so far. STAGED are chunks of up to 1000
+    its own, as those of blueque.spark have, DONE are complete, FAIL have failed or were cancelled, RUN are running, and WAIT
+    have not begun; ETA is when all will have ended if the tasks go on as they did so far. STAGED are chunks of up to 1000
     tasks that are not in line, shown where there are any. Below are the feeds, see blueque feeds.
 
     --forget forgets a run, and asks first. Its tasks stay where they are; its staged tasks are deleted. If you begin a run
@@ -129,7 +129,7 @@ def _row(record: dict[str, Any], seen: RunSeen, now: float) -> list[str]:
         record["run"],
         record["queue"],
         record.get("kind", "?").removesuffix("_linked"),
-        record.get("state", "?"),
+        "ended" if seen.has_ended else record.get("state", "?"),
         age,
         *["-" if number is None else str(number) for number in counts],
         f"~{roughly(seen.seconds_left)}" if seen.seconds_left else "-",

@@ -150,8 +150,9 @@ def _print_text(
     for concern in concerns[:most]:
         _print_concern(concern)
     if not concerns and overview.lines:
-        failed = "" if not any(line.failed for line in overview.lines) else "  (blueque failures)"
-        click.echo(f"{attention.heading(concerns, overview.lines)}{failed}")
+        failed = any(line.failed_today for line in overview.lines)
+        heading = attention.heading(concerns, overview.lines)
+        click.echo(f"{heading}{'  (blueque failures)' if failed else ''}")
     if concerns[most:]:
         click.echo(f"({len(concerns) - most} more: blueque status --all)")
     click.echo()
