@@ -36,8 +36,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "machinery"
 
 import legacy  # noqa: E402
 
-from blueque import Client, Retry, protocol  # noqa: E402
+from blueque import Client, Retry  # noqa: E402
 from blueque.model.attempt_ref import AttemptRef  # noqa: E402
+from blueque.protocol import attempts, membership, reserving, submit  # noqa: E402
 from blueque.recovery.judge import Recovery  # noqa: E402
 from blueque.system.embedded_redis import running_server  # noqa: E402
 
@@ -441,11 +442,11 @@ def sweep(count: int = 10_000) -> None:
         }
         for number in range(count):
             node, task = f"far_{number}", f"task-{number}"
-            protocol.register(redis, "sweep", node, "i", facts, time.time())
-            protocol.enqueue(redis, "sweep", task, "x", time.time())
-            protocol.pop(redis, "sweep", node, "i")
-            protocol.reserve(redis, AttemptRef("sweep", task, "t", node), "i", time.time())
-            protocol.start(redis, AttemptRef("sweep", task, "t", node), 1, time.time())
+            membership.register(redis, "sweep", node, "i", facts, time.time())
+            submit.enqueue(redis, "sweep", task, "x", time.time())
+            reserving.pop(redis, "sweep", node, "i")
+            reserving.reserve(redis, AttemptRef("sweep", task, "t", node), "i", time.time())
+            attempts.start(redis, AttemptRef("sweep", task, "t", node), 1, time.time())
         judge = Recovery(client.connections, "sweep")
         times = []
         for _ in range(6):

@@ -17,8 +17,9 @@ import sys
 import time
 from typing import Any
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.errors import BluequeError
+from blueque.protocol import reserving
 
 QUEUE = "crowd"
 STAGGER = 0.002  # seconds between two forks
@@ -64,7 +65,7 @@ def _listen(url: str, heard: int) -> None:
     client = Client(url)
     listener = client.get_listener(QUEUE)
     woken = 0
-    wait = protocol.wait
+    wait = reserving.wait
 
     def counted(*arguments: Any, **named: Any) -> str | None:
         nonlocal woken
@@ -75,7 +76,7 @@ def _listen(url: str, heard: int) -> None:
         woken += marker is not None and "_wake_" in marker
         return marker
 
-    protocol.wait = counted
+    reserving.wait = counted
     while True:
         task = listener.listen()
         took = time.time() - float(task.parameters)

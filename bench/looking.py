@@ -17,10 +17,10 @@ from bench.rounds import median, percentile
 from bench.setting import Bench, Outcome, Values, open_stage
 from bench.stage import RunFailed, Stage
 from bench.venvs import ROOT, clean_environment
-from blueque import protocol
 from blueque.cli.main import _VERBS
 from blueque.connection.redis import Command
 from blueque.model import keys
+from blueque.protocol import membership
 
 QUEUES, LISTENERS, RUNNING = 200, 2, 6  # listeners and running tasks are of each queue
 MANY_QUEUES = [1000, 10_000, 100_000]
@@ -157,7 +157,7 @@ def _fill_queues(stage: Stage, count: int) -> None:
 
 def register(stage: Stage, queue: str, node: str, now: float) -> None:
     facts: dict[str, str | int | float] = {"beat_every": 10, "lease": 86400, "version": "2"}
-    protocol.register(stage.redis, queue, node, "i", facts, now)
+    membership.register(stage.redis, queue, node, "i", facts, now)
 
 
 def send_all(stage: Stage, commands: Iterable[Command]) -> None:

@@ -11,10 +11,10 @@ import time
 from bench.setting import Bench, Outcome, Values, open_stage
 from bench.stage import RunFailed, Stage
 from bench.venvs import clean_environment
-from blueque import protocol
 from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.producer.schedules import define
+from blueque.protocol import schedules
 
 COUNT, QUEUE = 10_000, "reports"
 AHEAD = 3  # seconds until all are due
@@ -51,7 +51,7 @@ def _make(stage: Stage, count: int) -> list[str]:
     definition = define(queue, "bench", {"kind": "daily"}, every="366d")
     names = [f"schedule {number}" for number in range(count)]
     for name in names:
-        protocol.set_schedule(redis, name, definition, "hand")
+        schedules.set_schedule(redis, name, definition, "hand")
     return names
 
 

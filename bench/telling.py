@@ -17,8 +17,8 @@ from bench.setting import Bench, Outcome, Values, open_stage
 from bench.stage import RunFailed, Stage
 from bench.systems import OURS
 from bench.venvs import clean_environment
-from blueque import protocol
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol import attempts, logs_and_checkpoints, membership, reserving
 from blueque.spool.log_tail import Line
 
 LINES = 500_000
@@ -134,7 +134,7 @@ def reporting(bench: Bench) -> Outcome:
         running = [_start(stage, number) for number in range(count)]
 
         def progress(one: _Running, second: int) -> None:
-            protocol.progress(
+            attempts.progress(
                 stage.redis,
                 AttemptRef(QUEUE, one.task, one.token, one.node),
                 f"{second}/1000 frames",
@@ -148,7 +148,9 @@ def reporting(bench: Bench) -> Outcome:
                 "stdout",
                 f"frame {second} of the scene is done, and looks as it should",
             )
-            protocol.log(stage.redis, AttemptRef(QUEUE, one.task, one.token, one.node), 1, [said])
+            logs_and_checkpoints.log(
+                stage.redis, AttemptRef(QUEUE, one.task, one.token, one.node), 1, [said]
+            )
 
         beats = {one.node: 0 for one in running}
         bench.in_turn(
@@ -168,17 +170,19 @@ def _start(stage: Stage, number: int) -> _Running:
     instance = os.urandom(16).hex()
     now = time.time()
     stage.client.get_queue(QUEUE).enqueue({"scene": number})
-    protocol.register(
+    membership.register(
         stage.redis, QUEUE, node, instance, {"beat_every": 10, "lease": 60, "version": "2"}, now
     )
-    popped = protocol.pop(stage.redis, QUEUE, node, instance)
+    popped = reserving.pop(stage.redis, QUEUE, node, instance)
     if (
         popped.task is None
-        or protocol.reserve(stage.redis, AttemptRef(QUEUE, popped.task, token, node), instance, now)
+        or reserving.reserve(
+            stage.redis, AttemptRef(QUEUE, popped.task, token, node), instance, now
+        )
         is None
     ):
         raise RunFailed("a task could not be reserved")
-    protocol.start(stage.redis, AttemptRef(QUEUE, popped.task, token, node), number + 1, now)
+    attempts.start(stage.redis, AttemptRef(QUEUE, popped.task, token, node), number + 1, now)
     return _Running(popped.task, token, node, instance)
 
 
@@ -201,7 +205,7 @@ def _tell(
                 action(one, first + second)
             if place % SECONDS == second:
                 beats[one.node] += 1
-                protocol.beat(
+                membership.beat(
                     stage.redis,
                     QUEUE,
                     one.node,

@@ -23,13 +23,13 @@ from bench.rounds import percentile
 from bench.setting import Bench, Outcome, Values, open_stage
 from bench.stage import RunFailed, Stage
 from bench.venvs import ROOT, clean_environment
-from blueque import protocol
 from blueque.connection.address import Address
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Command, exchange
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
+from blueque.protocol import attempts, logs_and_checkpoints, membership
 
 TASKS, QUEUES, VIEWERS = 1_000_000, 1000, 50
 HISTORIES, EVENTS = 20, 10_000  # queues whose events are drawn, and how many each has of a day
@@ -141,11 +141,13 @@ def changes(bench: Bench) -> Outcome:
             queue.pause("bench", word)
 
         def progress(word: str) -> None:
-            protocol.progress(stage.redis, attempt, word, time.time())
+            attempts.progress(stage.redis, attempt, word, time.time())
 
         def log(word: str) -> None:
             number = LINES + 1 + int(word.rpartition("-")[2])
-            protocol.log(stage.redis, attempt, 1, [Line(number, time.time(), "stdout", word)])
+            logs_and_checkpoints.log(
+                stage.redis, attempt, 1, [Line(number, time.time(), "stdout", word)]
+            )
 
         looks = bench.scaled(LOOKS // 2, 3)
         numbers = itertools.count()
@@ -302,7 +304,7 @@ def fill(stage: Stage, queues: int, tasks: int, events: int) -> None:
     for number, queue in enumerate(names):
         node = f"host-{number % 100:02}_{number + 1}"
         looking.register(stage, queue, node, now)
-        protocol.beat(stage.redis, queue, node, "i", 10, now)
+        membership.beat(stage.redis, queue, node, "i", 10, now)
         looking.send_all(stage, looking.tasks(queue, node, max(tasks // queues, 1), now, 0))
         attempt = AttemptRef(queue, f"running-{number}", "t", node)
         looking.send_all(stage, _running(attempt, now))
@@ -312,7 +314,7 @@ def fill(stage: Stage, queues: int, tasks: int, events: int) -> None:
         Line(n + 1, now, "stdout", f"frame {n} of 1440: ok {n * 7919:x}") for n in range(LINES)
     ]
     first = AttemptRef(names[0], "running-0", "t", "host-00_1")
-    protocol.log(stage.redis, first, 1, lines)
+    logs_and_checkpoints.log(stage.redis, first, 1, lines)
 
 
 def _running(attempt: AttemptRef, now: float) -> Iterator[Command]:

@@ -27,7 +27,6 @@ from blueque.model.queue_settings import read_settings
 from blueque.model.selection import Select, require_select
 from blueque.model.task import Task
 from blueque.queries import runs
-from blueque.queries.inspector import Inspector
 from blueque.queries.tasks import load
 
 # The classes of these objects are imported when they are used: a verb of the command line needs few
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from blueque.producer.schedules import Schedule, ScheduleOptions
     from blueque.producer.workflow import Workflow
     from blueque.queries.history import Event, History
+    from blueque.queries.inspector import Inspector
     from blueque.queries.statistics import Statistics
     from blueque.queries.task_log import LogLine, Place
     from blueque.queries.timeline import Timeline
@@ -194,14 +194,14 @@ class Client:
         from blueque.toml.
         Source: docs/protocol/schedules.md, "set_schedule".
         """
-        from blueque import protocol
         from blueque.model.encoding import require_schedule_name
         from blueque.producer.schedules import Schedule, define, who_of
+        from blueque.protocol.schedules import set_schedule
 
         definition = define(
             self.get_queue(queue), require_schedule_name(name), parameters, **options
         )
-        protocol.set_schedule(self._redis, name, definition, "hand", who_of(by), only_new=only_new)
+        set_schedule(self._redis, name, definition, "hand", who_of(by), only_new=only_new)
         return Schedule(self._redis, name)
 
     def get_schedule(self, name: str) -> Schedule:
@@ -325,11 +325,9 @@ class Client:
 
         Source: docs/protocol/feeds.md, "forget_feed".
         """
-        from blueque import protocol
+        from blueque.protocol.feeding import forget_feed
 
-        return protocol.forget_feed(
-            self._redis, self._queue_name(queue_name), require_feed_name(name)
-        )
+        return forget_feed(self._redis, self._queue_name(queue_name), require_feed_name(name))
 
     def forget_queue(self, name: str) -> dict[str, int]:
         """Remove a queue that has no task, listener, run, feed or batch, with its settings and
@@ -338,9 +336,9 @@ class Client:
         Return how many of each it has, by kind; if that is empty, the queue is removed.
         Source: docs/protocol/operator.md, "forget_queue".
         """
-        from blueque import protocol
+        from blueque.protocol.queues import forget_queue
 
-        return protocol.forget_queue(self._redis, self._queue_name(name), time.time())
+        return forget_queue(self._redis, self._queue_name(name), time.time())
 
     def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
         """Return the log lines of a task in Redis, in order, and the place after them.
@@ -427,6 +425,8 @@ class Client:
 
     def get_inspector(self) -> Inspector:
         """Return an object that reads Redis and changes nothing."""
+        from blueque.queries.inspector import Inspector
+
         return Inspector(self._redis)
 
     def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, units.Keep]]:
@@ -447,14 +447,14 @@ class Client:
         keep: how many seconds Redis holds it. Read its slices with `read`, in any process.
         Source: docs/protocol/archive.md, "freeze".
         """
-        from blueque import protocol
         from blueque.model.snapshot import Snapshot, require_keep, require_queues, require_statuses
+        from blueque.protocol.snapshots import freeze
 
         names = require_queues(queues)
         wanted = require_statuses(statuses)
         seconds = require_keep(keep)
         name, now = os.urandom(8).hex(), time.time()
-        parts = protocol.freeze(self._redis, name, names, wanted, seconds, now)
+        parts = freeze(self._redis, name, names, wanted, seconds, now)
         parts.sort(key=lambda part: (names.index(part.queue), wanted.index(part.listed_as)))
         return Snapshot(name, now, seconds, tuple(parts))
 
@@ -482,11 +482,9 @@ class Client:
 
     def thaw(self, snapshot: Snapshot) -> bool:
         """Remove a snapshot before its time; False: it was gone already."""
-        from blueque import protocol
+        from blueque.protocol.snapshots import thaw
 
-        return protocol.thaw(
-            self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key]
-        )
+        return thaw(self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key])
 
     def read(
         self,

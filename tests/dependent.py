@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from blueque import protocol
+from transactions import protocol
+
 from blueque.connection.redis import Redis
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.dependencies import NewTask

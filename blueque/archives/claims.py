@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 from blueque.model import keys
+from blueque.protocol import archiving
 from blueque.protocol.archiving import BatchRef
 from blueque.system import process
 from blueque.system.lease import Lease
@@ -50,21 +50,21 @@ class Claim:
 
     def make_sure(self) -> None:
         """Ask Redis whether the batch is ours. Raises BatchTaken."""
-        protocol.beat_batch(self._redis, self.ref, time.time())
+        archiving.beat_batch(self._redis, self.ref, time.time())
 
     def mark(self, state: str, **facts: str | int) -> None:
         """Record the state of the batch. Raises BatchTaken."""
-        self.deleted = protocol.mark_batch(self._redis, self.ref, state, facts, time.time())
+        self.deleted = archiving.mark_batch(self._redis, self.ref, state, facts, time.time())
         self.state = state
         log.info("archive queue=%s batch=%s: %s", self.queue, self.batch, state)
 
     def finish(self) -> None:
-        protocol.finish_batch(self._redis, self.ref)
+        archiving.finish_batch(self._redis, self.ref)
 
     def leave(self) -> None:
         """Let the next archiver go on at once. If Redis is away, it waits for the lease to end."""
         try:
-            protocol.leave_batch(self._redis, self.ref)
+            archiving.leave_batch(self._redis, self.ref)
         except BluequeError as error:
             log.warning("archive queue=%s batch=%s: %s", self.queue, self.batch, error)
 
@@ -118,7 +118,7 @@ def take(redis: Redis, directory: Place, queue: str, wait: Callable[[Record], ob
     place = {"directory": directory.root, "archive": directory.identity}
     lease = Lease()
     while True:
-        record = protocol.claim_batch(redis, ref, facts, place, time.time(), over)
+        record = archiving.claim_batch(redis, ref, facts, place, time.time(), over)
         if record.get("writer") == writer:
             return Claim(redis, record, record["batch"] != batch)
         _require_place(record, directory, queue)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 
-from blueque import protocol
 from blueque.archives import parquet
 from blueque.archives.claims import Claim
 from blueque.archives.partitions import Directory
@@ -20,6 +19,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused
 from blueque.model import keys
 from blueque.model.states import Place
+from blueque.protocol import archiving
 from blueque.protocol.archiving import MOST, Written
 from blueque.queries import finished
 from blueque.text.format import count
@@ -53,7 +53,7 @@ def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None
     while some:
         claim.require()
         following = list(islice(rows, MOST))
-        protocol.erase(redis, claim.ref, some, time.time(), following)
+        archiving.erase(redis, claim.ref, some, time.time(), following)
         done += len(some)
         tell(done)
         some = following

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from blueque import protocol
 from blueque.audit import dependencies, groups, invariants, reads, schedules
 from blueque.audit.line_invariants import judge_locks
 from blueque.audit.observation import Finding, Holder, Observation
@@ -20,7 +19,19 @@ from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.producer.dependents import drop_stale
-from blueque.protocol.repair import Missed
+from blueque.protocol import membership, placement, recover, reserving, settling
+from blueque.protocol.groups import finish_group, settle_members
+from blueque.protocol.repair import (
+    Missed,
+    drop_hint,
+    mend,
+    note_end,
+    note_line,
+    put_back,
+    realign,
+    realign_schedule,
+    recount,
+)
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
 
@@ -127,7 +138,7 @@ def repair(redis: Redis, finding: Finding, now: float) -> bool:
 def _drop_hint(redis: Redis, finding: Finding, now: float) -> bool:
     if finding.place is None or finding.text is None:
         return False
-    return protocol.drop_hint(redis, finding.place, finding.text, finding.task or finding.text)
+    return drop_hint(redis, finding.place, finding.text, finding.task or finding.text)
 
 
 def _put_back(redis: Redis, finding: Finding, now: float) -> bool:
@@ -135,32 +146,32 @@ def _put_back(redis: Redis, finding: Finding, now: float) -> bool:
     if place is None or task is None or seen is None or seen.status is None:
         return False
     missed = Missed(seen.status, seen.node, seen.pid, seen.updated)
-    return protocol.put_back(redis, place, task, missed, now)
+    return put_back(redis, place, task, missed, now)
 
 
 def _free(redis: Redis, finding: Finding, now: float) -> bool:
     place, queue, task = finding.place, finding.queue or "", finding.text or ""
-    if place is None or not protocol.free(redis, queue, task, place.line or None):
+    if place is None or not placement.free(redis, queue, task, place.line or None):
         return False
     if place.kind == "lock":
-        protocol.wake_waiting(redis, place.line)
+        placement.wake_waiting(redis, place.line)
     else:
-        protocol.wake(redis, queue)
+        reserving.wake(redis, queue)
     return True
 
 
 def _drop_line(redis: Redis, finding: Finding, now: float) -> bool:
     queue = finding.queue or ""
     if finding.text is not None:
-        return protocol.drop_line(redis, queue, finding.text)
+        return placement.drop_line(redis, queue, finding.text)
     (names,) = redis.read(("ZRANGE", keys.lines(queue), 0, -1))
-    dropped = [name for name in names if protocol.drop_line(redis, queue, name)]
+    dropped = [name for name in names if placement.drop_line(redis, queue, name)]
     return bool(dropped)
 
 
 def _recover(redis: Redis, finding: Finding, now: float) -> bool:
     queue, node, task = finding.queue or "", finding.node or "", finding.task or ""
-    return protocol.recover(redis, queue, task, node, _instance(redis, finding), now) in (
+    return recover.recover(redis, queue, task, node, _instance(redis, finding), now) in (
         "released",
         "dropped",
     )
@@ -168,13 +179,13 @@ def _recover(redis: Redis, finding: Finding, now: float) -> bool:
 
 def _forget(redis: Redis, finding: Finding, now: float) -> bool:
     instance = _instance(redis, finding)
-    return instance is None or protocol.forget(
+    return instance is None or membership.forget(
         redis, finding.queue or "", finding.node or "", instance
     )
 
 
 def _settle_members(redis: Redis, finding: Finding, now: float) -> bool:
-    protocol.settle_members(redis, finding.text or "", [finding.task or ""], now)
+    settle_members(redis, finding.text or "", [finding.task or ""], now)
     return True
 
 
@@ -188,28 +199,24 @@ def _instance(redis: Redis, finding: Finding) -> str | None:
 _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "drop_hint": _drop_hint,
     "put_back": _put_back,
-    "mend": lambda redis, finding, _: protocol.mend(redis, finding.task or ""),
-    "realign": lambda redis, finding, _: protocol.realign(
-        redis, finding.queue or "", finding.node or ""
-    ),
-    "recount": lambda redis, finding, _: protocol.recount(redis, finding.queue or ""),
+    "mend": lambda redis, finding, _: mend(redis, finding.task or ""),
+    "realign": lambda redis, finding, _: realign(redis, finding.queue or "", finding.node or ""),
+    "recount": lambda redis, finding, _: recount(redis, finding.queue or ""),
     "recover": _recover,
     "forget": _forget,
     "free": _free,
     "drop_line": _drop_line,
-    "note_line": lambda redis, finding, _: protocol.note_line(
+    "note_line": lambda redis, finding, _: note_line(
         redis, finding.queue or "", finding.text or ""
     ),
     "recheck": lambda redis, finding, now: (
-        protocol.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
+        settling.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
     ),
-    "note_end": lambda redis, finding, now: protocol.note_end(redis, finding.task or "", now),
+    "note_end": lambda redis, finding, now: note_end(redis, finding.task or "", now),
     "drop_stale": lambda redis, finding, now: drop_stale(redis, finding.task or "", now),
     "settle_members": _settle_members,
     "finish_group": lambda redis, finding, now: (
-        protocol.finish_group(redis, finding.text or "", now) is not None
+        finish_group(redis, finding.text or "", now) is not None
     ),
-    "realign_schedule": lambda redis, finding, _: protocol.realign_schedule(
-        redis, finding.text or ""
-    ),
+    "realign_schedule": lambda redis, finding, _: realign_schedule(redis, finding.text or ""),
 }

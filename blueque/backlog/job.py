@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from blueque import protocol
 from blueque.backlog.chunks import Aim, FeedChunks, cursor
 from blueque.backlog.files import Backlog
 from blueque.backlog.owner import FeedOwner
@@ -22,6 +21,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
 from blueque.model.lines import line_of
 from blueque.model.units import Timing
+from blueque.protocol import feeding
 from blueque.protocol.feeding import Fed, FeedChunk, Window
 from blueque.protocol.submit import Options
 from blueque.queries import feeds
@@ -227,7 +227,7 @@ class Feeding:
                 chunk=self._chunks.renew(self._ready[0].chunk), made=now
             )
         following = self._ready[1].chunk if len(self._ready) > 1 else None
-        return protocol.feed(
+        return feeding.feed(
             self._redis,
             self._owner.ref,
             self._ready[0].chunk,
@@ -270,7 +270,7 @@ class Feeding:
         assert self._chunks is not None
         done, job = self._chunks.news, self._job
         self._patiently(
-            lambda: protocol.finish_feed(self._redis, self._owner.ref, done, time.time())
+            lambda: feeding.finish_feed(self._redis, self._owner.ref, done, time.time())
         )
         log.info("finish_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
         self._teller.report(self.rows, share=1.0)

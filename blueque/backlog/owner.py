@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.units import Timing
+from blueque.protocol import feeding
 from blueque.protocol.feeding import FeedRef
 from blueque.queries import feeds
 from blueque.system import process
@@ -52,12 +52,12 @@ class FeedOwner:
         """Show that we are alive, when it is time. Raises FeedTaken."""
         if time.monotonic() >= self._beat_due:
             self._beats += 1
-            protocol.beat_feed(self._redis, self.ref, self._beats, time.time())
+            feeding.beat_feed(self._redis, self.ref, self._beats, time.time())
             self.note_fed()
 
     def leave(self) -> None:
         """Let the next feeder begin at once."""
-        protocol.leave_feed(self._redis, self.ref)
+        feeding.leave_feed(self._redis, self.ref)
 
     def _open(self, dead: str | None) -> dict[str, str]:
         facts = {
@@ -68,7 +68,7 @@ class FeedOwner:
             "lease": self._timing.lease,
         }
         instance = os.urandom(16).hex()
-        return protocol.open_feed(
+        return feeding.open_feed(
             self._redis, self.ref, instance, self._source, facts, dead, time.time()
         )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import NotRegistered, RedisRefused
 from blueque.listener.member import Member
 from blueque.model.parts import in_parts
+from blueque.protocol import many_queues
 from blueque.protocol.membership import Standing, order_of
 
 BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
@@ -24,7 +24,7 @@ def beat_at_once(
     now, standing, lost = time.time(), Standing(), list[Member]()
     for some in in_parts(listeners, BEATS_AT_ONCE):
         pulses = [listener.pulse() for listener in some]
-        beaten, missing = protocol.beat_all(redis, pulses, now, task_id, may_hold)
+        beaten, missing = many_queues.beat_all(redis, pulses, now, task_id, may_hold)
         for listener, pulse in zip(some, pulses, strict=True):
             if listener.queue in missing:
                 lost.append(listener)

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, overload
 
-from blueque import protocol
 from blueque.connection.redis import Connection, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisRefused
 from blueque.listener.beating import beat_at_once, beat_one_by_one
@@ -22,6 +21,7 @@ from blueque.model import keys
 from blueque.model.selection import Ordered, ReducedLottery, Select, require_select
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
+from blueque.protocol import reserving
 from blueque.protocol.membership import Standing
 from blueque.queries.inspector import Inspector
 from blueque.queries.ready_queues import ReadyQueues
@@ -166,7 +166,7 @@ class ListenerGroup:
     def wake(self, queues: Iterable[str]) -> None:
         """Wake an idle listener of each of these queues. Source: docs/protocol.md, "wake"."""
         for queue in queues:
-            protocol.wake(self._redis, queue)
+            reserving.wake(self._redis, queue)
 
     def decline(self) -> None:
         """Take nothing now, and let others have the wake-up calls that came to us."""
@@ -307,10 +307,10 @@ class ListenerGroup:
             heard = self._with_markers(listeners)
             if not heard:
                 raise error
-            return protocol.wait(self._redis, heard, seconds, is_answered, is_idle)
+            return reserving.wait(self._redis, heard, seconds, is_answered, is_idle)
 
         marker = unless_wrong_type(
-            lambda: protocol.wait(self._redis, listeners, seconds, is_answered, is_idle),
+            lambda: reserving.wait(self._redis, listeners, seconds, is_answered, is_idle),
             wait_for_others,
         )
         if marker in self._woken_by:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import overload
 
-from blueque import protocol
 from blueque.connection.redis import Connection, Redis
 from blueque.listener.listening import wait_for_task
 from blueque.listener.peer_wakeup import MOST_WANTED, PeerWakeup, Resources
@@ -16,6 +15,7 @@ from blueque.listener.reserver import Reserver
 from blueque.listener.stale_holders import StaleHolders
 from blueque.model.lines import Needs
 from blueque.model.task import Task
+from blueque.protocol import membership, placement, reserving
 from blueque.protocol.reserving import Popped
 from blueque.queries.inspector import Inspector
 from blueque.system import process
@@ -81,7 +81,7 @@ class Listener(Reserver):
             is_here = process.shares_pids(known) if known else process.is_legacy_here(other)
             if not is_here or process.is_alive(int(pid), known):
                 continue
-            task_id = protocol.claim(
+            task_id = membership.claim(
                 self._redis, self.queue, self.node, other, known.get("instance")
             )
             if task_id is not None:
@@ -130,7 +130,7 @@ class Listener(Reserver):
         """
         self.is_bare = False
         self.take_marker(
-            protocol.wait(
+            reserving.wait(
                 self._redis,
                 [(self.queue, self.node)],
                 seconds,
@@ -161,9 +161,9 @@ class Listener(Reserver):
         """
         if self.is_unsure and self.is_registered:
             self._empty_list()
-        has_left = protocol.deregister(self._redis, self.queue, self.node, self.instance or "")
+        has_left = membership.deregister(self._redis, self.queue, self.node, self.instance or "")
         if self._has_marker or Inspector(self._redis).has_work(self.queue):
-            protocol.wake(self._redis, self.queue)
+            reserving.wake(self._redis, self.queue)
         if has_left:
             log.info("deregister queue=%s node=%s", self.queue, self.node)
             self.instance = None
@@ -185,7 +185,7 @@ class Listener(Reserver):
         for head in heads:
             needs = head.needs
             if not head.length:
-                protocol.drop_line(self._redis, self.queue, head.line)
+                placement.drop_line(self._redis, self.queue, head.line)
             elif needs is None:  # malformed; written by another program, and named by the doctor
                 continue
             elif head.is_locked:
@@ -227,7 +227,7 @@ class Listener(Reserver):
             elif claim:
                 claim.close()
         if not popped.left and popped.refusal != "paused":
-            self._do_for_others(lambda: protocol.drop_line(self._redis, self.queue, line))
+            self._do_for_others(lambda: placement.drop_line(self._redis, self.queue, line))
         return task, popped
 
     def _call_for_time(self) -> None:

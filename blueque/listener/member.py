@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from blueque import protocol
 from blueque.connection.redis import Connection, Redis
 from blueque.errors import Contended, NodeTaken, NotRegistered, RedisAway, RedisRefused
 from blueque.listener.resources import Pool
@@ -18,6 +17,7 @@ from blueque.model import keys
 from blueque.model.lines import write_needs
 from blueque.model.retry import Retry
 from blueque.model.units import Timing
+from blueque.protocol import membership, operator, reserving
 from blueque.protocol.many_queues import Pulse
 from blueque.protocol.membership import News, Standing
 from blueque.queries.inspector import Inspector
@@ -90,7 +90,9 @@ class Member:
             # One that had our pid: either it was us, or it cannot be there any more.
             dead = known.get("instance") if process.shares_pids(known) else None
             try:
-                protocol.register(self._redis, self.queue, node, instance, facts, time.time(), dead)
+                membership.register(
+                    self._redis, self.queue, node, instance, facts, time.time(), dead
+                )
             except NodeTaken as taken:
                 # Containers may all have one host name, and pid 1. The other is judged by its beat,
                 # like everybody.
@@ -118,7 +120,7 @@ class Member:
         """
         queue, node, instance, beat, facts = self.pulse()
         now = time.time()
-        standing = protocol.beat(
+        standing = membership.beat(
             self._redis, queue, node, instance, beat, now, task_id, may_hold, facts
         )
         self.note_beaten(facts)
@@ -159,12 +161,12 @@ class Member:
         by: the cause.
         Source: docs/protocol/operator.md, "order".
         """
-        protocol.order(self._redis, self.queue, self.node, what, by)
+        operator.order(self._redis, self.queue, self.node, what, by)
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
         self.take_marker(
-            protocol.wait(
+            reserving.wait(
                 self._redis, [(self.queue, self.node)], seconds, is_answered, is_idle=False
             )
         )
@@ -194,7 +196,7 @@ class Member:
         work.
         """
         if not (self._has_marker and is_work_left) or self._do_for_others(
-            lambda: protocol.wake(self._redis, self.queue)
+            lambda: reserving.wake(self._redis, self.queue)
         ):
             self._has_marker = False  # else it is ours still, and goes on with the next
 

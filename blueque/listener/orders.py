@@ -7,8 +7,8 @@ from __future__ import annotations
 import logging
 from typing import Literal, NamedTuple
 
-from blueque import protocol
 from blueque.connection.redis import Redis
+from blueque.protocol import operator
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node, find_named
 from blueque.system import process
@@ -67,7 +67,7 @@ class Listeners:
         done = Told([], [])
         for node in self.find(name):
             # A listener that does not beat does not look for orders.
-            is_told = node.state != "unattended" and protocol.order(
+            is_told = node.state != "unattended" and operator.order(
                 self._redis, node.queue, node.id, what, who
             )
             (done.told if is_told else done.not_told).append(node)

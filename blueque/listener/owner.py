@@ -8,11 +8,11 @@ import logging
 import os
 import time
 
-from blueque import protocol
 from blueque.errors import NotFree
 from blueque.listener.member import Member
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task
+from blueque.protocol import attempts, placement, recover, reserving
 from blueque.queries.inspector import Inspector
 from blueque.system import process
 
@@ -42,7 +42,7 @@ class Owner(Member):
             log.warning(
                 "put back task=%s queue=%s: Redis had lost its reservation", task_id, self.queue
             )
-            self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
+            self._do_for_others(lambda: reserving.wake(self._redis, self.queue))
 
     def release(self, task: Task, reason: str | None = None) -> str:
         """Hand back an attempt of ours; return the status that the task has now. Source:
@@ -51,10 +51,10 @@ class Owner(Member):
         reason: one word, for the history of the task.
         """
         attempt = AttemptRef(self.queue, task.id, task.token, task.node or "")
-        status = protocol.release(self._redis, attempt, time.time(), reason=reason)
+        status = attempts.release(self._redis, attempt, time.time(), reason=reason)
         lock = task.fields.get("lock")
         if lock is not None:
-            self._do_for_others(lambda: protocol.wake_waiting(self._redis, lock))
+            self._do_for_others(lambda: placement.wake_waiting(self._redis, lock))
         return status
 
     def adopt(self, task: Task) -> Task | None:
@@ -64,7 +64,7 @@ class Owner(Member):
         Source: docs/protocol/recovery.md, "adopt".
         """
         attempt = AttemptRef(self.queue, task.id, task.token, task.node or "")
-        fields = protocol.adopt(self._redis, attempt, self.node, self.instance or "", time.time())
+        fields = recover.adopt(self._redis, attempt, self.node, self.instance or "", time.time())
         if fields is None:
             return None
         text = "adopt task=%s queue=%s node=%s pid=%s from=%s"
@@ -79,7 +79,7 @@ class Owner(Member):
         identity = {name: str(value) for name, value in process.identity(pid).items()}
         ours = {**identity, **task.fields, "pid": str(pid)}
         now = time.time()
-        fields = protocol.reassert(
+        fields = recover.reassert(
             self._redis, self.queue, task.id, self.node, self.instance or "", ours, now, since
         )
         if fields is None:
@@ -96,7 +96,7 @@ class Owner(Member):
         """
         attempt = AttemptRef(self.queue, task.id, task.token or "", self.node)
         instance, identity = self.instance or "", process.identity(pid)
-        fields = protocol.restore(
+        fields = recover.restore(
             self._redis, attempt, instance, pid, identity, started, time.time()
         )
         if fields is None:
@@ -107,7 +107,7 @@ class Owner(Member):
     def _put_back(self, task_id: str) -> bool:
         attempt = AttemptRef(self.queue, task_id, os.urandom(16).hex(), self.node)
         try:
-            protocol.reserve(self._redis, attempt, self.instance or "", time.time(), is_met=False)
+            reserving.reserve(self._redis, attempt, self.instance or "", time.time(), is_met=False)
         except NotFree:
             return True
         return False

@@ -7,8 +7,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from blueque import protocol
 from blueque.connection.redis import Redis
+from blueque.protocol import placement
 from blueque.queries.inspector import Inspector
 
 Resources = tuple[tuple[str, int], ...]
@@ -48,7 +48,7 @@ class PeerWakeup:
                 self._queue, [node for node, has in others.items() if meets(has, needs)]
             )
             for node in nodes[:CALLED]:
-                protocol.call(self._redis, self._queue, node)
+                placement.call(self._redis, self._queue, node)
             if nodes:
                 return
 
@@ -64,7 +64,7 @@ class PeerWakeup:
         inspector = Inspector(self._redis)
         others = inspector.others_with_time(self._queue, asker, time.time() + seconds)
         for node in inspector.idle(self._queue, others)[:CALLED]:
-            protocol.call(self._redis, self._queue, node)
+            placement.call(self._redis, self._queue, node)
 
 
 def meets(has: Mapping[str, int], needs: Resources) -> bool:

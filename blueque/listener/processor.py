@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.listener.listener import Listener
@@ -17,6 +16,15 @@ from blueque.model.log_line import Line
 from blueque.model.new import NewRecord
 from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
+from blueque.protocol import (
+    attempts,
+    logs_and_checkpoints,
+    operator,
+    placement,
+    recover,
+    reserving,
+    spawning,
+)
 from blueque.protocol.recover import Loss
 from blueque.text.format import one_line
 
@@ -61,7 +69,7 @@ class Processor:
     def record_start(self, pid: int, facts: Mapping[str, str | int]) -> None:
         """Do the same with other facts of the process as well; from then on `task` is started."""
         now = time.time()
-        protocol.start(self._redis, self._attempt, pid, now, facts)
+        attempts.start(self._redis, self._attempt, pid, now, facts)
         self._note_start(pid, facts, now)
 
     def take_and_start(
@@ -74,7 +82,7 @@ class Processor:
         docs/protocol/joined.md, "reserve_and_start".
         """
         now = time.time()
-        protocol.reserve_and_start(self._redis, self._attempt, instance, offer, pid, now, facts)
+        reserving.reserve_and_start(self._redis, self._attempt, instance, offer, pid, now, facts)
         self._note_start(pid, facts, now)
 
     def log_start(self) -> None:
@@ -118,7 +126,7 @@ class Processor:
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
         """
         now, facts = time.time(), self._last_files()
-        status = protocol.release(self._redis, self._attempt, now, facts, reason)
+        status = attempts.release(self._redis, self._attempt, now, facts, reason)
         text = "release task=%s queue=%s node=%s status=%s reason=%s"
         log.info(text, *self._named, status, reason)
         self._wake_waiting()
@@ -131,7 +139,7 @@ class Processor:
         Source: docs/protocol.md, "progress".
         """
         line, now = one_line(text), time.time()
-        protocol.progress(self._redis, self._attempt, line, now)
+        attempts.progress(self._redis, self._attempt, line, now)
 
     def decline_stack(self, mark: str, reason: str) -> bool:
         """Answer the request with this mark: why the task cannot show its stack. False: the request
@@ -139,7 +147,7 @@ class Processor:
 
         Source: docs/protocol/operator.md, "decline_stack".
         """
-        return protocol.decline_stack(self._redis, self._attempt, mark, reason)
+        return operator.decline_stack(self._redis, self._attempt, mark, reason)
 
     def log(self, lines: Sequence[Line], is_over: bool = False) -> None:
         """Add lines that the attempt has printed to the log of its task. is_over: no more will
@@ -148,7 +156,7 @@ class Processor:
         Raises NotOwner. Source: docs/protocol/operator.md, "log".
         """
         attempt = self.task.attempt or 0
-        protocol.log(self._redis, self._attempt, attempt, lines, is_over)
+        logs_and_checkpoints.log(self._redis, self._attempt, attempt, lines, is_over)
 
     def note(self, number: int, text: str, at: float) -> None:
         """Add what the task has noted to its history: one line of 200 characters is kept.
@@ -156,7 +164,7 @@ class Processor:
         number: of the note, from 1 in each attempt; they come in this order. at: Unix seconds.
         Raises NotOwner. Source: docs/protocol/operator.md, "note".
         """
-        protocol.note(self._redis, self._attempt, number, one_line(text), at)
+        logs_and_checkpoints.note(self._redis, self._attempt, number, one_line(text), at)
 
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
         """Record where the next attempt is to go on; parts: value, files and files_left, those that
@@ -165,7 +173,7 @@ class Processor:
         Raises NotOwner. Source: docs/protocol/recovery.md, "checkpoint".
         """
         attempt = self.task.attempt or 0
-        protocol.checkpoint(
+        logs_and_checkpoints.checkpoint(
             self._redis, self._attempt, attempt, self.task.fields.get("created"), parts, time.time()
         )
 
@@ -175,7 +183,7 @@ class Processor:
         Raises NotOwner. Source: docs/protocol.md, "confirm_cancel".
         """
         facts = _facts(record, MEASURED)
-        self.is_awaited = protocol.confirm_cancel(self._redis, self._attempt, time.time(), facts)
+        self.is_awaited = attempts.confirm_cancel(self._redis, self._attempt, time.time(), facts)
         log.info("confirm_cancel task=%s queue=%s node=%s", *self._named)
         self._wake_waiting()
 
@@ -195,7 +203,7 @@ class Processor:
         facts: lost_node and last_seen, of the listener that died.
         """
         now, loss = time.time(), Loss(error, facts)
-        became = protocol.lose(
+        became = recover.lose(
             self._redis, self._attempt, instance, loss, default, now, is_ours=True
         )
         log.warning("lose task=%s queue=%s node=%s status=%s: %s", *self._named, became, error)
@@ -266,7 +274,7 @@ class Processor:
             facts |= {"last_error": record["error"], "last_error_type": kind, "failures": failures}
         now = time.time()
         at = eta if eta > now else None
-        became = protocol.retry(self._redis, self._attempt, at, now, facts, wish)
+        became = attempts.retry(self._redis, self._attempt, at, now, facts, wish)
         log.info(
             "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s",
             *self._named,
@@ -299,16 +307,16 @@ class Processor:
         if listener is not None and (listener.queue, listener.node) == (self._queue, self._node):
             instance = listener.expect_pop()
         if listener is not None and instance is not None:
-            popped = protocol.complete_and_pop(self._redis, self._attempt, instance, *end)
+            popped = attempts.complete_and_pop(self._redis, self._attempt, instance, *end)
             listener.note_popped(popped)
             # Without an answer it is not known: then there may be some.
             self.is_awaited = popped is None or popped.is_awaited
         elif then:
-            self.is_awaited = protocol.complete_then(
+            self.is_awaited = spawning.complete_then(
                 self._redis, self._attempt, text, then, *end[1:]
             )
         else:
-            self.is_awaited = protocol.complete(self._redis, self._attempt, *end)
+            self.is_awaited = attempts.complete(self._redis, self._attempt, *end)
         log.info("complete task=%s queue=%s node=%s", *self._named)
         if then:
             log.info("spawn tasks=%d by=%s", len(then), self.task.id)
@@ -316,7 +324,7 @@ class Processor:
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
         now = time.time()
-        self.is_awaited = protocol.fail(self._redis, self._attempt, text, now, facts, finished)
+        self.is_awaited = attempts.fail(self._redis, self._attempt, text, now, facts, finished)
         log.info("fail task=%s queue=%s node=%s error=%s", *self._named, _one_line(text))
         self._wake_waiting()
 
@@ -326,7 +334,7 @@ class Processor:
         if lock is None:
             return
         try:
-            protocol.wake_waiting(self._redis, lock)
+            placement.wake_waiting(self._redis, lock)
         except (RedisAway, RedisRefused) as error:
             # the end is recorded; they look for themselves at each beat
             log.info("wake_waiting lock=%r: %s", lock, error)

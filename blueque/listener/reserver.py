@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import NotFree, NotOwner, NotRegistered
 from blueque.listener.owner import Owner
@@ -23,6 +22,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs
 from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
+from blueque.protocol import placement, reserving
 from blueque.protocol.reserving import Popped, offered
 from blueque.queries.inspector import Inspector
 from blueque.queries.schedules import clock_of
@@ -97,7 +97,7 @@ class Reserver(Owner):
             self._is_unsure = True
             if self._do_for_others(functools.partial(self._put_back, popped.task)):
                 self._is_unsure = False
-                self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
+                self._do_for_others(lambda: reserving.wake(self._redis, self.queue))
 
     def settle(self, held: Sequence[str]) -> Task | None:
         """Reserve a task that a lost reply has left in our own list. None: there is none any more.
@@ -144,7 +144,7 @@ class Reserver(Owner):
                     if now is None:
                         now = clock_of(self._redis)
                         continue
-                    protocol.expire(self._redis, self.queue, popped.task, now)
+                    placement.expire(self._redis, self.queue, popped.task, now)
                     log.info("expire task=%s queue=%s", popped.task, self.queue)
                     continue
                 misplaced += 1
@@ -161,7 +161,7 @@ class Reserver(Owner):
         popped, self._popped = self._popped, None
         if popped is not None and line is None:
             return popped._replace(left=1)  # how many are left is not known
-        return protocol.pop(self._redis, self.queue, self.node, self.instance or "", line)
+        return reserving.pop(self._redis, self.queue, self.node, self.instance or "", line)
 
     def _offered(self, task_id: str, line: str) -> Task | None:
         """Return the task as it is to be started, if it can be reserved and started in one EXEC."""
@@ -233,12 +233,12 @@ class Reserver(Owner):
         instance, newest = self.instance or "", self.newest_attempts(task_id)
         try:
             now = time.time() if now is None else now
-            fields = protocol.reserve(self._redis, attempt, instance, now, is_met, line, newest)
+            fields = reserving.reserve(self._redis, attempt, instance, now, is_met, line, newest)
         except NotFree as error:
             del self._tokens[task_id]
             log.info("reserve queue=%s node=%s: %s", self.queue, self.node, error)
             if error.want == "resources":  # another node may have them free
-                self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
+                self._do_for_others(lambda: reserving.wake(self._redis, self.queue))
             raise
         del self._tokens[task_id]
         named = task_id, self.queue, self.node

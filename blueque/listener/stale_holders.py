@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 import time
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.states import Place
+from blueque.protocol import placement, repair, reserving
 from blueque.queries.inspector import Inspector
 from blueque.queries.line_order import Room
 
@@ -52,14 +52,14 @@ class StaleHolders:
                 lock,
                 freed,
             )
-            protocol.wake(self._redis, self._queue)
+            reserving.wake(self._redis, self._queue)
             if lock is not None:
-                protocol.wake_waiting(self._redis, lock)
+                placement.wake_waiting(self._redis, lock)
 
     def _free(self, lock: str | None) -> int:
         holders = self._inspector.holders(self._queue, lock)
         return sum(
-            protocol.free(self._redis, self._queue, task.id, lock)
+            placement.free(self._redis, self._queue, task.id, lock)
             for task in holders
             if task.status not in ("reserved", "started")
         )
@@ -72,6 +72,5 @@ class StaleHolders:
         wrong, self._suspects = self._suspects & strays.keys(), set(strays)
         place = Place("started", self._queue)
         return sum(
-            protocol.drop_hint(self._redis, place, member, strays[member])
-            for member in sorted(wrong)
+            repair.drop_hint(self._redis, place, member, strays[member]) for member in sorted(wrong)
         )

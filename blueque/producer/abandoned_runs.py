@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import WrongRun
 from blueque.model.run import PUBLISHED, Record
 from blueque.producer.staged_run import discard, finish
+from blueque.protocol import runs
 from blueque.queries.runs import load, load_all, staged_chunks
 
 STALLED = 60.0  # seconds after which a committed run should be in line
@@ -87,10 +87,10 @@ class Leftovers:
         Raises WrongRun when it is committed and not finished. Source: docs/protocol/bulk.md,
         "drop_run".
         """
-        is_dropped = protocol.drop_run(self._redis, queue, run, moved)
+        is_dropped = runs.drop_run(self._redis, queue, run, moved)
         while not is_dropped and is_staged_too and load(self._redis, queue, run) is not None:
             discard(self._redis, queue, run, list(staged_chunks(self._redis, queue, run)))
-            is_dropped = protocol.drop_run(self._redis, queue, run)
+            is_dropped = runs.drop_run(self._redis, queue, run)
         if is_dropped:
             log.info("drop_run run=%s queue=%s", run, queue)
         return is_dropped

@@ -33,17 +33,9 @@ from blueque.producer.groups import end_if_over
 from blueque.producer.room import in_room
 from blueque.producer.row_batch import relay
 from blueque.producer.wait import NOTHING, Wait
-from blueque.protocol import (
-    close_run,
-    enqueue_many,
-    enqueue_run,
-    open_run,
-    prune_runs,
-    schedule_many,
-)
-from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
+from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks, enqueue_many, schedule_many
 from blueque.protocol.links import rows_at_once
-from blueque.protocol.runs import RunBatch, RunTerms
+from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs
 from blueque.queries.runs import count_ledgers
 
 MAX_BYTES = 4 * 2**20  # bytes of parameters in a batch: Redis serves nothing else meanwhile

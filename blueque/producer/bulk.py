@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model import labels, limits, trace
@@ -24,6 +23,7 @@ from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.staged_run import Staging
 from blueque.producer.wait import wait_for
+from blueque.protocol import runs
 from blueque.protocol.runs import RunTerms
 from blueque.text.format import count
 
@@ -193,9 +193,9 @@ class ManyTasks:
         links, held = links_of(after, broken, group), _held(hold, keep)
         terms = RunTerms("keyed", require_keep(keep), count, links, held)
         now, run = time.time(), require_run_name(name)
-        record = protocol.open_run(self._redis, self.name, run, terms, now)
+        record = runs.open_run(self._redis, self.name, run, terms, now)
         if append:
-            record = protocol.reopen_run(self._redis, record, now, held)
+            record = runs.reopen_run(self._redis, record, now, held)
         opened = KeyedRun(self._redis, record, self._max_bytes, fields, append)
         opened.made = opened.count() if opened.state == "open" else 0
         return opened
@@ -232,7 +232,7 @@ class ManyTasks:
         fields = self._of_staged(options)
         kind = "stream" if stream else "staged"
         terms = RunTerms(kind, require_keep(keep), None, links, _held(hold, keep))
-        record = protocol.open_run(self._redis, self.name, run, terms, time.time())
+        record = runs.open_run(self._redis, self.name, run, terms, time.time())
         return Staging(self._redis, record, self._max_bytes, fields)
 
     def join_run(
@@ -291,7 +291,7 @@ class ManyTasks:
 
     def _join(self, record: Mapping[str, Any], *kinds: str) -> Record:
         require_same(record, self.name, record["run"], *kinds)
-        return protocol.open_run(
+        return runs.open_run(
             self._redis,
             self.name,
             record["run"],

@@ -24,10 +24,18 @@ from blueque.model.group import group_of
 from blueque.model.options import Options
 from blueque.producer.room import in_room
 from blueque.producer.wait import Wait
-from blueque.protocol import add_conditions, drop_hold, enqueue_after, enqueue_each, settle
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
+from blueque.protocol.dependencies import (
+    AT_ONCE,
+    LINKS_AT_ONCE,
+    NewTask,
+    add_conditions,
+    drop_hold,
+    enqueue_after,
+    enqueue_each,
+)
 from blueque.protocol.parents import MICROSECOND
+from blueque.protocol.settling import settle
 from blueque.queries.tasks import ended_among, first_missing, is_held, is_taken
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisAway, RedisRefused
+from blueque.protocol import groups, settling
 from blueque.queries.dependencies import ties
 
 AT_ONCE = 100  # transactions for the end of one task
@@ -23,13 +23,13 @@ def tell_of_end(redis: Redis, task: str, now: float) -> None:
         for _ in range(AT_ONCE):
             if not ended:
                 break
-            settled = protocol.settle(redis, ended[0], now)
+            settled = settling.settle(redis, ended[0], now)
             left = ended[1:] if settled.is_over else ended
             ended = [*left, *settled.ended]
         if group is not None:
-            protocol.settle_members(redis, group, [task], now)
-            if protocol.finish_group(redis, group, now) == "ended":
-                protocol.settle_group(redis, group, now)
+            groups.settle_members(redis, group, [task], now)
+            if groups.finish_group(redis, group, now) == "ended":
+                groups.settle_group(redis, group, now)
 
 
 def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> bool:
@@ -40,7 +40,7 @@ def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> 
     """
     tries = 0
     while most is None or tries < most:
-        settled = protocol.settle(redis, task, now, skip=0)
+        settled = settling.settle(redis, task, now, skip=0)
         if settled.held or settled.is_over:
             return settled.held > 0
         tries += 1
@@ -53,11 +53,11 @@ def drop_stale(redis: Redis, task: str, now: float) -> bool:
     """
     dropped, is_over = 0, False
     while not is_over:  # each look moves those that wait on to the end
-        settled = protocol.settle(redis, task, now)
+        settled = settling.settle(redis, task, now)
         dropped, is_over = dropped + settled.told, settled.is_over
     skip, is_over = 0, False
     while not is_over:
-        settled = protocol.settle(redis, task, now, skip=skip)
+        settled = settling.settle(redis, task, now, skip=skip)
         skip, dropped = skip + settled.held, dropped + settled.told
         is_over = settled.is_over
     return dropped > 0

@@ -7,11 +7,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, NotCancellable, RedisAway, RedisRefused, WrongQueue
 from blueque.model.parts import in_parts
 from blueque.producer.dependents import tell_of_end
+from blueque.protocol import occurrences, operator
 from blueque.protocol.occurrences import Fired, Plan, look_at, plan_of
 from blueque.queries import schedules
 from blueque.queries.tasks import load
@@ -136,7 +136,7 @@ class Firing:
         looks = [look_at(name, plan) for name, plan in plans.items()]
         for (name, plan), ahead in zip_longest(plans.items(), looks[1:]):
             try:
-                _log(name, protocol.fire(self._redis, name, plan, ahead), plan.step.missed)
+                _log(name, occurrences.fire(self._redis, name, plan, ahead), plan.step.missed)
                 self._named.discard(name)
                 self.note(None, name)
             except (RedisAway, Contended):
@@ -149,7 +149,7 @@ class Firing:
         seen, now = load(self._redis, task), time.time()
         by, reason = f"schedule {name}", "the next one has come"
         try:
-            status = protocol.cancel(self._redis, seen.queue or "", task, by, reason, now)
+            status = operator.cancel(self._redis, seen.queue or "", task, by, reason, now)
             log.info("cancel task=%s queue=%s by=%s status=%s", task, seen.queue, by, status)
             if status == "cancelled":
                 tell_of_end(self._redis, task, now)
@@ -158,7 +158,7 @@ class Firing:
             if isinstance(error, WrongQueue):
                 self._left_alone[name] = time.monotonic() + MOVED_ON
                 return
-        protocol.undoom(self._redis, name, task)
+        occurrences.undoom(self._redis, name, task)
 
     def _leave_alone(self, name: str, error: Exception) -> None:
         self._left_alone[name] = time.monotonic() + REFUSED

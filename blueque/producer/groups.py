@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from types import TracebackType
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import (
     Contended,
@@ -22,6 +21,15 @@ from blueque.errors import (
 from blueque.model.group import Group, require_whole
 from blueque.model.ids import DEFAULT_KEEP, require_keep
 from blueque.model.task import Task
+from blueque.protocol import operator, submit
+from blueque.protocol.groups import (
+    cancel_group,
+    close_group,
+    drop_group,
+    finish_group,
+    open_group,
+    settle_group,
+)
 from blueque.queries import groups
 from blueque.queries.groups import GroupSeen
 from blueque.queries.tasks import load_many
@@ -38,8 +46,8 @@ def end_if_over(redis: Redis, group: str, now: float) -> None:
     for it. What is not done a scheduler does.
     """
     try:
-        if protocol.finish_group(redis, group, now) == "ended":
-            protocol.settle_group(redis, group, now)
+        if finish_group(redis, group, now) == "ended":
+            settle_group(redis, group, now)
     except (Contended, RedisAway, RedisRefused) as error:  # the group is closed all the same
         log.debug("finish_group group=%s: %s", group, error)
 
@@ -72,7 +80,7 @@ class TaskGroup(Group):
         keep: how long its record stays after its end; seconds, or text as "1d".
         Source: docs/protocol/groups.md, "open_group".
         """
-        protocol.open_group(self._redis, self.name, require_keep(keep), time.time())
+        open_group(self._redis, self.name, require_keep(keep), time.time())
         log.info("open_group group=%s", self.name)
         return self
 
@@ -82,7 +90,7 @@ class TaskGroup(Group):
         Raises NoSuchGroup. Source: docs/protocol/groups.md, "close_group".
         """
         now = time.time()
-        protocol.close_group(self._redis, self.name, now)
+        close_group(self._redis, self.name, now)
         log.info("close_group group=%s", self.name)
         end_if_over(self._redis, self.name, now)
 
@@ -95,7 +103,7 @@ class TaskGroup(Group):
         Raises NoSuchGroup. Source: docs/protocol/groups.md, "cancel_group".
         """
         who = by if by is not None else process.user_at_host()
-        is_cancelled = protocol.cancel_group(self._redis, self.name, who, reason, time.time())
+        is_cancelled = cancel_group(self._redis, self.name, who, reason, time.time())
         if is_cancelled:
             log.info("cancel_group group=%s by=%s", self.name, who)
         return is_cancelled
@@ -118,7 +126,7 @@ class TaskGroup(Group):
         for task in groups.look_at(self._redis, groups.bad_members(self._redis, self.name)):
             queue, mark = task.queue or "", os.urandom(16).hex()
             try:
-                protocol.requeue(self._redis, queue, task.task, mark, time.time(), who)
+                operator.requeue(self._redis, queue, task.task, mark, time.time(), who)
             except (NotFailed, WrongQueue):  # it runs already, or is gone
                 continue
             log.info("requeue task=%s queue=%s", task.task, queue)
@@ -143,14 +151,14 @@ class TaskGroup(Group):
         seen = groups.load(self._redis, self.name)
         if seen and not seen.is_whole and seen.state == "ended" and not seen.waiting:
             self._delete_tasks()
-        return protocol.drop_group(self._redis, self.name)
+        return drop_group(self._redis, self.name)
 
     def _delete_tasks(self) -> None:
         first = 0
         while ids := groups.members(self._redis, self.name, first, AT_ONCE):
             for task in groups.look_at(self._redis, ids):
                 if task.group == self.name:
-                    protocol.delete(self._redis, task.queue or "", task.task, is_forced=True)
+                    submit.delete(self._redis, task.queue or "", task.task, is_forced=True)
             first += AT_ONCE
 
     def progress(self) -> GroupSeen:

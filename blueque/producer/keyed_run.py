@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RunDropped
 from blueque.model.encoding import require_whole
@@ -22,6 +21,7 @@ from blueque.model.run import Links, Record
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import in_room
 from blueque.producer.row_batch import Rows, relay
+from blueque.protocol import runs
 from blueque.protocol.links import rows_at_once
 from blueque.protocol.runs import RunBatch
 from blueque.queries.runs import count_ledgers
@@ -154,12 +154,12 @@ class KeyedRun:
         try:
             record = self._close(counted, mark, now, least)
             while self._grows and record["decided_by"] != mark:  # others have closed it meanwhile
-                protocol.reopen_run(self._redis, self.record, now)
+                runs.reopen_run(self._redis, self.record, now)
                 record = self._close(counted, mark, now, least)
         except RunDropped as error:
             self.made = least - error.tasks
             raise
-        protocol.prune_runs(self._redis, self.queue)
+        runs.prune_runs(self._redis, self.queue)
         self.state = record["state"]
         if self.links.group is not None:
             end_if_over(self._redis, self.links.group, time.time())
@@ -179,7 +179,7 @@ class KeyedRun:
         return outcome
 
     def _close(self, rows: int, mark: str, now: float, least: int) -> Record:
-        return protocol.close_run(self._redis, self.record, rows, mark, now, self._grows, least)
+        return runs.close_run(self._redis, self.record, rows, mark, now, self._grows, least)
 
     def _pack(self, rows: Rows) -> RunBatch:
         rows.require(self._max_bytes)
@@ -197,10 +197,10 @@ class KeyedRun:
         follower: RunBatch | None,
         meanwhile: Callable[[], Any] | None,
     ) -> int:
-        are_new = in_room(redis, lambda: protocol.enqueue_run(redis, batch, follower, meanwhile))
+        are_new = in_room(redis, lambda: runs.enqueue_run(redis, batch, follower, meanwhile))
         while self._grows and not are_new:  # another program has closed the run meanwhile
-            protocol.reopen_run(self._redis, self.record, time.time())
-            are_new = in_room(redis, lambda: protocol.enqueue_run(redis, batch))
+            runs.reopen_run(self._redis, self.record, time.time())
+            are_new = in_room(redis, lambda: runs.enqueue_run(redis, batch))
         new = sum(are_new)
         self.made += new
         log.info(

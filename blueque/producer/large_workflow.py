@@ -25,9 +25,18 @@ from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK, count_named
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.model.parts import in_parts
 from blueque.producer.dependent_tasks import name_conditions
-from blueque.protocol import close_graph, extend_graph, finish_group, open_graph, settle_group
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
-from blueque.protocol.graphs import MOST_BYTES, MOST_TASKS, Graph, require_sound, was_cancelled
+from blueque.protocol.graphs import (
+    MOST_BYTES,
+    MOST_TASKS,
+    Graph,
+    close_graph,
+    extend_graph,
+    open_graph,
+    require_sound,
+    was_cancelled,
+)
+from blueque.protocol.groups import finish_group, settle_group
 from blueque.queries import groups
 from blueque.queries.tasks import first_existing, first_missing, held_among, state_of
 

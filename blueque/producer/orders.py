@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Collection
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import (
     HasDependents,
@@ -23,7 +22,9 @@ from blueque.model.encoding import require_queue_name
 from blueque.model.lines import require_priority
 from blueque.model.task import Task
 from blueque.producer.dependents import is_awaited, tell_of_end
+from blueque.protocol import operator, placement, settling, submit
 from blueque.protocol.events import Event
+from blueque.protocol.groups import settle_members
 from blueque.queries import groups
 from blueque.queries.dependencies import kinds
 from blueque.queries.inspector import Inspector
@@ -57,14 +58,14 @@ class TaskOrders:
         now, who = time.time(), by if by is not None else process.user_at_host()
         event = Event("deleted", who, now)
         try:
-            protocol.delete(self._redis, self.name, task.id, force, event)
+            submit.delete(self._redis, self.name, task.id, force, event)
         except (HasDependents, NotSettled) as refusal:
             if not force:  # others may have waited, and not wait any more
                 is_awaited(self._redis, task.id, now)
             if isinstance(refusal, NotSettled):
                 for member in groups.look_at(self._redis, [task.id]):
-                    protocol.settle_members(self._redis, member.group or "", [task.id], now)
-            protocol.delete(self._redis, self.name, task.id, force, event)
+                    settle_members(self._redis, member.group or "", [task.id], now)
+            submit.delete(self._redis, self.name, task.id, force, event)
         log.info("delete task=%s queue=%s by=%s", task.id, self.name, who)
 
     def cancel(
@@ -87,7 +88,7 @@ class TaskOrders:
         Source: docs/protocol.md, "cancel".
         """
         who = by if by is not None else process.user_at_host()
-        status = protocol.cancel(self._redis, self.name, task_id, who, reason, time.time(), only)
+        status = operator.cancel(self._redis, self.name, task_id, who, reason, time.time(), only)
         log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         if status == "cancelled":
             tell_of_end(self._redis, task_id, time.time())
@@ -106,7 +107,7 @@ class TaskOrders:
         Source: docs/protocol/operator.md, "interrupt".
         """
         who = by if by is not None else process.user_at_host()
-        protocol.interrupt(self._redis, self.name, task_id, who, reason, time.time())
+        operator.interrupt(self._redis, self.name, task_id, who, reason, time.time())
         log.info("interrupt task=%s queue=%s by=%s", task_id, self.name, who)
 
     def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:
@@ -116,7 +117,7 @@ class TaskOrders:
         Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
         """
         who = by if by is not None else process.user_at_host()
-        protocol.set_priority(
+        placement.set_priority(
             self._redis, self.name, task_id, require_priority(priority), time.time(), who
         )
         log.info(
@@ -131,7 +132,7 @@ class TaskOrders:
         Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "put_first".
         """
         who = by if by is not None else process.user_at_host()
-        protocol.put_first(self._redis, self.name, task_id, time.time(), who)
+        placement.put_first(self._redis, self.name, task_id, time.time(), who)
         log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
     def bring_forward(self, task_id: str) -> None:
@@ -139,7 +140,7 @@ class TaskOrders:
 
         Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "bring_forward".
         """
-        protocol.bring_forward(self._redis, self.name, task_id, time.time())
+        placement.bring_forward(self._redis, self.name, task_id, time.time())
         log.info("bring_forward task=%s queue=%s", task_id, self.name)
         self.enqueue_due_tasks()
 
@@ -151,7 +152,7 @@ class TaskOrders:
         """
         who = by if by is not None else process.user_at_host()
         to = self._redis.queue_name(require_queue_name(to))
-        protocol.move(self._redis, self.name, task_id, to, time.time(), who)
+        placement.move(self._redis, self.name, task_id, to, time.time(), who)
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 
     def ask_stack(self, task_id: str, mark: str) -> str | None:
@@ -162,7 +163,7 @@ class TaskOrders:
             started, no listener was asked.
         Source: docs/protocol/operator.md, "ask_stack".
         """
-        return protocol.ask_stack(self._redis, self.name, task_id, mark)
+        return operator.ask_stack(self._redis, self.name, task_id, mark)
 
     def requeue(self, task_id: str, by: str | None = None) -> str:
         """Put a failed or cancelled task in line again, as if it had never run. This is your
@@ -176,7 +177,7 @@ class TaskOrders:
         """
         who = by if by is not None else process.user_at_host()
         mark = os.urandom(16).hex()
-        status = protocol.requeue(self._redis, self.name, task_id, mark, time.time(), who)
+        status = operator.requeue(self._redis, self.name, task_id, mark, time.time(), who)
         log.info("requeue task=%s queue=%s status=%s", task_id, self.name, status)
         return status
 
@@ -196,7 +197,7 @@ class TaskOrders:
         for name in dropped or ():
             if known and name not in known:
                 raise InvalidInput(f"task {task_id} does not wait for {name}")
-        status = protocol.unblock(self._redis, self.name, task_id, time.time(), who, dropped)
+        status = settling.unblock(self._redis, self.name, task_id, time.time(), who, dropped)
         log.info("unblock task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         return status
 

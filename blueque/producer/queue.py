@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from blueque import protocol
 from blueque.config.contents import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import IdTaken, InvalidInput
@@ -43,6 +42,7 @@ from blueque.producer.orders import TaskOrders
 from blueque.producer.room import in_room
 from blueque.producer.settings import Settings
 from blueque.producer.wait import wait_for
+from blueque.protocol import reserving, submit
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.watches import ASK_BOUNDED
 from blueque.queries.tasks import load
@@ -191,7 +191,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
             return self._enqueue_after(new if due > now else new._replace(eta=None))
         if due < now:
             return self._enqueue(text, fields, named)
-        is_new = protocol.schedule(
+        is_new = submit.schedule(
             self._redis, self.name, task_id, text, due, now, fields, named is None
         )
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
@@ -213,7 +213,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """Put at most a hundred due tasks in line, so that it never takes long. None: nothing was
         due.
         """
-        moved = protocol.enqueue_due(self._redis, self.name, time.time() if now is None else now)
+        moved = submit.enqueue_due(self._redis, self.name, time.time() if now is None else now)
         for task_id in moved or ():
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
@@ -263,7 +263,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
 
         Source: docs/protocol.md, "wake".
         """
-        protocol.wake(self._redis, self.name)
+        reserving.wake(self._redis, self.name)
 
     def _new(
         self,
@@ -298,7 +298,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         task_id, spare = self._ids() if named is None else (named, None)
         is_new = in_room(
             self._redis,
-            lambda: protocol.enqueue(
+            lambda: submit.enqueue(
                 self._redis, self.name, task_id, text, time.time(), fields, spare, named is None
             ),
         )

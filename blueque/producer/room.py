@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import NotCancellable, QueueFull, WrongQueue
 from blueque.model.queue_settings import DISCARDED
 from blueque.producer.dependents import tell_of_end
+from blueque.protocol import operator
 from blueque.protocol.children import BLUEQUE
 from blueque.queries.oldest_pending import oldest_pending
 
@@ -45,7 +45,7 @@ def _discard(redis: Redis, queue: str, count: int) -> int:
         now = time.time()
         # A listener may have taken it, or a person has moved it: that makes room, too.
         with suppress(NotCancellable, WrongQueue):
-            protocol.cancel(redis, queue, task, BLUEQUE, DISCARDED, now, ("pending",))
+            operator.cancel(redis, queue, task, BLUEQUE, DISCARDED, now, ("pending",))
             log.info("discard task=%s queue=%s: the queue is full", task, queue)
             tell_of_end(redis, task, now)
     return len(oldest)

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended
 from blueque.model.encoding import require_timeout
 from blueque.model.parts import in_parts
 from blueque.model.task import Task
 from blueque.producer.groups import TaskGroup
+from blueque.protocol import groups, runs
 from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.queries import run_progress
 from blueque.queries.run_progress import RunSeen, RunWatcher
@@ -71,7 +71,7 @@ class Run:
         requeued = TaskGroup(self._redis, group).requeue(by)
         for some in in_parts(requeued, MEMBERS_AT_ONCE):
             with suppress(Contended):  # listeners and schedulers do it, too
-                protocol.settle_members(self._redis, group, some, time.time())
+                groups.settle_members(self._redis, group, some, time.time())
         return requeued
 
     def collected(self) -> bool:
@@ -80,7 +80,7 @@ class Run:
         False: that was noted before, or its tasks are not held. Raises RunDropped.
         Source: docs/protocol/bulk.md, "collect_run".
         """
-        is_noted = protocol.collect_run(self._redis, self.queue, self.name, time.time())
+        is_noted = runs.collect_run(self._redis, self.queue, self.name, time.time())
         if is_noted:
             log.info("collect_run run=%s queue=%s", self.name, self.queue)
         return is_noted

@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import protocol
 from blueque.config.checker import refused_schedule
 from blueque.config.contents import Config
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RedisRefused
 from blueque.model.schedule import Definition, differing, digest_of
 from blueque.producer.schedules import define, who_of
-from blueque.protocol.schedules import require_origin
+from blueque.protocol.schedules import delete_schedule, require_origin, set_schedule
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.text.hints import prune_schedules
@@ -81,9 +80,9 @@ def apply(
     done, who = [], who_of(by)
     for name, what, definition, _ in steps:
         if definition is not None:
-            what = protocol.set_schedule(redis, name, definition, ORIGIN, who)
+            what = set_schedule(redis, name, definition, ORIGIN, who)
         elif prunes:
-            protocol.delete_schedule(redis, name, who)
+            delete_schedule(redis, name, who)
             what = "removed"
         log.log(
             logging.DEBUG if what == "same" else logging.INFO,

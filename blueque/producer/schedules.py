@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model.cron import find_zone
@@ -35,7 +34,15 @@ from blueque.model.schedule import (
     require_jitter,
     with_lock,
 )
+from blueque.protocol import occurrences
 from blueque.protocol.occurrences import BACKFILLED_AT_ONCE
+from blueque.protocol.schedules import (
+    delete_schedule,
+    pause_schedule,
+    resume_schedule,
+    set_schedule,
+    skip_occurrences,
+)
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.system import process
@@ -222,7 +229,7 @@ class Schedule:
         Source: docs/protocol/schedules.md, "set_schedule".
         """
         self._is_stale = True
-        return protocol.set_schedule(self._redis, self.name, definition, "hand", who_of(by))
+        return set_schedule(self._redis, self.name, definition, "hand", who_of(by))
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Have nothing come of it until it is resumed. False: it was paused already.
@@ -232,7 +239,7 @@ class Schedule:
         """
         who = who_of(by)
         self._is_stale = True
-        is_new = protocol.pause_schedule(self._redis, self.name, who, reason)
+        is_new = pause_schedule(self._redis, self.name, who, reason)
         log.info("pause schedule=%s by=%s", self.name, who)
         return is_new
 
@@ -246,7 +253,7 @@ class Schedule:
         """
         who = who_of(by)
         self._is_stale = True
-        was_paused = protocol.resume_schedule(self._redis, self.name, who, catch_up)
+        was_paused = resume_schedule(self._redis, self.name, who, catch_up)
         log.info("resume schedule=%s by=%s", self.name, who)
         return was_paused
 
@@ -259,7 +266,7 @@ class Schedule:
         """
         who = who_of(by)
         self._is_stale = True
-        task = protocol.trigger(self._redis, self.name, os.urandom(16).hex(), who, force)
+        task = occurrences.trigger(self._redis, self.name, os.urandom(16).hex(), who, force)
         log.info("trigger schedule=%s by=%s task=%s", self.name, who, task)
         return task
 
@@ -278,7 +285,7 @@ class Schedule:
             raise InvalidInput(
                 f"nothing is planned of schedule {self.name!r} that could be skipped"
             )
-        protocol.skip_occurrences(self._redis, self.name, last, times, who)
+        skip_occurrences(self._redis, self.name, last, times, who)
         self._is_stale = True
         log.info("skip schedule=%s by=%s times=%d", self.name, who, len(times))
         return [_in_zone(rule, each) for each in times]
@@ -318,7 +325,7 @@ class Schedule:
         made: list[str] = []
         self._is_stale = True
         for some in in_parts(times, BACKFILLED_AT_ONCE):
-            made += protocol.backfill(self._redis, self.name, some, who, overlap == "allow")
+            made += occurrences.backfill(self._redis, self.name, some, who, overlap == "allow")
         log.info("backfill schedule=%s by=%s new=%d of=%d", self.name, who, len(made), len(times))
         return made
 
@@ -329,7 +336,7 @@ class Schedule:
         Source: docs/protocol/schedules.md, "delete_schedule".
         """
         who = who_of(by)
-        was_there = protocol.delete_schedule(self._redis, self.name, who)
+        was_there = delete_schedule(self._redis, self.name, who)
         log.info("delete_schedule schedule=%s by=%s", self.name, who)
         return was_there
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from blueque import protocol
 from blueque.config.toml_file import check_setting, require_setting
 from blueque.connection.redis import Redis
 from blueque.model.encoding import require_whole
@@ -18,6 +17,7 @@ from blueque.model.queue_settings import (
     read_settings,
     write_setting,
 )
+from blueque.protocol import placement
 from blueque.queries.inspector import Inspector
 from blueque.system import process
 
@@ -40,7 +40,7 @@ class Settings:
         Source: docs/protocol/operator.md, "pause".
         """
         who = by if by is not None else process.user_at_host()
-        is_new = protocol.pause(self._redis, self.name, who, reason, time.time())
+        is_new = placement.pause(self._redis, self.name, who, reason, time.time())
         log.info("pause queue=%s by=%s", self.name, who)
         return is_new
 
@@ -50,7 +50,7 @@ class Settings:
         by: as for `pause`. Source: docs/protocol/operator.md, "resume".
         """
         who = by if by is not None else process.user_at_host()
-        was_paused = protocol.resume(self._redis, self.name, time.time(), who)
+        was_paused = placement.resume(self._redis, self.name, time.time(), who)
         log.info("resume queue=%s by=%s", self.name, who)
         return was_paused
 
@@ -64,7 +64,7 @@ class Settings:
         """
         number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
         who = by if by is not None else process.user_at_host()
-        protocol.set_max_concurrency(self._redis, self.name, number, time.time(), who)
+        placement.set_max_concurrency(self._redis, self.name, number, time.time(), who)
         log.info("set_max_concurrency queue=%s most=%s by=%s", self.name, number, who)
 
     def get_settings(self) -> dict[str, Any]:
@@ -103,6 +103,6 @@ class Settings:
         if not wanted:
             return False
         who = by if by is not None else process.user_at_host()
-        is_new = protocol.set_settings(self._redis, self.name, wanted, time.time(), who)
+        is_new = placement.set_settings(self._redis, self.name, wanted, time.time(), who)
         log.info("set_settings queue=%s by=%s: %s", self.name, who, wanted)
         return is_new

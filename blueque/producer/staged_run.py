@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.model.encoding import require_whole
@@ -19,6 +18,7 @@ from blueque.producer.groups import end_if_over
 from blueque.producer.keyed_run import RunOutcome, in_parts, require_room
 from blueque.producer.room import in_room
 from blueque.producer.row_batch import Rows, relay
+from blueque.protocol import runs, staging
 from blueque.protocol.staging import Chunk, Decision
 from blueque.queries.runs import load, staged_chunks, unpublished_chunks
 from blueque.system import process
@@ -164,7 +164,7 @@ class Staging:
     ) -> Decision:
         return in_room(
             self._redis,
-            lambda: protocol.commit_run(
+            lambda: staging.commit_run(
                 self._redis, self.record, names, batch, mark, time.time(), query
             ),
         )
@@ -197,7 +197,7 @@ class Staging:
         follower: Chunk | None,
         meanwhile: Callable[[], Any] | None,
     ) -> str:
-        is_staged = not self.is_committed and protocol.stage(redis, chunk, follower, meanwhile)
+        is_staged = not self.is_committed and staging.stage(redis, chunk, follower, meanwhile)
         log.debug(
             "stage run=%s queue=%s chunk=%s staged=%s", self.name, self.queue, chunk.name, is_staged
         )
@@ -235,13 +235,13 @@ def finish(redis: Redis, queue: str, run: str, links: Links | None = None) -> Re
         if is_stuck and names == before:
             raise RunDropped(run, queue, len(names))
         published = [
-            protocol.publish(redis, queue, run, name, time.time(), follower, links)
+            staging.publish(redis, queue, run, name, time.time(), follower, links)
             for name, follower in zip(names, [*names[1:], None], strict=False)
         ]
         before, is_stuck = names, not any(published)
-        record = protocol.finish_run(redis, queue, run, time.time(), links)
+        record = staging.finish_run(redis, queue, run, time.time(), links)
     if record["kind"] != "stream":
-        protocol.prune_runs(redis, queue)
+        runs.prune_runs(redis, queue)
     if links.group is not None:
         end_if_over(redis, links.group, time.time())
     return record
@@ -255,7 +255,7 @@ def discard(
     created: of the record that is meant, see `protocol.discard`.
     """
     discarded = sum(
-        protocol.discard(redis, queue, run, name, follower, created)
+        staging.discard(redis, queue, run, name, follower, created)
         for name, follower in zip(names, [*names[1:], None], strict=False)
     )
     if discarded:

@@ -25,9 +25,8 @@ from blueque.model.options import Broken, require_broken, require_known, waiting
 from blueque.producer.groups import AT_ONCE, TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.producer.room import in_room
-from blueque.protocol import enqueue_graph
 from blueque.protocol.dependencies import NewTask
-from blueque.protocol.graphs import Graph, why_too_large
+from blueque.protocol.graphs import Graph, enqueue_graph, why_too_large
 from blueque.queries import groups
 from blueque.system import process
 

@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused
+from blueque.protocol import settling
 from blueque.protocol.settling import Settled
 from blueque.queries.unsettled import tasks_to_recheck, unsettled_tasks, with_blocked_tasks
 from blueque.recovery.left_alone import LeftAlone
@@ -63,7 +63,7 @@ class Dependents:
         if self._ended:
             task = next(iter(self._ended))
             try:
-                settled = protocol.settle(self._redis, task, time.time())
+                settled = settling.settle(self._redis, task, time.time())
             except RedisRefused as error:
                 self._leave_alone(task, error)
                 settled = Settled()
@@ -97,7 +97,7 @@ class Dependents:
 
     def _recheck(self, queue: str, task: str, now: float) -> None:
         try:
-            protocol.recheck(self._redis, queue, task, now)
+            settling.recheck(self._redis, queue, task, now)
         except RedisRefused as error:
             self._leave_alone(task, error)
         except Contended as error:  # others do the same

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused
 from blueque.producer.dependents import tell_of_end
+from blueque.protocol import placement
 from blueque.queries import expiring
 
 log = logging.getLogger("blueque")
@@ -45,7 +45,7 @@ class Expiry:
             return max(min([EVERY, *(before - now for before in times.values())]), 0.0)
         for task, queue in zip(due, expiring.queues_of(self._redis, due), strict=True):
             try:
-                protocol.expire(self._redis, queue or "", task, now)
+                placement.expire(self._redis, queue or "", task, now)
                 tell_of_end(self._redis, task, now)
                 log.info("expire task=%s queue=%s", task, queue)
             except Contended as error:  # a listener takes it, or others do the same

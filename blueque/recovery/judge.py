@@ -13,13 +13,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Set
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway, RedisRefused
 from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.protocol import membership, placement, recover
 from blueque.protocol.recover import Loss
 from blueque.queries.inspector import Inspector
 from blueque.system import process
@@ -116,7 +116,7 @@ class Recovery:
             return []
         self.begin()
         if self._observe is None:
-            beats, found = protocol.observe(self._redis, self.queue, members)
+            beats, found = membership.observe(self._redis, self.queue, members)
         else:
             beats, found = self._observe(self.queue)
         now = time.monotonic()
@@ -229,7 +229,7 @@ class Recovery:
             observed.restart(now)
             return False
         instance, beat = fresh.get("instance", ""), fresh.get("beat")
-        if not protocol.fence(self._redis, self.queue, node, instance, beat, time.time()):
+        if not membership.fence(self._redis, self.queue, node, instance, beat, time.time()):
             observed.restart(now)
             return False
         seconds = now - observed.since
@@ -250,7 +250,7 @@ class Recovery:
                 not process.is_legacy_here(node) and now - observed.since >= units.LOST_AFTER
             )
         if _is_gone_here(node):
-            observed.is_struck_by_us = protocol.strike(self._redis, self.queue, node)
+            observed.is_struck_by_us = membership.strike(self._redis, self.queue, node)
         if observed.is_struck_by_us:
             log.warning("strike node=%s queue=%s: its process is gone", node, self.queue)
         return observed.is_struck_by_us
@@ -273,7 +273,7 @@ class Recovery:
                 elif is_here and task.token is not None:
                     orphans.append(task)
             left -= done not in ("started", "claimed")
-        if left == 0 and protocol.forget(self._redis, self.queue, node, instance):
+        if left == 0 and membership.forget(self._redis, self.queue, node, instance):
             log.log(
                 logging.INFO if instance else logging.DEBUG,
                 "forget node=%s queue=%s",
@@ -296,11 +296,11 @@ class Recovery:
         return is_doubtful and task.status == "reserved" and "reclaimed_node" not in task.fields
 
     def _recover(self, node: str, instance: str | None, task: Task) -> str | None:
-        done = protocol.recover(self._redis, self.queue, task.id, node, instance, time.time())
+        done = recover.recover(self._redis, self.queue, task.id, node, instance, time.time())
         if done == "claimed":
             claimant = task.fields.get("reclaimed_node", "")
             if _is_gone_here(claimant):
-                done = protocol.recover(
+                done = recover.recover(
                     self._redis, self.queue, task.id, node, instance, time.time(), claimant
                 )
         if done in ("released", "dropped"):
@@ -335,7 +335,7 @@ class Recovery:
             **({"last_seen": seen} if seen else {}),
         }
         default = Retry.parse(registration.get("retry"))
-        became = protocol.lose(
+        became = recover.lose(
             self._redis,
             AttemptRef(self.queue, task.id, task.token, node),
             registration.get("instance"),
@@ -352,7 +352,7 @@ class Recovery:
         if "lock" not in task.fields:
             return
         try:
-            protocol.wake_waiting(self._redis, task.fields["lock"])
+            placement.wake_waiting(self._redis, task.fields["lock"])
         except (RedisAway, RedisRefused) as error:
             # The task is recorded; listeners look for themselves at each beat.
             log.info("wake_waiting lock=%r: %s", task.fields["lock"], error)

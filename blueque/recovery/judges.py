@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Mapping, Sequence, Set
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
+from blueque.protocol import many_queues
 from blueque.queries.inspector import Inspector
 from blueque.recovery.judge import Recovery
 
@@ -67,7 +67,7 @@ class Recoveries:
         for judge in judges:
             judge.begin()
         queues = [judge.queue for judge in judges]
-        observed = protocol.observe_all(self._redis, queues, members)
+        observed = many_queues.observe_all(self._redis, queues, members)
         now = time.monotonic()
         for judge, (beats, found) in zip(judges, observed, strict=True):
             judge.note_beats(beats, found, now)

@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import HELD, WAITING, Place
 from blueque.producer.dependents import is_awaited
+from blueque.protocol import pruning
 from blueque.queries import finished
 from blueque.queries.dependencies import count_awaited
 from blueque.tables import snapshot_reader
@@ -55,7 +55,7 @@ def _purge(redis: Redis, piece: Slice, tasks: Sequence[str], is_forced: bool) ->
     if piece.listed_as in HELD:
         return 0
     if piece.listed_as in (*WAITING, "blocked"):
-        return protocol.purge(redis, piece.queue, tasks, is_forced)
+        return pruning.purge(redis, piece.queue, tasks, is_forced)
     seen = finished.seen(redis, Place(piece.listed_as, piece.queue), tasks)
     now = time.time()
     ended = [
@@ -63,4 +63,4 @@ def _purge(redis: Redis, piece: Slice, tasks: Sequence[str], is_forced: bool) ->
         for task in seen
         if task is not None and not (task.has_dependents and is_awaited(redis, task.task, now))
     ]
-    return protocol.prune(redis, piece.queue, piece.listed_as, ended) if ended else 0
+    return pruning.prune(redis, piece.queue, piece.listed_as, ended) if ended else 0

@@ -8,12 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.states import Place
 from blueque.model.units import Keep
 from blueque.producer.dependents import is_awaited
+from blueque.protocol import pruning
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
 from blueque.queries import runs
@@ -237,7 +237,7 @@ class Retention:
         deleted = 0
         for floor in dict.fromkeys(floors.values()):
             tasks = [task for task, least in floors.items() if least == floor]
-            gone = protocol.prune(self._redis, place.queue, place.kind, tasks, floor)
+            gone = pruning.prune(self._redis, place.queue, place.kind, tasks, floor)
             deleted += gone
             if gone < len(tasks):  # the list has changed
                 break

@@ -7,11 +7,11 @@ import random
 from collections.abc import Sequence
 from functools import lru_cache
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, NotCancellable, RedisRefused, WrongQueue
 from blueque.model.states import FINISHED
-from blueque.protocol.groups import MEMBERS_AT_ONCE
+from blueque.protocol import operator, settling
+from blueque.protocol.groups import MEMBERS_AT_ONCE, finish_group, settle_group, settle_members
 from blueque.protocol.settling import AT_ONCE
 from blueque.queries import groups
 from blueque.queries.groups import Cancellation, Member
@@ -71,7 +71,7 @@ def _settle_members(redis: Redis, tasks: Sequence[str], now: float, left: Groups
     has_settled = False
     for group, those in members.items():
         try:
-            protocol.settle_members(redis, group, those, now)
+            settle_members(redis, group, those, now)
             has_settled = True
         except (Contended, RedisRefused) as error:  # others do the same
             _require_only_one(group, error)
@@ -113,16 +113,16 @@ class _Looks:
                 self._left.groups.add([group])
 
     def _look(self, group: str, score: float) -> bool:
-        state = protocol.finish_group(self._redis, group, self._now)
+        state = finish_group(self._redis, group, self._now)
         if state == "ended":
             if score and self._has_dropped(group):
                 return True
-            settled = protocol.settle_group(self._redis, group, self._now)
+            settled = settle_group(self._redis, group, self._now)
             if settled.told:
                 told, freed = settled.told, settled.freed
                 log.info("settle_group group=%s told=%d freed=%d", group, told, freed)
             for queue, task in settled.to_recheck:
-                protocol.recheck(self._redis, queue, task, self._now)
+                settling.recheck(self._redis, queue, task, self._now)
             return not settled.is_over
         if state is None:
             return False
@@ -138,7 +138,7 @@ class _Looks:
         """
         size = groups.count_waiting(self._redis, group)
         skip = random.randrange(max(size - AT_ONCE, 0) + 1)
-        return protocol.settle_group(self._redis, group, self._now, skip).told > 0
+        return settle_group(self._redis, group, self._now, skip).told > 0
 
     def _has_noted(self, group: str) -> bool:
         """Note open members that have ended although nothing told us, as after a 1.0.0 listener, as
@@ -153,7 +153,7 @@ class _Looks:
         """Note those members that have ended, and return them."""
         ended = [each.task for each in picked if each.group != group or each.status in FINISHED]
         if ended:
-            protocol.settle_members(self._redis, group, ended, self._now)
+            settle_members(self._redis, group, ended, self._now)
             self.is_more = True
         return ended
 
@@ -180,7 +180,7 @@ def _is_cancelled(redis: Redis, member: Member, cancellation: Cancellation, now:
     """Cancel a member. Return whether it has ended by that."""
     queue, by = member.queue or "", cancellation.by or ""
     try:
-        status = protocol.cancel(redis, queue, member.task, by, cancellation.reason, now)
+        status = operator.cancel(redis, queue, member.task, by, cancellation.reason, now)
     except (NotCancellable, WrongQueue):  # it has ended or moved, or a listener of 1.0.0 has it
         return False
     log.info("cancel task=%s queue=%s by=%s status=%s", member.task, queue, by, status)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.attempt_ref import AttemptRef
@@ -18,6 +17,7 @@ from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.ids import TaskId
 from blueque.model.new import New, NewRecord, Room
 from blueque.model.task import Task
+from blueque.protocol import spawning
 from blueque.protocol.spawning import AT_ONCE
 
 log = logging.getLogger("blueque")
@@ -38,7 +38,7 @@ class Spawner(NamedTuple):
         """Make the tasks, as many in one transaction as it takes. Raises as `protocol.spawn`."""
         made: list[TaskId] = []
         for chunk in _chunks(self._records(tasks)):
-            are_new = protocol.spawn(self.redis, self.attempt, chunk, time.time())
+            are_new = spawning.spawn(self.redis, self.attempt, chunk, time.time())
             for new, is_new in zip(chunk, are_new, strict=True):
                 made.append(TaskId(new.task, is_new))
                 if is_new:
@@ -47,7 +47,7 @@ class Spawner(NamedTuple):
 
     def link(self, child: str, after: After | Ids) -> None:
         """Have a task wait for more. Raises as `protocol.link`."""
-        protocol.link(self.redis, self.attempt, child, conditions_of(after), time.time())
+        spawning.link(self.redis, self.attempt, child, conditions_of(after), time.time())
         log.info("link task=%s by=%s", child, self.attempt.task)
 
     def _records(self, tasks: Iterable[New]) -> Iterator[NewRecord]:

@@ -33,8 +33,9 @@ from shelves import (
     require_exact,
     run,
 )
+from transactions import protocol
 
-from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput, archives, protocol
+from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput, archives
 from blueque.archives import claims, durable, layout, parquet, picking, steps
 from blueque.archives.partitions import Output
 from blueque.model import keys

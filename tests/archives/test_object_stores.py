@@ -22,8 +22,9 @@ pytest.importorskip("pyarrow")
 
 from pyarrow import fs
 from shelves import LISTS, OF_ANY_STORE, QUEUE, Points, fill, quick_lease
+from transactions import protocol
 
-from blueque import ArchiveRefused, Client, archives, protocol
+from blueque import ArchiveRefused, Client, archives
 from blueque.archives import layout, stores
 from blueque.model import keys
 

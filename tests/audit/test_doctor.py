@@ -15,8 +15,8 @@ import in_process
 import pytest
 import redis as redis_py
 from running import until
+from transactions import protocol
 
-from blueque import protocol
 from blueque.audit import server_check
 from blueque.audit.doctor import Doctor
 from blueque.model import keys

@@ -17,8 +17,9 @@ import pytest
 from explore import explore
 from running import until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
+from transactions import protocol
 
-from blueque import FeedTaken, protocol
+from blueque import FeedTaken
 from blueque.backlog import chunks, owner
 from blueque.backlog import job as feeding
 from blueque.backlog.files import Backlog

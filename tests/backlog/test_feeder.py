@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from faults import Fault
 from running import Programs, until
+from transactions import protocol
 
 import blueque
-from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry, protocol
+from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry
 from blueque.audit.audit import audit
 from blueque.backlog import job
 from blueque.model import keys

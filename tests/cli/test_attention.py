@@ -9,8 +9,9 @@ import time
 
 import forked
 import pytest
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.schedule import Occurrence

@@ -17,8 +17,9 @@ import forked
 import pytest
 import redis as redis_py
 from faults import Fault, FaultProxy
+from transactions import protocol
 
-from blueque import Retry, __version__, errors, protocol
+from blueque import Retry, __version__, errors
 from blueque.cli import exits
 from blueque.cli.exits import explain
 from blueque.cli.failure import BUG

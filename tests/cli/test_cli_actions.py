@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from faults import Fault
 from running import Programs, until
 from test_cli import NODE, enqueue, fail, start
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli import consent, selection
 from blueque.cli.failure import Failure
 from blueque.cli.main import blueque

@@ -17,8 +17,9 @@ pytest.importorskip("pyarrow")
 
 from running import clean_environment
 from shelves import NOON, QUEUE, fill, require_exact
+from transactions import protocol
 
-from blueque import archives, protocol
+from blueque import archives
 from blueque.model import keys
 from blueque.protocol.archiving import BatchRef
 

@@ -13,8 +13,9 @@ import pytest
 from dependent import NODE, block, end, enqueue, finish, start
 from running import BLUEQUE
 from test_cli import columns_of
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.cli import graph_text
 from blueque.model import keys
 from blueque.sentences.why_blocked import RIPE

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import shell_complete
 from click.testing import CliRunner
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli import failure
 from blueque.cli.main import blueque
 from blueque.cli.options import COMPLETE, Invocation

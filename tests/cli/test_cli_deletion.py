@@ -10,8 +10,8 @@ import time
 
 import pytest
 from test_cli import NODE, enqueue, fail
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.encoding import day_of
 from blueque.protocol import queues

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from faults import Fault
 from running import clean_environment
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model import ids as task_id

@@ -12,8 +12,8 @@ import time
 
 import pytest
 from test_cli import NODE, PROGRAM, enqueue, fail, start
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.verbs.export import CSV_COLUMNS
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

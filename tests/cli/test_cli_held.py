@@ -9,8 +9,8 @@ import time
 
 import pytest
 from dependent import NODE, block, end, enqueue, start
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 
 

@@ -6,8 +6,8 @@ import json
 import time
 
 from running import BLUEQUE, Programs, until
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model.attempt_ref import AttemptRef
 
 NOTIFY = """

@@ -8,8 +8,8 @@ import time
 import pytest
 from running import until
 from test_cli import NODE, enqueue, start
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 

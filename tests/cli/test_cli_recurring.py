@@ -8,8 +8,8 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.schedule import Occurrence

@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli import selection
 from blueque.model import keys
 from blueque.model.conditions import HOLD

@@ -8,8 +8,8 @@ import json
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries import groups, search

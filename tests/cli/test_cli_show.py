@@ -7,8 +7,8 @@ import re
 
 import pytest
 from click.testing import CliRunner
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.errors import TooLarge

@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.recovery.expiry import Expiry
 
 

@@ -7,8 +7,7 @@ import time
 
 import pytest
 from dependent import NODE, block, end, enqueue, finish
-
-from blueque import protocol
+from transactions import protocol
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ import time
 
 import pytest
 from test_cli import NODE, enqueue, start
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import write_needs

@@ -11,8 +11,9 @@ from itertools import takewhile
 import pytest
 from click.testing import CliRunner
 from test_cli import NODE, enqueue, fail, start
+from transactions import protocol
 
-from blueque import __version__, protocol
+from blueque import __version__
 from blueque.cli.main import _SYNONYMS, _VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs import help as words

@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.errors import GroupCancelled
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask

@@ -17,8 +17,7 @@ import pytest
 from dependent import block
 from running import until
 from test_cli import NODE, PROGRAM, enqueue, start, unused_url
-
-from blueque import protocol
+from transactions import protocol
 
 ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
 # A shell that has jobs, and takes the first one up again when somebody presses Enter.

@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model.attempt_ref import AttemptRef
 
 NODES = ("gpu-1_1", "gpu-2_2")

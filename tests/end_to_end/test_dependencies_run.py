@@ -6,8 +6,9 @@ import time
 
 import pytest
 from running import outcome
+from transactions import protocol
 
-from blueque import Retry, protocol
+from blueque import Retry
 from blueque.model import keys
 
 WORK = """

@@ -11,8 +11,9 @@ import subprocess
 import pytest
 from handlers import beat_of, begin, ended, files, is_sound, let_go
 from running import Programs, is_there, until
+from transactions import protocol
 
-from blueque import Retry, Task, protocol
+from blueque import Retry, Task
 from blueque.model.limits import Limits
 from blueque.model.outcomes import HandBack
 from blueque.node.attempt_watch import AttemptWatch

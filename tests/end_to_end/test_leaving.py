@@ -26,8 +26,9 @@ from handlers import (
     running,
 )
 from running import BLUEQUE, children_of, is_there, patched, until
+from transactions import protocol
 
-from blueque import Retry, protocol
+from blueque import Retry
 
 WORK = handlers.WORK
 

@@ -8,8 +8,8 @@ import time
 
 import in_process
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

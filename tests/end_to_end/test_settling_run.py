@@ -8,9 +8,9 @@ import time
 import pytest
 from handlers import WORK, ended, ledger
 from running import until
+from transactions import protocol
 
 import blueque
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.conditions import ANY, OK, conditions_of
 from blueque.model.group import Group

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from dependent import block
 from faults import FaultProxy
 from test_document import Monitor
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.main import _VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.model import keys

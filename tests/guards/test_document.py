@@ -46,9 +46,9 @@ from protocol_pages import (
     sentences,
     written,
 )
+from transactions import TRANSACTIONS, protocol
 
 import blueque
-from blueque import protocol
 from blueque.connection.redis import Redis, as_hash
 from blueque.errors import (
     BatchTaken,
@@ -8423,7 +8423,7 @@ def look_of(name: str) -> list[str]:
 
 
 def test_every_function_has_a_section_and_every_section_a_function():
-    assert sorted(sections()) == sorted(protocol.__all__)
+    assert sorted(sections()) == sorted(TRANSACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -8448,7 +8448,7 @@ def test_the_server_sees_what_the_section_says(sample, redis, monitor):
     assert monitor.commands_of(redis, call) == expected(sample, before)
 
 
-@pytest.mark.parametrize("name", protocol.__all__)
+@pytest.mark.parametrize("name", sorted(TRANSACTIONS))
 def test_every_change_of_a_section_is_run_with_and_without_each_optional_line(name):
     looks, changes = section(name)
     whole = [sample for sample in SAMPLES if sample.function == name and not sample.until]

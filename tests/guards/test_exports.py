@@ -67,6 +67,20 @@ def test_the_help_of_a_command_imports_what_the_command_line_needs_and_no_more()
     )
 
 
+def test_a_client_that_looks_at_a_task_imports_what_that_needs_and_no_more(url):
+    code = (
+        "import sys; from blueque import Client\n"
+        "Client(sys.argv[1]).get_task('none')\n"
+        "print(len([name for name in sys.modules if name.partition('.')[0] == 'blueque']))"
+    )
+
+    shown = subprocess.run(
+        [sys.executable, "-c", code, url], timeout=30, capture_output=True, text=True
+    )
+
+    assert int(shown.stdout) <= 50, "each process that uses Blueque pays for each module"
+
+
 def public_things() -> Iterator[tuple[str, Any]]:
     """Yield the exports that are classes and functions, and the methods of those classes, with
     their names.

@@ -16,8 +16,9 @@ import pytest
 from protocol_pages import chapter, flat, form, section, sections
 from running import PATIENCE, ROOT, Programs, is_there, until
 from test_document import Monitor
+from transactions import protocol
 
-from blueque import Client, Retry, protocol
+from blueque import Client, Retry
 from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask

@@ -14,8 +14,9 @@ import click
 import pytest
 from dependent import block
 from running import until
+from transactions import protocol
 
-from blueque import Retry, protocol
+from blueque import Retry
 from blueque.cli.main import _VERBS, blueque
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

@@ -14,8 +14,9 @@ import legacy
 import pytest
 from legacy import ledger, release
 from running import ROOT, state_of, until
+from transactions import protocol
 
-from blueque import Client, NotCancellable, NotOwner, Retry, protocol
+from blueque import Client, NotCancellable, NotOwner, Retry
 from blueque.model.attempt_ref import AttemptRef
 from blueque.system.process import fork, host_name, node_id, wait_for
 

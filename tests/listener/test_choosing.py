@@ -11,8 +11,8 @@ import legacy
 import pytest
 from legacy import ledger
 from running import until
+from transactions import protocol
 
-from blueque import protocol
 from blueque.errors import RedisAway
 from blueque.listener import stale_holders
 from blueque.listener.resources import Pool

@@ -6,10 +6,12 @@ import time
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, New, NotOwner, RedisAway, protocol
+from blueque import Client, New, NotOwner, RedisAway
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.protocol import reserving
 
 
 @pytest.fixture
@@ -385,7 +387,7 @@ def test_the_look_at_the_next_task_comes_with_its_pop(queue, listener):
 
     ahead = listener._redis.ahead
     assert ahead is not None and ahead.look.task == task_id
-    assert protocol.reserving.offered(
+    assert reserving.offered(
         listener._redis, AttemptRef("video", task_id, "token", listener.node), 1.0
     )
     assert listener._redis.ahead is ahead

@@ -8,8 +8,9 @@ import os
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import Client, InvalidInput, NotOwner, NotRegistered, Retry, __version__, protocol
+from blueque import Client, InvalidInput, NotOwner, NotRegistered, Retry, __version__
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.recover import Loss

@@ -9,8 +9,9 @@ import time
 import pytest
 from clock import Clock
 from running import until
+from transactions import protocol
 
-from blueque import Client, ForkingRunner, NotRegistered, RoundRobin, protocol
+from blueque import Client, ForkingRunner, NotRegistered, RoundRobin
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.listener.group import ListenerGroup
 from blueque.model.units import Timing

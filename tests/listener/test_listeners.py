@@ -6,8 +6,9 @@ import os
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.model.units import Timing
 from blueque.system.process import host_name
 

@@ -7,8 +7,9 @@ import os
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import Processor, protocol
+from blueque import Processor
 from blueque.listener.time_left import TimeLeft
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

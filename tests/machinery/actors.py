@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from transactions import protocol
 from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, make_wait, to_this_actor
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import (
     BatchFailed,

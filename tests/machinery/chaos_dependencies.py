@@ -20,9 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from running import Listener, Program, Programs, is_there
+from transactions import protocol
 
 import blueque
-from blueque import Client, protocol
+from blueque import Client
 from blueque.model.conditions import OK
 from blueque.model.group import Group
 from blueque.model.ids import random_id

@@ -8,9 +8,9 @@ from typing import Any
 from unittest import mock
 
 from actors import drain_tied, execute, note_if_stale, report, settle_groups, spawn, tell
+from transactions import protocol
 from world import QUEUE, World, insist, join, make_wait, start_one
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import (
     GroupCancelled,

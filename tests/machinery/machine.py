@@ -21,6 +21,7 @@ import model
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from model import Life, Model
 from oracle import EVENTS, TIES
+from transactions import protocol
 
 import blueque.listener.listener
 import blueque.listener.member
@@ -33,7 +34,7 @@ import blueque.producer.orders
 import blueque.producer.queue
 import blueque.producer.settings
 import blueque.queries.inspector
-from blueque import Client, Retry, protocol
+from blueque import Client, Retry
 from blueque.audit.audit import audit
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import BluequeError

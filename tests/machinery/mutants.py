@@ -17,6 +17,7 @@ from unittest import mock
 
 from explore import open_explorer
 from scenarios import SCENARIOS
+from transactions import protocol
 
 from blueque.protocol.submit import _form
 
@@ -2247,7 +2248,7 @@ MUTANTS = [
         "producer.firing",
         "Firing._cancel",
         "seen, now = load(",
-        "protocol.undoom(self._redis, name, task)\n    seen, now = load(",
+        "occurrences.undoom(self._redis, name, task)\n    seen, now = load(",
         "replaced, by two",
         (0, 1),
     ),
@@ -2545,9 +2546,10 @@ def applied(mutant: Mutant) -> Iterator[None]:
     with ExitStack() as stack:
         if its_class:
             stack.enter_context(mock.patch.object(getattr(where, its_class), method, changed))
-        for module in [
+        package = [
             module for name, module in sys.modules.items() if name.partition(".")[0] == "blueque"
-        ]:
+        ]
+        for module in [*package, protocol]:
             for name, value in list(vars(module).items()):
                 if value is original:
                     stack.enter_context(mock.patch.object(module, name, changed))
@@ -2558,7 +2560,6 @@ def applied(mutant: Mutant) -> Iterator[None]:
 
 
 def _original(mutant: Mutant) -> tuple[ModuleType, Callable[..., Any]]:
-    # Not `from blueque.protocol import recover`: that is the function of this name.
     its_class, _, name = mutant.function.rpartition(".")
     module = importlib.import_module(f"blueque.{'' if its_class else 'protocol.'}{mutant.module}")
     return module, getattr(getattr(module, its_class) if its_class else module, name)

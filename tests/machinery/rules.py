@@ -12,8 +12,8 @@ import model
 from hypothesis.stateful import initialize, precondition, rule
 from legacy_logic import LegacyQueue
 from machine import NODES, POLICIES, TICK, Actor, Attempt, Machine, clock, retry_of, whole
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode

@@ -18,9 +18,9 @@ from legacy_logic import LegacyQueue
 from oracle import State
 from schedule_scenarios import SCHEDULES
 from stepper import Fault
+from transactions import protocol
 from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_one
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.ids import id_of_run_key

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from actors import drain_tied, insist
+from transactions import protocol
 from world import QUEUE, World, to_this_actor
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import NoSuchSchedule, RedisAway, WrongSchedule
 from blueque.model import keys

@@ -10,8 +10,8 @@ import hypothesis.strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from machine import Machine, clock
 from schedule_model import Planner
+from transactions import protocol
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.schedule import Definition
 from blueque.producer.schedules import define

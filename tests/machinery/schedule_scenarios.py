@@ -11,9 +11,9 @@ import schedule_actors
 from ground import Scenario, by
 from oracle import State
 from schedule_actors import NAME, decide_one, drain_planned, fire, make
+from transactions import protocol
 from world import QUEUE, World, join, start_one
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence

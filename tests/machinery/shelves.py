@@ -17,8 +17,9 @@ from unittest import mock
 
 import redis as redis_py
 from oracle import EVENTS
+from transactions import protocol
 
-from blueque import Client, archives, protocol
+from blueque import Client, archives
 from blueque.archives import claims, disk, durable, layout, parquet, picking, steps
 from blueque.model import keys
 

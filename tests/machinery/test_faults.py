@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, OutcomeUnknown, RedisAway, Retry, protocol
+from blueque import Client, OutcomeUnknown, RedisAway, Retry
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.dependencies import NewTask

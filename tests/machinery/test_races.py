@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from restoring import restoring
+from transactions import protocol
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import BluequeError
 from blueque.model.attempt_ref import AttemptRef

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from oracle import Ledger
+from transactions import protocol
 
-from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
 from blueque.listener.listener import Listener

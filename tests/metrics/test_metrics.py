@@ -18,8 +18,9 @@ import redis as redis_py
 from dependent import block, enqueue
 from prometheus_client.parser import text_string_to_metric_families
 from test_document import Monitor
+from transactions import protocol
 
-from blueque import Client, InvalidInput, __version__, protocol
+from blueque import Client, InvalidInput, __version__
 from blueque.cli.verbs.metrics import collector
 from blueque.metrics import prometheus_text
 from blueque.metrics import server as exporter

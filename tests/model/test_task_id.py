@@ -13,8 +13,9 @@ import fakeredis
 import pytest
 import redis as redis_py
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, InvalidInput, TaskId, protocol
+from blueque import Client, InvalidInput, TaskId
 from blueque.audit.doctor import Doctor
 from blueque.connection.redis import Patience
 from blueque.model import ids as task_id

@@ -9,8 +9,9 @@ import os
 
 import in_process
 import pytest
+from transactions import protocol
 
-from blueque import RedisRefused, protocol
+from blueque import RedisRefused
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.wrong_types import WrongTypes, empty, is_look

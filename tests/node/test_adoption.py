@@ -29,8 +29,9 @@ from handlers import (
     running,
 )
 from running import children_of, is_there, patched, state_of, until
+from transactions import protocol
 
-from blueque import Retry, Task, protocol
+from blueque import Retry, Task
 from blueque.model.limits import Limits
 from blueque.model.units import BEAT
 from blueque.node import adoption

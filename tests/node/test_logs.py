@@ -14,8 +14,8 @@ import forked
 import pytest
 from click.testing import CliRunner
 from running import Programs, outcome, patched, until
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs.logs import _look, _Printer, _Wanted, logs

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 from running import until
+from transactions import protocol
 
 import blueque.node
-from blueque import Client, protocol
+from blueque import Client
 from blueque.errors import RedisAway
 from blueque.listener.group import ListenerGroup
 from blueque.model import keys

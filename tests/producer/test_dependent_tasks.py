@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
 import blueque
 from blueque import (
@@ -17,7 +18,6 @@ from blueque import (
     NoSuchTask,
     OutcomeUnknown,
     TooManyConditions,
-    protocol,
 )
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model import keys

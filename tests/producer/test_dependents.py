@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.errors import HasDependents
 from blueque.model import keys
 from blueque.producer.dependents import drop_stale, is_awaited

@@ -7,8 +7,9 @@ from contextlib import nullcontext
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, after, protocol
+from blueque import Client, after
 from blueque.errors import (
     CycleFound,
     GroupCancelled,

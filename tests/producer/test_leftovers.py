@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, WrongRun, protocol
+from blueque import Client, WrongRun
 from blueque.audit.audit import audit
 from blueque.audit.doctor import Doctor
 from blueque.model import keys

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
 import blueque
-from blueque import InvalidInput, NoSuchTask, RedisAway, WrongRun, protocol
+from blueque import InvalidInput, NoSuchTask, RedisAway, WrongRun
 from blueque.audit.audit import audit
 from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, WrongGroup
 from blueque.model import keys

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
+from transactions import protocol
 
 from blueque import (
     BatchFailed,
@@ -22,7 +23,6 @@ from blueque import (
     RunDropped,
     TooLarge,
     WrongRun,
-    protocol,
 )
 from blueque.listener.listener import Listener
 from blueque.model import keys

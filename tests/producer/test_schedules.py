@@ -9,9 +9,10 @@ import time
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
 import blueque
-from blueque import InvalidInput, NoSuchSchedule, WrongSchedule, protocol
+from blueque import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence
 from blueque.model.recurrence import jitter_of

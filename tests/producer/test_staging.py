@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
+from transactions import protocol
 
 from blueque import (
     Client,
@@ -24,7 +25,6 @@ from blueque import (
     RunDropped,
     TooLarge,
     WrongRun,
-    protocol,
 )
 from blueque.audit.audit import audit
 from blueque.model import keys

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from transactions import protocol
 
 import blueque
-from blueque import protocol
 from blueque.errors import GroupClosed, InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

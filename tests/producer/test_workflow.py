@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.errors import (
     CycleFound,
     InvalidInput,

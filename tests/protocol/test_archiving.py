@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from transactions import protocol
 
-from blueque import BatchTaken, protocol
+from blueque import BatchTaken
 from blueque.model import keys
 from blueque.protocol.archiving import MOST, BatchRef, Written
 

@@ -14,6 +14,7 @@ import fakeredis
 import pytest
 import redis as redis_py
 from faults import Fault
+from transactions import protocol
 
 from blueque import (
     BatchFailed,
@@ -25,7 +26,6 @@ from blueque import (
     RedisRefused,
     Retry,
     TooLarge,
-    protocol,
 )
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Patience

@@ -5,8 +5,9 @@ fail too.
 from __future__ import annotations
 
 import pytest
+from transactions import protocol
 
-from blueque import NotCancellable, NotFailed, NotOwner, WrongQueue, protocol
+from blueque import NotCancellable, NotFailed, NotOwner, WrongQueue
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.recover import Loss
 

@@ -11,8 +11,9 @@ import time
 import pytest
 from handlers import WORK, begin, ended, is_sound
 from running import until
+from transactions import protocol
 
-from blueque import Retry, protocol
+from blueque import Retry
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import id_of_key

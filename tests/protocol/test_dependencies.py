@@ -12,8 +12,9 @@ import json
 import pytest
 from explore import explore
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
+from transactions import protocol
 
-from blueque import NotWaiting, protocol
+from blueque import NotWaiting
 from blueque.connection.redis import as_hash
 from blueque.errors import (
     BluequeError,

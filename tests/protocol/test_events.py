@@ -11,8 +11,8 @@ import time
 import pytest
 from click.testing import CliRunner
 from running import until
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model import keys

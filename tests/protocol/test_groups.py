@@ -6,8 +6,9 @@ import random
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.errors import (
     GroupCancelled,
     GroupClosed,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from transactions import protocol
 
-from blueque import NotInterruptible, WrongQueue, protocol
+from blueque import NotInterruptible, WrongQueue
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.recover import Loss
 

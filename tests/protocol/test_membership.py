@@ -5,8 +5,9 @@ fail too.
 from __future__ import annotations
 
 import pytest
+from transactions import protocol
 
-from blueque import NodeTaken, NotRegistered, RedisRefused, protocol
+from blueque import NodeTaken, NotRegistered, RedisRefused
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.membership import Standing
 

@@ -5,8 +5,9 @@ fail too.
 from __future__ import annotations
 
 import pytest
+from transactions import protocol
 
-from blueque import NotOwner, NotRegistered, protocol
+from blueque import NotOwner, NotRegistered
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.recover import Loss
 

@@ -10,8 +10,8 @@ import handlers
 import pytest
 from handlers import begin, ended, has_moved, is_sound, ledger, let_go, pid_of, running
 from running import children_of, is_there, until
+from transactions import protocol
 
-from blueque import protocol
 from blueque.system.process import host_name
 
 WORK = handlers.WORK

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, NoSuchGroup, NoSuchTask, NotOwner, protocol
+from blueque import Client, NoSuchGroup, NoSuchTask, NotOwner
 from blueque.audit.audit import audit
 from blueque.errors import (
     GroupCancelled,

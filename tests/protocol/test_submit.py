@@ -5,8 +5,9 @@ too.
 from __future__ import annotations
 
 import pytest
+from transactions import protocol
 
-from blueque import NotFinished, WrongQueue, protocol
+from blueque import NotFinished, WrongQueue
 from blueque.connection.redis import exchange
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

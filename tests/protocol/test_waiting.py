@@ -8,8 +8,9 @@ test_choosing.
 from __future__ import annotations
 
 import pytest
+from transactions import protocol
 
-from blueque import NotFree, NotWaiting, WrongQueue, protocol
+from blueque import NotFree, NotWaiting, WrongQueue
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.protocol.recover import Loss

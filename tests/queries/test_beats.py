@@ -8,8 +8,9 @@ import pytest
 import redis as redis_py
 from clock import Clock
 from running import until
+from transactions import protocol
 
-from blueque import Client, RedisRefused, protocol
+from blueque import Client, RedisRefused
 from blueque.model import keys
 from blueque.queries import beats as module
 from blueque.queries.beats import TRUSTED, Beats

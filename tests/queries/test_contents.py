@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from blueque import Client, protocol
+from transactions import protocol
+
+from blueque import Client
 from blueque.model import keys
 from blueque.queries import contents
 from blueque.queries.inspector import Inspector

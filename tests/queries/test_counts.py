@@ -6,8 +6,8 @@ import time
 
 import pytest
 from asking import NODE
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries import counts
 from blueque.queries.listing import STATUSES

@@ -7,8 +7,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import fakeredis
 import pytest
 from faults import Fault
+from transactions import protocol
 
-from blueque import Client, InvalidInput, Retry, WaitTimedOut, protocol
+from blueque import Client, InvalidInput, Retry, WaitTimedOut
 from blueque.model import keys
 from blueque.queries.queue_ends import Left, QueueWatcher, join
 from blueque.queries.task_ends import ends

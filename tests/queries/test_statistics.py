@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies
 from hypothesis import settings as settings_of_hypothesis
+from transactions import protocol
 
-from blueque import Client, InvalidInput, InvalidType, protocol
+from blueque import Client, InvalidInput, InvalidType
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs.stats import drawn

@@ -10,8 +10,8 @@ import time
 from collections import Counter
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.verbs.timeline import _BY, _narrowed, draw
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

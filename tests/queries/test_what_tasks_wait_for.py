@@ -9,8 +9,8 @@ import time
 import pytest
 from dependent import NODE, block, end, enqueue, finish, start
 from test_document import Monitor
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
+from blueque import NotOwner
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.protocol import reserving
 from blueque.recovery.expiry import AT_ONCE, EVERY, SOON, Expiry
 
 NODE = "host_1"
@@ -146,10 +148,10 @@ def test_a_task_that_is_late_by_the_time_of_its_start_is_not_started(redis, clie
     make_late(redis, "t1")
     protocol.pop(redis, "video", NODE, "i")
     attempt = AttemptRef("video", "t1", "token", NODE)
-    offer = protocol.reserving.offered(redis, attempt, 4.0)
+    offer = reserving.offered(redis, attempt, 4.0)
     assert offer is not None
 
-    with pytest.raises(protocol.reserving.NotOwner):
+    with pytest.raises(NotOwner):
         protocol.reserve_and_start(redis, attempt, "i", offer, 77, 6.0)
 
     assert client.get_task("t1").status == "pending"

@@ -6,8 +6,8 @@ import os
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask
 from blueque.recovery import purge

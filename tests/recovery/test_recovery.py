@@ -17,8 +17,9 @@ import pytest
 import redis as redis_py
 from clock import Clock
 from running import PATIENCE
+from transactions import protocol
 
-from blueque import Client, RedisAway, RedisRefused, Retry, protocol
+from blueque import Client, RedisAway, RedisRefused, Retry
 from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import Client, InvalidInput, protocol
+from blueque import Client, InvalidInput
 from blueque.model import keys
 from blueque.model.units import Keep
 from blueque.protocol.archiving import BatchRef

@@ -6,8 +6,8 @@ import time
 
 import pytest
 from dependent import NODE, start
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.recovery import dependents

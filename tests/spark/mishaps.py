@@ -19,9 +19,8 @@ from typing import Any
 import psutil
 import redis as redis_py
 from pyspark import TaskContext
+from transactions import protocol
 
-from blueque import protocol
-from blueque.producer import batches
 from blueque.spark import sink
 
 PATIENCE = 60.0  # seconds
@@ -105,11 +104,10 @@ class Mishaps:
         """Let it happen in this thread."""
         with self._connected() as cli:
             _, _, step = (cli.hget(self._key, "step") or "").partition(" ")
-        place = batches if step == "enqueue_many" else protocol
-        if not hasattr(place, step):  # nothing is planned, or for elsewhere
+        if not hasattr(protocol, step):  # nothing is planned, or for elsewhere
             yield
             return
-        _watch(place, step)
+        _watch(protocol, step)
         _here.mishaps = self
         try:
             yield

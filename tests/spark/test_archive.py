@@ -14,9 +14,10 @@ import pyarrow.parquet
 import pytest
 from pyspark.errors import PySparkException
 from running import until
+from transactions import protocol
 
 import blueque.spark as bs
-from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, protocol
+from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives
 from blueque.archives import compaction, durable, layout, reading
 from blueque.archives.partitions import Output
 from blueque.model import keys

@@ -9,9 +9,10 @@ from collections import Counter
 
 import pytest
 from pyspark.errors import PySparkException
+from transactions import protocol
 
 import blueque.spark as bs
-from blueque import JobFailed, RedisAway, protocol
+from blueque import JobFailed, RedisAway
 from blueque.model import keys
 from spark import mishaps
 from spark.conftest import ROWS

@@ -15,7 +15,9 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from blueque import Client, InvalidInput, InvalidType, SnapshotGone, protocol  # noqa: E402
+from transactions import protocol  # noqa: E402
+
+from blueque import Client, InvalidInput, InvalidType, SnapshotGone  # noqa: E402
 from blueque.model import keys  # noqa: E402
 from blueque.model.attempt_ref import AttemptRef  # noqa: E402
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402

@@ -9,8 +9,9 @@ import httpx
 import pytest
 from asking import NODE, ask_app
 from starlette.applications import Starlette
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.producer.queue import Queue
 from blueque.web import create_app

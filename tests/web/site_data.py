@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import time
 
-from blueque import Client, protocol
+from transactions import protocol
+
+from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 from asking import ask_app
+from transactions import protocol
 
-from blueque import protocol
 from blueque.audit.audit import Report
 from blueque.model import keys
 from blueque.model.states import FINISHED

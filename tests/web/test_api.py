@@ -8,8 +8,8 @@ import time
 import pytest
 from asking import NODE, ask_app
 from click.testing import CliRunner
+from transactions import protocol
 
-from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef

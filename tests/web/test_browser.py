@@ -19,8 +19,9 @@ from chromium import find_chromium
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from running import BLUEQUE
 from site_data import seeded
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.system.embedded_redis import Server, running_server

@@ -7,8 +7,8 @@ import time
 
 import pytest
 from asking import NODE, ask_app
+from transactions import protocol
 
-from blueque import protocol
 from blueque.audit.server_check import Check
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef

@@ -11,8 +11,9 @@ from contextlib import aclosing
 
 import pytest
 from asking import NODE, ask_app
+from transactions import protocol
 
-from blueque import Client, protocol
+from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.web import access, create_app, live

@@ -12,8 +12,9 @@ from html.parser import HTMLParser
 
 import pytest
 from asking import NODE, ask_app
+from transactions import protocol
 
-from blueque import Client, Retry, protocol
+from blueque import Client, Retry
 from blueque.cli.main import _VERBS
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef

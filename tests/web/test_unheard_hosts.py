@@ -8,8 +8,8 @@ import re
 import time
 
 import pytest
+from transactions import protocol
 
-from blueque import protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import write_needs
 from blueque.protocol.recover import Loss

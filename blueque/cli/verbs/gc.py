@@ -122,7 +122,7 @@ def _give_up(client: Client, found: Unfinished) -> bool:
     """Have a workflow cancelled, or remove it with its tasks if it was. False: its producer has
     gone on.
     """
-    from blueque.protocol import cancel_group  # here: --help does without
+    from blueque.protocol.groups import cancel_group
 
     by, now = process.user_at_host(), time.time()
     try:

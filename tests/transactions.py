@@ -1,0 +1,71 @@
+"""`protocol`: every transaction of blueque.protocol, under its name.
+
+A test is about a section of the protocol pages, so it need not say in which module the function stands:
+
+    from transactions import protocol
+
+    protocol.enqueue(redis, "video", "id", "parameters", 1.0)
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import blueque.protocol
+
+# What takes a connection and is only a part of transactions.
+PARTS = {
+    "cancel_children",
+    "completion",
+    "count",
+    "forget_ahead",
+    "let_go",
+    "let_one_go",
+    "look_ahead",
+    "note_event",
+    "note_two_events",
+    "offered",
+    "record_event",
+    "require_rights",
+    "revive",
+    "tell_dependents",
+    "transact",
+    "transact_in_line",
+}
+
+
+def _functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the public functions of blueque.protocol that take a connection, with their names."""
+    for found in pkgutil.iter_modules(blueque.protocol.__path__, "blueque.protocol."):
+        module = importlib.import_module(found.name)
+        for name, value in vars(module).items():
+            if name[0] == "_" or not inspect.isfunction(value) or value.__module__ != found.name:
+                continue
+            if next(iter(inspect.signature(value).parameters), None) == "redis":
+                yield name, value
+
+
+class _Protocol(ModuleType):
+    """A module, so that a test can replace a transaction as it replaces a function of any module."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Replace a transaction wherever the package uses it."""
+        before = vars(self)[name]
+        super().__setattr__(name, value)
+        for module in [
+            module for path, module in sys.modules.items() if path.partition(".")[0] == "blueque"
+        ]:
+            for used_as, used in list(vars(module).items()):
+                if used is before:
+                    setattr(module, used_as, value)
+
+
+protocol: Any = _Protocol("protocol")
+TRANSACTIONS = {name: function for name, function in _functions() if name not in PARTS}
+vars(protocol).update(TRANSACTIONS)
