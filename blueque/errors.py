@@ -500,7 +500,7 @@ class FeedTaken(BluequeError):
         why = (
             f"was taken over by {node}; this feeder has written nothing since"
             if node and was_ours
-            else f"is fed by {node}"
+            else f"is fed by {node}: stop that one, or, if it is dead, try again a minute later"
             if node
             else "is gone: it was removed, or Redis has lost it; this feeder has written nothing since"
         )

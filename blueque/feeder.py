@@ -13,7 +13,6 @@ from blueque.backlog.progress import Tell
 from blueque.backlog.rows import Shape
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
-from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_whole
 from blueque.model.labels import room_beside
 from blueque.model.options import Common, require_known
@@ -50,7 +49,6 @@ def feed(
     key: str | None = None,
     skip_bad: bool = False,
     follow: bool = False,
-    wait: bool = True,
     url: str | None = None,
     client: Client | None = None,
     progress: Tell | None = None,
@@ -62,18 +60,15 @@ def feed(
     source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]) or
         JSON lines, also .gz. Files are fed in the order of their names: their path in the
         directory, or in that of the pattern, or the last part of a path to a file. A file must
-        appear whole, and may be removed once it is fed. Behind the rows that are fed, JSON lines
-        may be repaired; a Parquet file counts as a whole.
+        appear whole, must not change once its first row is fed, and may be removed when it is fed.
     name: of the feed. A feed that is started again under its name goes on where it was, after any
-        end. A second feeder of that name waits.
+        end. A second feeder of that name is refused.
     params: the columns that make the dict of parameters; all if left out; one name: the value of
         that column alone.
     key: the column from which the id of the task is made: as long as the first task of a key is in
         Redis, no second one is made.
-    skip_bad: leave out rows that cannot be a task; else the first one ends the feed until it is
-        repaired.
-    follow: wait for more files, whose names must sort after the others. wait: for another feeder of
-        that name to end.
+    skip_bad: leave out rows that cannot be a task; else the first one ends the feed.
+    follow: wait for more files, whose names must sort after the others.
     stop: set it from another thread to make the call return between two chunks. progress: called
         often, with a FeedProgress.
     options: as for `Queue.enqueue`: priority, resources, lock, retry, limits and labels, for all tasks.
@@ -97,11 +92,10 @@ def feed(
         fields,
         require_whole(window, "window", 1, MAX_WINDOW),
         follow,
-        wait,
         stop or threading.Event(),
         given.patience,
     )
-    began, feeding = time.monotonic(), Feeding(own.connections, job, units.timing(), progress)
+    began, feeding = time.monotonic(), Feeding(own.connections, job, progress)
     try:
         is_finished = feeding.run()
     except BluequeError as error:

@@ -256,6 +256,7 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
         keys.key_kept(""),
         keys.staged(""),
         keys.snapshot(""),
+        keys.feeder("", "")[:-1],
         *_HASHES,
         *_OF_A_TASK,
         *_NUMBERS,

@@ -19,7 +19,6 @@ from blueque.model.ids import ids_of_feed
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import Cursor, FeedChunk
 from blueque.protocol.submit import Options
-from blueque.text.format import count
 
 MAX_BYTES = 4 << 20  # bytes of parameters in a chunk: Redis serves nothing else meanwhile
 COUNTED = 1000  # the most files whose rows are counted beforehand, for the progress
@@ -81,7 +80,7 @@ class FeedChunks:
                 if file.name not in self._checked or file.name == last:
                     self._require_same(file, self.done[file.name])
             elif file.name == last:
-                self._cursor = self._cursor._replace(mark=self._require_same_rows(file))
+                self._require_begun_same(file)
             elif last and file.order < last.split("/"):
                 raise BacklogRefused(
                     file.name,
@@ -113,6 +112,10 @@ class FeedChunks:
             self._refusal = error
         return self._pack(portion, before) if portion.rows else None
 
+    def nothing(self) -> FeedChunk:
+        """Return a chunk without rows, which leaves the feed where it is."""
+        return FeedChunk(self._cursor.rows, self._cursor, None)
+
     def renew(self, chunk: FeedChunk) -> FeedChunk:
         """Return the same chunk with tasks that are made now."""
         batch = None if chunk.batch is None else self._batch(chunk.batch.tasks)
@@ -142,7 +145,7 @@ class FeedChunks:
         finally:  # a bad row may come after good rows
             if rows.row:  # else no row of the file is fed, and it may still be changed
                 done = before + portion.rows
-                self._cursor = Cursor(file.name, self._mark, rows.row, rows.offset, rows.crc, done)
+                self._cursor = Cursor(file.name, self._mark, rows.row, rows.offset, done)
         if is_over:
             self.ahead.popleft()
             rows.close()
@@ -159,7 +162,7 @@ class FeedChunks:
         is_begun = file.name == last.file
         self._mark = last.mark if is_begun else mark_of(file)
         kind = ParquetRows if file.is_parquet else JsonRows
-        place = (last.row, last.offset, last.crc) if is_begun else (0, 0, 0)
+        place = (last.row, last.offset) if is_begun else (0, 0)
         self._rows = kind(file, self._shape, *place)
         return True
 
@@ -196,37 +199,22 @@ class FeedChunks:
             )
         self._checked.add(file.name)
 
-    def _require_same_rows(self, file: BacklogFile) -> str:
-        """Return the mark of a file that is half fed: the known mark, or a new one if the file has
-        only changed behind its fed rows.
-        """
+    def _require_begun_same(self, file: BacklogFile) -> None:
         last = self._cursor
-        mark = mark_of(file, last.mark)
-        if mark != last.mark:
-            if file.is_parquet:
-                raise BacklogRefused(
-                    file.name, None, f"it has changed, and {last.row:,} of its rows are fed already"
-                )
-            rows = JsonRows(file, self._shape, last.row)
-            rows.close()
-            if (rows.offset, rows.crc) != (last.offset, last.crc):
-                raise BacklogRefused(
-                    file.name,
-                    None,
-                    f"its first {count(last.row, 'line')} were fed, and have changed",
-                )
-        return mark
+        if mark_of(file, last.mark) != last.mark:
+            raise BacklogRefused(
+                file.name, None, f"it has changed, and {last.row:,} of its rows are fed already"
+            )
 
 
 def cursor(record: Mapping[str, str]) -> Cursor:
     """Return how far a feed is."""
-    row, offset, crc, rows = (int(record.get(name, 0)) for name in ("row", "offset", "crc", "rows"))
+    row, offset, rows = (int(record.get(name, 0)) for name in ("row", "offset", "rows"))
     return Cursor(
         record.get("file", ""),
         record.get("mark", ""),
         row,
         offset,
-        crc,
         rows,
         float(record.get("share", 0)),
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -14,18 +15,17 @@ from typing import NamedTuple, TypeVar
 
 from blueque.backlog.chunks import Aim, FeedChunks, cursor
 from blueque.backlog.files import Backlog
-from blueque.backlog.owner import FeedOwner
 from blueque.backlog.progress import Tell, Teller
 from blueque.backlog.rows import Shape
 from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
 from blueque.model.lines import line_of
-from blueque.model.units import Timing
 from blueque.protocol import feeding
-from blueque.protocol.feeding import Fed, FeedChunk, Window
+from blueque.protocol.feeding import Fed, FeedChunk, FeedRef, Window
 from blueque.protocol.submit import Options
 from blueque.queries import feeds
 from blueque.queries.inspector import Inspector
+from blueque.system import process
 from blueque.system.backoff import pause
 
 CHUNK = 1000  # rows in a transaction, if the window has room for two of them
@@ -33,6 +33,7 @@ SHORTEST, LONGEST = 0.01, 1.0  # seconds between two checks whether there is roo
 FRESH = 1.0  # seconds after which the tasks of a chunk get a new time of creation
 PACE = 1.0  # seconds between two reads of the record, and of the lines
 FOLLOW_PACE = 2.0  # seconds between two searches for new files
+SIGN = 20.0  # seconds after which a feeder that waits shows that it is alive
 
 log = logging.getLogger("blueque")
 
@@ -42,7 +43,7 @@ T = TypeVar("T")
 class Job(NamedTuple):
     """What a feeder has to do.
 
-    stop: ends it between two chunks. does_wait: for another feeder of that name to end.
+    stop: ends it between two chunks.
     patience: for how many seconds Redis may be away before its first answer; later it may be away
         for any time.
     """
@@ -54,7 +55,6 @@ class Job(NamedTuple):
     options: Options
     window: int
     does_follow: bool
-    does_wait: bool
     stop: threading.Event
     patience: float = 5.0
 
@@ -77,11 +77,11 @@ class Feeding:
     rows: how many rows are done, as far as it knows. fed: how many of them it has made tasks of.
     """
 
-    def __init__(self, redis: Redis, job: Job, timing: Timing, tell: Tell | None = None) -> None:
+    def __init__(self, redis: Redis, job: Job, tell: Tell | None = None) -> None:
         self.rows = self.fed = 0
         self._redis, self._job = redis, job
         self._teller = Teller(job.feed, job.queue, tell)
-        self._owner = FeedOwner(redis, job.queue, job.feed, str(job.backlog), timing)
+        self._ref = FeedRef(job.queue, job.feed, os.urandom(16).hex())
         self._inspector = Inspector(redis)
         self._chunks: FeedChunks | None = None
         self._ready: deque[Ready] = deque()  # the next chunks; Redis works on the first
@@ -90,6 +90,7 @@ class Feeding:
         self._window = job.window  # not more than the queue takes
         self._size = CHUNK  # rows of a chunk
         self._lines_due = 0.0
+        self._sign_due = 0.0  # when others must hear of us again, by time.monotonic()
         self._gives_up = math.inf  # when to give up if Redis is away, by time.monotonic()
 
     @property
@@ -131,27 +132,36 @@ class Feeding:
     # The claim
 
     def _claim(self) -> dict[str, str]:
-        """Wait until the feed is ours, and return its record."""
-        if not feeds.load(self._redis, self._job.queue, self._job.feed):
-            self._job.backlog.files()  # a mistyped path leaves no record behind
-        named, record = None, self._owner.claim()
+        """Become the feeder, and return the record. Raises FeedTaken if another one is at work."""
+        job = self._job
+        if not feeds.load(self._redis, job.queue, job.feed):
+            job.backlog.files()  # a mistyped path leaves no record behind
+        record = self._open()
         self._gives_up = math.inf
-        while record.get("token") != self._owner.token:
-            if not self._job.does_wait:
-                raise FeedTaken(self._job.feed, self._job.queue, record.get("node"), was_ours=False)
-            if named != record.get("token"):
-                named = record.get("token")
-                self._teller.remark(f"{record.get('node')} feeds already: waiting for it to end")
-            self._sleep(PACE)
-            record = self._owner.claim()
+        pid = record.get("pid", "")
+        if self._is_others(record) and pid.isdecimal() and process.is_gone(int(pid), record):
+            record = self._open(dead=record["token"])
+        if self._is_others(record):
+            raise FeedTaken(job.feed, job.queue, record.get("node"), was_ours=False)
         return record
 
+    def _open(self, dead: str | None = None) -> dict[str, str]:
+        pid = os.getpid()
+        facts = {"node": process.node_id(), "pid": pid, **process.identity(pid)}
+        instance, source = os.urandom(16).hex(), str(self._job.backlog)
+        return feeding.begin_feed(
+            self._redis, self._ref, instance, source, facts, dead, time.time()
+        )
+
+    def _is_others(self, record: dict[str, str]) -> bool:
+        return record.get("token") != self._ref.token
+
     def _leave(self) -> None:
-        """Let the next feeder begin at once. If Redis is away, it waits for the lease to end."""
+        """Let the next feeder begin at once. If Redis is away, it has to wait for a minute."""
         try:
-            self._owner.leave()
+            feeding.end_feed(self._redis, self._ref, None, time.time())
         except RedisAway as error:
-            log.info("leave_feed feed=%s queue=%s: %s", self._job.feed, self._job.queue, error)
+            log.info("end_feed feed=%s queue=%s: %s", self._job.feed, self._job.queue, error)
 
     # Feeding
 
@@ -201,7 +211,6 @@ class Feeding:
         chunk, bad, _ = self._ready[0]
         if fed.verdict == "fed":
             self._ready.popleft()
-            self._owner.note_fed()
             self.rows, self.fed = chunk.after.rows, self.fed + chunk.fed
             self._teller.leave_out(bad)
             log.debug("feed feed=%s queue=%s rows=%d", self._job.feed, self._job.queue, self.rows)
@@ -220,22 +229,20 @@ class Feeding:
     def _feed(self) -> Fed:
         """Feed the first chunk that is ready, and make another one meanwhile."""
         assert self._chunks is not None
-        self._make_ready(2)
         now = time.time()
         if now - self._ready[0].made > FRESH:  # it had to wait, and its tasks are made only now
             self._ready[0] = self._ready[0]._replace(
                 chunk=self._chunks.renew(self._ready[0].chunk), made=now
             )
-        following = self._ready[1].chunk if len(self._ready) > 1 else None
-        return feeding.feed(
-            self._redis,
-            self._owner.ref,
-            self._ready[0].chunk,
-            Window(self._window, self._lines),
-            now,
-            following,
-            lambda: self._make_ready(3),
-        )
+        return self._send(self._ready[0].chunk, now, lambda: self._make_ready(2))
+
+    def _send(
+        self, chunk: FeedChunk, now: float, meanwhile: Callable[[], object] | None = None
+    ) -> Fed:
+        window = Window(self._window, self._lines)
+        fed = feeding.feed(self._redis, self._ref, chunk, window, now, meanwhile)
+        self._sign_due = time.monotonic() + SIGN
+        return fed
 
     def _make_ready(self, count: int) -> None:
         """Make chunks until so many are ready. A failure is raised after the chunks before it are
@@ -263,29 +270,28 @@ class Feeding:
         if self._job.does_follow:
             self._teller.report(self.rows)
             self._sleep(FOLLOW_PACE)
-            self._patiently(self._owner.beat)
+            if time.monotonic() >= self._sign_due:
+                nothing = self._chunks.nothing()
+                self._patiently(lambda: self._send(nothing, time.time()))
         return self._job.does_follow
 
     def _finish(self) -> bool:
         assert self._chunks is not None
         done, job = self._chunks.news, self._job
-        self._patiently(
-            lambda: feeding.finish_feed(self._redis, self._owner.ref, done, time.time())
-        )
-        log.info("finish_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
+        self._patiently(lambda: feeding.end_feed(self._redis, self._ref, done, time.time()))
+        log.info("end_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
         self._teller.report(self.rows, share=1.0)
         return True
 
     # Waiting
 
     def _wait_for_room(self, waiting: int, needed: int) -> None:
-        """Wait until the chunk may fit. Between two checks wait as long as the line seems to need,
-        at most a second.
+        """Wait until the chunk may fit, or until others must hear of us again. Between two checks
+        wait as long as the line seems to need, at most a second.
         """
         seconds = SHORTEST
-        while waiting + needed > self._window:
+        while waiting + needed > self._window and time.monotonic() < self._sign_due:
             self._sleep(seconds)
-            self._patiently(self._owner.beat)
             before = waiting
             waiting = self._patiently(lambda: self._inspector.pending(self._job.queue))
             if time.monotonic() >= self._lines_due:
@@ -307,7 +313,6 @@ class Feeding:
             try:
                 done = action()
             except (RedisAway, Contended) as error:
-                self._owner.restart_lease()
                 if (
                     isinstance(error, RedisAway)
                     and time.monotonic() + pause(failures + 1) > self._gives_up

@@ -23,15 +23,13 @@ _LONGEST = 64 << 20  # bytes of a line; a binary file may be one line
 
 class JsonRows(Rows):
     """The lines of one file, gzip or plain. Without an offset the lines before `row` are read
-    again, to compute `crc`.
+    again.
     """
 
     unit = "line"
 
-    def __init__(
-        self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0
-    ) -> None:
-        super().__init__(file, shape, row, offset, crc)
+    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0) -> None:
+        super().__init__(file, shape, row, offset)
         self._encode = quick_encoder("the parameters", shape.max_bytes)
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
         self._is_whole = shape.params is None and shape.key is None and not file.constants
@@ -41,7 +39,6 @@ class JsonRows(Rows):
             self._stream = self._open()
         except OSError as error:
             raise self._unreadable(error) from error
-        self._checksum = self.crc  # of the lines that were read; `crc` is of those that were taken
         if row and not self.offset:
             self._skip(row)
 
@@ -65,7 +62,6 @@ class JsonRows(Rows):
         return cast(IO[bytes], io.BufferedReader(gzip.GzipFile(fileobj=opened), _BYTES))
 
     def _skip(self, count: int) -> None:
-        self._checksum = 0
         try:
             for _ in range(count):
                 _, length = self._line()
@@ -73,14 +69,12 @@ class JsonRows(Rows):
         except BacklogRefused:
             self.close()
             raise
-        self.crc = self._checksum
 
     def _read(self) -> Block | None:
         parameters: list[Encoded] = []
         keys: list[bytes] = []
         left_out: dict[int, BacklogRefused | None] = {}
         sizes: list[int] = []
-        checksums: list[int] = []
         size = 0
         while len(sizes) < _LINES and size < _BYTES:
             line, length = self._line()
@@ -99,12 +93,11 @@ class JsonRows(Rows):
             parameters.append(text)
             keys.append(key)
             sizes.append(length)
-            checksums.append(self._checksum)
             size += length
         if not sizes:
             return None
         known = sizes if self._packed is None else None
-        return Block(parameters, keys if self.shape.key else None, left_out, known, checksums)
+        return Block(parameters, keys if self.shape.key else None, left_out, known)
 
     def _line(self) -> tuple[bytes, int]:
         """Return the next line, or the beginning of a line that is too long, and how many bytes it
@@ -113,12 +106,10 @@ class JsonRows(Rows):
         try:
             line = self._stream.readline(_LONGEST)
             length = len(line)
-            self._checksum = zlib.crc32(line, self._checksum)
             end = line
             while len(end) == _LONGEST and not end.endswith(b"\n"):
                 end = self._stream.readline(_LONGEST)
                 length += len(end)
-                self._checksum = zlib.crc32(end, self._checksum)
         except (OSError, EOFError, zlib.error) as error:
             raise self._unreadable(error) from error
         return line, length

@@ -24,9 +24,7 @@ _BUFFER = 1 << 20  # bytes of a column that are read ahead
 class ParquetRows(Rows):
     """The rows of one file."""
 
-    def __init__(
-        self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0
-    ) -> None:
+    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0) -> None:
         super().__init__(file, shape, row, 0)
         self._pa = pyarrow()
         # here, because it takes 100 ms; pyarrow() raises if it is missing

@@ -38,14 +38,12 @@ class Block(NamedTuple):
     parameters, keys: of each row; undefined for rows that are left out. sizes: the bytes of each
         row in the file, if known.
     left_out: rows that become no task, by their place, and why; None: they are blank.
-    checksums: of the file up to the end of each row, if known.
     """
 
     parameters: Sequence[Encoded] = ()
     keys: Sequence[bytes] | None = None
     left_out: Mapping[int, BacklogRefused | None] = {}
     sizes: Sequence[int] | None = None
-    checksums: Sequence[int] | None = None
 
 
 class Portion:
@@ -66,16 +64,14 @@ class Portion:
 
 
 class Rows(ABC):
-    """The rows of one file from a row on. row, offset, crc: where the next row is, as in
+    """The rows of one file from a row on. row, offset: where the next row is, as in
     protocol.feeding.Cursor.
     """
 
     unit = "row"
 
-    def __init__(
-        self, file: BacklogFile, shape: Shape, row: int, offset: int, crc: int = 0
-    ) -> None:
-        self.file, self.shape, self.row, self.offset, self.crc = file, shape, row, offset, crc
+    def __init__(self, file: BacklogFile, shape: Shape, row: int, offset: int) -> None:
+        self.file, self.shape, self.row, self.offset = file, shape, row, offset
         self._block, self._at = Block(), 0
 
     def take(self, portion: Portion, count: int, room: int) -> bool:
@@ -150,8 +146,6 @@ class Rows(ABC):
     def _advance(self, portion: Portion, count: int) -> None:
         if self._block.sizes is not None:
             self.offset += sum(self._block.sizes[self._at : self._at + count])
-        if self._block.checksums is not None:
-            self.crc = self._block.checksums[self._at + count - 1]
         self._at += count
         self.row += count
         portion.rows += count

@@ -72,7 +72,7 @@ def feed_item(record: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return a feed."""
     values = numbers(record)
     shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
-    state, _ = state_of(record, now)
+    state, _ = state_of(record)
     return {
         **shown,
         "state": state,

@@ -298,6 +298,11 @@ def fed(queue: str, feed_name: str) -> str:
     return f"blueque_fed_{feed_name}_{queue}"
 
 
+# string: there as long as a feeder is at work; expires
+def feeder(queue: str, feed_name: str) -> str:
+    return f"blueque_feeder_{feed_name}_{queue}"
+
+
 def feeds(queue: str) -> str:  # zset: names of the feeds, scored by when each has finished
     return f"blueque_feeds_{queue}"
 

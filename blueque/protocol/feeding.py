@@ -1,5 +1,4 @@
-"""Feed a backlog that is larger than Redis into a queue: open_feed, feed, beat_feed, leave_feed,
-finish_feed, forget_feed.
+"""Feed a backlog that is larger than Redis into a queue: begin_feed, feed, end_feed, forget_feed.
 
 The record of a feed has a cursor. The transaction that creates tasks moves it, so that each row of
 the backlog becomes a task once, even if a feeder dies.
@@ -19,20 +18,9 @@ from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import exist_all
 
 KEPT = 90 * 86400  # seconds that the record of a finished feed stays
-# The fields of the record about its feeder and its last beat.
-FEEDER = (
-    "token",
-    "node",
-    "pid",
-    "pid_start",
-    "boot",
-    "ns",
-    "beat_every",
-    "lease",
-    "since",
-    "beat",
-    "beat_at",
-)
+ALIVE = 60  # seconds without a sign of life after which a feeder counts as dead
+# The fields of the record about its feeder.
+FEEDER = ("token", "node", "pid", "pid_start", "boot", "ns", "since")
 
 
 class FeedRef(NamedTuple):
@@ -51,8 +39,7 @@ class Cursor(NamedTuple):
 
     file, mark: the file that is fed, and what tells it from another with that name. row: how many
         of its rows are done.
-    offset: the byte at which its next line begins; 0: not known. crc: the CRC-32 of its lines that
-        are done; 0 for Parquet.
+    offset: the byte at which its next line begins; 0: not known.
     rows: how many rows of all files are done. share: their part of all bytes, 0 to 1; for people
         only.
     """
@@ -61,7 +48,6 @@ class Cursor(NamedTuple):
     mark: str
     row: int
     offset: int
-    crc: int
     rows: int
     share: float = 0.0
 
@@ -117,7 +103,7 @@ class Fed(NamedTuple):
     waiting: int
 
 
-def open_feed(
+def begin_feed(
     redis: Redis,
     ref: FeedRef,
     instance: str,
@@ -128,29 +114,33 @@ def open_feed(
 ) -> dict[str, str]:
     """Become the feeder and return the record; if another feeder is at work, return it unchanged.
 
-    instance: for a new record. facts: about this feeder. dead: the token of a dead feeder.
+    instance: for a new record. facts: about this feeder. dead: the token of a feeder whose process
+        is gone.
     Raises InvalidInput when the record is that of another feed.
     """
     queue, feed, token = ref
     key = keys.feed(queue, feed)
 
-    def decide(reply: list[str]) -> Verdict[dict[str, str]]:
+    def decide(reply: list[str], is_alive: int) -> Verdict[dict[str, str]]:
         record = as_hash(reply)
         if record and (record.get("feed"), record.get("queue")) != (feed, queue):
             raise InvalidInput(
                 f"feed {feed!r} of queue {queue!r} would share {key} with feed {record.get('feed')!r} of queue "
                 f"{record.get('queue')!r}: choose another name"
             )
-        if record.get("token") not in (None, dead):  # or ours, of an earlier try
+        if record.get("token") == token:
+            return Answer(record)
+        if is_alive and record.get("token") not in (None, dead):
             return Answer(record)
         new: dict[str, str | int | float] = {"feed": feed, "queue": queue, "instance": instance}
         new |= {"rows": 0, "tasks": 0, "skipped": 0, "created": now}
         if record:
             new = {}
         ours: dict[str, str | int | float] = {"state": "open", "source": source, "updated": now}
-        ours |= {"token": token, "since": now, "beat": 0, "beat_at": now, **facts}
+        ours |= {"token": token, "since": now, **facts}
         commands: list[Command] = [
             *[("HSET", key, *flat(fields)) for fields in (new, ours) if fields],
+            _is_alive(ref),
             ("PERSIST", key),
             ("PERSIST", keys.fed(queue, feed)),
             ("ZADD", keys.feeds(queue), "+inf", feed),
@@ -159,8 +149,10 @@ def open_feed(
         texts = {name: str(value) for name, value in {**new, **ours}.items()}
         return Change(commands, {**record, **texts, "state": record.get("state", "open")})
 
-    look: Look[list[str]] = Look([key], [("HGETALL", key)])
-    return transact(redis, "open_feed", look, decide)
+    look: Look[list[str], int] = Look(
+        [key], [("HGETALL", key), ("EXISTS", keys.feeder(queue, feed))]
+    )
+    return transact(redis, "begin_feed", look, decide)
 
 
 def feed(
@@ -169,12 +161,12 @@ def feed(
     chunk: FeedChunk,
     window: Window,
     now: float,
-    following: FeedChunk | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Fed:
-    """Put the tasks of a chunk in line and move the cursor behind it, if the window has room.
+    """Put the tasks of a chunk in line and move the cursor behind it, if the window has room. In
+    any case show that the feeder is alive.
 
-    following: the next chunk; its look is sent with our EXEC. meanwhile: see transact.
+    meanwhile: see transact.
     Raises FeedTaken.
     """
 
@@ -185,80 +177,54 @@ def feed(
         if token != ref.token:
             raise FeedTaken(ref.feed, ref.queue, node)
         if rows == str(chunk.after.rows):
-            return Answer(Fed("fed", waiting))
+            return Change([_is_alive(ref)], Fed("fed", waiting))
         if rows != str(chunk.before):
             return Answer(Fed("astray", waiting))
         if waiting + len(chunk.ids) > window.size:
-            return Answer(Fed("full", waiting))
+            return Change([_is_alive(ref)], Fed("full", waiting))
         if len(exists) == 1 and exists[0] and len(chunk.ids) > 1:
             return Answer(None)  # some tasks exist: look at each
         new = [number for number in range(len(chunk.ids)) if not exists[number % len(exists)]]
         return Change(_moves(ref, chunk, new, now), Fed("fed", waiting + len(new)))
 
-    look = _look(ref, chunk, window)
-    ahead = None if following is None else _look(ref, following, window)
-    fed = transact(redis, "feed", look, decide, ahead=ahead, meanwhile=meanwhile)
+    fed = transact(redis, "feed", _look(ref, chunk, window), decide, meanwhile=meanwhile)
     if fed is None:
         closer = _look(ref, chunk, window, is_close=True)
-        fed = transact(redis, "feed", closer, decide, ahead=ahead, meanwhile=meanwhile)
+        fed = transact(redis, "feed", closer, decide, meanwhile=meanwhile)
     assert fed is not None
     return fed
 
 
-def beat_feed(redis: Redis, ref: FeedRef, beat: int, now: float) -> None:
-    """Show that the feeder is alive while it writes nothing else. Raises FeedTaken."""
-    key = keys.feed(ref.queue, ref.feed)
+def end_feed(redis: Redis, ref: FeedRef, done: Mapping[str, str] | None, now: float) -> None:
+    """Let the next feeder go on at once, and record whether the whole backlog is fed.
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
-        token, node = reply
-        if token != ref.token:
-            raise FeedTaken(ref.feed, ref.queue, node)
-        return Change([("HSET", key, "beat", beat, "beat_at", now)], None)
-
-    look: Look[list[str | None]] = Look([key], [("HMGET", key, "token", "node")])
-    transact(redis, "beat_feed", look, decide)
-
-
-def leave_feed(redis: Redis, ref: FeedRef) -> None:
-    """Let the next feeder go on at once. Nothing happens if the feed is another feeder's by now."""
-    key = keys.feed(ref.queue, ref.feed)
-
-    def decide(token: str | None) -> Verdict[None]:
-        if token != ref.token:
-            return Answer(None)
-        return Change([("HDEL", key, *FEEDER)], None)
-
-    look: Look[str | None] = Look([key], [("HGET", key, "token")])
-    transact(redis, "leave_feed", look, decide)
-
-
-def finish_feed(redis: Redis, ref: FeedRef, done: Mapping[str, str], now: float) -> None:
-    """Record that the whole backlog is fed. Raises FeedTaken.
-
-    done: the last files and their marks.
+    done: the last files and their marks; None: there are more rows, or may be.
+    Raises FeedTaken when the backlog is fed and the feed is another feeder's by now.
     """
     queue, feed, _ = ref
     key, files = keys.feed(queue, feed), keys.fed(queue, feed)
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         token, node, state = reply
-        if token is None and state == "finished":
-            return Answer(None)
         if token != ref.token:
+            if done is None or (token is None and state == "finished"):
+                return Answer(None)
             raise FeedTaken(feed, queue, node)
         commands: list[Command] = [("HSET", files, *flat(done))] if done else []
-        commands += [
-            ("HSET", key, "state", "finished", "finished", now, "updated", now),
-            ("HDEL", key, *FEEDER),
-            ("EXPIRE", key, KEPT),
-            ("EXPIRE", files, KEPT),
-            ("ZREMRANGEBYSCORE", keys.feeds(queue), "-inf", now - KEPT),
-            ("ZADD", keys.feeds(queue), now, feed),
-        ]
+        if done is not None:
+            commands += [("HSET", key, "state", "finished", "finished", now, "updated", now)]
+        commands += [("HDEL", key, *FEEDER), ("DEL", keys.feeder(queue, feed))]
+        if done is not None:
+            commands += [
+                ("EXPIRE", key, KEPT),
+                ("EXPIRE", files, KEPT),
+                ("ZREMRANGEBYSCORE", keys.feeds(queue), "-inf", now - KEPT),
+                ("ZADD", keys.feeds(queue), now, feed),
+            ]
         return Change(commands, None)
 
     look: Look[list[str | None]] = Look([key], [("HMGET", key, "token", "node", "state")])
-    transact(redis, "finish_feed", look, decide)
+    transact(redis, "end_feed", look, decide)
 
 
 def forget_feed(redis: Redis, queue: str, feed: str) -> bool:
@@ -268,9 +234,8 @@ def forget_feed(redis: Redis, queue: str, feed: str) -> bool:
     def decide(reply: list[str | None]) -> Verdict[bool]:
         if reply != [feed, queue]:
             return Answer(False)
-        return Change(
-            [("DEL", key, keys.fed(queue, feed)), ("ZREM", keys.feeds(queue), feed)], True
-        )
+        parts = (key, keys.fed(queue, feed), keys.feeder(queue, feed))
+        return Change([("DEL", *parts), ("ZREM", keys.feeds(queue), feed)], True)
 
     look: Look[list[str | None]] = Look([key], [("HMGET", key, "feed", "queue")])
     return transact(redis, "forget_feed", look, decide)
@@ -304,4 +269,8 @@ def _moves(ref: FeedRef, chunk: FeedChunk, new: Sequence[int], now: float) -> li
     commands += [("HSET", key, *flat(cursor)), ("HINCRBY", key, "tasks", len(new))]
     if chunk.skipped:
         commands += [("HINCRBY", key, "skipped", chunk.skipped)]
-    return commands
+    return [*commands, _is_alive(ref)]
+
+
+def _is_alive(ref: FeedRef) -> Command:
+    return ("SET", keys.feeder(ref.queue, ref.feed), 1, "EX", ALIVE)

@@ -12,8 +12,7 @@ Record = Mapping[str, str]
 
 _TYPES: record.Types = {
     **dict.fromkeys(("rows", "row", "tasks", "skipped"), int),
-    **dict.fromkeys(("created", "updated", "finished", "since", "beat_at"), record.number),
-    **dict.fromkeys(("share", "lease", "beat_every"), record.number),
+    **dict.fromkeys(("created", "updated", "finished", "since", "share"), record.number),
 }
 
 
@@ -45,12 +44,26 @@ def ask(names: Mapping[str, Iterable[str]]) -> list[Command]:
     """Return the commands that read the records of feeds, given their names by queue; `take` takes
     the replies.
     """
-    return [("HGETALL", keys.feed(queue, name)) for queue, some in names.items() for name in some]
+    return [
+        command
+        for queue, some in names.items()
+        for name in some
+        for command in (("HGETALL", keys.feed(queue, name)), ("EXISTS", keys.feeder(queue, name)))
+    ]
 
 
-def take(replies: Iterable[Sequence[str]]) -> list[dict[str, str]]:
-    """Return the records. One that has expired, or is not the record of a feed, is left out."""
-    return [fields for fields in map(as_hash, replies) if "feed" in fields and "queue" in fields]
+def take(replies: Sequence[Any]) -> list[dict[str, str]]:
+    """Return the records; that of a dead feeder without its token. A record that has expired, or is
+    not that of a feed, is left out.
+    """
+    records = []
+    for reply, is_alive in zip(replies[::2], replies[1::2], strict=True):
+        fields = as_hash(reply)
+        if not is_alive:
+            fields.pop("token", None)
+        if "feed" in fields and "queue" in fields:
+            records.append(fields)
+    return records
 
 
 def numbers(fields: Record) -> dict[str, Any]:
@@ -58,24 +71,17 @@ def numbers(fields: Record) -> dict[str, Any]:
     return record.parse(fields, _TYPES)
 
 
-def state_of(fields: Record, now: float) -> tuple[str, float | None]:
+def state_of(fields: Record) -> tuple[str, float | None]:
     """Return the state of a feed, and since when it has been in it.
 
-    finished; feeding; silent: its feeder has not shown a sign of life for its lease; stopped: there
-    is more to feed, and no feeder.
+    finished; feeding; stopped: there is more to feed, and no feeder, or a dead one.
     """
     values = numbers(fields)
-    if "token" not in fields:
-        is_finished = fields.get("state") == "finished"
-        return (
-            ("finished", values.get("finished"))
-            if is_finished
-            else ("stopped", values.get("updated"))
-        )
-    last_sign = max(values.get("updated", 0.0), values.get("beat_at", 0.0))
-    if now - last_sign > values.get("lease", 0.0):
-        return "silent", last_sign
-    return "feeding", values.get("since")
+    if "token" in fields:
+        return "feeding", values.get("since")
+    if fields.get("state") == "finished":
+        return "finished", values.get("finished")
+    return "stopped", values.get("updated")
 
 
 class Lines(NamedTuple):

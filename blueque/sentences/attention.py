@@ -370,16 +370,16 @@ def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iter
 
 
 def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Concern]:
-    """Yield the feeds of a queue that have stopped and may be forgotten."""
+    """Yield the feeds of a queue whose feeder died, or that have stopped and may be forgotten."""
     for record in records:
-        state, since = state_of(record, now)
+        state, since = state_of(record)
         stands = f"feed {record['feed']} has not moved for {span(None if since is None else now - since)}"
         command = hints.of_queue("feeds", record["queue"])
-        if state == "silent":
-            sentence = f"{stands}: {short_node(record.get('node', '?'))} is silent"
-            yield Concern(record["queue"], "feed_silent", sentence, command)
         has_begun = record.get("rows", "0") != "0"  # else it is mostly a mistyped path
-        if state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
+        if state == "stopped" and "node" in record:  # a feeder that ends leaves no name behind
+            sentence = f"{stands}: {short_node(record['node'])} died while it fed it"
+            yield Concern(record["queue"], "feed_stopped", sentence, command)
+        elif state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
             yield Concern(
                 record["queue"], "feed_stopped", f"{stands}: no program feeds it", command
             )

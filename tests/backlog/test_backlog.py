@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
-import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -243,14 +242,12 @@ def test_reading_goes_on_anywhere(write, name):
         first = open_rows(path)
         first.take(Portion(), row, EVERYTHING)
         assert first.row == row
-        assert first.crc == zlib.crc32("".join(f"{line}\n" for line in lines[:row]).encode())
         assert first.offset == (
             0 if name.endswith(".gz") else sum(len(line) + 1 for line in lines[:row])
         )
         assert values(path, row=row, offset=first.offset) == [{"n": n} for n in range(row, 2500)]
         assert values(path, row=row) == [{"n": n} for n in range(row, 2500)]
-        again = open_rows(path, row=row)
-        assert (again.offset, again.crc) == (first.offset, first.crc)
+        assert open_rows(path, row=row).offset == first.offset
 
 
 def test_a_byte_order_mark_and_a_missing_end_of_line_are_no_matter(write):

@@ -20,7 +20,7 @@ from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 from transactions import protocol
 
 from blueque import FeedTaken
-from blueque.backlog import chunks, owner
+from blueque.backlog import chunks
 from blueque.backlog import job as feeding
 from blueque.backlog.files import Backlog
 from blueque.backlog.job import Feeding, Job
@@ -30,7 +30,6 @@ from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.ids import random_ids
-from blueque.model.units import Timing
 from blueque.protocol.bulk import Batch, NewTasks
 
 ROWS = 24_000
@@ -131,15 +130,13 @@ def ground(url, tmp_path, monkeypatch) -> Iterator[Ground]:
     path.write_text("".join(f'{{"n": {n}}}\n' for n in range(FEW)))
     monkeypatch.setattr(feeding, "CHUNK", 2)
     monkeypatch.setattr(feeding, "pause", lambda failures: 0.0)
-    monkeypatch.setattr(
-        owner, "process", SimpleNamespace(node_id=lambda: "host_1", identity=lambda pid: {})
+    host = SimpleNamespace(
+        node_id=lambda: "host_1", identity=lambda pid: {}, is_gone=lambda pid, record: True
     )
-    monkeypatch.setattr(
-        "blueque.system.lease.process", SimpleNamespace(is_gone=lambda pid, record: True)
-    )
+    monkeypatch.setattr(feeding, "process", host)
     # else a slow machine has it look at the lines again
     still = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 1.0)
-    for module in (feeding, owner, chunks):
+    for module in (feeding, chunks):
         monkeypatch.setattr(module, "time", still)
     log = logging.getLogger("blueque")
     monkeypatch.setattr(log, "disabled", True)
@@ -189,11 +186,9 @@ class Ground:
         return None if found == list(range(FEW)) else f"in line are {found}"
 
     def ours(self, redis):
-        job = Job(
-            "video", "f", Backlog(self.path), Shape(), {}, 100, False, False, threading.Event()
-        )
+        job = Job("video", "f", Backlog(self.path), Shape(), {}, 100, False, threading.Event())
         try:
-            assert Feeding(redis, job, Timing()).run()
+            assert Feeding(redis, job).run()
         except FeedTaken:  # as it must be for one of them
             pass
 

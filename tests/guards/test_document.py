@@ -834,17 +834,16 @@ PUBLISH = {
 FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
 DISCARD = {**OPEN, "CHUNK": "c1", "TASK": ["t1", "t2"]}
 FEED = 'b 1 "x"'
-OPEN_FEED = {
+BEGUN_FEED = {
     **TASK,
     "FEED": FEED,
     "SOURCE": "backlog/",
     "FACTS": flat(FACTS),
     "FEEDER": list(FEEDER),
     "DONE": [],
-    "BEAT": 5,
 }
 FEEDING = {
-    **OPEN_FEED,
+    **BEGUN_FEED,
     **MANY,
     "KEYS": [[]] * 3,
     "OTHER": [keys.line(Q, "5"), keys.line(Q, "0,lock:a%20b=2")],
@@ -852,7 +851,6 @@ FEEDING = {
     "MARK": "7 8 c",
     "ROW": 2,
     "OFFSET": 40,
-    "CRC": 17,
     "ROWS": 3,
     "SHARE": 0.5,
     "MADE": 3,
@@ -871,7 +869,7 @@ ONE_NEW = {
 }
 NONE_NEW = {**NO_TASK, "TASK": ["t1", "t2", "t3"], "NEW": []}
 DONE = {"b 1.parquet": "1 2 d"}
-FINISHED = {**OPEN_FEED, "NOW": 9e8, "KEPT": 7776000, "OLD": 9e8 - 7776000}
+FEED_ENDED = {**BEGUN_FEED, "NOW": 9e8, "KEPT": 7776000, "OLD": 9e8 - 7776000}
 DUE = {
     **TASK,
     **IN_NO_LINE,
@@ -1183,10 +1181,10 @@ def enqueue_run(values: Values) -> Given:
     return lambda redis: protocol.enqueue_run(redis, run_batch(values))
 
 
-def opened_feed(
+def begun_feed(
     token: str = T, dead: str | None = None, queue: str = Q, feed: str = FEED, now: float = 9.25
 ) -> Given:
-    return lambda redis: protocol.open_feed(
+    return lambda redis: protocol.begin_feed(
         redis, FeedRef(queue, feed, token), I, "backlog/", FACTS, dead, now
     )
 
@@ -1210,27 +1208,22 @@ def feed(
     )
     batch = Batch(Q, new, 9.25, {**(options or {}), "run": FEED}) if tasks else None
     chunk = FeedChunk(
-        rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, 17, rows[1], 0.5), batch, skipped, done
+        rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, rows[1], 0.5), batch, skipped, done
     )
     return lambda redis: protocol.feed(
         redis, FeedRef(Q, FEED, token), chunk, Window(window, others), 9.25
     )
 
 
-def beat_feed(redis: Redis) -> None:
-    protocol.beat_feed(redis, FeedRef(Q, FEED, T), 5, 9.25)
-
-
-def leave_feed(redis: Redis) -> None:
-    protocol.leave_feed(redis, FeedRef(Q, FEED, T))
-
-
-def finish_feed(done: Values | None = None) -> Given:
-    return lambda redis: protocol.finish_feed(redis, FeedRef(Q, FEED, T), done or {}, 9e8)
+def end_feed(done: Values | None = None) -> Given:
+    return lambda redis: protocol.end_feed(redis, FeedRef(Q, FEED, T), done, 9e8)
 
 
 def forget_queue(redis: Redis) -> None:
     protocol.forget_queue(redis, Q, 9.25)
+
+
+has_expired = raw("DEL", keys.feeder(Q, FEED))
 
 
 def forget_feed(redis: Redis) -> None:
@@ -2019,6 +2012,7 @@ ANOTHER_ATTEMPT = "the last entry is of another attempt, or there is none"
 OVER = "the attempt is over"
 NO_RECORD, A_TASK, A_NEW_ONE = "there is no record", "there is a [TASK]", "there is a [NEW]"
 A_FILE, BAD_ROWS = "a file is done", "rows were left out"
+IS_FED = "the backlog is fed"
 
 IS_BLOCKED, IS_PENDING = "one is blocked", "one is pending"
 HAS_ENDED = "there is one that has ended"
@@ -3704,46 +3698,61 @@ SAMPLES = [
         until="MULTI",
     ),
     Sample("prune_runs", "no run", nothing, prune_runs, OPEN, until="WATCH"),
-    Sample("open_feed", "the first time", nothing, opened_feed(), OPEN_FEED, [NO_RECORD]),
+    Sample("begin_feed", "the first time", nothing, begun_feed(), BEGUN_FEED, [NO_RECORD]),
     Sample(
-        "open_feed",
+        "begin_feed",
         "left",
-        given(opened_feed("token-0"), raw("HDEL", keys.feed(Q, FEED), *FEEDER)),
-        opened_feed(),
-        OPEN_FEED,
+        given(begun_feed("token-0"), raw("HDEL", keys.feed(Q, FEED), *FEEDER)),
+        begun_feed(),
+        BEGUN_FEED,
     ),
     Sample(
-        "open_feed",
-        "of one that is dead",
-        opened_feed("token-0"),
-        opened_feed(dead="token-0"),
-        OPEN_FEED,
+        "begin_feed",
+        "of one whose process is gone",
+        begun_feed("token-0"),
+        begun_feed(dead="token-0"),
+        BEGUN_FEED,
     ),
     Sample(
-        "open_feed",
-        "of one that was replaced",
-        opened_feed("token-1b"),
-        opened_feed(dead="token-0"),
-        OPEN_FEED,
+        "begin_feed",
+        "of one that gives no sign of life",
+        given(begun_feed("token-0"), has_expired),
+        begun_feed(),
+        BEGUN_FEED,
+    ),
+    Sample(
+        "begin_feed",
+        "another is at work",
+        begun_feed("token-0"),
+        begun_feed(),
+        BEGUN_FEED,
         until="MULTI",
     ),
-    Sample("open_feed", "again", opened_feed(), opened_feed(), OPEN_FEED, until="MULTI"),
     Sample(
-        "open_feed",
+        "begin_feed",
+        "of one that was replaced",
+        begun_feed("token-1b"),
+        begun_feed(dead="token-0"),
+        BEGUN_FEED,
+        until="MULTI",
+    ),
+    Sample("begin_feed", "again", begun_feed(), begun_feed(), BEGUN_FEED, until="MULTI"),
+    Sample(
+        "begin_feed",
         "of another queue",
-        opened_feed(queue="y", feed=f"{FEED}_x"),
-        opened_feed(queue="x_y"),
-        {**OPEN_FEED, "QUEUE": "x_y"},
+        begun_feed(queue="y", feed=f"{FEED}_x"),
+        begun_feed(queue="x_y"),
+        {**BEGUN_FEED, "QUEUE": "x_y"},
         until="MULTI",
         refuses=InvalidInput,
     ),
     Sample(
-        "feed", "as usual", opened_feed(), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK, A_NEW_ONE]
+        "feed", "as usual", begun_feed(), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK, A_NEW_ONE]
     ),
     Sample(
         "feed",
         "with keys, after a file, and after bad rows",
-        opened_feed(),
+        begun_feed(),
         feed(["t1", "t2", "t3"], done=DONE, skipped=2, keys=KEPT["keys"]),
         {**WITH_KEYS, "DONE": flat(DONE)},
         [A_TASK, A_NEW_ONE, A_FILE, BAD_ROWS],
@@ -3751,7 +3760,7 @@ SAMPLES = [
     Sample(
         "feed",
         "in a line with a lock",
-        opened_feed(),
+        begun_feed(),
         feed(["t1", "t2", "t3"], options=IS_SHARED),
         {
             **FEEDING,
@@ -3762,11 +3771,11 @@ SAMPLES = [
         },
         [A_TASK, A_NEW_ONE],
     ),
-    Sample("feed", "bad rows only", opened_feed(), feed([], skipped=2), NO_TASK, [BAD_ROWS]),
+    Sample("feed", "bad rows only", begun_feed(), feed([], skipped=2), NO_TASK, [BAD_ROWS]),
     Sample(
         "feed",
         "one is new",
-        given(opened_feed(), enqueued("t1"), enqueued("t3")),
+        given(begun_feed(), enqueued("t1"), enqueued("t3")),
         feed(["t1", "t2", "t3"], window=5, keys=KEPT["keys"]),
         ONE_NEW,
         [A_TASK, AGAIN, A_NEW_ONE],
@@ -3774,7 +3783,7 @@ SAMPLES = [
     Sample(
         "feed",
         "none is new",
-        given(opened_feed(), *map(enqueued, ("t1", "t2", "t3"))),
+        given(begun_feed(), *map(enqueued, ("t1", "t2", "t3"))),
         feed(["t1", "t2", "t3"], window=6, done=DONE, skipped=2),
         {**NONE_NEW, "DONE": flat(DONE)},
         [A_TASK, AGAIN, A_FILE, BAD_ROWS],
@@ -3782,25 +3791,25 @@ SAMPLES = [
     Sample(
         "feed",
         "again",
-        given(opened_feed(), feed(["t1", "t2", "t3"])),
+        given(begun_feed(), feed(["t1", "t2", "t3"])),
         feed(["t1", "t2", "t3"]),
         FEEDING,
         [A_TASK],
-        until="MULTI",
+        block=1,
     ),
     Sample(
         "feed",
         "no room",
-        given(opened_feed(), enqueued("t9", priority=5)),
+        given(begun_feed(), enqueued("t9", priority=5)),
         feed(["t1", "t2", "t3"]),
         FEEDING,
         [A_TASK],
-        until="MULTI",
+        block=1,
     ),
     Sample(
         "feed",
         "astray",
-        opened_feed(),
+        begun_feed(),
         feed(["t1", "t2", "t3"], rows=(7, 10)),
         FEEDING,
         [A_TASK],
@@ -3809,49 +3818,50 @@ SAMPLES = [
     Sample(
         "feed",
         "replaced",
-        opened_feed("token-1b"),
+        begun_feed("token-1b"),
         feed(["t1", "t2", "t3"]),
         FEEDING,
         [A_TASK],
         until="MULTI",
         refuses=FeedTaken,
     ),
-    Sample("beat_feed", "as usual", opened_feed(), beat_feed, OPEN_FEED),
+    Sample("end_feed", "the backlog is not over", begun_feed(), end_feed(), FEED_ENDED),
     Sample(
-        "beat_feed", "forgotten", nothing, beat_feed, OPEN_FEED, until="MULTI", refuses=FeedTaken
+        "end_feed",
+        "the backlog is not over, and another has the feed",
+        begun_feed("token-1b"),
+        end_feed(),
+        FEED_ENDED,
+        until="MULTI",
     ),
-    Sample("leave_feed", "as usual", opened_feed(), leave_feed, OPEN_FEED),
-    Sample("leave_feed", "replaced", opened_feed("token-1b"), leave_feed, OPEN_FEED, until="MULTI"),
-    Sample("finish_feed", "as usual", opened_feed(), finish_feed(), FINISHED),
+    Sample("end_feed", "the backlog is fed", begun_feed(), end_feed({}), FEED_ENDED, [IS_FED]),
     Sample(
-        "finish_feed",
-        "with files",
-        opened_feed(),
-        finish_feed(DONE),
-        {**FINISHED, "DONE": flat(DONE)},
-        [A_FILE],
+        "end_feed",
+        "the backlog is fed, with files",
+        begun_feed(),
+        end_feed(DONE),
+        {**FEED_ENDED, "DONE": flat(DONE)},
+        [A_FILE, IS_FED],
     ),
     Sample(
-        "finish_feed",
+        "end_feed",
         "again",
-        given(opened_feed(), finish_feed()),
-        finish_feed(),
-        FINISHED,
+        given(begun_feed(), end_feed({})),
+        end_feed({}),
+        FEED_ENDED,
         until="MULTI",
     ),
     Sample(
-        "finish_feed",
+        "end_feed",
         "replaced",
-        opened_feed("token-1b"),
-        finish_feed(),
-        FINISHED,
+        begun_feed("token-1b"),
+        end_feed({}),
+        FEED_ENDED,
         until="MULTI",
         refuses=FeedTaken,
     ),
-    Sample(
-        "forget_feed", "as usual", given(opened_feed(), finish_feed(DONE)), forget_feed, OPEN_FEED
-    ),
-    Sample("forget_feed", "again", nothing, forget_feed, OPEN_FEED, until="MULTI"),
+    Sample("forget_feed", "as usual", given(begun_feed(), end_feed(DONE)), forget_feed, BEGUN_FEED),
+    Sample("forget_feed", "again", nothing, forget_feed, BEGUN_FEED, until="MULTI"),
     Sample("forget_queue", "as usual", given(registered(), deregister), forget_queue, UNUSED),
     Sample("forget_queue", "again", nothing, forget_queue, UNUSED),
     Sample(

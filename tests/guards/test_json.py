@@ -238,7 +238,7 @@ def populated(redis, client, tmp_path):
     )
     again = queue.enqueue("1", key="again")
     queue.cancel(again)
-    protocol.open_feed(
+    protocol.begin_feed(
         redis, FeedRef("video", "open", "t"), "i", "/backlog", {"node": NODE}, None, now - 7200
     )
     queue.open_run("open", shards=4).put(["a"], [b"1"])

@@ -287,7 +287,7 @@ def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
         ("held", "blueque requeue old", "Requeue…", None),
         ("schedule_paused", "blueque schedule resume nightly", "Resume", None),
         ("schedule_overdue", "blueque schedule show nightly", "Show", "Show"),
-        ("feed_silent", "blueque feeds video", "Feeds", "Feeds"),
+        ("feed_stopped", "blueque feeds video", "Feeds", "Feeds"),
         ("dead", "blueque-listener video, on gpu-3 with its spool", "Hosts", "Hosts"),
         ("unclosed", "blueque workflow close w", None, None),
         ("no_progress", "blueque stack old", "Stack", "Show"),

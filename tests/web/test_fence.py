@@ -74,7 +74,7 @@ def ids(client, queue, start):
     client.connections.read(("HSET", keys.task(ids["running"]), "spawned_by", hidden))
     other.schedule({"scene": 9}, now - 600)
     other.enqueue_many([{"scene": 5}], keys=["k"], run="hidden-run")
-    protocol.open_feed(redis, FeedRef(other.name, "hidden-feed", "token"), "i", "s", {}, None, now)
+    protocol.begin_feed(redis, FeedRef(other.name, "hidden-feed", "token"), "i", "s", {}, None, now)
     for name, queue_name in (("nightly", "video"), ("hidden-schedule", other.name)):
         client.set_schedule(name, queue=queue_name, parameters={}, cron="0 3 * * *")
     client.get_schedule("hidden-schedule").pause("ada")

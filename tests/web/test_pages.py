@@ -449,11 +449,11 @@ def test_the_help_names_each_page_and_commands_that_there_are(ask):
 def test_feeds_are_told_with_their_age_also_when_their_feeder_is_gone(ask, client, queue):
     queue.enqueue({"scene": 1})
     redis, now = client.connections, time.time()
-    facts = {"node": "host_7", "lease": 60.0, "since": now - 90, "beat_at": now}
+    facts = {"node": "host_7"}
     going, gone = (FeedRef("video", name, "token") for name in ("going", "gone"))
     for feed in (going, gone):
-        protocol.open_feed(redis, feed, "i", "rows.jsonl", facts, None, now - 90)
-    protocol.leave_feed(redis, gone)
+        protocol.begin_feed(redis, feed, "i", "rows.jsonl", facts, None, now - 90)
+    protocol.end_feed(redis, gone, None, now)
 
     rows = ask("/runs").text.partition("<h2>Feeds")[2].partition("</tbody>")
     told = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in rows[0].split("<tr>")[2:]]

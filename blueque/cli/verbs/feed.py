@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.backlog.files import PARQUET
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import Invocation, json_option, shared_options
@@ -55,11 +54,6 @@ _BAD_ROWS = 20  # that are printed one by one
 @click.option(
     "--follow", is_flag=True, help="Wait for more files; their names must sort after the others."
 )
-@click.option(
-    "--no-wait",
-    is_flag=True,
-    help="Exit with 5 if another feeder has this name; default: wait for it.",
-)
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @needs_options
 @label_options
@@ -72,7 +66,6 @@ def feed(
     words: Sequence[str],
     params: str | None,
     value: str | None,
-    no_wait: bool,
     quiet: bool,
     as_json: bool,
     resources: Sequence[str],
@@ -90,10 +83,10 @@ def feed(
     '.[arrow]'), or JSON lines: .jsonl, .ndjson, .json, each also .gz. They are fed in the order of their names,
     which are their places in the directory: backlog/*.jsonl names them as backlog/ does, however many there are.
 
-    You can stop or kill it at any time: the same command goes on where it was. A second one waits. Rows that were fed are
-    not fed again, even if their tasks were deleted. Files must appear whole: write them elsewhere, or under a name that
-    begins with _, and rename them. You can remove files that are done. You can repair a bad row of JSON lines where the
-    feed has stopped; rows that were fed must not change. blueque feeds shows the progress, and forgets a feed.
+    You can stop or kill it at any time: the same command goes on where it was. A second one is refused, with exit code 5.
+    Rows that were fed are not fed again, even if their tasks were deleted. Files must appear whole: write them elsewhere,
+    or under a name that begins with _, and rename them. A file must not change once its first row is fed. You can remove
+    files that are done. blueque feeds shows the progress, and forgets a feed.
 
     Ctrl-C and SIGTERM end it between two steps, with exit code 130 or 143.
     """
@@ -113,7 +106,6 @@ def feed(
             paths if len(paths) > 1 else paths[0],
             queue,
             params=columns,
-            wait=not no_wait,
             client=invocation.client(),
             progress=screen.tell,
             stop=stop,
@@ -194,11 +186,9 @@ def _explained(error: BacklogRefused, rows: int) -> Failure:
     if error.row is None and not rows:
         return Failure(USAGE, str(error))
     if error.row is None:
-        advice = (
-            "Repair the files and run the same command again, or feed the rest with another --name."
-        )
-    elif error.row > 1 and error.file.lower().endswith(PARQUET):
-        advice = "--skip-bad skips such rows."
+        advice = "Put the files back and run the same command again, or feed the rest with another --name."
+    elif error.row > 1:
+        advice = "Skip such rows with --skip-bad, and feed them from another file when they are repaired."
     else:
         advice = "Repair the row and run the same command again, or skip such rows with --skip-bad."
     return Failure(USAGE, str(error), f"{fed}{advice}")

@@ -54,9 +54,9 @@ def feeds(
     blueque feeds render --forget 2026-11-21
 
     ROWS counts the rows that are done, BAD the skipped ones among them, DONE is the share of bytes. A feed is "feeding";
-    "silent": its feeder has sent no beat for its lease; "stopped": no feeder runs, and the same command would go on; or
-    "finished". FOR is the time in that state. A finished feed is forgotten 90 days after its last run. --forget does so
-    at once, and asks first: a feed of this name would then feed all of its rows again.
+    "stopped": no feeder runs, or it died, and the same command would go on; or "finished". FOR is the time in that state.
+    A finished feed is forgotten 90 days after its last run. --forget does so at once, and asks first: a feed of this name
+    would then feed all of its rows again.
     """
     client = invocation.client()
     if forgotten is None:
@@ -98,7 +98,7 @@ def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
 
 def row(record: Mapping[str, str], now: float) -> list[str]:
     """Return the cells of a feed, see COLUMNS."""
-    state, since = state_of(record, now)
+    state, since = state_of(record)
     share = 1.0 if state == "finished" else numbers(record).get("share")
     done = "-" if share is None else f"{int(100 * share)} %"
     return [

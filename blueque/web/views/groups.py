@@ -187,7 +187,7 @@ def _share_of_run(seen: RunSeen) -> Share | None:
 def _feeds(visit: Visit, queues: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the feeds with their states, those that go on first."""
     for record in visit.reader.client.get_feeds(*queues):
-        state, since = feeds.state_of(record, visit.now)
+        state, since = feeds.state_of(record)
         values = feeds.numbers(record)
         share = 1.0 if state == "finished" else values.get("share")
         yield {"record": record, "state": state, "since": since, "share": share, **values}
