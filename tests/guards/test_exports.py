@@ -24,18 +24,20 @@ from blueque import errors, spark
 HEAVY = ["redis", "pyspark", "pyarrow", "click"]
 
 
-def test_all_is_sorted_and_is_what_the_package_shows():
+def test_what_the_package_shows_is_what_type_checkers_see():
     hints = ast.parse(inspect.getsource(blueque)).body
     typed, _ = [node for node in hints if isinstance(node, ast.If)]
     for_checkers = {
-        alias.name
+        (alias.name, node.module)
         for node in typed.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
 
-    assert sorted(blueque.__all__) == blueque.__all__
-    assert {*blueque.__all__} == {"__version__", *blueque._LAZY} == {"__version__", *for_checkers}
+    shown = {(name, f"blueque.{module}") for name, module in blueque._MODULES.items()}
+    assert for_checkers - shown == {("*", "blueque.errors")}
+    assert {module for _, module in shown - for_checkers} == {"blueque.errors"}
+    assert len(blueque.__all__) == len({*blueque.__all__})
     assert {*blueque.__all__} <= {*dir(blueque)}
     assert not hasattr(blueque, "Nothing")
 
@@ -158,11 +160,14 @@ def test_an_error_comes_from_another_process_as_it_was(name):
         "float": 0.5,
         "list[str]": ["id"],
         "bool": True,
+        "wanted": "delete",
         "BluequeError": errors.BluequeError("why"),
         "Mapping[str, str | None]": {"id": "started"},
     }
     its = inspect.signature(error).parameters.values() if "__init__" in vars(error) else ()
-    raised = error(*[samples.get(its_type.annotation, its_type.name) for its_type in its])
+    raised = error(
+        *[samples.get(each.annotation, samples.get(each.name, each.name)) for each in its]
+    )
     raised.add_note("a note")
 
     copied = pickle.loads(pickle.dumps(raised))
