@@ -62,11 +62,10 @@ _NAMES = {
         ArchiveRefused BacklogRefused BatchFailed BatchTaken BluequeError ConfigRefused
         Contended CycleFound DirectoryTaken EventsGone FeedTaken GroupCancelled GroupClosed
         HasDependents IdTaken InvalidInput InvalidType JobFailed NoJava NoServer NoSuchGroup
-        NoSuchSchedule NoSuchTask NodeTaken NotBlocked NotCancellable NotFailed NotFinished
-        NotFree NotInstalled NotInterruptible NotOwner NotRegistered NotSettled NotWaiting
+        NoSuchSchedule NoSuchTask NodeTaken NotFree NotInstalled NotOwner NotRegistered
         OldBatch OutcomeUnknown QueueFull RedisAway RedisRefused RunDropped SnapshotGone
         SparkEnded SpoolRefused SubmitFailed TooLarge TooManyConditions WaitTimedOut
-        WrongGroup WrongQueue WrongRun WrongSchedule
+        WrongGroup WrongQueue WrongRun WrongSchedule WrongState
     """,
     "feeder": "feed",
     "listener.group": "ListenerGroup",

@@ -18,14 +18,9 @@ BluequeError
 |   |
 |   |   ... the task, group, run or schedule is in a state that forbids it
 |   |-- WrongQueue                  The task belongs to another queue.
-|   |-- NotFinished                 Only complete, failed and cancelled tasks can be deleted.
-|   |-- NotFailed                   Only failed and cancelled tasks can be put in line again.
-|   |-- NotCancellable              The task has ended, or a listener of 1.0.0 has it.
-|   |-- NotInterruptible            The task does not run, or under a listener of 1.0.0.
-|   |-- NotWaiting                  Only pending and scheduled tasks can be moved.
-|   |-- NotBlocked                  Only a task that waits for others can be unblocked.
-|   |-- HasDependents               Others wait for the task. Delete it when they have been told.
-|   |-- NotSettled                  The group of the task has not noted its end. Try again soon.
+|   |-- WrongState                  The status of the task forbids it. The message says what it is.
+|   |-- HasDependents               Others, or its group, wait for the task. Delete it when they
+|   |                               have been told.
 |   |-- GroupClosed                 The group takes no more tasks. Use another group.
 |   |-- GroupCancelled              The group was cancelled. Use another group.
 |   |-- WrongGroup                  The group is in use in another way. The message says how.
@@ -184,79 +179,48 @@ class WrongQueue(InvalidInput):
         self.task_id, self.queue = task_id, queue
 
 
-class NotFinished(InvalidInput):
-    """The task has not ended, so it cannot be deleted. Nothing was written."""
+class WrongState(InvalidInput):
+    """The status of the task forbids what was asked for. Nothing was written.
 
-    def __init__(self, task_id: str, status: str | None) -> None:
-        super().__init__(f"task {task_id} cannot be deleted while it is {status or 'unknown'}")
-        self.task_id, self.status = task_id, status
-
-
-class NotFailed(InvalidInput):
-    """The task has not failed and was not cancelled, so it cannot be put in line again. Nothing was
-    written.
+    wanted: what was asked for: delete, requeue, cancel, interrupt, move, bring_forward or
+        unblock. status: of the
+        task; None: there is no such task. why: what forbids it, in words.
     """
 
-    def __init__(self, task_id: str, status: str | None) -> None:
-        why = f"cannot be put in line again while it is {status or 'unknown'}"
-        if status == "complete":
-            why = "is complete, and a complete task does not run again: enqueue a new one"
-        super().__init__(f"task {task_id} {why}")
-        self.task_id, self.status = task_id, status
+    def __init__(
+        self, task_id: str, status: str | None, wanted: str, why: str | None = None
+    ) -> None:
+        if why is None and wanted == "requeue" and status == "complete":
+            why = "a complete task does not run again: enqueue a new one"
+        self.why = why or (f"it is {status}" if status else "it does not exist")
+        super().__init__(f"task {task_id} {_REFUSALS[wanted]}: {self.why}")
+        self.task_id, self.status, self.wanted = task_id, status, wanted
 
 
-class NotCancellable(InvalidInput):
-    """The task cannot be cancelled. Nothing was written."""
-
-    def __init__(self, task_id: str, status: str | None, why: str) -> None:
-        super().__init__(f"task {task_id} cannot be cancelled: {why}")
-        self.task_id, self.status, self.why = task_id, status, why
-
-
-class NotInterruptible(InvalidInput):
-    """The task cannot be interrupted. Nothing was written."""
-
-    def __init__(self, task_id: str, status: str | None, why: str) -> None:
-        super().__init__(f"task {task_id} cannot be interrupted: {why}")
-        self.task_id, self.status, self.why = task_id, status, why
-
-
-class NotWaiting(InvalidInput):
-    """The task is not waiting, so its place cannot be changed. Nothing was written."""
-
-    def __init__(self, task_id: str, status: str | None) -> None:
-        where = "being taken by a listener" if status == "pending" else status or "unknown"
-        super().__init__(f"task {task_id} does not wait in line: it is {where}")
-        self.task_id, self.status = task_id, status
-
-
-class NotBlocked(InvalidInput):
-    """The task does not wait for other tasks. Nothing was written."""
-
-    def __init__(self, task_id: str, status: str | None) -> None:
-        super().__init__(
-            f"task {task_id} does not wait for other tasks: it is {status or 'unknown'}"
-        )
-        self.task_id, self.status = task_id, status
+_REFUSALS = {
+    "delete": "cannot be deleted",
+    "requeue": "cannot be put in line again",
+    "cancel": "cannot be cancelled",
+    "interrupt": "cannot be interrupted",
+    "move": "does not wait in line",
+    "bring_forward": "is not scheduled",
+    "unblock": "does not wait for other tasks",
+}
 
 
 class HasDependents(InvalidInput):
-    """Other tasks wait for this one, so it cannot be deleted. Nothing was written."""
+    """Others have to be told of the end of the task, so it cannot be deleted. Nothing was written.
 
-    def __init__(self, task_id: str) -> None:
-        why = "other tasks wait for it, or will if they are requeued"
-        super().__init__(f"task {task_id} cannot be deleted: {why}")
-        self.task_id = task_id
-
-
-class NotSettled(InvalidInput):
-    """The group of the task has not noted yet how it has ended, so it cannot be deleted. Nothing
-    was written.
+    is_group: it is the group of the task that has not noted the end yet; False: other tasks wait
+        for it.
     """
 
-    def __init__(self, task_id: str) -> None:
-        super().__init__(f"task {task_id} cannot be deleted: its group has not noted its end yet")
-        self.task_id = task_id
+    def __init__(self, task_id: str, is_group: bool = False) -> None:
+        why = "other tasks wait for it, or will if they are requeued"
+        if is_group:
+            why = "its group has not noted its end yet"
+        super().__init__(f"task {task_id} cannot be deleted: {why}")
+        self.task_id, self.is_group = task_id, is_group
 
 
 class GroupClosed(InvalidInput):

@@ -45,11 +45,7 @@ from blueque.system import signals
 
 # The first match counts.
 _CODES: list[tuple[type[BluequeError], int, str]] = [
-    (errors.NotFinished, REFUSED, ""),
-    (errors.NotCancellable, REFUSED, ""),
-    (errors.NotInterruptible, REFUSED, ""),
-    (errors.NotFailed, REFUSED, ""),
-    (errors.NotBlocked, REFUSED, ""),
+    (errors.WrongState, REFUSED, ""),
     (errors.HasDependents, REFUSED, ""),
     (errors.WrongSchedule, REFUSED, ""),
     (

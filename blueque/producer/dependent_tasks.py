@@ -14,10 +14,10 @@ from blueque.errors import (
     Contended,
     NoSuchGroup,
     NoSuchTask,
-    NotBlocked,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
+    WrongState,
 )
 from blueque.model.conditions import HOLD
 from blueque.model.group import group_of
@@ -83,7 +83,7 @@ def name_conditions(redis: Redis, queue: str, new: NewTask, now: float) -> None:
     NoSuchTask, NoSuchGroup.
     """
     # If it is not blocked, it has all conditions, or a person has decided about it.
-    with suppress(NotBlocked):
+    with suppress(WrongState):
         is_held = True
         while is_held:  # again, if a failover has lost some
             for conditions in _chunks(new.conditions):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
 from blueque.connection.redis import Redis
-from blueque.errors import Contended, NotCancellable, RedisAway, RedisRefused, WrongQueue
+from blueque.errors import Contended, RedisAway, RedisRefused, WrongQueue, WrongState
 from blueque.model.parts import in_parts
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol import occurrences, operator
@@ -153,7 +153,7 @@ class Firing:
             log.info("cancel task=%s queue=%s by=%s status=%s", task, seen.queue, by, status)
             if status == "cancelled":
                 tell_of_end(self._redis, task, now)
-        except (NotCancellable, WrongQueue) as error:  # it has ended, or was moved just now
+        except (WrongState, WrongQueue) as error:  # it has ended, or was moved just now
             log.debug("cancel task=%s: %s", task, error)
             if isinstance(error, WrongQueue):
                 self._left_alone[name] = time.monotonic() + MOVED_ON

@@ -12,11 +12,11 @@ from blueque.connection.redis import Redis
 from blueque.errors import (
     Contended,
     NoSuchGroup,
-    NotFailed,
     RedisAway,
     RedisRefused,
     WrongGroup,
     WrongQueue,
+    WrongState,
 )
 from blueque.model.group import Group, require_whole
 from blueque.model.ids import DEFAULT_KEEP, require_keep
@@ -127,7 +127,7 @@ class TaskGroup(Group):
             queue, mark = task.queue or "", os.urandom(16).hex()
             try:
                 operator.requeue(self._redis, queue, task.task, mark, time.time(), who)
-            except (NotFailed, WrongQueue):  # it runs already, or is gone
+            except (WrongState, WrongQueue):  # it runs already, or is gone
                 continue
             log.info("requeue task=%s queue=%s", task.task, queue)
             requeued.append(task.task)

@@ -8,15 +8,7 @@ import time
 from collections.abc import Callable, Collection
 
 from blueque.connection.redis import Redis
-from blueque.errors import (
-    HasDependents,
-    InvalidInput,
-    NotFailed,
-    NotFinished,
-    NotSettled,
-    WrongGroup,
-    WrongQueue,
-)
+from blueque.errors import HasDependents, InvalidInput, WrongGroup, WrongQueue, WrongState
 from blueque.model.conditions import Ids, names_of
 from blueque.model.encoding import require_queue_name
 from blueque.model.lines import require_priority
@@ -47,22 +39,22 @@ class TaskOrders:
         force: even if other tasks wait for it. What it did is unknown to them then: they stay
             blocked until `unblock`, or are cancelled if they were made so.
         by: who deletes it (this user and host if left out), for the stream of the queue.
-        Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by the current
+        Raises WrongQueue or WrongState, by the snapshot as in 1.0.0 and again by the current
         state; HasDependents.
         Source: docs/protocol.md, "delete".
         """
         if task.queue != self.name:
             raise WrongQueue(task.id, self.name)
         if task.status not in ("complete", "failed", "cancelled"):
-            raise NotFinished(task.id, task.status)
+            raise WrongState(task.id, task.status, "delete")
         now, who = time.time(), by if by is not None else process.user_at_host()
         event = Event("deleted", who, now)
         try:
             submit.delete(self._redis, self.name, task.id, force, event)
-        except (HasDependents, NotSettled) as refusal:
+        except HasDependents as refusal:
             if not force:  # others may have waited, and not wait any more
                 is_awaited(self._redis, task.id, now)
-            if isinstance(refusal, NotSettled):
+            if refusal.is_group:
                 for member in groups.look_at(self._redis, [task.id]):
                     settle_members(self._redis, member.group or "", [task.id], now)
             submit.delete(self._redis, self.name, task.id, force, event)
@@ -83,7 +75,7 @@ class TaskOrders:
         by, reason: who cancels (this user and host if left out), and why; both stay with the task.
         only: the statuses in which the task may be cancelled. With ["scheduled", "pending"], a task
             that has started meanwhile runs on.
-        Raises NotCancellable when it has ended, is in another status, or a listener of 1.0.0 has
+        Raises WrongState when it has ended, is in another status, or a listener of 1.0.0 has
         it; WrongQueue.
         Source: docs/protocol.md, "cancel".
         """
@@ -102,7 +94,7 @@ class TaskOrders:
         retry policy.
         by, reason: who interrupts it (this user and host if left out), and why; both stay with the
             task.
-        Raises NotInterruptible when it does not run, is being cancelled, or a listener of 1.0.0 has
+        Raises WrongState when it does not run, is being cancelled, or a listener of 1.0.0 has
         it; WrongQueue.
         Source: docs/protocol/operator.md, "interrupt".
         """
@@ -114,7 +106,7 @@ class TaskOrders:
         """Give a waiting task another priority; it becomes the last of that priority.
 
         by: who changes it, for its history; this user and host if left out.
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
+        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
         """
         who = by if by is not None else process.user_at_host()
         placement.set_priority(
@@ -127,9 +119,9 @@ class TaskOrders:
     def put_first(self, task_id: str, by: str | None = None) -> None:
         """Make a pending task the next of its priority.
 
-        A scheduled task has no place in line yet: NotWaiting.
+        A scheduled task has no place in line yet: WrongState.
         by: as for `set_priority`.
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "put_first".
+        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "put_first".
         """
         who = by if by is not None else process.user_at_host()
         placement.put_first(self._redis, self.name, task_id, time.time(), who)
@@ -138,7 +130,7 @@ class TaskOrders:
     def bring_forward(self, task_id: str) -> None:
         """Put a scheduled task in line now, with all other due tasks of the queue.
 
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "bring_forward".
+        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "bring_forward".
         """
         placement.bring_forward(self._redis, self.name, task_id, time.time())
         log.info("bring_forward task=%s queue=%s", task_id, self.name)
@@ -148,7 +140,7 @@ class TaskOrders:
         """Move a waiting task to another queue, as the last of its line.
 
         by: as for `set_priority`.
-        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "move".
+        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "move".
         """
         who = by if by is not None else process.user_at_host()
         to = self._redis.queue_name(require_queue_name(to))
@@ -172,7 +164,7 @@ class TaskOrders:
 
         by: who requeues it (this user and host if left out). If its last attempt is still running
             somewhere, it can no longer report.
-        Raises NotFailed, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
+        Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
             there. Source: docs/protocol/operator.md, "requeue".
         """
         who = by if by is not None else process.user_at_host()
@@ -187,7 +179,7 @@ class TaskOrders:
 
         parents: those that it is not to wait for, as for `after` of `enqueue`; None: all.
         by: as for `set_priority`.
-        Raises NotBlocked, WrongQueue; InvalidInput for one that it does not wait for; WrongGroup if
+        Raises WrongState, WrongQueue; InvalidInput for one that it does not wait for; WrongGroup if
             it might run before all tasks of its workflow are there.
         Source: docs/protocol/dependencies.md, "unblock".
         """
@@ -214,7 +206,7 @@ class TaskOrders:
         for task in self.failed_tasks(error_type, older_than, limit):
             try:
                 self.requeue(task.id)
-            except (NotFailed, WrongQueue, WrongGroup):
+            except (WrongState, WrongQueue, WrongGroup):
                 # Another call was faster, its hash is odd, or its workflow is not complete.
                 continue
             requeued.append(task.id)

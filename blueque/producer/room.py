@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from blueque.connection.redis import Redis
-from blueque.errors import NotCancellable, QueueFull, WrongQueue
+from blueque.errors import QueueFull, WrongQueue, WrongState
 from blueque.model.queue_settings import DISCARDED
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol import operator
@@ -44,7 +44,7 @@ def _discard(redis: Redis, queue: str, count: int) -> int:
     for task in oldest:
         now = time.time()
         # A listener may have taken it, or a person has moved it: that makes room, too.
-        with suppress(NotCancellable, WrongQueue):
+        with suppress(WrongState, WrongQueue):
             operator.cancel(redis, queue, task, BLUEQUE, DISCARDED, now, ("pending",))
             log.info("discard task=%s queue=%s: the queue is full", task, queue)
             tell_of_end(redis, task, now)

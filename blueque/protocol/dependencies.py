@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import InvalidInput, NotBlocked, TooManyConditions, WrongGroup
+from blueque.errors import InvalidInput, TooManyConditions, WrongGroup, WrongState
 from blueque.model import keys
 from blueque.model.conditions import HOLD, MAX_CONDITIONS, are_met, count_named, is_marked, mark
 from blueque.model.group import condition_on, group_of
@@ -258,7 +258,7 @@ def add_conditions(
 ) -> None:
     """Add conditions to a new task that has the condition `hold`.
 
-    conditions: at most 100. Raises NoSuchTask, NoSuchGroup, TooManyConditions; NotBlocked, if the task has that
+    conditions: at most 100. Raises NoSuchTask, NoSuchGroup, TooManyConditions; WrongState, if the task has that
     condition no more.
     """
     parents = Parents(conditions)
@@ -269,7 +269,7 @@ def add_conditions(
         if all(parent in known for parent in conditions):
             return Answer(None)
         if status not in OPEN or of_queue != queue or HOLD not in known:
-            raise NotBlocked(task, status)
+            raise WrongState(task, status, "unblock")
         count, named = len({**known, **conditions}), count_named([*known, *conditions])
         if named > MAX_CONDITIONS:
             raise TooManyConditions(named)
@@ -301,7 +301,7 @@ def drop_hold(redis: Redis, queue: str, task: str, now: float, count: int = 0) -
     """End the condition `hold` of a new task: all of its conditions are there. Return the status
     that it has then; `hold`: nothing was done, because there are fewer than `count`.
 
-    Raises NotBlocked.
+    Raises WrongState.
     """
 
     def decide(reply: list[str | None], held: list[str]) -> Verdict[str]:
@@ -309,7 +309,7 @@ def drop_hold(redis: Redis, queue: str, task: str, now: float, count: int = 0) -
         if HOLD not in conditions or is_marked(conditions[HOLD]):
             return Answer(fields.status or "")
         if not fields.is_open or fields.queue != queue:
-            raise NotBlocked(task, fields.status)
+            raise WrongState(task, fields.status, "unblock")
         del conditions[HOLD]
         if len(conditions) < count:
             return Answer(HOLD)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import NotCancellable, NotFailed, NotInterruptible, WrongQueue
+from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
@@ -120,7 +120,7 @@ def cancel(
     """Cancel a task. Return `cancelled`, or `cancelling` when its listener has to end it first.
 
     by, reason: who asks, and why. only: the statuses in which the task may be cancelled.
-    Raises NotCancellable, WrongQueue.
+    Raises WrongState, WrongQueue.
     """
 
     def decide(reply: list[str | None]) -> Verdict[str]:
@@ -161,23 +161,24 @@ def _require_cancellable(
 ) -> None:
     status, node = fields.status, fields.node
     if status is None:
-        raise NotCancellable(task, None, "it does not exist")
+        raise WrongState(task, None, "cancel")
     if fields.queue != queue:
         raise WrongQueue(task, queue)
     if status == "cancelled":
         return
     if status not in ("blocked", "scheduled", "pending", "reserved", "started"):
-        raise NotCancellable(task, status, f"it is {status} already")
+        raise WrongState(task, status, "cancel", f"it is {status} already")
     if only is not None and status not in only:
-        raise NotCancellable(task, status, f"it is {status} by now")
+        raise WrongState(task, status, "cancel", f"it is {status} by now")
     if status in ("reserved", "started") and fields.token is None:
-        raise NotCancellable(
-            task, status, f"{node} has it, a listener of 1.0.0, which takes no orders"
+        raise WrongState(
+            task, status, "cancel", f"{node} has it, a listener of 1.0.0, which takes no orders"
         )
     if status == "reserved" and fields.reclaimed_node is not None:
-        raise NotCancellable(
+        raise WrongState(
             task,
             status,
+            "cancel",
             f"{fields.reclaimed_node} has claimed it, as 1.0.0 does, and takes no orders",
         )
 
@@ -196,7 +197,7 @@ def interrupt(redis: Redis, queue: str, task: str, by: str, reason: str | None, 
     """Have the listener of a running task end its attempt and hand the task back.
 
     by, reason: who asks, and why. The order is for this attempt: a later one does not obey it.
-    Raises NotInterruptible, WrongQueue.
+    Raises WrongState, WrongQueue.
     """
     key = keys.task(task)
 
@@ -228,17 +229,17 @@ def _require_interruptible(queue: str, task: str, fields: _InterruptFields) -> s
     """Return the token of the attempt that runs."""
     status, node = fields.status, fields.node
     if status is None:
-        raise NotInterruptible(task, None, "it does not exist")
+        raise WrongState(task, None, "interrupt")
     if fields.queue != queue:
         raise WrongQueue(task, queue)
     if status != "started":
-        raise NotInterruptible(task, status, f"it is {status}, so it does not run")
+        raise WrongState(task, status, "interrupt", f"it is {status}, so it does not run")
     if fields.token is None:
-        raise NotInterruptible(
-            task, status, f"{node} has it, a listener of 1.0.0, which takes no orders"
+        raise WrongState(
+            task, status, "interrupt", f"{node} has it, a listener of 1.0.0, which takes no orders"
         )
     if fields.cancel is not None:
-        raise NotInterruptible(task, status, "it is being cancelled")
+        raise WrongState(task, status, "interrupt", "it is being cancelled")
     return fields.token
 
 
@@ -248,7 +249,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
 
     A task that waits for others waits on, but not for what can never be.
     mark: random, the same for every try of one call. by: who asks.
-    Raises NotFailed, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all there.
+    Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all there.
     """
     key = keys.task(task)
     (group,) = redis.read(("HGET", key, "group"))
@@ -261,7 +262,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
         if fields.requeued == mark:
             return Answer(fields.status or "")
         if fields.status not in ("failed", "cancelled"):
-            raise NotFailed(task, fields.status)
+            raise WrongState(task, fields.status, "requeue")
         if fields.queue != queue:
             raise WrongQueue(task, queue)
         if fields.group != group:

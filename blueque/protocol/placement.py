@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
-from blueque.errors import NotWaiting, WrongQueue
+from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of
 from blueque.model.start_time import EXPIRED, is_past
@@ -42,6 +42,9 @@ class _WaitingFields(NamedTuple):
         return line_of(self.priority, self.needs)
 
 
+_TAKEN = "it is being taken by a listener"  # a pending task that is in no line
+
+
 class _Waiting(NamedTuple):
     """A task as one of these transactions has read it.
 
@@ -56,7 +59,7 @@ class _Waiting(NamedTuple):
 
     def require_waiting(self, queue: str, task: str) -> None:
         if self.fields.status not in ("pending", "scheduled", "blocked"):
-            raise NotWaiting(task, self.fields.status)
+            raise WrongState(task, self.fields.status, "move")
         if self.fields.queue != queue:
             raise WrongQueue(task, queue)
 
@@ -70,7 +73,7 @@ def set_priority(
     """Give a waiting task another priority. It is the last of those with that priority then.
 
     A task that a listener is about to reserve stays with that listener. by: who asks.
-    Raises NotWaiting, WrongQueue.
+    Raises WrongState, WrongQueue.
     """
     key = keys.task(task)
 
@@ -98,13 +101,14 @@ def set_priority(
 
 
 def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> None:
-    """Make a pending task the next of its line. by: who asks. Raises NotWaiting, WrongQueue."""
+    """Make a pending task the next of its line. by: who asks. Raises WrongState, WrongQueue."""
 
     def decide(waiting: _Waiting) -> Verdict[None]:
         waiting.require_waiting(queue, task)
         fields = waiting.fields
         if not waiting.is_in_line:
-            raise NotWaiting(task, fields.status)
+            why = _TAKEN if fields.status == "pending" else None
+            raise WrongState(task, fields.status, "move", why)
         if waiting.first == task:
             return Answer(None)
         return Change(
@@ -122,12 +126,12 @@ def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> 
 
 
 def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
-    """Make a scheduled task due now. Raises NotWaiting, WrongQueue."""
+    """Make a scheduled task due now. Raises WrongState, WrongQueue."""
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         status, queue_of_task, eta = reply
         if status != "scheduled":
-            raise NotWaiting(task, status)
+            raise WrongState(task, status, "bring_forward")
         if queue_of_task != queue:
             raise WrongQueue(task, queue)
         if _is_due(eta, now):
@@ -197,7 +201,7 @@ def _taken_out(queue: str, task: str, fields: _WaitingFields) -> Command:
 def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "") -> None:
     """Move a waiting task to another queue, as the last of its line there.
 
-    by: who asks. Raises NotWaiting, WrongQueue.
+    by: who asks. Raises WrongState, WrongQueue.
     """
 
     def decide(waiting: _Waiting) -> Verdict[None]:
@@ -206,7 +210,7 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "")
             return Answer(None)
         waiting.require_waiting(queue, task)
         if fields.status == "pending" and not waiting.is_in_line:
-            raise NotWaiting(task, fields.status)
+            raise WrongState(task, fields.status, "move", _TAKEN)
         event = Event("moved", by, now, {"from": queue})
         return Change(_moved(redis, queue, task, fields, to, now, event), None)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import NotBlocked, WrongQueue
+from blueque.errors import WrongQueue, WrongState
 from blueque.model import inputs, keys
 from blueque.model.conditions import (
     ANY,
@@ -446,7 +446,7 @@ def unblock(
     """Drop conditions of a blocked task, as a person wants it. Return the status that it has then.
 
     by: the person. parents: those on these tasks; None: all of them.
-    Raises NotBlocked, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
+    Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
     there, unless it still waits for the rest of them.
     """
     (group,) = redis.read(("HGET", keys.task(task), "group"))
@@ -465,7 +465,7 @@ def unblock(
             # Our own success, or that of another person.
             if fields.status is not None and DROPPED in meant.values():
                 return Answer(fields.status)
-            raise NotBlocked(task, fields.status)
+            raise WrongState(task, fields.status, "unblock")
         if fields.group != group:
             return Answer(None)  # it was made anew meanwhile
         dropped = {each: DROPPED for each, kind in meant.items() if not kind.startswith("+")}

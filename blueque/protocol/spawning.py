@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import InvalidInput, NotBlocked, TooManyConditions, WrongGroup
+from blueque.errors import InvalidInput, TooManyConditions, WrongGroup, WrongState
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import KINDS, MAX_CONDITIONS, count_named, mark
@@ -121,7 +121,7 @@ def link(
     stays as it is.
 
     conditions: at most 100, on tasks that have never waited for others.
-    Raises NotOwner, NotBlocked, NoSuchTask, TooManyConditions, InvalidInput.
+    Raises NotOwner, WrongState, NoSuchTask, TooManyConditions, InvalidInput.
     """
     task, key = attempt.task, keys.task(child)
     if any(group_of(parent) is not None for parent in conditions):
@@ -141,7 +141,7 @@ def link(
         if not new:
             return Answer(None)
         if status != "blocked":
-            raise NotBlocked(child, status)
+            raise WrongState(child, status, "unblock")
         if known.get(task) not in KINDS:
             raise InvalidInput(f"task {child} does not wait for task {task}")
         named = count_named([*known, *new])

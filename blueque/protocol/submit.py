@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis, as_bytes, pack
-from blueque.errors import HasDependents, NotFinished, NotSettled, WrongQueue
+from blueque.errors import HasDependents, WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
@@ -207,7 +207,7 @@ def delete(
 
     is_forced: even if others wait for it; it is gone for them then. event: for the stream of the
         queue; None: it is told nothing.
-    Raises NotFinished, WrongQueue, HasDependents, NotSettled.
+    Raises WrongState, WrongQueue, HasDependents.
     """
 
     def decide(exists: int, reply: list[str | None], unsettled: str | None) -> Verdict[bool]:
@@ -218,11 +218,11 @@ def delete(
             raise WrongQueue(task, queue)
         lists = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
         if fields.status not in lists:
-            raise NotFinished(task, fields.status)
+            raise WrongState(task, fields.status, "delete")
         if fields.dependents is not None and not is_forced:
             raise HasDependents(task)
         if unsettled is not None:
-            raise NotSettled(task)
+            raise HasDependents(task, is_group=True)
         commands: list[Command] = [
             ("DEL", *keys.belongings(task)),
             # From the tail, where the oldest are: most tasks that are deleted are old.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from blueque.connection.redis import Redis
-from blueque.errors import Contended, NotCancellable, RedisRefused, WrongQueue
+from blueque.errors import Contended, RedisRefused, WrongQueue, WrongState
 from blueque.model.states import FINISHED
 from blueque.protocol import operator, settling
 from blueque.protocol.groups import MEMBERS_AT_ONCE, finish_group, settle_group, settle_members
@@ -181,7 +181,7 @@ def _is_cancelled(redis: Redis, member: Member, cancellation: Cancellation, now:
     queue, by = member.queue or "", cancellation.by or ""
     try:
         status = operator.cancel(redis, queue, member.task, by, cancellation.reason, now)
-    except (NotCancellable, WrongQueue):  # it has ended or moved, or a listener of 1.0.0 has it
+    except (WrongState, WrongQueue):  # it has ended or moved, or a listener of 1.0.0 has it
         return False
     log.info("cancel task=%s queue=%s by=%s status=%s", member.task, queue, by, status)
     return status == "cancelled"

@@ -363,7 +363,7 @@ class RunningTask(Task):
         task_id: of the task; it must be blocked, and this task one of those for which it waits.
         after: as for `Queue.enqueue`, at most 100, and only tasks that have never waited for others:
             so none can come to wait for itself.
-        Raises NotBlocked, and as `spawn`. Source: docs/protocol/spawning.md, "link".
+        Raises WrongState, and as `spawn`. Source: docs/protocol/spawning.md, "link".
         """
         self._get_spawner("link").link(task_id, after)
 

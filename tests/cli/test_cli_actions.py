@@ -601,7 +601,7 @@ def test_what_has_not_failed_is_code_5_and_the_others_are_put_in_line(run, redis
     result = run("requeue", "running-1", "failed-1")
 
     assert (result.returncode, result.stdout) == (5, "failed-1  pending\n")
-    assert result.stderr == "task running-1 cannot be put in line again while it is started\n"
+    assert result.stderr == "task running-1 cannot be put in line again: it is started\n"
 
 
 def test_more_than_one_needs_a_yes(run, answer, redis, client, state):
@@ -706,7 +706,7 @@ def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
         5,
         "1 task would be put in line again.",
     )
-    assert "pending-1 cannot be put in line again while it is pending" in one.stderr
+    assert "pending-1 cannot be put in line again: it is pending" in one.stderr
     assert state() == before
 
 

@@ -49,7 +49,7 @@ def test_finished_tasks_are_deleted_and_what_has_not_ended_is_refused(run, redis
     result = run("delete", "failed-1", "pending-1", "--yes")
 
     assert (result.returncode, result.stdout) == (5, "failed-1  deleted\n")
-    assert "pending-1 cannot be deleted while it is pending" in result.stderr
+    assert "pending-1 cannot be deleted: it is pending" in result.stderr
     assert (cli.exists(keys.task("failed-1")), cli.exists(keys.task("pending-1"))) == (0, 1)
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from transactions import protocol
 
-from blueque.errors import NotWaiting, WrongQueue
+from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
 
 
@@ -50,5 +50,5 @@ def test_it_is_refused_of_another_queue_and_of_what_does_not_wait(redis, client)
     with pytest.raises(WrongQueue):
         client.get_queue("audio").bring_forward("soon-1")
     client.get_queue("video").bring_forward("soon-1")
-    with pytest.raises(NotWaiting):
+    with pytest.raises(WrongState):
         client.get_queue("video").bring_forward("soon-1")

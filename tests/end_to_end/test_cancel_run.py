@@ -24,7 +24,7 @@ from handlers import (
 )
 from running import Programs, is_there, patched, state_of, until
 
-from blueque import Client, NotCancellable, Retry
+from blueque import Client, Retry, WrongState
 from blueque.system.embedded_redis import running_server
 
 SOON = 5.0  # seconds; the listeners here beat every ten, so no beat has helped
@@ -202,7 +202,7 @@ def test_a_task_that_completes_all_the_same_has_won_and_shows_that_it_was_to_be_
     done = ended(shared.client, task.id, SOON)
     assert (done.status, done.result, done.cancelled_by) == ("complete", "done", "ann")
     assert done.cancel is not None and done.cancel < done.finished
-    with pytest.raises(NotCancellable, match="complete"):
+    with pytest.raises(WrongState, match="complete"):
         cancel(shared, task)
 
 
@@ -330,7 +330,7 @@ def test_a_task_that_ends_in_the_moment_in_which_it_is_cancelled_has_one_end_and
         let_go(programs, task.id)
         try:
             told[task.id] = queue.cancel(task.id)
-        except NotCancellable:
+        except WrongState:
             told[task.id] = "too late"
     for task_id, said in told.items():
         done = ended(programs.client, task_id)

@@ -14,7 +14,7 @@ import fakeredis
 import pytest
 from oracle import EVENTS
 
-from blueque import Client, InvalidInput, NotFinished, NotOwner
+from blueque import Client, InvalidInput, NotOwner, WrongState
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_the_refusals_are_the_same_in_memory(client, fake):
 
     queue.enqueue("in")
     task = client.get_listener("video").listen()
-    with pytest.raises(NotFinished):
+    with pytest.raises(WrongState):
         queue.delete_task(task)
     with pytest.raises(NotOwner):
         client.get_processor(task).complete("out")

@@ -10,7 +10,7 @@ import pytest
 from handlers import begin, children_of_task, ended, is_sound, ledger, let_go, pid_of, running
 from running import is_there, patched, state_of, until
 
-from blueque import NotInterruptible, Retry
+from blueque import Retry, WrongState
 from blueque.model import keys
 
 WORK = handlers.WORK
@@ -73,7 +73,7 @@ def test_a_task_that_completes_all_the_same_has_won(programs):
     done = ended(programs.client, task.id)
 
     assert (done.status, done.attempt, done.interrupted_by) == ("complete", 1, "ann")
-    with pytest.raises(NotInterruptible, match="complete"):
+    with pytest.raises(WrongState, match="complete"):
         interrupt(programs, task)
 
 

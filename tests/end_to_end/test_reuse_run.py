@@ -16,7 +16,7 @@ from handlers import WORK, begin, ended, files, has_moved, is_sound, ledger, let
 from running import Programs, is_there, patched, state_of, task_processes_of, until
 
 from blueque import Retry
-from blueque.errors import NotCancellable
+from blueque.errors import WrongState
 from blueque.model import keys
 from blueque.spool import checkpoint
 
@@ -665,7 +665,7 @@ def test_an_order_for_a_task_that_has_ended_does_not_touch_the_next_one(programs
     assert second.pid == first.pid
 
     redis = programs.client._redis
-    with pytest.raises(NotCancellable):
+    with pytest.raises(WrongState):
         programs.client.get_queue("work").cancel(first.id)
     # As a program may write it that has seen the task a moment before.
     redis.read(("HSET", keys.task(first.id), "cancel", "1", "stack", "mark"))

@@ -62,22 +62,16 @@ from blueque.errors import (
     NoSuchGroup,
     NoSuchSchedule,
     NoSuchTask,
-    NotBlocked,
-    NotCancellable,
-    NotFailed,
-    NotFinished,
     NotFree,
-    NotInterruptible,
     NotOwner,
     NotRegistered,
-    NotSettled,
-    NotWaiting,
     OldBatch,
     RunDropped,
     WrongGroup,
     WrongQueue,
     WrongRun,
     WrongSchedule,
+    WrongState,
 )
 from blueque.listener.resources import Pool
 from blueque.listener.time_left import TimeLeft
@@ -5383,7 +5377,7 @@ SAMPLES = [
         link(B),
         LINK,
         until="MULTI",
-        refuses=NotBlocked,
+        refuses=WrongState,
     ),
     Sample(
         "link",
@@ -5722,7 +5716,7 @@ SAMPLES = [
         set_priority(7),
         TASK,
         until="MULTI",
-        refuses=NotWaiting,
+        refuses=WrongState,
     ),
     Sample(
         "set_priority",
@@ -5760,7 +5754,7 @@ SAMPLES = [
         put_first,
         TASK,
         until="MULTI",
-        refuses=NotWaiting,
+        refuses=WrongState,
     ),
     Sample(
         "put_first",
@@ -5769,7 +5763,7 @@ SAMPLES = [
         put_first,
         TASK,
         until="MULTI",
-        refuses=NotWaiting,
+        refuses=WrongState,
     ),
     Sample("bring_forward", "scheduled", scheduled("t1", 20.5), bring_forward, TASK),
     Sample("bring_forward", "due", scheduled("t1", 9.25), bring_forward, TASK, until="MULTI"),
@@ -5780,7 +5774,7 @@ SAMPLES = [
         bring_forward,
         TASK,
         until="MULTI",
-        refuses=NotWaiting,
+        refuses=WrongState,
     ),
     Sample("move", "pending", enqueued("t1"), move, MOVE, [PENDING]),
     Sample(
@@ -5801,7 +5795,7 @@ SAMPLES = [
         move,
         MOVE,
         until="MULTI",
-        refuses=NotWaiting,
+        refuses=WrongState,
     ),
     *[
         Sample("expire", how, before, expire(), EXPIRE, conditions)
@@ -6377,16 +6371,10 @@ SAMPLES = [
         cancel(),
         CANCEL,
         until="MULTI",
-        refuses=NotCancellable,
+        refuses=WrongState,
     ),
     Sample(
-        "cancel",
-        "complete",
-        completed("t1"),
-        cancel(),
-        CANCEL,
-        until="MULTI",
-        refuses=NotCancellable,
+        "cancel", "complete", completed("t1"), cancel(), CANCEL, until="MULTI", refuses=WrongState
     ),
     Sample(
         "cancel",
@@ -6473,7 +6461,7 @@ SAMPLES = [
     ),
     Sample("requeue", "again", given(failed("t1"), requeue), requeue, REQUEUE, until="MULTI"),
     Sample(
-        "requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed
+        "requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=WrongState
     ),
     Sample(
         "requeue",
@@ -6503,13 +6491,13 @@ SAMPLES = [
     *[
         Sample("interrupt", what, before, interrupt(), INTERRUPT, until="MULTI", refuses=refusal)
         for what, before, refusal in (
-            ("pending", enqueued("t1"), NotInterruptible),
-            ("gone", nothing, NotInterruptible),
-            ("being cancelled", given(registered(), started("t1"), cancel()), NotInterruptible),
+            ("pending", enqueued("t1"), WrongState),
+            ("gone", nothing, WrongState),
+            ("being cancelled", given(registered(), started("t1"), cancel()), WrongState),
             (
                 "of 1.0.0",
                 given(registered(), started("t1"), raw("HDEL", keys.task("t1"), "token")),
-                NotInterruptible,
+                WrongState,
             ),
             (
                 "of another queue",
@@ -6636,11 +6624,11 @@ SAMPLES = [
         delete,
         TASK,
         until="MULTI",
-        refuses=NotSettled,
+        refuses=HasDependents,
     ),
     Sample("delete", "again", nothing, delete, TASK, until="MULTI"),
     Sample(
-        "delete", "not finished", enqueued("t1"), delete, TASK, until="MULTI", refuses=NotFinished
+        "delete", "not finished", enqueued("t1"), delete, TASK, until="MULTI", refuses=WrongState
     ),
     Sample(
         "delete",
@@ -7444,7 +7432,7 @@ SAMPLES = [
         add_conditions,
         ADD,
         until="MULTI",
-        refuses=NotBlocked,
+        refuses=WrongState,
     ),
     Sample("drop_hold", "waits", held_back, drop_hold, {**TASK, "COUNT": 1}),
     Sample(
@@ -7478,7 +7466,7 @@ SAMPLES = [
         drop_hold,
         TASK,
         until="MULTI",
-        refuses=NotBlocked,
+        refuses=WrongState,
     ),
     Sample(
         "settle",
@@ -7812,7 +7800,7 @@ SAMPLES = [
         unblock(),
         UNBLOCK,
         until="MULTI",
-        refuses=NotBlocked,
+        refuses=WrongState,
     ),
     Sample(
         "unblock",

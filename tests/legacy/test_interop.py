@@ -16,7 +16,7 @@ from legacy import ledger, release
 from running import ROOT, state_of, until
 from transactions import protocol
 
-from blueque import Client, NotCancellable, NotOwner, Retry
+from blueque import Client, NotOwner, Retry, WrongState
 from blueque.model.attempt_ref import AttemptRef
 from blueque.system.process import fork, host_name, node_id, wait_for
 
@@ -753,7 +753,7 @@ def test_a_task_that_its_listener_has_cannot_be_cancelled(legacy, queue, state):
     assert legacy.run("say(client.get_listener('video').listen().id)") == [task_id]
     before = state()
 
-    with pytest.raises(NotCancellable, match=r"a listener of 1\.0\.0"):
+    with pytest.raises(WrongState, match=r"a listener of 1\.0\.0"):
         queue.cancel(task_id)
 
     assert state() == before

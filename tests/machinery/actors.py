@@ -20,17 +20,13 @@ from blueque.errors import (
     HasDependents,
     NoSuchGroup,
     NoSuchTask,
-    NotBlocked,
-    NotCancellable,
-    NotFailed,
-    NotInterruptible,
     NotOwner,
     NotRegistered,
-    NotWaiting,
     OldBatch,
     QueueFull,
     RedisAway,
     RunDropped,
+    WrongState,
 )
 from blueque.listener.listener import Listener
 from blueque.listener.processor import Processor
@@ -410,7 +406,7 @@ def bring_forward(world: World, redis: Redis, task_id: str) -> None:
     """Be a person who does not want to wait for the time of a task."""
     try:
         insist(lambda: protocol.bring_forward(redis, QUEUE, task_id, time.time()))
-    except NotWaiting:
+    except WrongState:
         world.ledger.notes.append("not waiting")
 
 
@@ -641,7 +637,7 @@ def requeue(world: World, redis: Redis, task_id: str) -> None:
     world.ledger.consents[task_id] += 1
     try:
         insist(lambda: protocol.requeue(redis, QUEUE, task_id, mark, time.time()))
-    except NotFailed:
+    except WrongState:
         world.ledger.consents[task_id] -= 1
 
 
@@ -658,7 +654,7 @@ def cancel(world: World, redis: Redis, task_id: str) -> None:
     """Be a person who wants it cancelled."""
     try:
         told = insist(lambda: protocol.cancel(redis, QUEUE, task_id, "ann", None, time.time()))
-    except NotCancellable:
+    except WrongState:
         return
     world.ledger.notes += [told, Inspector(world.redis).task(task_id).attempt]
 
@@ -669,7 +665,7 @@ def interrupt(world: World, redis: Redis, task_id: str) -> None:
     now = time.time()
     try:
         insist(lambda: protocol.interrupt(redis, QUEUE, task_id, "ann", None, now))
-    except NotInterruptible:
+    except WrongState:
         world.ledger.consents[task_id] -= 1
         return
     world.ledger.notes.append("interrupted")
@@ -686,7 +682,7 @@ def change_waiting(world: World, redis: Redis, action: Callable[[], object]) -> 
     """
     try:
         insist(action)
-    except NotWaiting:
+    except WrongState:
         return
     world.ledger.notes.append("changed")
 
@@ -787,7 +783,7 @@ def unblock(world: World, redis: Redis, task_id: str) -> None:
     world.note_wait(task_id, {})
     try:
         insist(lambda: protocol.unblock(redis, QUEUE, task_id, time.time(), "ann"))
-    except NotBlocked:
+    except WrongState:
         world.ledger.notes.append("not blocked")
 
 

@@ -15,14 +15,13 @@ from blueque.connection.redis import Redis
 from blueque.errors import (
     GroupCancelled,
     GroupClosed,
+    HasDependents,
     InvalidInput,
     NoSuchTask,
-    NotBlocked,
-    NotFinished,
     NotOwner,
-    NotSettled,
     RunDropped,
     WrongGroup,
+    WrongState,
 )
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -97,7 +96,7 @@ def delete_member(world: World, redis: Redis, task: str) -> None:
     """
     try:
         insist(lambda: protocol.delete(redis, QUEUE, task))
-    except (NotFinished, NotSettled):
+    except (WrongState, HasDependents):
         return
     world.ledger.deleted.add(task)
 
@@ -262,7 +261,7 @@ def link_and_report(
         insist(lambda: protocol.link(redis, attempt, child, kinds, time.time()))
         note_if_stale(world, task)
         world.note_wait(child, {**world.given["kinds"][child], **kinds})
-    except (NotOwner, NotBlocked, NoSuchTask, InvalidInput):
+    except (NotOwner, WrongState, NoSuchTask, InvalidInput):
         world.ledger.notes.append("refused")
     report(world, redis, task, record)
     tell(world, redis, task.id)

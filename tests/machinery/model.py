@@ -22,18 +22,12 @@ from blueque.errors import (
     NodeTaken,
     NoSuchGroup,
     NoSuchTask,
-    NotBlocked,
-    NotCancellable,
-    NotFailed,
-    NotFinished,
     NotFree,
-    NotInterruptible,
     NotOwner,
     NotRegistered,
-    NotSettled,
-    NotWaiting,
     WrongGroup,
     WrongQueue,
+    WrongState,
 )
 from blueque.model import keys
 
@@ -569,11 +563,11 @@ class Model:
         if its.queue not in (None, queue):
             raise Refusal(WrongQueue)
         if its.status not in ("complete", "failed", "cancelled"):
-            raise Refusal(NotFinished)
+            raise Refusal(WrongState)
         if "dependents" in its.ties and not is_forced:
             raise Refusal(HasDependents)
         if task in self.unsettled_members:
-            raise Refusal(NotSettled)
+            raise Refusal(HasDependents)
         _drop(self.ended[queue, its.status], task)
         self._remove_task(queue, task)
         return True
@@ -585,10 +579,11 @@ class Model:
         try:
             return self.delete(queue, task)
         except Refusal as refusal:
-            if refusal.kind not in (HasDependents, NotSettled):
+            if refusal.kind is not HasDependents:
                 raise
+            by_group = "dependents" not in self.tasks[task].ties
             self.settle(task, now, 0)
-            if refusal.kind is NotSettled:
+            if by_group:
                 self.settle_members(str(self.tasks[task].ties.get("group", "")), [task])
         return self.delete(queue, task)
 
@@ -640,7 +635,7 @@ class Model:
     def cancel(self, queue: str, task: str, by: str, reason: str | None, now: float) -> str:
         its = self.tasks.get(task)
         if its is None or its.status is None:
-            raise Refusal(NotCancellable)
+            raise Refusal(WrongState)
         if its.queue != queue:
             raise Refusal(WrongQueue)
         who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
@@ -653,7 +648,7 @@ class Model:
         is_with_legacy = its.status in ("reserved", "started") and "token" not in its.owner
         is_claimed = its.status == "reserved" and "reclaimed_node" in its.owner
         if its.status in ("complete", "failed") or is_with_legacy or is_claimed:
-            raise Refusal(NotCancellable)
+            raise Refusal(WrongState)
         if its.status == "started":
             if "cancel" not in its.past:
                 its.past |= {"cancel": now, **who}
@@ -679,11 +674,11 @@ class Model:
         if its is not None and its.past.get("interrupted_at") == now:
             return
         if its is None or its.status is None:
-            raise Refusal(NotInterruptible)
+            raise Refusal(WrongState)
         if its.queue != queue:
             raise Refusal(WrongQueue)
         if its.status != "started" or "token" not in its.owner or "cancel" in its.past:
-            raise Refusal(NotInterruptible)
+            raise Refusal(WrongState)
         if its.past.get("interrupt") == its.owner["token"]:
             return
         its.past.pop("interrupt_reason", None)
@@ -884,7 +879,7 @@ class Model:
             return
         is_open = its is not None and its.queue == queue and its.status in ("blocked", "cancelled")
         if not is_open or "hold" not in known:
-            raise Refusal(NotBlocked)
+            raise Refusal(WrongState)
         self._require_all(kinds)
         self._add_conditions(task, kinds, now)
         self.tasks[task].ties["after"] = len(known)
@@ -895,7 +890,7 @@ class Model:
         if "hold" not in known or known["hold"].is_met is not None:
             return its.status or "" if its is not None else ""
         if its is None or its.queue != queue or its.status not in ("blocked", "cancelled"):
-            raise Refusal(NotBlocked)
+            raise Refusal(WrongState)
         del known["hold"]
         its.ties["after"], its.updated = len(known), now
         if its.status == "blocked" and self._is_free(task):
@@ -1048,7 +1043,7 @@ class Model:
         if its is None or its.status != "blocked":
             if its is not None and any(one.how == "dropped" for one in meant.values()):
                 return its.status or ""
-            raise Refusal(NotBlocked)
+            raise Refusal(WrongState)
         going = {parent: one for parent, one in meant.items() if not one.is_met}
         for parent, one in going.items():
             one.drop()
@@ -1211,7 +1206,7 @@ class Model:
         if not more:
             return
         if its is None or its.status != "blocked":
-            raise Refusal(NotBlocked)
+            raise Refusal(WrongState)
         if task not in known or known[task].is_met is not None:
             raise Refusal(InvalidInput)
         self._require_all(more)
@@ -1228,7 +1223,7 @@ class Model:
         """
         its = self.tasks.get(task)
         if its is None or its.status not in ("pending", "scheduled", "blocked"):
-            raise Refusal(NotWaiting)
+            raise Refusal(WrongState)
         if its.queue != queue:
             raise Refusal(WrongQueue)
         return its, its.status == "pending" and task in self.lines[queue, its.line]
@@ -1247,7 +1242,7 @@ class Model:
     def put_first(self, queue: str, task: str, now: float) -> None:
         its, is_in_line = self._waits(queue, task)
         if not is_in_line:
-            raise Refusal(NotWaiting)
+            raise Refusal(WrongState)
         if self.lines[queue, its.line][0] == task:
             return
         its.updated = now
@@ -1259,7 +1254,7 @@ class Model:
             return
         its, is_in_line = self._waits(queue, task)
         if its.status == "pending" and not is_in_line:
-            raise Refusal(NotWaiting)
+            raise Refusal(WrongState)
         its.updated = now
         self.queues.add(to)
         self.index[queue].pop(task, None)
@@ -1335,7 +1330,7 @@ class Model:
         if its is not None and its.past.get("requeued") == mark:
             return its.status or ""
         if its is None or its.status not in ("failed", "cancelled"):
-            raise Refusal(NotFailed)
+            raise Refusal(WrongState)
         if its.queue != queue:
             raise Refusal(WrongQueue)
         _drop(self.ended[queue, its.status], task)

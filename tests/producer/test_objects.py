@@ -17,12 +17,12 @@ from blueque import (
     Client,
     InvalidInput,
     InvalidType,
-    NotFinished,
     NotOwner,
     RedisAway,
     Retry,
     Task,
     WrongQueue,
+    WrongState,
 )
 from blueque.system.process import fork, node_id, wait_for
 
@@ -448,7 +448,7 @@ def test_delete_task_refuses_the_wrong_queue_and_the_unfinished_as_a_value_error
     with pytest.raises(ValueError, match="nobody"):
         queue.delete_task(client.get_task("nobody"))
 
-    assert (type(unfinished.value), type(elsewhere.value)) == (NotFinished, WrongQueue)
+    assert (type(unfinished.value), type(elsewhere.value)) == (WrongState, WrongQueue)
     assert state() == before
 
 
@@ -473,7 +473,7 @@ def test_an_old_snapshot_does_not_delete_a_task_that_is_in_line_again(
     cli.hset(f"blueque_task_{snapshot.id}", "status", "pending")
     before = state()
 
-    with pytest.raises(NotFinished, match="pending"):
+    with pytest.raises(WrongState, match="pending"):
         queue.delete_task(snapshot)
 
     assert state() == before

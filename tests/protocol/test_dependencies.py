@@ -14,17 +14,15 @@ from explore import explore
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 from transactions import protocol
 
-from blueque import NotWaiting
 from blueque.connection.redis import as_hash
 from blueque.errors import (
     BluequeError,
     HasDependents,
     InvalidInput,
     NoSuchTask,
-    NotBlocked,
-    NotFailed,
     TooManyConditions,
     WrongQueue,
+    WrongState,
 )
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -471,7 +469,7 @@ def test_conditions_are_added_to_new_tasks_only_and_a_thousand_at_most(redis):
     with pytest.raises(NoSuchTask):
         protocol.add_conditions(redis, BELOW, "d", {"nothing": "ok"}, 3.5)
     child(redis, "e", {"q000": "ok"})
-    with pytest.raises(NotBlocked):
+    with pytest.raises(WrongState):
         protocol.add_conditions(redis, BELOW, "e", {"q001": "ok"}, 3.5)
 
 
@@ -700,7 +698,7 @@ def test_a_blocked_task_is_cancelled_moved_or_given_another_priority(redis):
     assert protocol.cancel(redis, BELOW, "c", "ann", None, 3.5) == "cancelled"
     protocol.move(redis, BELOW, "d", "audio", 3.5)
     protocol.set_priority(redis, BELOW, "e", 5, 3.5)
-    with pytest.raises(NotWaiting):
+    with pytest.raises(WrongState):
         protocol.put_first(redis, BELOW, "e", 3.5)
     assert redis.read(
         ("ZRANGE", keys.blocked(BELOW), 0, -1), ("ZRANGE", keys.blocked("audio"), 0, -1)
@@ -797,13 +795,13 @@ def test_only_blocked_tasks_of_the_queue_are_unblocked(redis):
     parent(redis, "p")
     child(redis)
 
-    with pytest.raises(NotBlocked):
+    with pytest.raises(WrongState):
         protocol.unblock(redis, ABOVE, "p", 6.5, "ann")
-    with pytest.raises(NotBlocked):
+    with pytest.raises(WrongState):
         protocol.unblock(redis, ABOVE, "nothing", 6.5, "ann")
     with pytest.raises(WrongQueue):
         protocol.unblock(redis, "audio", "c", 6.5, "ann")
-    with pytest.raises(NotFailed):
+    with pytest.raises(WrongState):
         protocol.requeue(redis, BELOW, "c", "m", 6.5)
 
 

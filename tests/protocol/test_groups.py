@@ -12,8 +12,8 @@ from blueque import Client
 from blueque.errors import (
     GroupCancelled,
     GroupClosed,
+    HasDependents,
     NoSuchGroup,
-    NotSettled,
     OutcomeUnknown,
     WrongGroup,
 )
@@ -283,7 +283,7 @@ def test_a_member_is_not_deleted_before_its_group_has_noted_its_end(redis, cli, 
     ENDS[status](redis, "a")
     ended = [Ended("a", 9.2)]
 
-    with pytest.raises(NotSettled):
+    with pytest.raises(HasDependents):
         protocol.delete(redis, "video", "a", is_forced=True)
     assert protocol.prune(redis, "video", status, ended) == 0
     settle(redis)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transactions import protocol
 
-from blueque import NotInterruptible, WrongQueue
+from blueque import WrongQueue, WrongState
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.recover import Loss
 
@@ -106,7 +106,7 @@ def test_it_is_refused_while_the_task_is_being_cancelled_and_cancel_goes_before_
     interrupt(redis)
     assert protocol.cancel(redis, "video", "t1", "ann", None, 8.8) == "cancelling"
 
-    with pytest.raises(NotInterruptible, match="being cancelled"):
+    with pytest.raises(WrongState, match="being cancelled"):
         interrupt(redis, now=8.9)
 
     assert protocol.release(redis, FIRST, 9.5) == "cancelled"
@@ -114,7 +114,7 @@ def test_it_is_refused_while_the_task_is_being_cancelled_and_cancel_goes_before_
 
 def test_it_is_refused_for_what_does_not_run_and_through_another_queue(redis, state):
     before = state()
-    with pytest.raises(NotInterruptible, match="it is pending, so it does not run") as refusal:
+    with pytest.raises(WrongState, match="it is pending, so it does not run") as refusal:
         interrupt(redis)
     assert (refusal.value.task_id, refusal.value.status) == ("t1", "pending")
     assert state() == before
@@ -122,7 +122,7 @@ def test_it_is_refused_for_what_does_not_run_and_through_another_queue(redis, st
     with pytest.raises(WrongQueue, match="audio"):
         interrupt(redis, queue="audio")
     protocol.complete(redis, FIRST, "out", now=9.2)
-    with pytest.raises(NotInterruptible, match="it is complete"):
+    with pytest.raises(WrongState, match="it is complete"):
         interrupt(redis)
 
 

@@ -12,9 +12,9 @@ from blueque.errors import (
     GroupCancelled,
     GroupClosed,
     InvalidInput,
-    NotBlocked,
     TooManyConditions,
     WrongGroup,
+    WrongState,
 )
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -560,9 +560,9 @@ def test_what_cannot_be_linked_is_refused(redis, state, cli):
         link(redis, A)
     with pytest.raises(NoSuchTask, match="nobody"):
         link(redis, C, "nobody")
-    with pytest.raises(NotBlocked, match=C):
+    with pytest.raises(WrongState, match=C):
         link(redis, "t2", child=C)
-    with pytest.raises(NotBlocked, match="nobody"):
+    with pytest.raises(WrongState, match="nobody"):
         link(redis, "t2", child="nobody")
     with pytest.raises(NotOwner):
         link(redis, C, attempt=ATTEMPT._replace(token="old"))
@@ -604,7 +604,7 @@ def test_a_link_is_refused_if_the_task_ends_or_the_child_is_cancelled_meanwhile(
 ):
     spawn(redis, new("b"))
     overtaken(lambda: protocol.cancel(other, "parts", A, "ann", None, 10.4))
-    with pytest.raises(NotBlocked):
+    with pytest.raises(WrongState):
         link(redis, B)
     spawn(redis, new("c", after=["t1"]))
     overtaken(lambda: protocol.complete(other, ATTEMPT, "out", 10.4))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from transactions import protocol
 
-from blueque import NotFinished, WrongQueue
+from blueque import WrongQueue, WrongState
 from blueque.connection.redis import exchange
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -343,7 +343,7 @@ def test_delete_refuses_a_task_that_is_not_finished_and_writes_nothing(redis, cl
     cli.hset("blueque_task_t1", "status", status)
     before = state()
 
-    with pytest.raises(NotFinished, match=status) as refusal:
+    with pytest.raises(WrongState, match=status) as refusal:
         protocol.delete(redis, "video", "t1")
 
     assert (refusal.value.task_id, refusal.value.status) == ("t1", status)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from transactions import protocol
 
-from blueque import NotFree, NotWaiting, WrongQueue
+from blueque import NotFree, WrongQueue, WrongState
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.protocol.recover import Loss
@@ -785,7 +785,7 @@ def test_a_task_that_somebody_pops_meanwhile_is_not_put_in_line_a_second_time(
         change(redis)  # it may wait again
         assert cli.hgetall("blueque_task_t1")["priority"] == "7"
     else:
-        with pytest.raises(NotWaiting, match="being taken"):
+        with pytest.raises(WrongState, match="being taken"):
             change(redis)
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2"]
@@ -806,7 +806,7 @@ def test_only_a_task_that_waits_gets_another_place(redis, state, change, status)
         complete(redis)
     before = state()
 
-    with pytest.raises(NotWaiting) as refusal:
+    with pytest.raises(WrongState) as refusal:
         change(redis)
 
     assert refusal.value.status == (status if status != "gone" else None)
@@ -842,7 +842,7 @@ def test_a_task_that_is_put_first_is_the_next_of_its_line(redis, cli, state, opt
 def test_a_scheduled_task_cannot_be_put_first(redis):
     protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
 
-    with pytest.raises(NotWaiting, match="scheduled"):
+    with pytest.raises(WrongState, match="scheduled"):
         put_first(redis)
 
 

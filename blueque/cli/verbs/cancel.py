@@ -17,7 +17,7 @@ from blueque.cli.options import Invocation, dry_run_option, json_option, shared_
 from blueque.cli.printing import Column, text_columns
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
-from blueque.errors import NotCancellable
+from blueque.errors import WrongState
 from blueque.model.states import FINISHED
 from blueque.queries.listing import entered
 from blueque.sentences import consent
@@ -170,12 +170,12 @@ def _cancel(
 ) -> str:
     try:
         return client.get_queue(task.queue or "").cancel(task.id, by, reason, only=allowed)
-    except NotCancellable as error:
+    except WrongState as error:
         if error.status not in FINISHED:
             raise
         ended = entered(client.get_task(task.id))
         since = f", since {printing.stamp(ended, is_utc)}" if ended is not None else ""
-        raise NotCancellable(task.id, error.status, f"{error.why}{since}") from error
+        raise WrongState(task.id, error.status, "cancel", f"{error.why}{since}") from error
 
 
 def _judge(task: Task) -> Outcome | None:

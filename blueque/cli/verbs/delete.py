@@ -13,7 +13,7 @@ from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
-from blueque.errors import HasDependents, InvalidInput, NotFinished
+from blueque.errors import HasDependents, InvalidInput, WrongState
 from blueque.model.states import FINISHED
 from blueque.sentences import consent
 
@@ -86,7 +86,7 @@ def delete(
 
 
 def _foresee(task: Task, is_forced: bool) -> Outcome:
-    refusal = None if task.status in FINISHED else str(NotFinished(task.id, task.status))
+    refusal = None if task.status in FINISHED else str(WrongState(task.id, task.status, "delete"))
     if refusal is None and "dependents" in task.fields and not is_forced:
         refusal = _refusal(HasDependents(task.id))
     return Outcome(task.id, task.queue, task.status, refusal)

@@ -15,7 +15,7 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.values import DURATION
-from blueque.errors import NoSuchGroup, NotCancellable, RunDropped, WrongGroup, WrongQueue, WrongRun
+from blueque.errors import NoSuchGroup, RunDropped, WrongGroup, WrongQueue, WrongRun, WrongState
 from blueque.system import process
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _cancel(client: Client, task: HalfMade) -> bool:
     """Cancel a task. False: it is not blocked any more."""
     try:
         client.get_queue(task.queue).cancel(task.task, reason=_REASON, only=["blocked"])
-    except (NotCancellable, WrongQueue) as error:
+    except (WrongState, WrongQueue) as error:
         printing.talk(str(error))
         return False
     return True

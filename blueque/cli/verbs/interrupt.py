@@ -13,7 +13,7 @@ from blueque.cli.end_wait import WithWait, act_and_wait, wait_option
 from blueque.cli.failure import TIMED_OUT
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.verbs.cancel import table_of_running
-from blueque.errors import NotInterruptible
+from blueque.errors import WrongState
 from blueque.sentences import consent
 
 if TYPE_CHECKING:
@@ -66,8 +66,11 @@ def interrupt(
 
     def order(task: Task) -> str:
         if task.status != "started" and not is_sure:  # no consent was asked for it
-            raise NotInterruptible(
-                task.id, task.status, f"it is {task.status or 'gone'}, so it does not run"
+            raise WrongState(
+                task.id,
+                task.status,
+                "interrupt",
+                f"it is {task.status or 'gone'}, so it does not run",
             )
         client.get_queue(task.queue or "").interrupt(task.id, by, reason)
         return GOING

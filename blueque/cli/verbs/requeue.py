@@ -16,7 +16,7 @@ from blueque.cli.options import Invocation, dry_run_option, json_option, shared_
 from blueque.cli.printing import Column
 from blueque.cli.selection import require_one_way, selected, selection_options
 from blueque.cli.states import state_option
-from blueque.errors import NotFailed
+from blueque.errors import WrongState
 from blueque.model.conditions import DROPPED
 from blueque.model.states import LOST
 from blueque.queries import groups
@@ -125,7 +125,11 @@ def _say_what_they_wait_for(
 def _refusals(client: Client, tasks: Sequence[Task]) -> dict[str, str]:
     """Return why tasks cannot be put in line, by their ids."""
     able = [task.id for task in tasks if task.status in ("failed", "cancelled")]
-    unable = {task.id: NotFailed(task.id, task.status) for task in tasks if task.id not in able}
+    unable = {
+        task.id: WrongState(task.id, task.status, "requeue")
+        for task in tasks
+        if task.id not in able
+    }
     refused = {**unable, **groups.not_whole(client.connections, able)}
     return {task: str(error) for task, error in refused.items()}
 
