@@ -25,7 +25,6 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.config.contents import Config as Config
     from blueque.errors import *  # noqa: F403
     from blueque.feeder import feed as feed
-    from blueque.listener.group import ListenerGroup as ListenerGroup
     from blueque.listener.listener import Listener as Listener
     from blueque.listener.processor import Processor as Processor
     from blueque.model.conditions import After as After
@@ -68,7 +67,6 @@ _NAMES = {
         WrongGroup WrongQueue WrongRun WrongSchedule WrongState
     """,
     "feeder": "feed",
-    "listener.group": "ListenerGroup",
     "listener.listener": "Listener",
     "listener.processor": "Processor",
     "model.conditions": "After after",

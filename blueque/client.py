@@ -24,7 +24,7 @@ from blueque.model.encoding import (
 )
 from blueque.model.group import InGroup
 from blueque.model.queue_settings import read_settings
-from blueque.model.selection import Select, require_select
+from blueque.model.selection import Select
 from blueque.model.task import Task
 from blueque.queries import runs
 from blueque.queries.tasks import load
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
 
-    from blueque.listener.group import ListenerGroup
     from blueque.listener.listener import Listener
     from blueque.listener.orders import Listeners
     from blueque.listener.processor import Processor
@@ -263,17 +262,7 @@ class Client:
 
         return ends(Watcher(self._connect, wanted, self.wait), self.patience, timeout)
 
-    @overload
-    def get_listener(self, queue_name: str) -> Listener: ...
-
-    @overload
-    def get_listener(
-        self, queue_name: str, second: str, /, *more: str, select: Select | None = None
-    ) -> ListenerGroup: ...
-
-    def get_listener(
-        self, queue_name: str, *more: str, select: Select | None = None
-    ) -> Listener | ListenerGroup:
+    def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener:
         """Return a listener of one queue or several. It registers when it first listens.
 
         A queue that is named twice counts once.
@@ -282,15 +271,10 @@ class Client:
             with work. The order and weights in blueque.toml are for the program blueque-listener
             only.
         """
-        if not more:
-            require_select(select)
-            from blueque.listener.listener import Listener
-
-            return Listener(self._redis, self._queue_name(queue_name))
-        from blueque.listener.group import ListenerGroup
+        from blueque.listener.listener import Listener
 
         names = [self._queue_name(name) for name in (queue_name, *more)]
-        return ListenerGroup(self._redis, names, select)
+        return Listener(self._redis, names, select)
 
     def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
         """Return the record of a run, with the fields in docs/protocol/bulk.md, "Runs"; None: there

@@ -120,48 +120,26 @@ class Redis:
 
     def connection(self) -> Connection:
         """Return this thread's connection; open it if needed."""
-        kept = self._kept("connection")
+        kept = self._kept()
         if kept is None:
-            self._local.connection = kept = self._open()
+            kept = self.connect()
+            kept.has_answer = self.has_answer
+            self._local.connection = kept
         return kept
-
-    def tracking(self, owner: object) -> Connection | None:
-        """Return this thread's other connection, which reports changes of the keys that it reads;
-        open it if needed. None: Redis refuses to report them.
-
-        owner: who reads the reports. For another owner, a new one is opened, and for the same one
-            after `close`: then Redis has reported nothing of what was read before.
-        """
-        kept = self._kept("tracking")
-        if kept is not None and self._local.owner is owner:
-            return kept
-        if kept is not None:
-            kept.close()
-        made = self._open()
-        self._local.tracking, self._local.owner = made, owner
-        if made.track():
-            return made
-        made.close()
-        return None
 
     @property
     def ahead(self) -> Ahead | None:
         """The look that was sent ahead on this thread's connection, if there is one."""
-        kept = self._kept("connection")
+        kept = self._kept()
         return None if kept is None else kept.ahead
 
-    def _kept(self, name: str) -> Connection | None:
-        """Return a connection of this thread, if it is open and not inherited over a fork."""
+    def _kept(self) -> Connection | None:
+        """Return this thread's connection, if it is open and not inherited over a fork."""
         if getattr(self._local, "pid", None) != os.getpid():
-            self.close()  # after a fork this closes our copies, not the parent's connections
+            self.close()  # after a fork this closes our copy, not the parent's connection
             self._local.pid = os.getpid()
-        kept: Connection | None = getattr(self._local, name, None)
+        kept: Connection | None = getattr(self._local, "connection", None)
         return None if kept is None or kept.is_closed else kept
-
-    def _open(self) -> Connection:
-        made = self.connect()
-        made.has_answer = self.has_answer
-        return made
 
     def queue_name(self, name: str) -> str:
         """Return the name of a queue that is named by it, or by an alias."""
@@ -182,11 +160,10 @@ class Redis:
         return other
 
     def close(self) -> None:
-        """Close this thread's connections; the next call opens others."""
-        for name in ("connection", "tracking"):
-            kept: Connection | None = getattr(self._local, name, None)
-            if kept is not None:
-                kept.close()
+        """Close this thread's connection; the next call opens another."""
+        kept: Connection | None = getattr(self._local, "connection", None)
+        if kept is not None:
+            kept.close()
 
     def read(self, *commands: Command) -> list[Any]:
         """Send commands that only read, in one write, and return their replies. It tries again

@@ -1,4 +1,4 @@
-"""Beats of one listener in several queues."""
+"""Beats of a listener in its queues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from blueque.connection.redis import Redis
 from blueque.errors import NotRegistered, RedisRefused
-from blueque.listener.member import Member
+from blueque.listener.registration import Registration
 from blueque.model.parts import in_parts
 from blueque.protocol import many_queues
 from blueque.protocol.membership import Standing, order_of
@@ -15,47 +15,59 @@ from blueque.protocol.membership import Standing, order_of
 BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
 
 
-def beat_at_once(
-    redis: Redis, listeners: Sequence[Member], task_id: str | None, may_hold: bool
-) -> Standing:
-    """Beat in all queues, in one transaction for 50 of them. Raises NotRegistered for the first
-    queue in which we are no longer registered.
-    """
-    now, standing, lost = time.time(), Standing(), list[Member]()
-    for some in in_parts(listeners, BEATS_AT_ONCE):
-        pulses = [listener.pulse() for listener in some]
-        beaten, missing = many_queues.beat_all(redis, pulses, now, task_id, may_hold)
-        for listener, pulse in zip(some, pulses, strict=True):
-            if listener.queue in missing:
-                lost.append(listener)
-            else:
-                listener.note_beaten(pulse.facts)
-        standing = _joined(standing, beaten)
-    if not lost:
-        return standing
-    error = NotRegistered(lost[0].node, lost[0].queue)
-    for listener in lost:
-        listener.lost(error)
-    raise error
+class Beat:
+    """One beat in all queues of a listener.
 
-
-def beat_one_by_one(listeners: Sequence[Member], task_id: str | None) -> Standing:
-    """Beat in each queue by itself: a key of one has a wrong type, and in the others we must not be
-    taken for dead.
+    task: the id of the task that the listener watches, if there is one.
+    may_hold: whether to read our own lists.
     """
-    refusal: Exception | None = None
-    standing = Standing()
-    for listener in listeners:
+
+    def __init__(
+        self, redis: Redis, task: str | None, may_hold: bool, obeys_settings: bool
+    ) -> None:
+        self._redis, self._task, self._may_hold = redis, task, may_hold
+        self._obeys_settings = obeys_settings
+        self._standing = Standing()
+        self._lost: list[Registration] = []  # where we are no longer registered
+        self._refusal: RedisRefused | None = None
+
+    def beat(self, registrations: Sequence[Registration]) -> Standing:
+        """Beat in all of these queues, in one transaction for 50 of them.
+
+        Raises NotRegistered for the first queue in which we are no longer registered, or
+        RedisRefused for a key of a wrong type, after it has beaten in the others.
+        """
+        for some in in_parts(registrations, BEATS_AT_ONCE):
+            self._beat(some)
+        for registration in self._lost:
+            registration.instance = None
+        if self._lost:
+            raise NotRegistered(self._lost[0].node, self._lost[0].queue)
+        if self._refusal is not None:
+            raise self._refusal
+        return self._standing
+
+    def _beat(self, some: Sequence[Registration]) -> None:
+        pulses = [each.pulse(self._obeys_settings) for each in some]
         try:
-            standing = _joined(standing, listener.beat(task_id))
-        except NotRegistered as error:
-            listener.lost(error)
-            refusal = error
+            beaten, missing = many_queues.beat_all(
+                self._redis, pulses, time.time(), self._task, self._may_hold
+            )
         except RedisRefused as error:
-            refusal = refusal or error
-    if refusal is not None:
-        raise refusal
-    return standing
+            if error.code != "WRONGTYPE":
+                raise
+            if len(some) == 1:
+                self._refusal = self._refusal or error
+            else:  # a key of one queue has a wrong type: in the others we must not be taken for dead
+                for each in some:
+                    self._beat([each])
+            return
+        for each, pulse in zip(some, pulses, strict=True):
+            if each.queue in missing:
+                self._lost.append(each)
+            else:
+                each.note_beaten(pulse.facts)
+        self._standing = _joined(self._standing, beaten)
 
 
 def _joined(standing: Standing, beaten: Standing) -> Standing:

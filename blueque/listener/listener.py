@@ -1,48 +1,87 @@
-"""Listener: takes tasks from one queue, one at a time."""
+"""Listener: takes tasks from one queue or several, one at a time."""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import logging
+import os
 import time
-from collections.abc import Callable
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Literal, overload
 
-from blueque.connection.redis import Connection, Redis
-from blueque.listener.listening import wait_for_task
-from blueque.listener.peer_wakeup import MOST_WANTED, PeerWakeup, Resources
+from blueque.connection.redis import Connection, Patience, Redis
+from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
+from blueque.listener.beating import Beat
+from blueque.listener.deadline import Deadline
+from blueque.listener.registration import Facts, Registration
 from blueque.listener.reserver import Reserver
-from blueque.listener.stale_holders import StaleHolders
-from blueque.model.lines import Needs
+from blueque.model.lines import write_needs
+from blueque.model.retry import Retry
+from blueque.model.selection import Ordered, ReducedLottery, Select, require_select
 from blueque.model.task import Task
-from blueque.protocol import membership, placement, reserving
-from blueque.protocol.reserving import Popped
+from blueque.model.units import Timing
+from blueque.model.wrong_types import unless_wrong_type
+from blueque.protocol import reserving
+from blueque.protocol.membership import Standing
 from blueque.queries.inspector import Inspector
 from blueque.system import process
+from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
 IN_DEMAND = 60.0  # seconds after a task for which we expect the next one soon
 
 
-class Listener(Reserver):
-    """One listener of one queue, under the node id `[fqdn]_[pid]`.
+class Listener:
+    """One listener, under the node id `[fqdn]_[pid]`. It takes one task at a time from its queues
+    together.
 
     Your own programs call `listen`. Such a listener does not beat, and its registration says so.
     `blueque-listener` calls the other methods; they return at once, or when `is_answered` does.
 
-    Here is what waits, chooses a line, claims tasks of dead listeners, and leaves. What pops and
-    reserves is in reserver.py, what adopts, hands back and restores attempts in owner.py, and what
-    registers and beats in member.py.
+    It has a Registration for each queue, which also adopts, hands back and restores attempts there.
+    Its `reserver` pops and reserves.
     """
 
-    def __init__(self, redis: Redis, queue: str) -> None:
-        super().__init__(redis, queue)
-        # At the end of the last `idle` no task was in line, scheduled, or in our own list.
+    def __init__(self, redis: Redis, queues: Sequence[str], select: Select | None = None) -> None:
+        """Listen to these queues. select: from which to take next, see selection.py."""
+        if not queues:
+            raise InvalidInput("a listener needs at least one queue")
+        self.queues = list(dict.fromkeys(queues))
+        self._redis, self._select = redis, require_select(select) or Ordered()
+        self._inspector = Inspector(redis)
+        self._registrations = {queue: Registration(redis, queue) for queue in self.queues}
+        self.reserver = Reserver(redis)
+        self.obeys_settings = False  # read those of the queues with each beat
+        # At the end of the last `idle` no task was in line, scheduled, or in our own lists.
         self.is_bare = False
-        self._stale_holders = StaleHolders(redis, queue)
-        self._peer_wakeup = PeerWakeup(redis, queue)
         self._took_at = float("-inf")  # a task, on the monotonic clock
+        self._gone: set[str] = set()  # queues from which we have deregistered
+        # (action, queue) that Redis refuses, logged once each
+        self._refused: set[tuple[str, str]] = set()
+
+    def __iter__(self) -> Iterator[Registration]:
+        return iter(self._registrations.values())
+
+    def of(self, queue: str | None) -> Registration:
+        """Return the registration in one of the queues. Raises KeyError for any other."""
+        return self._registrations[queue or ""]
+
+    def has(self, queue: str | None) -> bool:
+        return queue in self._registrations
+
+    @property
+    def node(self) -> str:
+        """Our node id in the first queue. In another queue it may differ, if another listener uses
+        this id there.
+        """
+        return self.of(self.queues[0]).node
+
+    @property
+    def has_order(self) -> bool:
+        """Whether an order for us waits in any of the queues; the next beat reads it."""
+        return any(each.has_order for each in self)
 
     @overload
     def listen(
@@ -63,7 +102,28 @@ class Listener(Reserver):
         timeout: in seconds; None is returned if no task has come by then. 0: look once.
         Source: docs/protocol.md, "pop", "reserve", "wait".
         """
-        return wait_for_task(self._redis, self, [self], callback, timeout)
+        patience, deadline = Patience(self._redis.patience), Deadline(timeout)
+        while True:
+            try:
+                for each in self:
+                    if not each.is_registered:
+                        self.register(None, queue=each.queue)
+                task = self.take()
+                if task is not None:
+                    break
+                if deadline.is_over:
+                    return None
+                self.idle(deadline.seconds, deadline.is_answered)
+                patience = Patience(self._redis.patience)
+            except NotRegistered as error:
+                self.lost(error)
+            except (RedisAway, RedisRefused) as error:
+                self._redis.close()
+                if not patience.may_reconnect(error):
+                    patience.pause_or_raise(error)
+        if callback is not None:
+            callback(task)
+        return task
 
     def claim_orphan(self) -> Task | None:
         """Claim a task of a listener on this host whose process is gone; None when there is none.
@@ -72,164 +132,238 @@ class Listener(Reserver):
         Processor. A started task may still be running: wait until the process with its pid has
         ended. Source: docs/protocol/beside-1.0.0.md, "claim".
         """
-        inspector = Inspector(self._redis)
-        for other in sorted(inspector.listeners(self.queue)):
-            pid = other.rpartition("_")[2]
-            if other == self.node or not pid.isdecimal() or len(pid) > 9:
-                continue
-            known = inspector.registration(self.queue, other)
-            is_here = process.shares_pids(known) if known else process.is_legacy_here(other)
-            if not is_here or process.is_alive(int(pid), known):
-                continue
-            task_id = membership.claim(
-                self._redis, self.queue, self.node, other, known.get("instance")
-            )
-            if task_id is not None:
-                log.info(
-                    "claim task=%s queue=%s node=%s dead=%s", task_id, self.queue, self.node, other
-                )
-                return inspector.task(task_id)
-        return None
+        found = (each.claim_orphan() for each in self)
+        return next((task for task in found if task is not None), None)
+
+    def register(
+        self,
+        timing: Timing | None,
+        spool: str | None = None,
+        retry: Retry | None = None,
+        queue: str | None = None,
+    ) -> None:
+        """Make this listener known, in all its queues or in this one.
+
+        timing: by which others may judge it; None: it does not beat.
+        spool: where the files of its attempts lie. retry: the policy of tasks that have none of
+            their own.
+        Source: docs/protocol.md, "register".
+        """
+        facts: Facts = {"beat_every": 0}
+        if timing is not None:
+            facts = {"beat_every": timing.beat, "lease": timing.lease}
+            facts |= {"lost_after": timing.lost_after}
+        facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
+        facts |= {} if spool is None else {"spool": spool}
+        facts |= {} if retry is None else {"retry": retry.to_text()}
+        pool = self.reserver.pool
+        facts |= {} if pool is None else {"resources": write_needs(pool.totals)}
+        for each in self if queue is None else [self.of(queue)]:
+            each.register(facts)
+
+    def lost(self, error: NotRegistered) -> None:
+        """Note that we are no longer registered in the queue of the error."""
+        self.of(error.queue).instance = None
+
+    def beat(self, task_id: str | None = None, may_hold: bool = True) -> Standing:
+        """Beat in all queues, and read our orders and the state of the task that we watch.
+
+        may_hold: whether to read our own lists.
+        Raises NotRegistered for one queue, after it has beaten in the others.
+        Source: docs/protocol.md, "beat".
+        """
+        return Beat(self._redis, task_id, may_hold, self.obeys_settings).beat([*self])
 
     def take(self) -> Task | None:
-        """Reserve the next task, if there is one now.
+        """Reserve the next task of the queue that the selector chooses, if there is one in any of
+        them now.
 
-        With `may_offer`, a task that needs nothing is only offered: see `offer`.
-        Raises NotRegistered; RedisAway, after which the next call looks through our own list first.
+        If its reserver may offer, a task that needs nothing is only offered.
+        Raises NotRegistered; RedisAway, after which the next call looks through our own lists first.
         Source: docs/protocol.md, "pop" and "reserve"; docs/protocol/joined.md, "reserve_and_start".
         """
-        self.offer = None
-        if self._is_unsure:
-            self._popped = None
-            # A pop that we gave up on may still arrive. It does nothing any more once our
-            # registration has changed.
-            self.beat()
-            task = self.settle(Inspector(self._redis).reserved(self.queue, self.node))
-            if task is not None:
-                return task
-        self._is_unsure = True  # from here on an id may be in our list that we know nothing of
-        task, popped = None, Popped(refusal="choose")
-        if self.time_left is None:
-            task, popped = self._take_next(None)
-        self._has_chosen = popped.refusal not in (None, "paused")
-        if self._has_chosen:
-            task = self._choose()
-        self._is_unsure = self.offer is not None
+        self.reserver.offer = None
+        called = [each for each in self if each.has_marker]
+        ready = {each.queue for each in called}
+        task = self._settle()
         if task is None:
-            self._has_marker = False
-        else:
+            ready = self._with_work()
+            task = self._take_from(ready)
+        if task is not None:
             self._took_at = time.monotonic()
-            if self.time_left is not None:
-                warn = functools.partial(self.time_left.warn, self._redis, task)
-                self._do_for_others(warn)
+        for each in called:  # the calls for which we take nothing
+            if each.has_marker:
+                self._decline(each, each.queue in ready)
         return task
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
-        """Wait for work or an order, and return whether there may be work. Source:
-        docs/protocol.md, "wait".
+        """Wait for work in any of the queues, or an order, and return whether there may be work.
+
+        Source: docs/protocol.md, "wait".
         """
         self.is_bare = False
-        self.take_marker(
-            reserving.wait(
-                self._redis,
-                [(self.queue, self.node)],
-                seconds,
-                is_answered,
-                expects_task=time.monotonic() < self._took_at + IN_DEMAND,
-            )
-        )
-        if self._has_marker or self.has_order:
+        if self._wait(seconds, is_answered, is_idle=True):
             return True
-        # A 1.0.0 producer wakes no listener, so look for ourselves as well; and an order may have been
-        # to do that.
-        inspector = Inspector(self._redis)
-        self.is_bare = not inspector.has_anything([(self.queue, self.node)])
-        return not self.is_bare and inspector.has_work(self.queue)
+        # A 1.0.0 producer wakes no listener, so look for ourselves as well; and an order may have
+        # been to do that.
+        self.is_bare = not self._inspector.has_anything(self._names())
+        return not self.is_bare and self._inspector.has_any_work(self.queues)
 
-    def decline(self, is_work_left: bool = True) -> None:
-        """Take nothing now, and let another listener have the wake-up call if it came to us and
-        there is work.
+    def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
+        """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
+        self._wait(seconds, is_answered, is_idle=False)
+
+    def wake(self, queues: Iterable[str]) -> None:
+        """Wake an idle listener of each of these queues. Source: docs/protocol.md, "wake"."""
+        for queue in queues:
+            reserving.wake(self._redis, queue)
+
+    def decline(self) -> None:
+        """Take nothing now, and let others have the wake-up calls that came to us."""
+        for each in self:
+            self._decline(each, True)
+
+    def _decline(self, ours: Registration, is_work_left: bool) -> None:
+        self.reserver.return_popped(ours)
+        ours.pass_marker_on(is_work_left)
+
+    def held(self) -> list[Task]:
+        """Return the tasks in our own lists that are reserved or started under our node ids."""
+        lists = self._inspector.held(self._names())
+        return [
+            task
+            for (queue, node), held in zip(self._names(), lists, strict=True)
+            for task in map(self._inspector.task, held)
+            if task.status in ("reserved", "started") and (task.queue, task.node) == (queue, node)
+        ]
+
+    def weigh(self, queue: str, weight: float) -> None:
+        """Give a queue another weight, if a lottery chooses among ours."""
+        if isinstance(self._select, ReducedLottery):
+            self._select.weigh(queue, weight)
+
+    def announce(
+        self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
+    ) -> None:
+        """Write into our registrations what we do. drain: take no task, ask ours to stop, and exit
+        after it. leave: the same without asking. pause: take no task, but do not exit. work: take
+        tasks again.
+
+        by: the cause.
+        Source: docs/protocol/operator.md, "order".
         """
-        self.return_popped()
-        self._pass_marker_on(is_work_left)
+        for each in self:
+            each.announce(what, by)
 
     def leave(self) -> bool:
-        """Deregister, and wake another listener if a wake-up came to us in vain. False: we still
-        hold a task.
-
-        Source: docs/protocol.md, "deregister" and "wake".
-        """
-        if self.is_unsure and self.is_registered:
-            self._empty_list()
-        has_left = membership.deregister(self._redis, self.queue, self.node, self.instance or "")
-        if self._has_marker or Inspector(self._redis).has_work(self.queue):
-            reserving.wake(self._redis, self.queue)
-        if has_left:
-            log.info("deregister queue=%s node=%s", self.queue, self.node)
-            self.instance = None
-        else:
-            log.warning("leaving a task behind queue=%s node=%s", self.queue, self.node)
-        return has_left
-
-    def _choose(self) -> Task | None:
-        """Reserve a task of the first line that has one which can run now, if there is one."""
-        inspector, had_marker = Inspector(self._redis), self._has_marker
-        room = inspector.room(self.queue)
-        if room.is_full:
-            self._stale_holders.look(None, room)
-            return None
-        is_too_long = False  # a task that others may run
-        elsewhere: list[Resources] = []  # what another node may have, and ours has not, or not now
-        task, popped = None, Popped()
-        heads = inspector.heads(self.queue)
-        for head in heads:
-            needs = head.needs
-            if not head.length:
-                placement.drop_line(self._redis, self.queue, head.line)
-            elif needs is None:  # malformed; written by another program, and named by the doctor
+        """Deregister from all queues. False: we still hold a task."""
+        for each in self:
+            if each.queue in self._gone:
                 continue
-            elif head.is_locked:
-                self._stale_holders.look(needs.lock)
-            elif head.first is not None and not self._has_time(head.first):
-                is_too_long = True
-            else:
-                task, popped = self._take_from(head.line, needs)
-                if task is not None:
-                    break
-                # so it is for all lines; the end of that wakes one of us
-                if popped.refusal in ("limit", "paused"):
-                    return None
-                if popped.refusal == "resources" and needs.resources not in ((), *elsewhere):
-                    elsewhere.append(needs.resources)
-        if task is not None:
-            self._do_for_others(
-                lambda: self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))
-            )
-        if is_too_long and had_marker:
-            self._do_for_others(self._call_for_time)
-        if elsewhere and had_marker:
-            self._do_for_others(lambda: self._peer_wakeup.call(elsewhere[:MOST_WANTED], self.node))
-        return task
+            if each.is_unsure and each.is_registered:
+                self._empty_list(each)
+            if each.leave():
+                self._gone.add(each.queue)
+        return len(self._gone) == len(self.queues)
 
-    def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, Popped]:
-        """Reserve the next task of a line, if what it needs of our node is free now; return it, and
-        the last pop.
+    def _empty_list(self, ours: Registration) -> None:
+        """Put back what we have popped and not reserved."""
+        ours.popped, ours.is_list_unsure = None, True
+        with contextlib.suppress(NotRegistered):  # we were found dead: others see to it
+            # A pop that we gave up on does nothing any more when it arrives.
+            Beat(self._redis, None, True, self.obeys_settings).beat([ours])
+            for task_id in self._inspector.reserved(ours.queue, ours.node):
+                ours.put_back(task_id)
+            ours.is_list_unsure = False
+
+    def _settle(self) -> Task | None:
+        """Look through our own lists, where that has to be done, and return a task that is found
+        there.
         """
-        claim = self._claim(needs)
-        if claim is False:
-            return None, Popped(refusal="resources")
-        task: Task | None = None
-        try:
-            task, popped = self._take_next(line)
-        finally:
-            if task is not None:
-                self.claim = claim
-            elif claim:
-                claim.close()
-        if not popped.left and popped.refusal != "paused":
-            self._do_for_others(lambda: placement.drop_line(self._redis, self.queue, line))
-        return task, popped
+        unsure = [each for each in self if each.is_list_unsure]
+        if not unsure:
+            return None
+        # A pop that we gave up on may still arrive. It does nothing any more once our registration
+        # has changed. A queue with a key of a wrong type must not stop the others.
+        unless_wrong_type(self.beat, lambda error: None)
+        for each in unsure:
+            with self._skipping(each.queue):
+                held = self._inspector.reserved(each.queue, each.node)
+                task = self.reserver.settle(each, held)
+                if task is not None:
+                    return task
+        return None
 
-    def _call_for_time(self) -> None:
-        if self.time_left is not None:
-            self._peer_wakeup.call_for_time(self.time_left.wanted, self.node)
+    def _with_work(self) -> set[str]:
+        """Return the queues that have work. A single queue is not asked: the pop is answered, too."""
+        if len(self.queues) == 1:
+            return {*self.queues}
+        return self._inspector.with_work(self.queues, self._note_refused)
+
+    def _take_from(self, ready: set[str]) -> Task | None:
+        """Try the queues that have work, in the order of the selector; those that it does not name
+        at last.
+        """
+        if not ready:
+            return None
+        tried: set[str] = set()
+        left = (queue for queue in self.queues if queue in ready - tried)
+        for queue in chain(self._select(self.queues, ready), left):
+            if not self.has(queue):
+                raise InvalidInput(f"the selector names a queue that is not listened to: {queue!r}")
+            tried.add(queue)
+            with self._skipping(queue):
+                task = self.reserver.take(self.of(queue))
+                self._refused.discard(("take from", queue))
+                if task is not None:
+                    return task
+        return None
+
+    @contextlib.contextmanager
+    def _skipping(self, queue: str, action: str = "take from") -> Iterator[None]:
+        """Skip a queue that has a key of a wrong type, and log it once: the other queues go on."""
+        try:
+            yield
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE" or len(self.queues) == 1:
+                raise
+            self._note_refused(queue, error, action)
+
+    def _note_refused(self, queue: str, error: RedisRefused, action: str = "take from") -> None:
+        if (action, queue) not in self._refused:
+            log.error("cannot %s queue=%s, going on with the others: %s", action, queue, error)
+        self._refused.add((action, queue))
+
+    def _names(self) -> list[tuple[str, str]]:
+        return [(each.queue, each.node) for each in self]
+
+    def _wait(
+        self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool
+    ) -> bool:
+        expects_task = time.monotonic() < self._took_at + IN_DEMAND
+
+        def wait(listeners: Sequence[tuple[str, str]]) -> str | None:
+            return reserving.wait(
+                self._redis, listeners, seconds, is_answered, is_idle, expects_task and is_idle
+            )
+
+        def wait_for_others(error: RedisRefused) -> str | None:
+            heard = self._with_markers()
+            if not heard:
+                raise error
+            return wait(heard)
+
+        marker = unless_wrong_type(lambda: wait(self._names()), wait_for_others)
+        for each in self:
+            if marker is not None:
+                each.take_marker(marker)
+        return marker is not None
+
+    def _with_markers(self) -> list[tuple[str, str]]:
+        """Return those of our registrations whose markers can be waited for."""
+        found = []
+        for queue, node in self._names():
+            with self._skipping(queue, "wait for"):
+                self._inspector.markers(queue, node)
+                found.append((queue, node))
+        return found

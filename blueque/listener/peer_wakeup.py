@@ -21,13 +21,13 @@ _TIME: Resources = ()  # stands for more time
 
 
 class PeerWakeup:
-    """Wakes other listeners for one listener."""
+    """Wakes other listeners of our queues."""
 
-    def __init__(self, redis: Redis, queue: str) -> None:
-        self._redis, self._queue = redis, queue
-        self._not_before: dict[Resources, float] = {}
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._not_before: dict[tuple[str, Resources], float] = {}  # by queue and needs
 
-    def call(self, wanted: Sequence[Resources], asker: str) -> None:
+    def call(self, queue: str, wanted: Sequence[Resources], asker: str) -> None:
         """Wake idle listeners that have what a task needs: for the first of these needs for which
         there is such a listener.
 
@@ -35,36 +35,36 @@ class PeerWakeup:
         docs/protocol/placement.md, "call".
         """
         now = time.monotonic()
-        wanted = [needs for needs in wanted if now >= self._not_before.get(needs, 0.0)]
+        wanted = [needs for needs in wanted if now >= self._not_before.get((queue, needs), 0.0)]
         if not wanted:
             return
         if len(self._not_before) > MOST_NOTES:
             self._not_before.clear()
         inspector = Inspector(self._redis)
-        others = inspector.others_with_resources(self._queue, asker)
+        others = inspector.others_with_resources(queue, asker)
         for needs in wanted:
-            self._not_before[needs] = now + PAUSE
+            self._not_before[queue, needs] = now + PAUSE
             nodes = inspector.idle(
-                self._queue, [node for node, has in others.items() if meets(has, needs)]
+                queue, [node for node, has in others.items() if meets(has, needs)]
             )
             for node in nodes[:CALLED]:
-                placement.call(self._redis, self._queue, node)
+                placement.call(self._redis, queue, node)
             if nodes:
                 return
 
-    def call_for_time(self, seconds: float, asker: str) -> None:
+    def call_for_time(self, queue: str, seconds: float, asker: str) -> None:
         """Wake idle listeners that end no task within so many seconds.
 
         asker: our node. Source: docs/protocol/placement.md, "call".
         """
         now = time.monotonic()
-        if now < self._not_before.get(_TIME, 0.0):
+        if now < self._not_before.get((queue, _TIME), 0.0):
             return
-        self._not_before[_TIME] = now + PAUSE
+        self._not_before[queue, _TIME] = now + PAUSE
         inspector = Inspector(self._redis)
-        others = inspector.others_with_time(self._queue, asker, time.time() + seconds)
-        for node in inspector.idle(self._queue, others)[:CALLED]:
-            placement.call(self._redis, self._queue, node)
+        others = inspector.others_with_time(queue, asker, time.time() + seconds)
+        for node in inspector.idle(queue, others)[:CALLED]:
+            placement.call(self._redis, queue, node)
 
 
 def meets(has: Mapping[str, int], needs: Resources) -> bool:

@@ -77,7 +77,7 @@ class Processor:
     ) -> None:
         """Reserve a task that was offered, and record its start in the same EXEC.
 
-        offer: see `Listener.offer`. instance: of the registration of our listener.
+        offer: see `Reserver.offer`. instance: of the registration of our listener.
         Raises NotOwner when the task has changed since it was popped, NotRegistered. Source:
         docs/protocol/joined.md, "reserve_and_start".
         """
@@ -304,11 +304,11 @@ class Processor:
         instance = None
         if then:
             listener = None
-        if listener is not None and (listener.queue, listener.node) == (self._queue, self._node):
-            instance = listener.expect_pop()
+        if listener is not None and listener.of(self._queue).node == self._node:
+            instance = listener.reserver.expect_pop(listener.of(self._queue))
         if listener is not None and instance is not None:
             popped = attempts.complete_and_pop(self._redis, self._attempt, instance, *end)
-            listener.note_popped(popped)
+            listener.reserver.note_popped(listener.of(self._queue), popped)
             # Without an answer it is not known: then there may be some.
             self.is_awaited = popped is None or popped.is_awaited
         elif then:

@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from blueque.connection.redis import Redis
-from blueque.errors import NotFree, NotOwner, NotRegistered
-from blueque.listener.owner import Owner
-from blueque.listener.resources import Claim
+from blueque.errors import NotFree, NotOwner
+from blueque.listener.peer_wakeup import MOST_WANTED, PeerWakeup, Resources
+from blueque.listener.registration import Registration
+from blueque.listener.resources import Claim, Pool
+from blueque.listener.stale_holders import StaleHolders
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs
 from blueque.model.start_time import EXPIRED
@@ -32,11 +34,14 @@ log = logging.getLogger("blueque")
 MOST_MISPLACED = 100  # tasks that one look puts in the line where they belong
 
 
-class Reserver(Owner):
-    """What one listener has popped and reserved."""
+class Reserver:
+    """What a listener has popped and reserved, and the resources of its node."""
 
-    def __init__(self, redis: Redis, queue: str) -> None:
-        super().__init__(redis, queue)
+    def __init__(self, redis: Redis) -> None:
+        self._redis, self._inspector = redis, Inspector(redis)
+        self._stale_holders = StaleHolders(redis)
+        self._peer_wakeup = PeerWakeup(redis)
+        self.pool: Pool | None = None  # what our node has for tasks that need some of it
         self.claim: Claim | None = None  # what is set aside for the task that `take` has returned
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
         # the task.
@@ -45,142 +50,210 @@ class Reserver(Owner):
         # The fields in Redis of the task that `take` has returned, if it is still pending:
         # `Processor.take_and_start` reserves and starts it in one EXEC. Then call `note_started`.
         self.offer: dict[str, str] | None = None
-        self._tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
         self._has_chosen = False  # whether the last task was chosen among several lines
-        self._popped: Popped | None = None  # what came of a pop in the EXEC of the last end
 
-    @property
-    def is_unsure(self) -> bool:
-        """Whether our own list may hold a task that we have not reserved; see `settle`."""
-        return self._is_unsure or self._popped is not None
+    def take(self, ours: Registration) -> Task | None:
+        """Reserve the next task of a queue, if there is one now. Our own list is settled already.
 
-    @property
-    def has_popped(self) -> bool:
-        """Whether the end of the last task has popped the next one, or found none; see `take`."""
-        return self._popped is not None
-
-    def note_started(self) -> None:
-        """Note that the task that was offered is started: our list holds none that we do not know."""
-        self._is_unsure = False
-
-    def reserve_offered(self, task: Task) -> Task | None:
-        """Reserve an offered task that cannot start now. None: it is not available any more."""
-        with contextlib.suppress(NotFree):
-            taken = self._reserve(task.id)
-            self._is_unsure = False
-            return taken
-        return None
-
-    def return_offered(self, task: Task) -> None:
-        """Put a task that was offered back in its line."""
-        self._popped = Popped(task.id)
-        self.return_popped()
-
-    def expect_pop(self) -> str | None:
-        """Return our instance, for an end of an attempt that also pops the next task; None: it may
-        not. Then tell what came of it: `note_popped`.
+        Raises NotRegistered, RedisAway. Source: docs/protocol.md, "pop" and "reserve";
+        docs/protocol/joined.md, "reserve_and_start".
         """
-        if self.is_unsure or self._has_chosen or not self.is_registered:
-            return None
-        self._is_unsure = True
-        return self.instance
+        self.offer = None
+        ours.is_list_unsure = True  # from here on it may hold an id that we know nothing of
+        task, popped = None, Popped(refusal="choose")
+        if ours.time_left is None:
+            task, popped = self._take_next(ours, None)
+        self._has_chosen = popped.refusal not in (None, "paused")
+        if self._has_chosen:
+            task = self._choose(ours)
+        ours.is_list_unsure = self.offer is not None
+        if task is None:
+            ours.has_marker = False
+        elif ours.time_left is not None:
+            ours.do_for_others(functools.partial(ours.time_left.warn, self._redis, task))
+        return task
 
-    def note_popped(self, popped: Popped | None) -> None:
-        """Take what came of that pop for that of the next `take`; None: it is not known."""
-        self._is_unsure = popped is None
-        self._popped = popped if popped is not None and popped.refusal is None else None
-
-    def return_popped(self) -> None:
-        """Put back a task that came with the end of the last one, if we take nothing now."""
-        popped, self._popped = self._popped, None
-        if popped is not None and popped.task is not None:
-            self._is_unsure = True
-            if self._do_for_others(functools.partial(self._put_back, popped.task)):
-                self._is_unsure = False
-                self._do_for_others(lambda: reserving.wake(self._redis, self.queue))
-
-    def settle(self, held: Sequence[str]) -> Task | None:
+    def settle(self, ours: Registration, held: Sequence[str]) -> Task | None:
         """Reserve a task that a lost reply has left in our own list. None: there is none any more.
 
         held: the ids in that list, as read after a beat.
         """
-        self._pass_marker_on(True)
+        ours.popped = None
+        ours.pass_marker_on(True)
         for task_id in reversed(held):
-            task = self._reserve_found(task_id)
+            task = self._reserve_found(ours, task_id)
             if task is not None:
                 return task
-        self._tokens.clear()  # whatever they were for is not in our list any more
-        self._is_unsure = False
+        ours.tokens.clear()  # whatever they were for is not in our list any more
+        ours.is_list_unsure = False
         return None
 
-    def _empty_list(self) -> None:
-        """Put back what we have popped and not reserved."""
-        self._popped, self._is_unsure = None, True
-        with contextlib.suppress(NotRegistered):  # we were found dead: others see to it
-            self.beat()  # a pop that we gave up on does nothing any more when it arrives
-            for task_id in Inspector(self._redis).reserved(self.queue, self.node):
-                self._put_back(task_id)
-            self._is_unsure = False
+    # A task that comes with the end of the last one, or is started as it is reserved
 
-    def _take_next(self, line: str | None) -> tuple[Task | None, Popped]:
+    def reserve_offered(self, ours: Registration, task: Task) -> Task | None:
+        """Reserve an offered task that cannot start now. None: it is not available any more."""
+        with contextlib.suppress(NotFree):
+            taken = self._reserve(ours, task.id)
+            ours.is_list_unsure = False
+            return taken
+        return None
+
+    def return_offered(self, ours: Registration, task: Task) -> None:
+        """Put a task that was offered back in its line."""
+        ours.popped = Popped(task.id)
+        self.return_popped(ours)
+
+    def expect_pop(self, ours: Registration) -> str | None:
+        """Return our instance, for an end of an attempt that also pops the next task; None: it may
+        not. Then tell what came of it: `note_popped`.
+        """
+        if ours.is_unsure or self._has_chosen or not ours.is_registered:
+            return None
+        ours.is_list_unsure = True
+        return ours.instance
+
+    def note_popped(self, ours: Registration, popped: Popped | None) -> None:
+        """Take what came of that pop for that of the next `take`; None: it is not known."""
+        ours.is_list_unsure = popped is None
+        ours.popped = popped if popped is not None and popped.refusal is None else None
+
+    def return_popped(self, ours: Registration) -> None:
+        """Put back a task that came with the end of the last one, if we take nothing now."""
+        popped, ours.popped = ours.popped, None
+        if popped is not None and popped.task is not None:
+            ours.is_list_unsure = True
+            if ours.do_for_others(functools.partial(ours.put_back, popped.task)):
+                ours.is_list_unsure = False
+                ours.do_for_others(ours.wake)
+
+    def _offered(self, ours: Registration, task_id: str, line: str) -> Task | None:
+        """Return the task as it is to be started, if it can be reserved and started in one EXEC."""
+        if not self.may_offer or (needs_of(line) or Needs()) != Needs():
+            return None
+        attempt = AttemptRef(ours.queue, task_id, os.urandom(16).hex(), ours.node)
+        self.offer = offered(self._redis, attempt, time.time(), self.newest_attempts(task_id))
+        if self.offer is None:
+            return None
+        written = {"status": "reserved", "node": ours.node, "token": attempt.token or ""}
+        now = str(time.time())
+        return Task(task_id, self.offer | written | {"attempt": "1", "updated": now})
+
+    # Which line
+
+    def _choose(self, ours: Registration) -> Task | None:
+        """Reserve a task of the first line that has one which can run now, if there is one."""
+        had_marker = ours.has_marker
+        room = self._inspector.room(ours.queue)
+        if room.is_full:
+            self._stale_holders.look(ours.queue, None, room)
+            return None
+        is_too_long = False  # a task that others may run
+        elsewhere: list[Resources] = []  # what another node may have, and ours has not, or not now
+        task, popped = None, Popped()
+        heads = self._inspector.heads(ours.queue)
+        for head in heads:
+            needs = head.needs
+            if not head.length:
+                placement.drop_line(self._redis, ours.queue, head.line)
+            elif needs is None:  # malformed; written by another program, and named by the doctor
+                continue
+            elif head.is_locked:
+                self._stale_holders.look(ours.queue, needs.lock)
+            elif head.first is not None and not self._has_time(ours, head.first):
+                is_too_long = True
+            else:
+                task, popped = self._take_from(ours, head.line, needs)
+                if task is not None:
+                    break
+                # so it is for all lines; the end of that wakes one of us
+                if popped.refusal in ("limit", "paused"):
+                    return None
+                if popped.refusal == "resources" and needs.resources not in ((), *elsewhere):
+                    elsewhere.append(needs.resources)
+        if task is not None:
+            ours.do_for_others(
+                lambda: ours.pass_marker_on(popped.left > 0 or any(head.length for head in heads))
+            )
+        if had_marker:
+            self._call_others(ours, is_too_long, elsewhere)
+        return task
+
+    def _call_others(
+        self, ours: Registration, is_too_long: bool, elsewhere: Sequence[Resources]
+    ) -> None:
+        wakeup, time_left = self._peer_wakeup, ours.time_left
+        if is_too_long and time_left is not None:
+            ours.do_for_others(
+                lambda: wakeup.call_for_time(ours.queue, time_left.wanted, ours.node)
+            )
+        if elsewhere:
+            ours.do_for_others(lambda: wakeup.call(ours.queue, elsewhere[:MOST_WANTED], ours.node))
+
+    def _take_from(self, ours: Registration, line: str, needs: Needs) -> tuple[Task | None, Popped]:
+        """Reserve the next task of a line, if what it needs of our node is free now; return it, and
+        the last pop.
+        """
+        claim = self._claim(needs)
+        if claim is False:
+            return None, Popped(refusal="resources")
+        task: Task | None = None
+        try:
+            task, popped = self._take_next(ours, line)
+        finally:
+            if task is not None:
+                self.claim = claim
+            elif claim:
+                claim.close()
+        if not popped.left and popped.refusal != "paused":
+            ours.do_for_others(lambda: placement.drop_line(self._redis, ours.queue, line))
+        return task, popped
+
+    def _take_next(self, ours: Registration, line: str | None) -> tuple[Task | None, Popped]:
         """Pop until a task is reserved, the line is empty, or a task has to wait for others; return
         the task, and the last pop.
         """
         misplaced = 0
         now: float | None = None  # by the clock of Redis, once ours has called a task late
         while True:
-            popped = self._pop(line)
+            popped = self._pop(ours, line)
             if popped.task is None:
                 return None, popped
-            if not self._has_time(popped.task):  # another listener has taken the one before it
-                self._put_back(popped.task)
+            if not self._has_time(ours, popped.task):  # another has taken the one before it
+                ours.put_back(popped.task)
                 return None, popped._replace(refusal="time")
             try:
-                task = self._offered(popped.task, line or DEFAULT) if now is None else None
+                task = self._offered(ours, popped.task, line or DEFAULT) if now is None else None
                 if task is None:
-                    task = self._reserve(popped.task, line=line or DEFAULT, now=now)
+                    task = self._reserve(ours, popped.task, line=line or DEFAULT, now=now)
             except NotFree as error:
                 if error.want == EXPIRED:
                     if now is None:
                         now = clock_of(self._redis)
                         continue
-                    placement.expire(self._redis, self.queue, popped.task, now)
-                    log.info("expire task=%s queue=%s", popped.task, self.queue)
+                    placement.expire(self._redis, ours.queue, popped.task, now)
+                    log.info("expire task=%s queue=%s", popped.task, ours.queue)
                     continue
                 misplaced += 1
                 if misplaced < MOST_MISPLACED and _is_misplaced(error, line or DEFAULT):
                     continue
                 return None, popped._replace(refusal=error.want)
             if line is None:
-                self._pass_marker_on(popped.left > 0)
+                ours.pass_marker_on(popped.left > 0)
             if task is not None:
                 return task, popped
 
-    def _pop(self, line: str | None) -> Popped:
+    def _pop(self, ours: Registration, line: str | None) -> Popped:
         """Pop, unless that was done with the end of the last task."""
-        popped, self._popped = self._popped, None
+        popped, ours.popped = ours.popped, None
         if popped is not None and line is None:
             return popped._replace(left=1)  # how many are left is not known
-        return reserving.pop(self._redis, self.queue, self.node, self.instance or "", line)
+        return reserving.pop(self._redis, ours.queue, ours.node, ours.instance or "", line)
 
-    def _offered(self, task_id: str, line: str) -> Task | None:
-        """Return the task as it is to be started, if it can be reserved and started in one EXEC."""
-        if not self.may_offer or (needs_of(line) or Needs()) != Needs():
-            return None
-        attempt = AttemptRef(self.queue, task_id, os.urandom(16).hex(), self.node)
-        self.offer = offered(self._redis, attempt, time.time(), self.newest_attempts(task_id))
-        if self.offer is None:
-            return None
-        written = {"status": "reserved", "node": self.node, "token": attempt.token or ""}
-        now = str(time.time())
-        return Task(task_id, self.offer | written | {"attempt": "1", "updated": now})
-
-    def _has_time(self, task_id: str) -> bool:
+    def _has_time(self, ours: Registration, task_id: str) -> bool:
         """Tell whether the task ends, by its limit, before our node ends it."""
-        if self.time_left is None:
+        if ours.time_left is None:
             return True
-        fields = Inspector(self._redis).time_limit(task_id)
-        return self.time_left.is_enough(task_id, fields)
+        return ours.time_left.is_enough(task_id, self._inspector.time_limit(task_id))
 
     def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
         """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not
@@ -191,57 +264,62 @@ class Reserver(Owner):
         claim = self.pool.claim(dict(needs.resources)) if self.pool is not None else None
         return claim if claim is not None else False
 
-    def _reserve_found(self, task_id: str) -> Task | None:
+    def _reserve_found(self, ours: Registration, task_id: str) -> Task | None:
         """Reserve a task that we have popped before, and for which we have claimed nothing yet."""
-        needs = parse_needs(Inspector(self._redis).task(task_id).fields.get("needs", "")) or Needs()
-        claim = self._claim(needs) if self._has_time(task_id) else False
+        needs = parse_needs(self._inspector.task(task_id).fields.get("needs", "")) or Needs()
+        claim = self._claim(needs) if self._has_time(ours, task_id) else False
         task: Task | None = None
         try:
             with contextlib.suppress(NotFree):
-                task = self._reserve(task_id, is_met=claim is not False)
+                task = self._reserve(ours, task_id, is_met=claim is not False)
         finally:  # Redis may be away
             if claim and task is None:
                 claim.close()
         if task is not None and claim is False:
-            self._hand_back(task)
+            self._hand_back(ours, task)
             return None
         if task is not None:
             self.claim = claim or None
         return task
 
-    def _hand_back(self, task: Task) -> None:
+    def _hand_back(self, ours: Registration, task: Task) -> None:
         """Release a task that we had reserved after all, for another has meanwhile what was set
         aside for it.
         """
         # Keep its token until that is known: with another it would be taken for one of a former
         # life.
-        self._tokens[task.id] = task.token or ""
+        ours.tokens[task.id] = task.token or ""
         # NotOwner: we were found dead, and another listener has put it in line
         with contextlib.suppress(NotOwner):
-            self.release(task, "needs_taken")
-        del self._tokens[task.id]
+            ours.release(task, "needs_taken")
+        del ours.tokens[task.id]
         text = "release task=%s queue=%s node=%s: what it needs is taken"
-        log.info(text, task.id, self.queue, self.node)
+        log.info(text, task.id, ours.queue, ours.node)
 
     def _reserve(
-        self, task_id: str, is_met: bool = True, line: str | None = None, now: float | None = None
+        self,
+        ours: Registration,
+        task_id: str,
+        is_met: bool = True,
+        line: str | None = None,
+        now: float | None = None,
     ) -> Task | None:
         # The same token until the outcome is known: it is how a reservation that was made after all
         # is recognised.
-        token = self._tokens.setdefault(task_id, os.urandom(16).hex())
-        attempt = AttemptRef(self.queue, task_id, token, self.node)
-        instance, newest = self.instance or "", self.newest_attempts(task_id)
+        token = ours.tokens.setdefault(task_id, os.urandom(16).hex())
+        attempt = AttemptRef(ours.queue, task_id, token, ours.node)
+        instance, newest = ours.instance or "", self.newest_attempts(task_id)
         try:
             now = time.time() if now is None else now
             fields = reserving.reserve(self._redis, attempt, instance, now, is_met, line, newest)
         except NotFree as error:
-            del self._tokens[task_id]
-            log.info("reserve queue=%s node=%s: %s", self.queue, self.node, error)
+            del ours.tokens[task_id]
+            log.info("reserve queue=%s node=%s: %s", ours.queue, ours.node, error)
             if error.want == "resources":  # another node may have them free
-                self._do_for_others(lambda: reserving.wake(self._redis, self.queue))
+                ours.do_for_others(ours.wake)
             raise
-        del self._tokens[task_id]
-        named = task_id, self.queue, self.node
+        del ours.tokens[task_id]
+        named = task_id, ours.queue, ours.node
         if fields is None:
             log.info("reserve task=%s queue=%s node=%s: not available", *named)
             return None

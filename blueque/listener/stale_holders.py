@@ -24,53 +24,53 @@ class StaleHolders:
     that the holders still run.
     """
 
-    def __init__(self, redis: Redis, queue: str) -> None:
-        self._redis, self._queue = redis, queue
-        self._inspector = Inspector(redis)
-        self._not_before: dict[str | None, float] = {}
-        # of the started tasks, those that the last look found wrong
-        self._suspects: set[str] = set()
+    def __init__(self, redis: Redis) -> None:
+        self._redis, self._inspector = redis, Inspector(redis)
+        self._not_before: dict[tuple[str, str | None], float] = {}  # by queue and lock
+        # of the started tasks of each queue, those that the last look found wrong
+        self._suspects: dict[str, set[str]] = {}
 
-    def look(self, lock: str | None, room: Room | None = None) -> None:
+    def look(self, queue: str, lock: str | None, room: Room | None = None) -> None:
         """Free what is held by tasks that are neither reserved nor started.
 
         lock: the name of a lock; None: the places of the queue, with its `room`.
         Source: docs/protocol/placement.md, "free"; docs/protocol/audit.md, "drop_hint".
         """
-        if time.monotonic() < self._not_before.get(lock, 0.0):
+        if time.monotonic() < self._not_before.get((queue, lock), 0.0):
             return
         if len(self._not_before) > MOST_NOTES:
             self._not_before.clear()
-        self._not_before[lock] = time.monotonic() + LOOK_AT_HOLDERS
-        freed = self._free(lock)
+        self._not_before[queue, lock] = time.monotonic() + LOOK_AT_HOLDERS
+        freed = self._free(queue, lock)
         if room is not None and room.limit is not None and room.started >= room.limit:
-            freed += self._drop_started()
+            freed += self._drop_started(queue)
         if freed:
             log.warning(
                 "free queue=%s lock=%s tasks=%d: they had no attempt that could hold it",
-                self._queue,
+                queue,
                 lock,
                 freed,
             )
-            reserving.wake(self._redis, self._queue)
+            reserving.wake(self._redis, queue)
             if lock is not None:
                 placement.wake_waiting(self._redis, lock)
 
-    def _free(self, lock: str | None) -> int:
-        holders = self._inspector.holders(self._queue, lock)
+    def _free(self, queue: str, lock: str | None) -> int:
+        holders = self._inspector.holders(queue, lock)
         return sum(
-            placement.free(self._redis, self._queue, task.id, lock)
+            placement.free(self._redis, queue, task.id, lock)
             for task in holders
             if task.status not in ("reserved", "started")
         )
 
-    def _drop_started(self) -> int:
+    def _drop_started(self, queue: str) -> int:
         """Drop entries of started tasks that no hash backs: at the second look, for 1.0.0 makes the
         entry at first.
         """
-        strays = self._inspector.contradicted_started(self._queue)
-        wrong, self._suspects = self._suspects & strays.keys(), set(strays)
-        place = Place("started", self._queue)
+        strays = self._inspector.contradicted_started(queue)
+        wrong = self._suspects.get(queue, set()) & strays.keys()
+        self._suspects[queue] = set(strays)
+        place = Place("started", queue)
         return sum(
             repair.drop_hint(self._redis, place, member, strays[member]) for member in sorted(wrong)
         )

@@ -50,7 +50,7 @@ class Adoption:
     """Finds attempts for one listener, and takes them over."""
 
     def __init__(self, context: NodeContext, registry: Registry) -> None:
-        self._client, self._listeners = context.client, context.listeners
+        self._client, self._listener = context.client, context.listener
         self._defaults, self._spool = context.defaults, context.spool
         self._master, self._registry = context.master, registry
         self._inspector = context.client.get_inspector()
@@ -66,14 +66,14 @@ class Adoption:
             looked at only after a registration, because an earlier process may have had our node
             id.
         """
-        now, instances = time.monotonic(), [listener.instance for listener in self._listeners]
+        now, instances = time.monotonic(), [ours.instance for ours in self._listener]
         is_due = now >= self._next_look
         found: list[Candidate] = []
         if is_due or has_unwatched or instances != self._instances:
             found = self.of_our_lists()
         are_more = len(found) > 1  # then look again after the first
         for task in orphans:
-            if self._listeners.has(task.queue):  # otherwise another program has made it
+            if self._listener.has(task.queue):  # otherwise another program has made it
                 found += self._orphan(task, self._spool.find(task.id, task.token))
         if is_due:
             found += self._in_spool({candidate.attempt.path for candidate in found})
@@ -88,7 +88,7 @@ class Adoption:
         them there, or Redis has lost how they ended, as after a failover.
         """
         found: list[Candidate] = []
-        for task in self._listeners.held():
+        for task in self._listener.held():
             if task.id == watched:
                 continue
             attempt = self._spool.find(task.id, task.token)
@@ -114,11 +114,11 @@ class Adoption:
         if kind == "orphan":
             registration = self._inspector.registration(task.queue or "", task.node or "")
             seen = registration.get("beat_at")
-            taken = self._listeners.of(task.queue).adopt(task)
+            taken = self._listener.of(task.queue).adopt(task)
         elif kind == "unstarted":
-            taken = self._listeners.of(task.queue).reassert(task, pid)
+            taken = self._listener.of(task.queue).reassert(task, pid)
         elif kind == "lost" and process.is_alive(pid, task.fields):
-            taken = self._listeners.of(task.queue).restore(task, pid, time.time())
+            taken = self._listener.of(task.queue).restore(task, pid, time.time())
         if taken is None:
             return None
         watch = self._watch(taken, attempt, pid, tree)
@@ -145,13 +145,13 @@ class Adoption:
         processor = self._client.get_processor(task)
         used_before = attempt.used_before()
         watch = AttemptWatch(processor, attempt, pid, limits, is_child, tree, used_before)
-        watch.instance = self._listeners.of(task.queue).instance
+        watch.instance = self._listener.of(task.queue).instance
         return watch
 
     def put_back(self, unwatched: Sequence[tuple[str, str]]) -> None:
         """Put tasks of our own lists that Redis has as pending back in their lines."""
         for queue, task in unwatched:
-            self._listeners.of(queue).put_back(task)
+            self._listener.of(queue).put_back_lost(task)
 
     def ask_for_help(self, count: int) -> None:
         """Ask the master to fork listeners that adopt so many attempts."""
@@ -189,7 +189,7 @@ class Adoption:
     def _release(self, task: Task) -> None:
         log.info("release task=%s queue=%s: reserved by a former life", task.id, task.queue)
         try:
-            self._listeners.of(task.queue).release(task, "former_life")
+            self._listener.of(task.queue).release(task, "former_life")
         except NotOwner as error:  # cancelled meanwhile
             log.info("%s", error)
 
@@ -222,7 +222,7 @@ class Adoption:
             )
             task = self._inspector.task(task_id)
             then = Task(task_id, {**fields, "pid_start": str(ticks), **identity})
-            if not self._listeners.has(then.queue):
+            if not self._listener.has(then.queue):
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())
             if kind == "unknown" and not (is_running or attempt.has_begun()):

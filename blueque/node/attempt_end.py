@@ -45,7 +45,7 @@ class AttemptEnd:
     def __init__(
         self, context: NodeContext, duties: Duties, waiting: Waiting, telling: Client
     ) -> None:
-        self._client, self._listeners = context.client, context.listeners
+        self._client, self._listener = context.client, context.listener
         self._defaults = context.defaults
         self._duties, self._waiting, self._telling = duties, waiting, telling
 
@@ -235,7 +235,7 @@ class AttemptEnd:
         has_begun = record is not None or watch.attempt.has_begun()
         reporter.finish(task, outcome_record.last_words(record) if has_begun else "")
         if record is not None and record["status"] == "complete":
-            listener = self._listeners.of(task.queue) if may_take() else None
+            listener = self._listener if may_take() else None
             processor.report(record, None, _has_checkpoint(watch.attempt), listener)
             return
         reporter.hand_over(processor)
@@ -253,12 +253,12 @@ class AttemptEnd:
 
     def _put_back(self, watch: AttemptWatch) -> bool:
         """Put the attempt back into Redis, if Redis has lost it, so that its end can be reported."""
-        listener = self._listeners.of(watch.task.queue)
+        ours = self._listener.of(watch.task.queue)
         fields = self._client.get_task(watch.task.id).fields
-        if not has_been_forgotten(watch, listener.instance, fields):
+        if not has_been_forgotten(watch, ours.instance, fields):
             return False
         try:
-            task = listener.reassert(watch.task, watch.pid, watch.instance)
+            task = ours.reassert(watch.task, watch.pid, watch.instance)
         except NotRegistered:
             return False
         if task is not None:
@@ -273,15 +273,15 @@ class AttemptEnd:
         if not watch.attempt.has_begun():
             processor.release("not_begun")
             return
-        listener = self._listeners.of(watch.task.queue)
-        lost_with = watch.lost_with or {"lost_node": listener.node}
+        ours = self._listener.of(watch.task.queue)
+        lost_with = watch.lost_with or {"lost_node": ours.node}
         seen = last_seen(lost_with.get("last_seen"))
         error = (
             f"lost: process {watch.pid} of listener {lost_with['lost_node']}{seen} is gone, "
             "and nobody knows how far it had come"
         )
         task = watch.task
-        if processor.lose(error, listener.instance or "", default, lost_with) is None:
+        if processor.lose(error, ours.instance or "", default, lost_with) is None:
             # It belongs to another listener, or has ended; or we had been taken for dead ourselves.
             standing = self._duties.beat(task.id)
             if standing is None or (standing.status, standing.token, standing.node) == (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from blueque.client import Client
-from blueque.listener.group import ListenerGroup
+from blueque.listener.listener import Listener
 from blueque.listener.resources import Pool
 from blueque.listener.time_left import TimeLeft
 from blueque.node.control import Orders, Pause
@@ -40,7 +40,7 @@ class Master(NamedTuple):
 
 
 class NodeContext(NamedTuple):
-    """One slot: its connection, its listeners, its limits, its files, and the orders it has got.
+    """One slot: its connection, its listener, its limits, its files, and the orders it has got.
 
     client: without patience. The slot repeats calls itself, so that it obeys signals meanwhile.
     pool: the resources of the node.
@@ -49,7 +49,7 @@ class NodeContext(NamedTuple):
     """
 
     client: Client
-    listeners: ListenerGroup
+    listener: Listener
     defaults: InEffect
     spool: Spool
     pool: Pool | None
@@ -61,23 +61,23 @@ class NodeContext(NamedTuple):
     def of(
         cls,
         client: Client,
-        listeners: ListenerGroup,
+        listener: Listener,
         spool: Spool,
         defaults: Defaults,
         pool: Pool | None = None,
         master: Master | None = None,
     ) -> NodeContext:
-        """Make the context of a slot. client: without patience, as that of `listeners`."""
-        for listener in listeners:
-            listener.pool, listener.newest_attempts = pool, spool.newest
-            listener.may_offer = listener.obeys_settings = True
-            if master is not None and master.ends is not None:
-                limit = defaults.of(listener.queue).limits.time
-                listener.time_left = TimeLeft(master.ends, limit)
+        """Make the context of a slot. client: without patience, as that of `listener`."""
+        reserver = listener.reserver
+        reserver.pool, reserver.newest_attempts = pool, spool.newest
+        reserver.may_offer = listener.obeys_settings = True
+        if master is not None and master.ends is not None:
+            for ours in listener:
+                ours.time_left = TimeLeft(master.ends, defaults.of(ours.queue).limits.time)
         orders = (
             Orders(None)
             if master is None
             else Orders(master.lifeline, master.pause, master.max_runtime)
         )
         outage = Outage("Redis answers again")
-        return cls(client, listeners, InEffect(defaults), spool, pool, master, orders, outage)
+        return cls(client, listener, InEffect(defaults), spool, pool, master, orders, outage)

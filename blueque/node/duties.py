@@ -33,11 +33,11 @@ class Duties:
     """
 
     def __init__(self, context: NodeContext, on_beat: Callable[[], object] = lambda: None) -> None:
-        self._client, self._listeners = context.client, context.listeners
+        self._client, self._listener = context.client, context.listener
         self._defaults, self._spool = context.defaults, context.spool
         self._orders, self._outage = context.orders, context.outage
         self._on_beat = on_beat
-        self._recovery = Recoveries(context.client.connections, context.listeners.queues)
+        self._recovery = Recoveries(context.client.connections, context.listener.queues)
         self._maintenance = Maintenance(context)
         self._next_beat = self._next_look = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock
@@ -51,12 +51,12 @@ class Duties:
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
         self.is_drained = False  # an order in Redis has told us to drain
         self._refused_at = NEVER  # since when Redis has refused us, on the monotonic clock
-        self.memory_kills = MemoryKills(context.defaults, context.listeners.queues)
+        self.memory_kills = MemoryKills(context.defaults, context.listener.queues)
 
     def register(self) -> None:
         """Register where we are not registered, and begin. Raises what Redis does."""
         if self._next_look == NEVER:
-            self._take_settings(self._client.get_inspector().settings(self._listeners.queues))
+            self._take_settings(self._client.get_inspector().settings(self._listener.queues))
         self._register()
         self._on_beat()
         now = time.monotonic()
@@ -97,7 +97,7 @@ class Duties:
         # all of it.
         horizon = now + TOGETHER * self._defaults.timing.beat if self.next_at <= now else now
         standing: Standing | None = None
-        if horizon >= self._next_beat or self._listeners.has_order:
+        if horizon >= self._next_beat or self._listener.has_order:
             standing = self.beat(self.watched, may_hold=not is_bare)
             self.standing = standing if self.watched is not None else None
         if self._orders.now is not Order.STOP:
@@ -134,7 +134,7 @@ class Duties:
             (queue, task)
             for queue, task in self._held
             if task != self.watched
-            and (self.watched is not None or not self._listeners.of(queue).is_unsure)
+            and (self.watched is not None or not self._listener.of(queue).is_unsure)
         ]
 
     def look_after_others(self, members: Mapping[str, Set[str]] | None = None) -> None:
@@ -158,15 +158,15 @@ class Duties:
         may_hold: whether to read our own lists.
         """
         self.memory_kills.note()
-        for listener in self._listeners:
-            listener.has_order = False
+        for ours in self._listener:
+            ours.has_order = False
         try:
             try:
-                standing = self._listeners.beat(watched, may_hold)
+                standing = self._listener.beat(watched, may_hold)
             except NotRegistered as error:
-                self._listeners.lost(error)
+                self._listener.lost(error)
                 self._register()
-                standing = self._listeners.beat(watched)
+                standing = self._listener.beat(watched)
             self._outage.note(None, duty="beat")
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             self._outage.note(error, "waiting", duty="beat")
@@ -213,37 +213,35 @@ class Duties:
         changed = self._defaults.take(settings)
         for queue in changed:
             held = self._defaults.of(queue)
-            self._listeners.of(queue).change(held.retry, held.limits.time)
-            self._listeners.weigh(queue, held.weight)
+            self._listener.of(queue).change(held.retry, held.limits.time)
+            self._listener.weigh(queue, held.weight)
             log.info("settings queue=%s: %s", queue, self._defaults.shown(queue))
         if changed:
             self._maintenance.take_retention()
         return bool(changed)
 
     def _register(self) -> None:
-        for listener in self._listeners:
-            if listener.instance is None:
-                listener.register(
-                    self._defaults.timing, self._spool.root, self._defaults.of(listener.queue).retry
-                )
-                self._recovery.own(listener.queue, listener.node)
+        for ours in self._listener:
+            if ours.instance is None:
+                retry = self._defaults.of(ours.queue).retry
+                self._listener.register(self._defaults.timing, self._spool.root, retry, ours.queue)
+                self._recovery.own(ours.queue, ours.node)
                 self._known_pause = WORK  # an order goes with the registration
                 if self._orders.now is Order.WORK and (by := self._orders.pause.by):
-                    listener.announce(PAUSE, by)
+                    ours.announce(PAUSE, by)
                     self._known_pause = PAUSE
 
     def _announce(self) -> None:
         """Show once in our registrations that we take nothing new."""
         self._is_leaving_known = True
         self._has_announced_drain = self._orders.wants_end and not self.is_drained
-        for listener in self._listeners:
-            if listener.pool is not None:
-                listener.pool.withdraw()
+        if self._listener.reserver.pool is not None:
+            self._listener.reserver.pool.withdraw()
         try:
-            self._listeners.announce("drain" if self._orders.wants_end else "leave")
+            self._listener.announce("drain" if self._orders.wants_end else "leave")
             if not self._orders.wants_end:
                 # An order to drain may have come before: have a beat read it.
-                self._listeners.of(self._listeners.queues[0]).has_order = True
+                self._listener.of(self._listener.queues[0]).has_order = True
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we leave: %s", error)
 
@@ -253,10 +251,10 @@ class Duties:
         """
         by = self._orders.pause.by
         try:
-            self._listeners.announce(PAUSE if by else WORK, by or "a signal")
+            self._listener.announce(PAUSE if by else WORK, by or "a signal")
             self._known_pause = PAUSE if by else WORK
             if by:  # a call may have been lost when our waiting was cut short
-                self._listeners.wake(self._listeners.queues)
+                self._listener.wake(self._listener.queues)
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we pause or go on: %s", error)
 

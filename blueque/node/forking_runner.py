@@ -7,7 +7,7 @@ from typing import Any
 
 from blueque.client import Client
 from blueque.errors import InvalidInput
-from blueque.listener.group import ListenerGroup
+from blueque.listener.listener import Listener
 from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.selection import Select, require_select
@@ -66,8 +66,8 @@ class ForkingRunner:
         spool = Spool(self._spool or units.spool(), limit)
         defaults = Defaults(units.timing(), Limits(grace=self._grace))
         client = self._client.with_patience(0)
-        listeners = ListenerGroup(client.connections, self._queues, self._select)
-        context = NodeContext.of(client, listeners, spool, defaults)
+        listener = Listener(client.connections, self._queues, self._select)
+        context = NodeContext.of(client, listener, spool, defaults)
         Slot(context, Work(life, is_warm=False)).run()
 
     def _get_callback(self) -> Any:

@@ -38,7 +38,7 @@ class Prepared(NamedTuple):
     """An attempt that waits for its start to be recorded.
 
     reusable: the process, if it may take another task; else None.
-    instance: of the registration of the listener that reserved it. offer: see `Listener.offer`.
+    instance: of the registration of the listener that reserved it. offer: see `Reserver.offer`.
     """
 
     processor: Processor
@@ -102,16 +102,16 @@ class Launcher:
         table is full. Raises OrderCame.
         """
         context, queue = self._context, task.queue or ""
-        listener = context.listeners.of(queue)
-        self._claim, listener.claim = listener.claim, None
-        self._offer, listener.offer = listener.offer, None
+        reserver = context.listener.reserver
+        self._claim, reserver.claim = reserver.claim, None
+        self._offer, reserver.offer = reserver.offer, None
         kept, given = self._checkpoint_of(task), self._inputs_of(task)
         limits = of(task.fields, context.defaults.of(queue).limits)
         task, attempt, taken = self._open(task, queue, kept, given, limits.memory)
         reusable = self._processes.reusable
         self._assign(taken, task, attempt, limits.time, reusable is not None)
         processor = context.client.get_processor(task)
-        instance = listener.instance
+        instance = context.listener.of(queue).instance
         return Prepared(processor, attempt, taken, reusable, limits, instance, self._offer)
 
     @property
@@ -137,7 +137,7 @@ class Launcher:
         try:
             self._waiting.retry_until_order(record_start)
             if offer is not None:
-                self._context.listeners.of(processor.task.queue).note_started()
+                self._context.listener.of(processor.task.queue).is_list_unsure = False
             handshake.begin(taken.handshake)
         except BrokenPipeError:  # it was killed while it waited: its end says how
             pass
@@ -167,12 +167,12 @@ class Launcher:
 
     def _hand_back(self, task: Task) -> None:
         reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
-        listener = self._context.listeners.of(task.queue)
+        ours = self._context.listener.of(task.queue)
         if self._offer is not None:
-            listener.return_offered(task)
+            self._context.listener.reserver.return_offered(ours, task)
             return
         try:
-            self._waiting.retry_until_order(lambda: listener.release(task, reason))
+            self._waiting.retry_until_order(lambda: ours.release(task, reason))
         except (NotOwner, OrderCame) as error:
             log.warning("task=%s stays reserved: %s", task.id, error)
 
@@ -236,11 +236,11 @@ class Launcher:
 
         Raises OrderCame; NotOwner, NotRegistered when it is not available.
         """
-        listener = self._context.listeners.of(task.queue)
+        listener, ours = self._context.listener, self._context.listener.of(task.queue)
         if attempt is not None:
             self._context.spool.forget(attempt)
         try:
-            reserve = functools.partial(listener.reserve_offered, task)
+            reserve = functools.partial(listener.reserver.reserve_offered, ours, task)
             reserved = self._waiting.retry_until_order(reserve)
             if reserved is None:
                 raise NotOwner(task.id, None, "it has changed since it was popped")

@@ -22,7 +22,7 @@ from blueque.client import Client
 from blueque.config.contents import Config
 from blueque.connection.address import Address, hide_password
 from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
-from blueque.listener.group import ListenerGroup
+from blueque.listener.listener import Listener
 from blueque.model import units
 from blueque.model.selection import Select, is_own_select, selector
 from blueque.node import context, own_select
@@ -199,12 +199,12 @@ def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Maste
     except InvalidInput as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION
-    listeners = ListenerGroup(client.connections, choices.queues, select)
-    shared = NodeContext.of(client, listeners, spool, choices.defaults(), pool_of(choices), master)
-    listener = Slot(shared, work)
+    listener = Listener(client.connections, choices.queues, select)
+    shared = NodeContext.of(client, listener, spool, choices.defaults(), pool_of(choices), master)
+    slot = Slot(shared, work)
     try:
-        is_drained = listener.run()
-        return EXIT_EMPTY if listener.has_emptied else EXIT_DRAINED if is_drained else 0
+        is_drained = slot.run()
+        return EXIT_EMPTY if slot.has_emptied else EXIT_DRAINED if is_drained else 0
     except RedisRefused as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION if error.code in CLUSTER else EXIT_NOT_ALLOWED

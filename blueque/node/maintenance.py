@@ -34,7 +34,7 @@ class Maintenance:
 
     def __init__(self, context: NodeContext) -> None:
         self._client, self._defaults = context.client, context.defaults
-        self._queues = context.listeners.queues
+        self._queues = context.listener.queues
         redis = context.client.connections
         self._dependents, self._expiry = Dependents(redis), Expiry(redis)
         self._firing = Firing(redis, frozenset(self._queues))

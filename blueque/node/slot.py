@@ -48,7 +48,7 @@ class Slot:
 
     def __init__(self, context: NodeContext, work: Work) -> None:
         self._context = context
-        self._client, self._listeners = context.client, context.listeners
+        self._client, self._listener = context.client, context.listener
         self._spool, self._pool = context.spool, context.pool
         self._master, self._orders, self._outage = context.master, context.orders, context.outage
         self._room = Outage("there is room again")
@@ -57,7 +57,7 @@ class Slot:
         self._registry = Registry(self._spool.root)
         self._processes = TaskProcesses(
             self._spool,
-            self._listeners.queues,
+            self._listener.queues,
             work,
             self._become_task_process,
             is_reaper=self._master is not None,
@@ -96,16 +96,16 @@ class Slot:
                 permissions.require_rights,
                 self._client.connections,
                 permissions.LISTENER,
-                self._listeners.queues,
+                self._listener.queues,
             )
             self._waiting.retry_until_order(require_rights, Order.DRAIN, _NOT_ALLOWED)
             self._waiting.register(fatal=_NOT_ALLOWED)
             self._show(READY)
             self._work_until_order()
             self._duties.end()
-            self._waiting.retry_until_order(self._listeners.leave, Order.DRAIN)
+            self._waiting.retry_until_order(self._listener.leave, Order.DRAIN)
         except OrderCame:
-            log.warning("leaving node=%s without taking leave of Redis", self._listeners.node)
+            log.warning("leaving node=%s without taking leave of Redis", self._listener.node)
         finally:
             self._close()
         return self._duties.is_drained
@@ -127,7 +127,7 @@ class Slot:
 
     def _join_registry(self, master: int) -> None:
         try:
-            self._registry.join(self._listeners.queues, master)
+            self._registry.join(self._listener.queues, master)
         except OSError as error:  # a full disk: left behind, we would not be counted as a slot
             log.warning("cannot join the registry of %s: %s", self._spool.root, error.strerror)
 
@@ -155,7 +155,7 @@ class Slot:
             watch = retry(functools.partial(adoption.take_over, candidate))
             if watch is not None:
                 adoption.ask_for_help(len(candidates) - number - 1)
-                self._listeners.decline()
+                self._listener.decline()
                 self._processes.running = watch.pid if watch.is_child else None
                 self._show(BUSY)
                 self._supervisor.attend(watch)
@@ -180,7 +180,7 @@ class Slot:
                     continue
                 if may_take and not self._orders.is_paused:
                     duty = "take"
-                    task = self._listeners.take()
+                    task = self._listener.take()
                     self._outage.note(None, duty=duty)
                     if task is not None:
                         return task
@@ -211,13 +211,13 @@ class Slot:
             )
             self._orders.pause.by = NO_DIRECTORY
         if self._room.note(want, "taking nothing new"):
-            self._listeners.decline()  # others may have the wake-up calls that came to us
+            self._listener.decline()  # others may have the wake-up calls that came to us
             self._rest(TRY_AGAIN)
             return True
         if self._orders.is_paused:
             self._processes.end_reused()
         if self._orders.is_paused and not self._until_empty:
-            self._listeners.decline()
+            self._listener.decline()
             self._waiting.wait_for_order()
             return True
         return False
@@ -241,22 +241,22 @@ class Slot:
             and self._has_directory()
             and not (self._duties.orphans or self._duties.has_unwatched())
             and not (self._master is not None and self._master.adopts_only)
-            and (len(self._listeners.queues) == 1 or self._listeners.is_next(task.queue or ""))
+            and len(self._listener.queues) == 1
         )
 
     def _is_empty(self) -> bool:
         """Tell whether our queues have no task that waits or is due."""
         if self._duties.has_unsettled():
             return False
-        inspector, queues = self._client.get_inspector(), self._listeners.queues
+        inspector, queues = self._client.get_inspector(), self._listener.queues
         now = clock_of(self._client.connections)
         return not inspector.has_any_work(queues) and not inspector.due(queues, now)
 
     def _leave_empty(self) -> None:
-        log.info("nothing left to take: leaving node=%s", self._listeners.node)
+        log.info("nothing left to take: leaving node=%s", self._listener.node)
         self.has_emptied = True
         self._orders.now = max(self._orders.now, Order.DRAIN)
-        self._listeners.decline()
+        self._listener.decline()
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next try for a task, unless an order has come."""
@@ -334,7 +334,7 @@ class Slot:
         needs = parse_needs(task.fields.get("needs", ""))
         if needs is not None and needs.resources:
             try:
-                self._listeners.wake({*self._listeners.queues, *self._registry.queues()})
+                self._listener.wake({*self._listener.queues, *self._registry.queues()})
             except (RedisAway, RedisRefused) as error:
                 log.debug("cannot wake others: %s", error)  # they look for themselves at each beat
 

@@ -39,7 +39,7 @@ class Supervisor:
         processes: TaskProcesses,
         adoption: Adoption,
     ) -> None:
-        self._context, self._listeners, self._orders = context, context.listeners, context.orders
+        self._context, self._listener, self._orders = context, context.listener, context.orders
         self._duties, self._waiting = duties, waiting
         self._processes, self._adoption = processes, adoption
         self._outage = context.outage
@@ -61,7 +61,7 @@ class Supervisor:
         self._duties.watched = task_id
         is_over = self._watch(watch, reporter)
         if watch.stuck:
-            self._listeners.of(watch.task.queue).say_stuck("")
+            self._listener.of(watch.task.queue).say_stuck("")
         if is_over:
             is_ours = self._end.report(watch, reporter, self._waiting.retry_until_order, may_take)
             if watch.is_at_rest:
@@ -103,7 +103,7 @@ class Supervisor:
                 break
             watch.step()
             if watch.stuck:
-                self._listeners.of(watch.task.queue).say_stuck(watch.stuck)
+                self._listener.of(watch.task.queue).say_stuck(watch.stuck)
             watch.bars = reporter.step(watch.task)
         self._end_the_rest(watch)
         if watch.is_at_rest and (reason := watch.why_not_again()) is not None:
@@ -162,12 +162,12 @@ class Supervisor:
 
     def _obey(self, watch: AttemptWatch, standing: Standing) -> bool:
         """React to the attempt's state in Redis; False when another listener has adopted it."""
-        task, listener = watch.task, self._listeners.of(watch.task.queue)
+        task, ours = watch.task, self._listener.of(watch.task.queue)
         is_newest = standing.token == task.token
         if watch.reason == "superseded":
             return True  # whatever becomes of the task, it is not ours to put back
-        if has_been_forgotten(watch, listener.instance, standing._asdict()):
-            put_back = functools.partial(listener.reassert, task, watch.pid, watch.instance)
+        if has_been_forgotten(watch, ours.instance, standing._asdict()):
+            put_back = functools.partial(ours.reassert, task, watch.pid, watch.instance)
             if not self._take_back(watch, put_back):
                 watch.end("superseded", "the attempt is not ours any more: the task is another one")
             return True
@@ -177,13 +177,13 @@ class Supervisor:
             return True
         if is_newest and standing.status == "failed" and standing.error_type in LOST:
             self._take_back(
-                watch, lambda: listener.restore(task, watch.pid, task.started or time.time())
+                watch, lambda: ours.restore(task, watch.pid, task.started or time.time())
             )
         elif is_newest and standing.status == "started" and standing.node != task.node:
             log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
             return False
-        elif is_newest and standing.status == "started" and standing.node != listener.node:
-            self._take_back(watch, lambda: listener.adopt(task))
+        elif is_newest and standing.status == "started" and standing.node != ours.node:
+            self._take_back(watch, lambda: ours.adopt(task))
         elif not is_newest or standing.status != "started":
             watch.end(
                 "superseded", f"the attempt is not ours any more: the task is {standing.status}"

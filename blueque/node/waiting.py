@@ -44,7 +44,7 @@ class Waiting:
     ) -> None:
         self._on_child, self._descriptors = on_child, descriptors
         self._orders, self._duties = context.orders, duties
-        self._listeners, self._outage = context.listeners, context.outage
+        self._listener, self._outage = context.listener, context.outage
 
     def wait(self, seconds: float, descriptors: Collection[int] = ()) -> set[int]:
         """Wait for a descriptor, a signal, the next duty or the end of the time, and do what is
@@ -65,13 +65,13 @@ class Waiting:
 
         Raises RedisAway, RedisRefused, NotRegistered.
         """
-        may_take = self._listeners.idle(self._seconds_left(), self._is_answered)
-        self._duties.do_due(self._listeners.is_bare)
+        may_take = self._listener.idle(self._seconds_left(), self._is_answered)
+        self._duties.do_due(self._listener.is_bare)
         return may_take
 
     def wait_for_order(self) -> None:
         """Paused: do the same, but not for work."""
-        self._listeners.watch_orders(self._seconds_left(), self._is_answered)
+        self._listener.watch_orders(self._seconds_left(), self._is_answered)
         self._duties.do_due()
 
     def wait_for_order_or(
@@ -101,7 +101,7 @@ class Waiting:
                     return False
             return False
 
-        self._listeners.watch_orders(seconds, is_answered)
+        self._listener.watch_orders(seconds, is_answered)
         self._duties.do_due()
         return ready.intersection(descriptors)
 
@@ -145,7 +145,7 @@ class Waiting:
 
     def register_again(self, error: NotRegistered) -> None:
         """Register where we are not registered any more."""
-        self._listeners.lost(error)
+        self._listener.lost(error)
         self.register()
 
     def _seconds_left(self) -> float:

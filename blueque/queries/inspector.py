@@ -7,11 +7,11 @@ No KEYS and no SCAN. Only sets of listeners and of started tasks, the list of on
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_fields, as_hash
+from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs
@@ -263,11 +263,28 @@ class Inspector:
         held = self._redis.read(*[("LLEN", keys.reserved(queue, node)) for node in nodes])
         return [node for node, count in zip(nodes, held, strict=True) if not count]
 
-    def with_work(self, queues: Sequence[str]) -> set[str]:
-        """Return which queues have tasks in line and are not paused: one round trip."""
-        return take_work(
-            queues, self._redis.read(*[look for queue in queues for look in ask_work(queue)])
-        )
+    def with_work(
+        self, queues: Sequence[str], on_refusal: Callable[[str, RedisRefused], object]
+    ) -> set[str]:
+        """Return which queues have tasks in line and are not paused: one round trip.
+
+        on_refusal: called for a queue that has a key of a wrong type. It counts as one without work.
+        """
+        asked = {queue: _ask_work(queue) for queue in queues}
+        replies = iter(self._redis.answers(*chain.from_iterable(asked.values())))
+        found: set[str] = set()
+        for queue, commands in asked.items():
+            answers = [next(replies) for _ in commands]
+            try:
+                raise_refusal(answers)
+            except RedisRefused as error:
+                if error.code != "WRONGTYPE":
+                    raise
+                on_refusal(queue, error)
+            else:
+                length, lines, is_paused = answers
+                found |= {queue} if (length or lines) and not is_paused else set()
+        return found
 
     def has_any_work(self, queues: Sequence[str]) -> bool:
         """Tell whether any of the queues has, or may have, a task in line: one command."""
@@ -559,23 +576,14 @@ class Inspector:
         return finding.find(self._redis, prefix)
 
 
-def ask_work(queue: str) -> tuple[Command, ...]:
-    """Return the commands whose replies tell whether a queue has work; see `take_work`."""
-    pending, lines, settings = work_keys(queue)
-    return ("LLEN", pending), ("ZCARD", lines), ("HEXISTS", settings, "paused")
-
-
-def work_keys(queue: str) -> tuple[str, str, str]:
-    """Return the keys that tell whether a queue has tasks in line and is not paused."""
-    return keys.pending(queue), keys.lines(queue), keys.settings(queue)
-
-
-def take_work(queues: Sequence[str], replies: Sequence[int]) -> set[str]:
-    """Return those of the queues that have tasks in line and are not paused."""
-    found = zip(queues, replies[::3], replies[1::3], replies[2::3], strict=False)
-    return {
-        queue for queue, length, lines, is_paused in found if (length or lines) and not is_paused
-    }
+def _ask_work(queue: str) -> list[Command]:
+    """Return the commands whose replies tell whether a queue has work, see `with_work`."""
+    settings = keys.settings(queue)
+    return [
+        ("LLEN", keys.pending(queue)),
+        ("ZCARD", keys.lines(queue)),
+        ("HEXISTS", settings, "paused"),
+    ]
 
 
 def _pool(registration: Mapping[str, str]) -> tuple[str, ...]:

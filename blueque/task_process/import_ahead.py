@@ -83,7 +83,6 @@ def _import_for_client() -> None:
     imported them long before their end.
     """
     import blueque.client
-    import blueque.listener.group
     import blueque.listener.listener
     import blueque.listener.orders
     import blueque.listener.processor

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueque.client import Client
-from blueque.listener.group import ListenerGroup
+from blueque.listener.listener import Listener
 from blueque.listener.processor import Processor
 from blueque.listener.resources import MOST_NUMBERED, Claim, Pool
 from blueque.model import inputs
@@ -51,28 +51,26 @@ def drain(
     """
     if not isinstance(handlers, Mapping):
         handlers = {handler.queue: handler for handler in handlers}
-    listeners = ListenerGroup(client.connections, [*handlers])
+    listener = Listener(client.connections, [*handlers])
     ended: list[Ended] = []
     with tempfile.TemporaryDirectory(prefix="blueque-test-") as root:
         spool = Spool(root, client.max_bytes)
         spool.open()
         try:
-            for listener in listeners:
-                listener.pool = _Plenty()
-                listener.register(None)
+            listener.reserver.pool = _Plenty()
+            listener.register(None)
             while len(ended) < most:
                 for queue in handlers:
                     client.get_queue(queue).enqueue_due_tasks()
-                task = listeners.take()
+                task = listener.take()
                 if task is None:
                     break
-                listener = listeners.of(task.queue)
-                claim, listener.claim = listener.claim, None
+                claim, listener.reserver.claim = listener.reserver.claim, None
                 resources = claim.granted() if claim is not None else {}
                 attempt = _Attempt(client, spool, task, resources)
                 ended.append(attempt.run(handlers[task.queue or ""]))
         finally:
-            listeners.leave()
+            listener.leave()
     return ended
 
 

@@ -12,7 +12,6 @@ import redis as redis_py
 from running import until
 
 from blueque import Client, OutcomeUnknown, RedisAway, RedisRefused
-from blueque.queries.ready_queues import ReadyQueues
 from blueque.system.embedded_redis import Server, running_server
 
 LOOP = "while true do end"
@@ -155,14 +154,4 @@ def test_who_waits_for_tasks_waits_for_a_server_that_cannot_save(own_server, adm
     client.get_queue("video").cancel(task_id)
     thread.join()
     assert ends == ["cancelled"]
-    client.close()
-
-
-def test_a_listener_of_several_queues_sees_tasks_of_a_server_that_cannot_save(own_server, admin):
-    client = Client(own_server.url)
-    client.get_queue("video").enqueue("in")
-    be_unable_to_save(own_server, admin)
-    ready = ReadyQueues(client.connections, ["audio", "video"])
-
-    assert [ready.look() for _ in range(3)] == [{"video"}] * 3
     client.close()

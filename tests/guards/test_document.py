@@ -8618,17 +8618,17 @@ def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
 
 def test_the_fields_of_a_registration_are_those_in_the_table(client, redis, cli):
     listener = client.get_listener("video")
-    listener.pool = Pool("/spool/resources", {"gpu": 2})
-    listener.time_left = TimeLeft(1e9, 7200.0)
+    listener.reserver.pool = Pool("/spool/resources", {"gpu": 2})
+    listener.of("video").time_left = TimeLeft(1e9, 7200.0)
 
     listener.obeys_settings = True
 
     listener.register(Timing(), "/spool", Retry())
-    listener.say_stuck("t1 9.25 D")
+    listener.of("video").say_stuck("t1 9.25 D")
     listener.beat()
     protocol.order(redis, "video", listener.node, "drain", "ann")
     cli.delete(keys.listeners("video"))
-    protocol.fence(redis, "video", listener.node, listener.instance, "1", 9.25)
+    protocol.fence(redis, "video", listener.node, listener.of("video").instance, "1", 9.25)
 
     assert sorted(first_column(chapter("Listener"))) == sorted(
         cli.hgetall(keys.listener("video", listener.node))

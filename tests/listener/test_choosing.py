@@ -31,22 +31,23 @@ def make(client, tmp_path):
     def make(node="here_1", queue="video", **resources):
         listener = client.get_listener(queue)
         made.append(listener)
-        listener._node, listener._pid = node, os.getpid()
+        ours = listener.of(queue)
+        ours._node, ours._pid = node, os.getpid()
         spool = tmp_path / node.rpartition("_")[0]  # listeners of one host share what it has
         spool.mkdir(exist_ok=True)
         if resources:
-            listener.pool = Pool(str(spool / "resources"), resources)
-            listener.pool.open()
+            listener.reserver.pool = Pool(str(spool / "resources"), resources)
+            listener.reserver.pool.open()
         listener.register(Timing(), str(spool))
-        listener.settle([])  # its list is empty
+        ours.is_list_unsure = False  # its list is empty
         return listener
 
     yield make
     for listener in made:
-        if listener.claim is not None:
-            listener.claim.close()
-        if listener.pool is not None:
-            listener.pool.withdraw()
+        if listener.reserver.claim is not None:
+            listener.reserver.claim.close()
+        if listener.reserver.pool is not None:
+            listener.reserver.pool.withdraw()
 
 
 @pytest.fixture
@@ -57,9 +58,9 @@ def end(client):
         processor = client.get_processor(task)
         processor.start(os.getpid())
         processor.complete("out")
-        if listener.claim is not None:
-            listener.claim.close()
-            listener.claim = None
+        if listener.reserver.claim is not None:
+            listener.reserver.claim.close()
+            listener.reserver.claim = None
 
     return end
 
@@ -239,8 +240,8 @@ def test_what_a_task_needs_of_the_node_is_set_aside_while_it_runs_and_comes_back
     one, two = make("here_1", gpu=3), make("here_2", gpu=3)
 
     task = one.take()
-    assert one.pool.free() == {"gpu": 1}
-    assert two.take() is None and two.claim is None
+    assert one.reserver.pool.free() == {"gpu": 1}
+    assert two.take() is None and two.reserver.claim is None
     end(one, task)
     assert two.take().id == "b"
 
@@ -253,7 +254,7 @@ def test_nothing_stays_set_aside_for_a_task_that_was_not_to_be_had(redis, cli, m
     listener = make(gpu=1)
 
     assert listener.take() is None
-    assert listener.claim is None and listener.pool.free() == {"gpu": 1}
+    assert listener.reserver.claim is None and listener.reserver.pool.free() == {"gpu": 1}
 
 
 def test_a_task_with_needs_that_stands_in_the_default_line_does_not_start_without_them(
@@ -405,12 +406,11 @@ def lose_the_answer(client, monkeypatch):
                 raise RedisAway("in a test")
             return answer
 
-        patient, listener._redis = listener._redis, client.with_patience(0)._redis
         with monkeypatch.context() as patch:
+            patch.setattr(client._redis, "patience", 0)
             patch.setattr(transaction, "_execute", execute_in_vain)
             with pytest.raises(RedisAway):
                 listener.take()
-        listener._redis = patient
 
     return lose_the_answer
 
@@ -424,11 +424,14 @@ def test_a_task_does_not_run_without_what_another_took_while_the_answer_was_lost
     lose_the_answer(here, ["pop", "reserve"].index(lost) + 1)
     assert client.get_task("a").status == {"pop": "pending", "reserve": "reserved"}[lost]
     cli.delete("blueque_wake_video")
-    taken = beside.pool.claim({"gpu": 1})
+    taken = beside.reserver.pool.claim({"gpu": 1})
 
     assert here.take() is None
 
-    assert here.claim is None and cli.lrange("blueque_reserved_tasks_video_here_1", 0, -1) == []
+    assert (
+        here.reserver.claim is None
+        and cli.lrange("blueque_reserved_tasks_video_here_1", 0, -1) == []
+    )
     assert not cli.exists("blueque_lock_x")
     assert woken(there) and there.take().id == "a", "somebody else is told"
     assert taken.numbers == {"gpu": [0]}
@@ -446,12 +449,12 @@ def test_what_was_set_aside_for_a_task_that_cannot_be_reserved_now_is_given_back
         raise RedisAway("in a test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(here, "_reserve", be_away)
+        patch.setattr(here.reserver, "_reserve", be_away)
         with pytest.raises(RedisAway):
             here.take()
 
-    assert beside.pool.has({"gpu": 1}) and beside.pool.free() == {"gpu": 1}
-    assert here.take().id == "a" and here.claim.numbers == {"gpu": [0]}
+    assert beside.reserver.pool.has({"gpu": 1}) and beside.reserver.pool.free() == {"gpu": 1}
+    assert here.take().id == "a" and here.reserver.claim.numbers == {"gpu": [0]}
 
 
 def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(
@@ -460,8 +463,8 @@ def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(
     here, beside = make("here_1", gpu=1), make("here_2", gpu=1)
     put(redis, "a", 1.0, needs="gpu=1")
     lose_the_answer(here, 2)
-    claim = beside.pool.claim({"gpu": 1})
-    release, tried = here.release, []
+    claim = beside.reserver.pool.claim({"gpu": 1})
+    release, tried = here.of("video").release, []
 
     def fail_once(task, reason):
         tried.append((task.id, reason))
@@ -469,7 +472,7 @@ def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(
             raise RedisAway("in a test")
         return release(task, reason)
 
-    here.release = fail_once
+    here.of("video").release = fail_once
     with pytest.raises(RedisAway):
         here.take()
     assert here.take() is None
@@ -477,7 +480,7 @@ def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(
         ("a", "needs_taken")
     ]
     claim.close()
-    assert here.take().id == "a" and here.claim is not None
+    assert here.take().id == "a" and here.reserver.claim is not None
 
 
 def test_a_task_in_a_wrong_line_does_not_send_anybody_to_lines_that_come_later(redis, cli, make):
@@ -615,7 +618,7 @@ def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(
     assert listener.take() is None
     assert cli.scard("blueque_started_tasks_video") == 2, "not before some time has passed"
     monkeypatch.setattr(stale_holders, "LOOK_AT_HOLDERS", 0.0)
-    listener._stale_holders._not_before.clear()
+    listener.reserver._stale_holders._not_before.clear()
     assert listener.take() is None
     assert cli.smembers("blueque_started_tasks_video") == {f"old_1 5 {runs}"}
     assert woken(listener) and listener.take().id == waits
@@ -684,7 +687,7 @@ def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_is_hand
     task = ours.take()
     assert woken(theirs) and theirs.take() is None
 
-    assert ours.release(task) == "pending"
+    assert ours.of("video").release(task) == "pending"
     assert woken(theirs)
 
 
@@ -700,7 +703,7 @@ def test_handing_back_succeeds_even_if_those_who_wait_cannot_be_woken(
         raise RedisAway("in a test")
 
     monkeypatch.setattr(protocol, "wake_waiting", go_away)
-    assert listener.release(task) == "pending"
+    assert listener.of("video").release(task) == "pending"
     assert "in a test" in caplog.text
 
 

@@ -18,7 +18,7 @@ from blueque.protocol import reserving
 def listener(client):
     listener = client.get_listener("video")
     listener.register(Timing())
-    listener.may_offer = True
+    listener.reserver.may_offer = True
     return listener
 
 
@@ -28,8 +28,10 @@ def start(client, listener):
 
     def start(task):
         processor = client.get_processor(task)
-        processor.take_and_start(listener.offer, listener.instance, 77, {"files": "host:/spool"})
-        listener.note_started()
+        processor.take_and_start(
+            listener.reserver.offer, listener.of("video").instance, 77, {"files": "host:/spool"}
+        )
+        listener.of("video").is_list_unsure = False
         return processor
 
     return start
@@ -112,7 +114,7 @@ def test_what_is_more_than_a_simple_first_attempt_is_reserved(
 
     task = listener.take()
 
-    assert listener.offer is None and client.get_task(task_id).status == "reserved"
+    assert listener.reserver.offer is None and client.get_task(task_id).status == "reserved"
     assert client.get_task(task_id).fields.keys().isdisjoint({"error"})
     assert task.token == client.get_task(task_id).token
 
@@ -124,9 +126,11 @@ def test_a_task_with_files_of_an_attempt_that_redis_has_forgotten_is_reserved(
     task_id = queue.enqueue("in")
     created = client.get_task(task_id).fields["created"]
     # One that runs may be of a task that was made again, with another `created`.
-    listener.newest_attempts = lambda task: {"7.5": 5} | {None if is_running else created: 2}
+    listener.reserver.newest_attempts = lambda task: (
+        {"7.5": 5} | {None if is_running else created: 2}
+    )
 
-    assert listener.take().attempt == 3 and listener.offer is None
+    assert listener.take().attempt == 3 and listener.reserver.offer is None
 
 
 def test_a_priority_alone_does_not_keep_a_task_from_being_offered(queue, listener, start):
@@ -144,7 +148,7 @@ def test_a_task_that_has_changed_since_is_refused_and_found_in_the_own_list(
 
     with pytest.raises(NotOwner, match="it has changed since it was popped"):
         start(task)
-    assert client.get_task(task_id).status == "pending" and listener.is_unsure
+    assert client.get_task(task_id).status == "pending" and listener.of("video").is_unsure
     again = listener.take()
     assert (again.id, again.attempt, client.get_task(task_id).status) == (task_id, 1, "reserved")
 
@@ -167,14 +171,14 @@ def test_a_task_that_cannot_start_now_is_reserved_or_goes_back_to_the_head_of_it
 ):
     first, second = queue.enqueue("in"), queue.enqueue("in")
     task = listener.take()
-    assert listener.reserve_offered(task).id == first
+    assert listener.reserver.reserve_offered(listener.of("video"), task).id == first
     assert client.get_task(first).status == "reserved"
-    listener.release(client.get_task(first))
+    listener.of("video").release(client.get_task(first))
 
     assert listener.take().id == first  # its second attempt is not offered
     task = listener.take()
-    assert (task.id, listener.offer["status"]) == (second, "pending")
-    listener.return_offered(task)
+    assert (task.id, listener.reserver.offer["status"]) == (second, "pending")
+    listener.reserver.return_offered(listener.of("video"), task)
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [second]
 
 
@@ -217,7 +221,7 @@ def test_nothing_comes_with_an_end_where_a_pop_would_be_refused(
         queue.set_max_concurrency(1)
     complete(processor, listener)
 
-    assert held(cli, listener) == [] and not listener.is_unsure
+    assert held(cli, listener) == [] and not listener.of("video").is_unsure
     task = listener.take()
     assert (task and task.id) == (None if how == "pause" else waiting)
 
@@ -258,7 +262,7 @@ def test_a_listener_that_was_found_dead_meanwhile_keeps_nothing(
     processor = start(listener.take())
     following = queue.enqueue("in")
     beat = cli.hget(f"blueque_listener_video_{listener.node}", "beat")
-    assert protocol.fence(redis, "video", listener.node, listener.instance, beat, 9.25)
+    assert protocol.fence(redis, "video", listener.node, listener.of("video").instance, beat, 9.25)
     complete(processor, listener)
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [following]
@@ -271,11 +275,11 @@ def through(proxy):
     client = Client(proxy.url, patience=0)
     listener = client.get_listener("video")
     listener.register(Timing())
-    listener.may_offer = True
+    listener.reserver.may_offer = True
     ids = [client.get_queue("video").enqueue("in") for _ in range(2)]
     processor = client.get_processor(listener.take())
-    processor.take_and_start(listener.offer, listener.instance, 77, {})
-    listener.note_started()
+    processor.take_and_start(listener.reserver.offer, listener.of("video").instance, 77, {})
+    listener.of("video").is_list_unsure = False
     yield listener, processor, ids[1]
     client.close()
 
@@ -320,7 +324,7 @@ def test_a_wake_up_call_that_could_not_be_passed_on_goes_with_the_next_task(
     with monkeypatch.context() as patch:
         patch.setattr(protocol, "wake", lose)
         task = listener.take()
-    assert listener.has_marker and not cli.exists("blueque_wake_video")
+    assert listener.of("video").has_marker and not cli.exists("blueque_wake_video")
     complete(start(task), listener)
 
     listener.take()
@@ -336,8 +340,8 @@ def test_a_task_of_the_own_list_leaves_the_others_there_to_be_looked_for(
             "blueque_pending_tasks_video", f"blueque_reserved_tasks_video_{listener.node}"
         )
 
-    assert listener.take().id == ids[0] and listener.offer is None
-    assert listener.is_unsure and listener.take().id == ids[1]
+    assert listener.take().id == ids[0] and listener.reserver.offer is None
+    assert listener.of("video").is_unsure and listener.take().id == ids[1]
 
 
 def test_lines_that_come_and_go_abort_no_end(client, queue, cli, listener, start):
@@ -383,7 +387,7 @@ def test_a_listener_that_had_a_task_just_now_pops_the_next_without_a_look(queue,
 
 def test_the_look_at_the_next_task_comes_with_its_pop(queue, listener):
     task_id = queue.enqueue("in")
-    protocol.pop(listener._redis, "video", listener.node, listener.instance)
+    protocol.pop(listener._redis, "video", listener.node, listener.of("video").instance)
 
     ahead = listener._redis.ahead
     assert ahead is not None and ahead.look.task == task_id
@@ -408,7 +412,7 @@ def test_a_pop_that_takes_another_task_than_it_looked_at_watches_neither(
     task = listener.take()
 
     if left:
-        assert task.id == left[0] and listener.offer is not None
+        assert task.id == left[0] and listener.reserver.offer is not None
         start(task)
     else:
         assert task is None and listener._redis.ahead is None

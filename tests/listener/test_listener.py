@@ -71,7 +71,7 @@ def test_a_registration_says_how_its_listener_is_to_be_judged_and_what_others_ne
     known = registration(cli)
     assert before <= float(known.pop("beat_at")) <= time.time()
     assert known == {
-        "instance": listener.instance,
+        "instance": listener.of("video").instance,
         "state": "alive",
         "beat": "0",
         "beat_every": "1.0",
@@ -118,7 +118,7 @@ def test_each_beat_is_counted_and_tells_how_the_watched_task_stands(client, queu
 
 
 def test_a_listener_that_was_declared_dead_learns_it_from_its_next_beat(listener, redis, cli):
-    assert protocol.fence(redis, "video", listener.node, listener.instance, "0", 9.25)
+    assert protocol.fence(redis, "video", listener.node, listener.of("video").instance, "0", 9.25)
     with pytest.raises(NotRegistered):
         listener.beat()
     listener.register(Timing())
@@ -128,9 +128,8 @@ def test_a_listener_that_was_declared_dead_learns_it_from_its_next_beat(listener
 def test_a_former_life_of_this_process_gives_way(client, listener, cli):
     other = client.get_listener("video")
     other.register(Timing())
-    assert (
-        other.node == listener.node == node_id() and registration(cli)["instance"] == other.instance
-    )
+    assert other.node == listener.node == node_id()
+    assert registration(cli)["instance"] == other.of("video").instance
     with pytest.raises(NotRegistered):
         listener.beat()
 
@@ -149,9 +148,9 @@ def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_
     )
     assert (
         registration(cli)["instance"] == "i1"
-        and registration(cli, name)["instance"] == listener.instance
+        and registration(cli, name)["instance"] == listener.of("video").instance
     )
-    protocol.fence(redis, "video", name, listener.instance, "0", 9.25)
+    protocol.fence(redis, "video", name, listener.of("video").instance, "0", 9.25)
     listener.register(Timing())
     assert listener.node == name and cli.zscore("blueque_queues", "video") == 2
 
@@ -183,7 +182,7 @@ def test_a_task_of_a_former_life_is_handed_back_by_whoever_has_its_token(
     task = listener.take()
     listener.register(Timing())
     (held_task,) = listener.held()
-    assert listener.release(held_task) == "pending"
+    assert listener.of("video").release(held_task) == "pending"
     assert held(cli) == [] and cli.lrange("blueque_pending_tasks_video", 0, -1) == [task_id]
     assert listener.take().attempt == 2
     with pytest.raises(NotOwner):
@@ -195,7 +194,7 @@ def test_a_task_of_a_former_life_is_handed_back_by_whoever_has_its_token(
 
 def test_an_adopted_task_is_the_same_attempt_under_another_node(client, dead, listener, cli):
     task = dead()
-    adopted = listener.adopt(task)
+    adopted = listener.of("video").adopt(task)
     assert adopted.fields == client.get_task(task.id).fields
     changed = {name for name in adopted.fields if adopted.fields[name] != task.fields.get(name)}
     assert changed == {"node", "updated", "events"} and adopted.node == listener.node
@@ -213,21 +212,24 @@ def test_of_two_that_adopt_a_task_the_first_has_it_and_the_other_is_told(
     task = dead()
     protocol.register(redis, "video", "host_8", "i8", {"beat_every": 10}, time.time())
     protocol.adopt(redis, AttemptRef("video", task.id, "token", OTHER), "host_8", "i8", time.time())
-    assert listener.adopt(task) is None
+    assert listener.of("video").adopt(task) is None
     assert held(cli) == [] and held(cli, "host_8") == [task.id]
 
 
 def test_a_task_that_has_ended_is_not_adopted(client, dead, listener, redis, cli):
     task = dead()
     client.get_processor(task).complete("done")
-    assert listener.adopt(task) is None and held(cli) == []
+    assert listener.of("video").adopt(task) is None and held(cli) == []
 
 
 def test_who_is_not_registered_adopts_nothing(dead, listener, redis, state):
     task = dead()
-    protocol.fence(redis, "video", listener.node, listener.instance, "0", 9.25)
+    protocol.fence(redis, "video", listener.node, listener.of("video").instance, "0", 9.25)
     before = state()
-    for take in (lambda: listener.adopt(task), lambda: listener.restore(task, os.getpid(), 5.5)):
+    for take in (
+        lambda: listener.of("video").adopt(task),
+        lambda: listener.of("video").restore(task, os.getpid(), 5.5),
+    ):
         with pytest.raises(NotRegistered):
             take()
     assert state() == before
@@ -250,7 +252,7 @@ def test_a_task_that_was_declared_lost_is_started_again_when_its_process_turns_u
 ):
     task = dead(retry=retry)
     assert lose(redis, task) == "failed" and client.get_task(task.id).error_type == kind
-    restored = listener.restore(task, os.getpid(), 5.5)
+    restored = listener.of("video").restore(task, os.getpid(), 5.5)
     assert restored.fields == client.get_task(task.id).fields
     assert (
         restored.status,
@@ -277,15 +279,15 @@ def test_a_task_that_somebody_had_run_again_meanwhile_is_not_restored(
     lose(redis, task)
     queue.requeue(task.id)
     before = state()
-    assert listener.restore(task, os.getpid(), 5.5) is None
+    assert listener.of("video").restore(task, os.getpid(), 5.5) is None
     assert state() == before
     again = listener.take()
     processor = client.get_processor(again)
     processor.start(77)
-    processor.lose("lost: why", listener.instance)
+    processor.lose("lost: why", listener.of("video").instance)
     assert client.get_task(task.id).error_type == "lost"
     before = state()
-    assert listener.restore(task, os.getpid(), 5.5) is None
+    assert listener.of("video").restore(task, os.getpid(), 5.5) is None
     assert state() == before
 
 
@@ -293,7 +295,7 @@ def test_a_task_that_failed_of_its_own_is_not_restored(client, dead, listener, s
     task = dead()
     client.get_processor(task).fail("why")
     before = state()
-    assert listener.restore(task, os.getpid(), 5.5) is None
+    assert listener.of("video").restore(task, os.getpid(), 5.5) is None
     assert state() == before
 
 
@@ -340,7 +342,7 @@ def test_what_1_0_0_has_left_of_an_end_is_not_there_after_a_reassertion(
     cli.hset(key, mapping=before)
     cli.lpush("blueque_pending_tasks_video", task_id)
 
-    client.get_processor(listener.reassert(processor.task, 77)).complete("out")
+    client.get_processor(listener.of("video").reassert(processor.task, 77)).complete("out")
 
     assert "error" not in cli.hgetall(key)
 

@@ -1,4 +1,4 @@
-"""ListenerGroup: one listener of several queues."""
+"""Listener: one of several queues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transactions import protocol
 
 from blueque import Client, ForkingRunner, NotRegistered, RoundRobin
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
-from blueque.listener.group import ListenerGroup
+from blueque.listener.listener import Listener
 from blueque.model.units import Timing
 from blueque.protocol import transaction
 from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED
@@ -30,8 +30,7 @@ def group(client):
 
 
 def registered(group):
-    for listener in group:
-        listener.register(Timing())
+    group.register(Timing())
     return group
 
 
@@ -64,16 +63,12 @@ def round_trips(client):
 
     def count(action):
         redis, sent = client._redis, []
-        connections = [redis.connection(), getattr(redis._local, "tracking", None)]
-        for connection in filter(None, connections):
-            connection.send = lambda commands, send=connection.send: (
-                sent.append(1) or send(commands)
-            )
+        connection = redis.connection()
+        connection.send = lambda commands, send=connection.send: sent.append(1) or send(commands)
         try:
             action()
         finally:
-            for connection in filter(None, connections):
-                del connection.send
+            del connection.send
         return len(sent)
 
     return count
@@ -125,9 +120,7 @@ def test_a_selector_that_names_another_queue_is_told(client):
 
 def test_a_queue_whose_task_has_been_taken_meanwhile_is_passed_over(client, group, monkeypatch):
     client.get_queue("audio").enqueue("")
-    monkeypatch.setattr(
-        "blueque.queries.ready_queues.ReadyQueues.look", lambda _: {"video", "audio"}
-    )
+    monkeypatch.setattr(group, "_with_work", lambda: {"video", "audio"})
     assert group.take().queue == "audio"
 
 
@@ -137,7 +130,7 @@ def test_a_queue_named_twice_is_one(client):
 
 def test_a_listener_of_no_queue_is_refused(client):
     with pytest.raises(InvalidInput, match="at least one queue"):
-        ListenerGroup(client.connections, [])
+        Listener(client.connections, [])
 
 
 @pytest.mark.parametrize("select", ["lottery", RoundRobin, 5])
@@ -161,160 +154,6 @@ def test_a_selector_gets_the_queues_as_a_list_and_those_with_work_as_a_set(clien
     )
     assert listener.listen().queue == "audio"
     assert calls == [(["video", "audio"], {"audio"})]
-
-
-# The next task with the end of the last
-
-
-def put(client, **counts):
-    for queue, count in counts.items():
-        for _ in range(count):
-            client.get_queue(queue).enqueue("")
-
-
-def end(client, group, task):
-    """End a task as the listener program does; return whether the next one was popped with it."""
-    processor, listener = client.get_processor(task), group.of(task.queue)
-    processor.start(os.getpid())
-    is_next = group.is_next(task.queue)
-    record = {"status": "complete", "result": ""}
-    processor.report(record, None, False, listener if is_next else None)
-    return is_next
-
-
-def run(client, group, count):
-    for _ in range(count):
-        end(client, group, group.take())
-
-
-def test_the_end_of_a_task_pops_the_next_if_no_other_queue_has_work(client, group, round_trips):
-    put(client, audio=5)
-    run(client, group, 1)
-    assert end(client, group, group.take()) is True
-    tasks = []
-    assert round_trips(lambda: tasks.append(group.take())) == 2, "reserve: no look, no pop"
-    assert tasks[0].queue == "audio"
-
-
-def test_a_queue_that_gets_work_while_the_end_pops_is_the_next_but_one(client, group, overtaken):
-    put(client, audio=5)
-    run(client, group, 1)
-    task = group.take()
-    client.get_processor(task).start(os.getpid())
-    assert group.is_next("audio") is True
-    overtaken(lambda: put(client, video=1))
-    client.get_processor(task).report(
-        {"status": "complete", "result": ""}, None, False, group.of("audio")
-    )
-    assert taken(client, group) == ["audio", "video", "audio", "audio"]
-
-
-def test_the_end_pops_nothing_if_another_queue_has_work(client, group):
-    put(client, audio=5)
-    run(client, group, 2)
-    task = group.take()
-    put(client, video=1)
-    assert end(client, group, task) is False
-    assert taken(client, group) == ["video", "audio", "audio"]
-
-
-def test_work_of_a_paused_queue_does_not_count(client, group):
-    put(client, audio=4, video=1)
-    client.get_queue("video").pause("ann")
-    run(client, group, 1)
-    task = group.take()
-    assert end(client, group, task) is True
-    client.get_queue("audio").pause("ann")
-    client.get_queue("video").resume()
-    task = group.take()
-    assert task.queue == "audio", "it was popped before the pause"
-    assert end(client, group, task) is False
-    assert taken(client, group) == ["video"]
-
-
-def test_it_asks_only_if_the_queue_of_the_task_was_the_only_one_at_the_last_look(
-    client, group, round_trips
-):
-    put(client, video=4, audio=1)
-    for _ in range(3):
-        task = group.take()
-        client.get_processor(task).start(os.getpid())
-        assert round_trips(lambda queue=task.queue: group.is_next(queue)) == 0
-        client.get_processor(task).complete("")
-
-
-def test_it_does_not_ask_after_a_wait(client, group, round_trips):
-    for _ in range(2):
-        group.idle(0.01, lambda connection: connection.wait(5))
-        put(client, audio=1)
-        task = group.take()
-        assert round_trips(lambda queue=task.queue: group.is_next(queue)) == 0
-        done(client, task)
-        assert group.take() is None
-
-
-def test_nothing_is_popped_where_redis_cannot_be_asked(client, group, cli, monkeypatch):
-    put(client, audio=5)
-    run(client, group, 1)
-    task = group.take()
-    client.get_processor(task).start(os.getpid())
-
-    def fail(*_):
-        raise RedisAway("in a test")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(client.connections.tracking(group._ready_queues), "send", fail)
-        assert group.is_next("audio") is False
-    assert group.is_next("audio") is False, "for some seconds"
-    client.get_processor(task).complete("")
-    assert taken(client, group) == ["audio"] * 3
-
-
-def test_a_task_that_an_earlier_pop_has_left_comes_first(client, group, monkeypatch):
-    put(client, audio=4)
-    run(client, group, 1)
-    task = group.take()
-    client.get_processor(task).start(os.getpid())
-    group.of("video")._is_unsure = True
-    assert group.is_next("audio") is False
-
-
-def test_when_the_queue_was_empty_by_then_all_are_looked_at(client, group, cli, overtaken):
-    put(client, audio=3)
-    run(client, group, 1)
-    task = group.take()
-    client.get_processor(task).start(os.getpid())
-    assert group.is_next("audio") is True
-
-    def be_faster():
-        cli.rpoplpush("blueque_pending_tasks_audio", "blueque_reserved_tasks_audio_of_another")
-        put(client, video=1)
-
-    overtaken(be_faster)
-    client.get_processor(task).report(
-        {"status": "complete", "result": ""}, None, False, group.of("audio")
-    )
-    assert taken(client, group) == ["video"]
-
-
-def test_an_end_that_pops_nothing_after_all_is_followed_by_a_look_at_all_queues(client, group):
-    put(client, audio=4)
-    run(client, group, 1)
-    task = group.take()
-    client.get_processor(task).start(os.getpid())
-    assert group.is_next("audio") is True
-    client.get_processor(task).fail("it fails")
-    put(client, video=1)
-    assert taken(client, group) == ["video", "audio", "audio"]
-
-
-def test_who_leaves_puts_back_what_was_popped(client, group):
-    put(client, audio=4)
-    run(client, group, 1)
-    assert end(client, group, group.take()) is True
-    assert client.get_inspector().pending("audio") == 1
-    assert group.leave() is True
-    assert client.get_inspector().pending("audio") == 2
 
 
 # In a program of one's own
@@ -474,7 +313,7 @@ def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alo
 ):
     alone = client.get_listener("video")
     alone.register(Timing())
-    single = registered(ListenerGroup(client.connections, ["audio"]))
+    single = registered(Listener(client.connections, ["audio"]))
 
     def cycle(listener, queue):
         client.get_queue(queue).enqueue("")
@@ -597,11 +436,11 @@ def test_any_other_refusal_is_told(client, group, monkeypatch):
         raise RedisRefused("NOPERM of a test")
 
     client.get_queue("video").enqueue("")
-    for name in ("inspector.Inspector.held", "ready_queues.ReadyQueues.look"):
+    for name in ("reserved", "with_work"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"blueque.queries.{name}", refuse)
+            patch.setattr(f"blueque.queries.inspector.Inspector.{name}", refuse)
             with pytest.raises(RedisRefused):
-                group.take() if name.endswith("held") else group._with_work()
+                group.take() if name == "reserved" else group._with_work()
 
 
 def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_other(
@@ -692,7 +531,7 @@ def test_a_look_at_a_hundred_queues_in_which_nothing_happens_is_one_round_trip(c
 def test_a_judge_that_is_alone_looks_again_when_another_comes_or_a_minute_has_passed(
     client, redis, round_trips, monkeypatch, queues
 ):
-    group = registered(ListenerGroup(client.connections, queues))
+    group = registered(Listener(client.connections, queues))
     judges = Recoveries(client.connections, queues)
     for queue in queues:
         judges.own(queue, group.node)
@@ -753,9 +592,9 @@ def test_which_queues_have_work_or_something_due_is_one_look(client, redis, cli,
     client.get_queue("later").schedule("", time.time() + 1000)
     client.get_queue("due").schedule("", time.time() + 0.01)
     queues = ["video", "audio", "held", "later", "due", "empty"]
-    assert inspector.with_work(queues) == {"video", "audio"}
+    assert inspector.with_work(queues, print) == {"video", "audio"}
     until(lambda: inspector.due(queues, time.time()) == ["due"], what="the eta")
-    assert round_trips(lambda: inspector.with_work(queues)) == 1
+    assert round_trips(lambda: inspector.with_work(queues, print)) == 1
     assert round_trips(lambda: inspector.due(queues, 1.0)) == 2
     assert round_trips(lambda: inspector.due(["video", "empty"], 1.0)) == 1
     assert inspector.has_any_work(["empty", "due", "audio"]) and not inspector.has_any_work(

@@ -291,7 +291,7 @@ def test_the_same_end_told_twice_counts_once(client, start, state, end):
 )
 def test_an_attempt_that_has_been_replaced_changes_nothing_more(start, listener, state, end):
     processor, _ = start(retry=AT_ONCE)
-    processor.lose("nobody knows", listener.instance)
+    processor.lose("nobody knows", listener.of("video").instance)
     listener.listen()
     before = state()
     with pytest.raises(NotOwner):
@@ -350,7 +350,10 @@ def test_an_attempt_that_is_gone_without_a_word_is_lost_by_its_own_listener(
 ):
     processor, task_id = start(retry=retry)
     processor.lose(
-        "nobody knows", listener.instance, default, {"lost_node": "far_7", "last_seen": 5.5}
+        "nobody knows",
+        listener.of("video").instance,
+        default,
+        {"lost_node": "far_7", "last_seen": 5.5},
     )
     task = client.get_task(task_id)
     assert known(task, "status", "error_type", "interruptions", "lost_node", "last_seen") == (
@@ -376,7 +379,7 @@ def test_a_late_end_counts_after_the_attempt_was_declared_lost(client, start, li
         (lambda processor: processor.report(failed(), AT_ONCE), "pending"),
     ):
         processor, task_id = start()
-        processor.lose("nobody knows", listener.instance)
+        processor.lose("nobody knows", listener.of("video").instance)
         assert client.get_task(task_id).error_type == "lost"
         end(processor)
         assert known(client.get_task(task_id), "status", "error_type", "interruptions") == (
@@ -415,7 +418,7 @@ def test_an_end_that_is_recorded_is_no_failure_for_want_of_a_wake_up_call(client
         lambda processor, _: processor.report(failed(retry_after=60)),
         lambda processor, _: processor.release(),
         lambda processor, _: processor.confirm_cancel(failed()),
-        lambda processor, listener: processor.lose("nobody knows", listener.instance),
+        lambda processor, listener: processor.lose("nobody knows", listener.of("video").instance),
     ],
     ids=["complete", "fail", "retry", "release", "confirm_cancel", "lose"],
 )
@@ -439,7 +442,7 @@ def test_however_an_attempt_ends_the_queues_that_wait_for_its_lock_are_woken(
 def test_who_gives_an_attempt_up_is_told_what_becomes_of_its_task(start, listener, retry, became):
     processor, _ = start(retry=retry)
 
-    assert processor.lose("nobody knows", listener.instance) == became
+    assert processor.lose("nobody knows", listener.of("video").instance) == became
 
 
 def test_who_releases_a_task_is_told_its_status(start):

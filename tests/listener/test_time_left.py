@@ -23,18 +23,13 @@ def make(client):
     """Make a listener that has so much time left."""
 
     def make(seconds=HOUR, default=None, node="here_1", queues=("video",)):
-        if len(queues) > 1:
-            listener = client.get_listener(*queues)
-            parts = list(listener)
-        else:
-            listener = client.get_listener(*queues)
-            parts = [listener]
-        for part in parts:
-            part._node, part._pid = node, os.getpid()
+        listener = client.get_listener(*queues)
+        for ours in listener:
+            ours._node, ours._pid = node, os.getpid()
             if seconds is not None:
-                part.time_left = TimeLeft(time.monotonic() + seconds, default)
-            part.register(Timing())
-            part.settle([])
+                ours.time_left = TimeLeft(time.monotonic() + seconds, default)
+            listener.register(Timing(), queue=ours.queue)
+            ours.is_list_unsure = False
         return listener
 
     return make
@@ -104,8 +99,8 @@ def test_a_task_that_came_to_the_head_meanwhile_is_put_back_there(
 def test_a_task_in_its_own_list_that_it_had_popped_before_is_put_back(make, redis, cli):
     put(redis, "long", time_limit=2 * HOUR)
     listener = make()
-    protocol.pop(redis, "video", "here_1", listener.instance)
-    listener._is_unsure = True
+    protocol.pop(redis, "video", "here_1", listener.of("video").instance)
+    listener.of("video").is_list_unsure = True
     assert listener.take() is None
     assert line(cli) == ["long"]
 
@@ -125,7 +120,7 @@ def test_it_wakes_idle_listeners_that_have_more_time(make, redis, cli):
     make(None, node="no-end_1")
     make(3 * HOUR, node="later_1")
     make(1.5 * HOUR, node="too-soon_1")
-    listener.take_marker(keys.wake("video"))
+    listener.of("video").take_marker(keys.wake("video"))
     assert listener.take() is None
     called = {
         node

@@ -56,7 +56,7 @@ def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: i
     times.
     """
     listener = world.listener(redis, node, is_sure)
-    if listener.instance is None:
+    if listener.of(QUEUE).instance is None:
         insist(lambda: listener.register(Timing()))
     take_all(world, redis, listener, most)
 
@@ -66,8 +66,8 @@ def work_in_a_row(
 ) -> None:
     """Do the same with one EXEC for reserve and start, and one for an end and the next pop."""
     listener = world.listener(redis, node, is_sure)
-    listener.may_offer = True
-    if listener.instance is None:
+    listener.reserver.may_offer = True
+    if listener.of(QUEUE).instance is None:
         insist(lambda: listener.register(Timing()))
     take_all(world, redis, listener, most)
     listener.decline()
@@ -91,18 +91,18 @@ def run(world: World, redis: Redis, task: Task, listener: Listener | None = None
     """Start a reserved task, run it and report how it ended; listener: that may take the next."""
     processor = Processor(redis, task, MAX_BYTES)
     pid = int(task.id.rpartition("-")[2], 16) % 1000 * 10 + (task.attempt or 0) + 10
-    offer = listener.offer if listener is not None else None
+    offer = listener.reserver.offer if listener is not None else None
     try:
         if listener is not None and offer is not None:
-            instance = listener.instance or ""
+            instance = listener.of(QUEUE).instance or ""
             insist(lambda: processor.take_and_start(offer, instance, pid, {}))
-            listener.note_started()
+            listener.of(QUEUE).is_list_unsure = False
         else:
             insist(lambda: processor.start(pid))
     except (NotOwner, NotRegistered):
         world.ledger.refused.append(task.node or "")
         return
-    taker = listener if listener is not None and listener.may_offer else None
+    taker = listener if listener is not None and listener.reserver.may_offer else None
     record = execute(world, task)
     if task.parameters == "spawn":
         spawn(world, redis, task, "a", "b")
@@ -526,7 +526,7 @@ def adopt(world: World, redis: Redis, node: str, old: str) -> None:
     for task_id in insist(lambda: Inspector(redis).reserved(QUEUE, old)):
         task = insist(lambda task_id=task_id: Inspector(redis).task(task_id))
         if task.status == "started" and task.node == old:
-            adopted = insist(lambda task=task: listener.adopt(task))
+            adopted = insist(lambda task=task: listener.of(QUEUE).adopt(task))
             if adopted is not None and adopted.is_interrupted:
                 give_back(world, adopted, listener)
             elif adopted is not None:
@@ -543,10 +543,10 @@ def come_back(world: World, redis: Redis, node: str) -> None:
     for task in insist(listener.held):
         try:
             if task.status == "reserved":
-                insist(lambda task=task: listener.release(task))
+                insist(lambda task=task: listener.of(QUEUE).release(task))
             elif (
                 task.token in world.ledger.records
-                and insist(lambda task=task: listener.adopt(task)) is not None
+                and insist(lambda task=task: listener.of(QUEUE).adopt(task)) is not None
             ):
                 report(world, redis, task, world.ledger.records[task.token or ""])
         except (NotOwner, NotRegistered):
@@ -595,7 +595,7 @@ def obey(world: World, redis: Redis, node: str) -> None:
 
 def give_back(world: World, task: Task, listener: Listener) -> None:
     """Hand back a task that was interrupted, and note that it may run again."""
-    end(world, task, "", lambda: listener.release(task))
+    end(world, task, "", lambda: listener.of(QUEUE).release(task))
     if world.ledger.told.get(task.token or "") == "":
         world.ledger.notes.append("given back")
 
@@ -604,7 +604,7 @@ def hand_back(world: World, redis: Redis, node: str) -> None:
     """Be a listener that is stopped: its task is ended and handed back."""
     task, listener = world.given["task"], world.listener(redis, node)
     world.ledger.begin(task.id, task.token, node, {})
-    end(world, task, "", lambda: listener.release(task))
+    end(world, task, "", lambda: listener.of(QUEUE).release(task))
     try:
         insist(listener.leave)
     except NotRegistered:
@@ -616,7 +616,7 @@ def take_back(world: World, redis: Redis, node: str) -> None:
     task, listener = world.given["task"], world.listener(redis, node)
     record = execute(world, task)
     insist(lambda: listener.register(Timing()))
-    restored = insist(lambda: listener.restore(task, 11, time.time()))
+    restored = insist(lambda: listener.of(QUEUE).restore(task, 11, time.time()))
     report(world, redis, restored or task, record)
 
 

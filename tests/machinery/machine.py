@@ -23,11 +23,11 @@ from model import Life, Model
 from oracle import EVENTS, TIES
 from transactions import protocol
 
+import blueque.listener.beating
 import blueque.listener.listener
-import blueque.listener.member
-import blueque.listener.owner
 import blueque.listener.peer_wakeup
 import blueque.listener.processor
+import blueque.listener.registration
 import blueque.listener.reserver
 import blueque.listener.stale_holders
 import blueque.producer.orders
@@ -129,8 +129,8 @@ def own_clock() -> Iterator[None]:
             blueque.producer.queue,
             blueque.producer.settings,
             blueque.listener.listener,
-            blueque.listener.member,
-            blueque.listener.owner,
+            blueque.listener.beating,
+            blueque.listener.registration,
             blueque.listener.reserver,
             blueque.listener.processor,
             blueque.listener.stale_holders,
@@ -389,13 +389,14 @@ class Machine(RuleBasedStateMachine):
         if got.raised is not None:
             return
         if actor is None:
-            actor = Actor(Life(queue, node, instance), redis, Listener(redis, queue))
+            actor = Actor(Life(queue, node, instance), redis, Listener(redis, [queue]))
             self.actors.append(actor)
         life, listener = actor.life, actor.listener
         life.instance, life.beat, life.is_unsure, life.totals = instance, 0, True, totals
-        listener.pool = Pool(totals)
-        listener._node, listener._pid, listener.instance = node, os.getpid(), instance
-        listener._beat, listener._is_unsure = 0, True
+        listener.reserver.pool = Pool(totals)
+        ours = listener.of(queue)
+        ours._node, ours._pid, ours.instance = node, os.getpid(), instance
+        ours._beat, ours.is_list_unsure = 0, True
 
     def idle_one(self, queue: str) -> Actor:
         """Return a listener that has nothing to do; a new one if need be."""
@@ -406,7 +407,7 @@ class Machine(RuleBasedStateMachine):
     def take(self, actor: Actor, starts_at_once: bool = False) -> None:
         """starts_at_once: with one EXEC for reserve and start, where that may be."""
         clock.now += TICK
-        actor.listener.may_offer = starts_at_once
+        actor.listener.reserver.may_offer = starts_at_once
         got = outcome(actor.listener.take)
         task: Task | None = got.value
         expected = outcome(lambda: self.model.take(actor.life, task and task.token, clock.now))
@@ -416,9 +417,9 @@ class Machine(RuleBasedStateMachine):
         self.note(f"take: {got.raised or ('some' if task else 'none')}")
         if task is not None:
             self.watch(actor, task)
-        if actor.attempt is not None and actor.listener.offer is not None:
-            self.start(actor.attempt, actor.listener.offer)
-            actor.listener.note_started()
+        if actor.attempt is not None and actor.listener.reserver.offer is not None:
+            self.start(actor.attempt, actor.listener.reserver.offer)
+            actor.listener.of(actor.life.queue).is_list_unsure = False
 
     def pop(self, actor: Actor) -> None:
         """Lose the answer to it, or die then."""
@@ -428,7 +429,7 @@ class Machine(RuleBasedStateMachine):
             lambda: tuple(protocol.pop(actor.redis, life.queue, life.node, life.instance))[:3],
             lambda: self.model.pop(life),
         )
-        actor.listener._is_unsure = life.is_unsure = True
+        actor.listener.of(life.queue).is_list_unsure = life.is_unsure = True
 
     def take_as_far_as(self, actor: Actor, stage: str) -> None:
         if stage == "pop":

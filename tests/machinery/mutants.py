@@ -566,8 +566,8 @@ MUTANTS = [
         "complete_and_pop takes a lost answer for an empty line",
         "listener.reserver",
         "Reserver.note_popped",
-        "self._is_unsure = popped is None",
-        "self._is_unsure = False",
+        "ours.is_list_unsure = popped is None",
+        "ours.is_list_unsure = False",
         "in a row, patient listener",
         (0, 1),
     ),
@@ -1012,8 +1012,8 @@ MUTANTS = [
     # The listener, which must not forget what it has reserved
     Mutant(
         "a listener forgets its task over a line that is to be dropped",
-        "listener.member",
-        "Member._do_for_others",
+        "listener.registration",
+        "Registration.do_for_others",
         "return False",
         "raise",
         "three lines",
@@ -2432,9 +2432,9 @@ IN_THE_MODEL = [
     ),
     Mutant(
         "the marker is not passed on to who could do the rest",
-        "listener.listener",
-        "Listener._choose",
-        "self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))",
+        "listener.reserver",
+        "Reserver._choose",
+        "ours.pass_marker_on(popped.left > 0 or any(head.length for head in heads))",
         "None",
     ),
 ]

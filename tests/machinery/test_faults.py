@@ -48,17 +48,17 @@ def reserved(client, retry=None):
 def offered(client):
     """Return a call that reserves and starts a task which was offered."""
     listener = listening(client)
-    listener.may_offer = True
+    listener.reserver.may_offer = True
     client.get_queue("video").enqueue("in")
-    processor, offer = client.get_processor(listener.take()), listener.offer
-    return lambda: processor.take_and_start(offer, listener.instance, 77, {})
+    processor, offer = client.get_processor(listener.take()), listener.reserver.offer
+    return lambda: processor.take_and_start(offer, listener.of("video").instance, 77, {})
 
 
 def complete_and_take(client, listener):
     """Run a task, report its end as a listener does that takes the next one with it, and start that
     one.
     """
-    listener.may_offer = True
+    listener.reserver.may_offer = True
     processor = take_and_start(client, listener)
     processor.report({"status": "complete", "result": "out"}, None, False, listener)
     return take_and_start(client, listener).task.id
@@ -66,11 +66,11 @@ def complete_and_take(client, listener):
 
 def take_and_start(client, listener):
     processor = client.get_processor(until_there(listener.take))
-    if listener.offer is None:
+    if listener.reserver.offer is None:
         processor.start(77)
     else:
-        processor.take_and_start(listener.offer, listener.instance, 77, {})
-        listener.note_started()
+        processor.take_and_start(listener.reserver.offer, listener.of("video").instance, 77, {})
+        listener.of("video").is_list_unsure = False
     return processor
 
 

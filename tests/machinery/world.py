@@ -100,10 +100,10 @@ class World:
 
         is_sure: it has looked through its own list already.
         """
-        listener = Listener(redis, QUEUE)
-        listener._node, listener._pid = node, os.getpid()
-        listener.instance = self.given.get(node)
-        listener._is_unsure = not is_sure
+        listener = Listener(redis, [QUEUE])
+        ours = listener.of(QUEUE)
+        ours._node, ours._pid = node, os.getpid()
+        ours.instance, ours.is_list_unsure = self.given.get(node), not is_sure
         return listener
 
 
@@ -211,4 +211,4 @@ def join(world: World, *nodes: str) -> None:
     for node in nodes:
         listener = world.listener(world.redis, node)
         listener.register(Timing())
-        world.given[node] = listener.instance
+        world.given[node] = listener.of(QUEUE).instance

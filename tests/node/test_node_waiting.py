@@ -17,7 +17,7 @@ from transactions import protocol
 import blueque.node
 from blueque import Client
 from blueque.errors import RedisAway
-from blueque.listener.group import ListenerGroup
+from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.units import Timing
 from blueque.node.context import NodeContext
@@ -40,9 +40,9 @@ class Listening:
 
     def __init__(self, client: Client, directory: str, queues: Sequence[str] = ("work",)) -> None:
         spool = Spool(directory, 1000)
-        group = ListenerGroup(client.connections, list(queues))
+        group = Listener(client.connections, list(queues))
         context = NodeContext.of(client, group, spool, Defaults(Timing(beat=BEAT)))
-        self.orders, self.group = context.orders, context.listeners
+        self.orders, self.group = context.orders, context.listener
         self.duties = Duties(context)
         self.waiting = Waiting(context, self.duties)
         context.client.connections.has_answer = self.waiting.has_answer
@@ -267,7 +267,7 @@ def test_a_task_that_nobody_announced_is_seen_at_the_next_beat(listening, cli, i
     cli.rpush(key, "t1")
 
     assert listening.waiting.wait_for_work() is is_work
-    listening.group.of("work").settle([])
+    listening.group.of("work").is_list_unsure = False
     assert listening.duties.has_unwatched() is not is_work
 
 

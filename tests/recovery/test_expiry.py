@@ -81,8 +81,8 @@ def test_a_listener_whose_clock_is_an_hour_ahead_takes_what_is_in_time(
     make_late(redis, "t1")
     task = client.get_queue("video").enqueue("in", start_within=1200)
     hurry(monkeypatch)
-    listener = Listener(redis, "video")
-    listener.may_offer = may_offer
+    listener = Listener(redis, ["video"])
+    listener.reserver.may_offer = may_offer
     listener.register(Timing())
 
     taken = listener.take()
@@ -126,8 +126,8 @@ def test_who_waits_for_an_expired_task_is_told(redis, client):
 
 @pytest.mark.parametrize("may_offer", [False, True])
 def test_a_listener_that_finds_one_ends_it_and_takes_the_next(redis, client, may_offer):
-    listener = Listener(redis, "video")
-    listener.may_offer = may_offer
+    listener = Listener(redis, ["video"])
+    listener.reserver.may_offer = may_offer
     listener.register(Timing())
     for number in range(3):
         make_late(redis, f"t{number}")

@@ -1,0 +1,35 @@
+"""Deadline: how long a call of `Listener.listen` waits for a task."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from blueque.connection.redis import Connection
+from blueque.errors import InvalidInput
+from blueque.model import units
+
+
+class Deadline:
+    """The end of a call, and its waits, each for one beat at most.
+
+    timeout: of the call, in seconds; None: no limit. Raises InvalidInput.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        if timeout is not None and not timeout >= 0:  # or NaN
+            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        self._at = math.inf if timeout is None else time.monotonic() + timeout
+
+    @property
+    def seconds(self) -> float:
+        """For how long to wait now."""
+        return min(max(self._at - time.monotonic(), 0.0), units.BEAT)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._at
+
+    def is_answered(self, connection: Connection) -> bool:
+        """Wait for the answer to a command that waits for that long."""
+        return connection.wait(self.seconds + 5)
