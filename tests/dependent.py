@@ -11,6 +11,7 @@ from transactions import protocol
 from blueque.connection.redis import Redis
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 
 NODE = "gpu-1.cluster.example.com_4021"
 
@@ -65,7 +66,7 @@ def finish(redis: Redis, task: str, queue: str = "video", **failure: Any) -> Non
     start(redis, task, queue)
     attempt = AttemptRef(queue, task, f"secret-{task}", NODE)
     if failure:
-        protocol.fail(redis, attempt, "boom", time.time(), failure)
+        protocol.end(redis, attempt, End.fail("boom", failure), time.time())
     else:
-        protocol.complete(redis, attempt, "1", time.time(), {"result_encoding": "json"})
+        protocol.end(redis, attempt, End.complete("1", {"result_encoding": "json"}), time.time())
     protocol.settle(redis, task, time.time())

@@ -22,8 +22,8 @@ import blueque.protocol
 # What takes a connection and is only a part of transactions.
 PARTS = {
     "cancel_children",
-    "completion",
     "count",
+    "ending",
     "forget_ahead",
     "let_go",
     "let_one_go",

@@ -98,7 +98,8 @@ def _places(
             sentence = (
                 f"{entry.place} has an entry for task {task}, which is {where} in queue {queue}."
             )
-            yield _of_entry("misplaced", task, seen, entry, sentence, _removal(entry))
+            fix = None if any(other.is_staged for other in wanted) else _removal(entry)
+            yield _of_entry("misplaced", task, seen, entry, sentence, fix)
         elif count > 1:
             sentence = f"{entry.place} has task {task} {count} times."
             yield _of_entry("double", task, seen, entry, sentence, "drop_hint")
@@ -113,6 +114,8 @@ def _wanted(task: str, seen: TaskSeen, entries: Counter[Entry]) -> tuple[Entry |
     queue = seen.queue or ""
     wanted = home(task, seen.whereabouts)
     held = wanted[0] if seen.status in HELD else None
+    if seen.attempt is None and seen.status in ("pending", "scheduled", "blocked"):
+        wanted = [entry for entry in entries if entry.is_staged] or wanted
     if seen.status == "pending" and wanted[0] not in entries:
         lists = [entry for entry in entries if entry.place.kind == "reserved"]
         popped = [entry for entry in lists if entry.place.queue == queue][:1]
@@ -213,7 +216,9 @@ def _of_entry(
     )
 
 
-def _removal(entry: Entry) -> str:
+def _removal(entry: Entry) -> str | None:
+    if entry.is_staged:  # a chunk that was committed is published; that drops the entry
+        return None
     return "free" if entry.place.kind in ROOM else "drop_hint"
 
 

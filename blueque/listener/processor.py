@@ -18,13 +18,14 @@ from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
 from blueque.protocol import (
     attempts,
+    ends,
     logs_and_checkpoints,
     operator,
     placement,
     recover,
     reserving,
-    spawning,
 )
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.text.format import one_line
 
@@ -99,7 +100,7 @@ class Processor:
         """Record the result: a str untouched, anything else (None too) as JSON, which knows lists
         and text keys only.
 
-        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "complete".
+        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
         """
         self._complete(*encode(result, "the result", self._max_bytes), facts={})
 
@@ -108,7 +109,7 @@ class Processor:
 
         A task with a retry policy is put in line again if its policy says so: see `Retry`. An
         exception is known by its class there. Raises NotOwner when the attempt is not ours any
-        more. Source: docs/protocol.md, "fail" and "retry".
+        more. Source: docs/protocol.md, "end".
         """
         record: dict[str, Any] = {"status": "failed", "error": printable(error, self._max_bytes)}
         if isinstance(error, BaseException):
@@ -123,13 +124,11 @@ class Processor:
         has now.
 
         reason: one word, for the history of the task.
-        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
+        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
         """
-        now, facts = time.time(), self._last_files()
-        status = attempts.release(self._redis, self._attempt, now, facts, reason)
+        status = self._end(End.release(self._last_files(), reason))
         text = "release task=%s queue=%s node=%s status=%s reason=%s"
         log.info(text, *self._named, status, reason)
-        self._wake_waiting()
         return status
 
     def progress(self, text: str) -> None:
@@ -180,12 +179,10 @@ class Processor:
     def confirm_cancel(self, record: Mapping[str, Any]) -> None:
         """Record that the attempt was ended because its task was cancelled.
 
-        Raises NotOwner. Source: docs/protocol.md, "confirm_cancel".
+        Raises NotOwner. Source: docs/protocol.md, "end".
         """
-        facts = _facts(record, MEASURED)
-        self.is_awaited = attempts.confirm_cancel(self._redis, self._attempt, time.time(), facts)
+        self._end(End.cancel(_facts(record, MEASURED)))
         log.info("confirm_cancel task=%s queue=%s node=%s", *self._named)
-        self._wake_waiting()
 
     def lose(
         self,
@@ -273,8 +270,7 @@ class Processor:
             kind = record.get("error_type") or "error"
             facts |= {"last_error": record["error"], "last_error_type": kind, "failures": failures}
         now = time.time()
-        at = eta if eta > now else None
-        became = attempts.retry(self._redis, self._attempt, at, now, facts, wish)
+        became = self._end(End.retry(eta if eta > now else None, facts, wish))
         log.info(
             "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s",
             *self._named,
@@ -283,7 +279,6 @@ class Processor:
             "error" if wish is None else "reason",
             _one_line(record["error"]),
         )
-        self._wake_waiting()
 
     def _last_files(self) -> dict[str, str]:
         """Return where this attempt has left its files, for the task that goes on without it."""
@@ -300,33 +295,33 @@ class Processor:
         then: Sequence[NewRecord] = (),
     ) -> None:
         fields = facts if encoding is None else {"result_encoding": encoding, **facts}
-        end = text, time.time(), fields, finished, has_checkpoint
+        how = End.complete(text, fields, finished, has_checkpoint, then)
         instance = None
         if then:
             listener = None
         if listener is not None and listener.of(self._queue).node == self._node:
             instance = listener.reserver.expect_pop(listener.of(self._queue))
         if listener is not None and instance is not None:
-            popped = attempts.complete_and_pop(self._redis, self._attempt, instance, *end)
+            popped = ends.complete_and_pop(self._redis, self._attempt, instance, how, time.time())
             listener.reserver.note_popped(listener.of(self._queue), popped)
             # Without an answer it is not known: then there may be some.
             self.is_awaited = popped is None or popped.is_awaited
-        elif then:
-            self.is_awaited = spawning.complete_then(
-                self._redis, self._attempt, text, then, *end[1:]
-            )
+            self._wake_waiting()
         else:
-            self.is_awaited = attempts.complete(self._redis, self._attempt, *end)
+            self._end(how)
         log.info("complete task=%s queue=%s node=%s", *self._named)
         if then:
             log.info("spawn tasks=%d by=%s", len(then), self.task.id)
-        self._wake_waiting()
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
-        now = time.time()
-        self.is_awaited = attempts.fail(self._redis, self._attempt, text, now, facts, finished)
+        self._end(End.fail(text, facts, finished))
         log.info("fail task=%s queue=%s node=%s error=%s", *self._named, _one_line(text))
+
+    def _end(self, how: End) -> str:
+        """Record how the attempt has ended; return the status that its task has now."""
+        status, self.is_awaited = ends.end(self._redis, self._attempt, how, time.time())
         self._wake_waiting()
+        return status
 
     def _wake_waiting(self) -> None:
         """Wake listeners of all queues that have tasks waiting for the lock that was ours."""

@@ -24,7 +24,8 @@ from blueque.system import hosts, process
 
 if TYPE_CHECKING:
     from blueque.listener.time_left import TimeLeft
-from blueque.protocol import attempts, membership, operator, placement, recover, reserving
+from blueque.protocol import ends, membership, operator, placement, recover, reserving
+from blueque.protocol.ends import End
 
 log = logging.getLogger("blueque")
 
@@ -201,12 +202,12 @@ class Registration:
 
     def release(self, task: Task, reason: str | None = None) -> str:
         """Hand back an attempt of ours; return the status that the task has now. Source:
-        docs/protocol.md, "release".
+        docs/protocol.md, "end".
 
         reason: one word, for the history of the task.
         """
         attempt = AttemptRef(self.queue, task.id, task.token, task.node or "")
-        status = attempts.release(self._redis, attempt, time.time(), reason=reason)
+        status = ends.end(self._redis, attempt, End.release(None, reason), time.time()).status
         lock = task.fields.get("lock")
         if lock is not None:
             self.do_for_others(lambda: placement.wake_waiting(self._redis, lock))

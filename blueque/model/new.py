@@ -127,7 +127,7 @@ class Then(Outcome):
     A handler needs no Redis for this. For more tasks, `spawn_many` makes them before, each with
     `after=task.id` and `broken="cancel"`: they run if, and only if, the task completes.
     Raises InvalidType.
-    Source: docs/protocol/spawning.md, "complete_then".
+    Source: docs/protocol/spawning.md, "Tasks that a complete task leaves".
     """
 
     __slots__ = ("result", "tasks")

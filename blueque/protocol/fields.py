@@ -10,7 +10,7 @@ from blueque.errors import NotOwner
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, line_of, needs_of, priority_of
-from blueque.model.states import LOST
+from blueque.model.states import LOST, Whereabouts
 
 Facts = Mapping[str, str | int | float] | None
 
@@ -50,20 +50,24 @@ IDENTITY = (
 )
 
 
-class AttemptFields(NamedTuple):
-    """The fields of a task that say which attempt owns it and what that attempt holds."""
+class TaskFields(NamedTuple):
+    """The short fields of a task, as transactions read them."""
 
     status: str | None
-    token: str | None
+    queue: str | None
     node: str | None
+    token: str | None
     pid: str | None
     finished_by: str | None
     error_type: str | None
     cancel: str | None
-    lock: str | None
-    counted: str | None
+    retry: str | None
+    interruptions: str | None
+    files: str | None
     priority: str | None
     needs: str | None
+    lock: str | None
+    counted: str | None
     attempt: str | None
     events: str | None
     started: str | None
@@ -74,9 +78,23 @@ class AttemptFields(NamedTuple):
     def line(self) -> str:
         return line_of(self.priority, self.needs)
 
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """The fields that say where the task has to be."""
+        return Whereabouts(
+            self.status,
+            self.queue,
+            self.node,
+            self.pid,
+            self.priority,
+            self.needs,
+            self.lock,
+            self.counted,
+        )
+
 
 def require_owner(
-    attempt: AttemptRef, fields: AttemptFields, *statuses: str, or_lost: bool = False
+    attempt: AttemptRef, fields: TaskFields, *statuses: str, or_lost: bool = False
 ) -> None:
     """Raise NotOwner unless the task has one of these statuses and the attempt owns it.
 
@@ -92,16 +110,6 @@ def require_owner(
         raise NotOwner(task, fields.status, f"it is {fields.status}, not {statuses[0]}")
     if fields.token != token or (fields.node != node and not is_lost):
         raise NotOwner(task, fields.status, f"it belongs to {fields.node}")
-
-
-def ending(token: str | None, finished: float | None, now: float) -> list[str | float]:
-    """Return the fields that every end of an attempt writes.
-
-    By `finished_by` a repeated transaction recognises its own success.
-    """
-    by: list[str | float] = [] if token is None else ["finished_by", token]
-    at: list[str | float] = [] if finished is None else ["finished", finished]
-    return [*by, *at, "updated", now]
 
 
 def put_in_line(queue: str, line: str, task: str, is_first: bool = False) -> list[Command]:
@@ -188,12 +196,11 @@ def take_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]
     return commands
 
 
-def record_cancelled(
-    queue: str, task: str, token: str | None, now: float, facts: Facts
-) -> list[Command]:
+def record_cancelled(queue: str, task: str, now: float, facts: Facts) -> list[Command]:
+    ended = ("finished", now, "updated", now)
     return [
         ("HDEL", keys.task(task), *OUTCOME, "cancel"),
-        ("HSET", keys.task(task), "status", "cancelled", *flat(facts), *ending(token, now, now)),
+        ("HSET", keys.task(task), "status", "cancelled", *flat(facts), *ended),
         ("LPUSH", keys.cancelled(queue), task),
     ]
 

@@ -13,7 +13,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import count_of
 from blueque.model.log_line import LINES, OURS, Line
 from blueque.protocol.events import Event, after, record_in_task
-from blueque.protocol.fields import AttemptFields, flat, require_owner
+from blueque.protocol.fields import TaskFields, flat, require_owner
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import ownership
 
@@ -36,7 +36,7 @@ def log(
     stream, head = keys.log(task), keys.log_head(task)
 
     def decide(reply: list[str | None], newest: _Entries) -> Verdict[None]:
-        require_owner(attempt, AttemptFields._make(reply), "started", or_lost=True)
+        require_owner(attempt, TaskFields._make(reply), "started", or_lost=True)
         last = as_hash(newest[0][1]) if newest else {}
         is_first = last.get("attempt") != str(number)
         new = [line for line in lines if is_first or line.number > int(last["line"])]
@@ -71,7 +71,7 @@ def note(redis: Redis, attempt: AttemptRef, number: int, text: str, now: float) 
     key = keys.task(task)
 
     def decide(reply: list[str | None], noted: str | None) -> Verdict[None]:
-        fields = AttemptFields._make(reply)
+        fields = TaskFields._make(reply)
         require_owner(attempt, fields, "started", or_lost=True)
         token, _, last = (noted or "").rpartition(" ")
         own = attempt.token or ""
@@ -109,7 +109,7 @@ def checkpoint(
     of_task = [] if created is None else ["created", created]
 
     def decide(reply: list[str | None], kept: list[str | None]) -> Verdict[None]:
-        require_owner(attempt, AttemptFields._make(reply), "started", or_lost=True)
+        require_owner(attempt, TaskFields._make(reply), "started", or_lost=True)
         kept_attempt, kept_created = kept
         clearing: list[Command] = [("HDEL", key, *removed)] if removed else []
         # The checkpoint of a task that 1.0.0 has deleted, which knows no checkpoints.

@@ -146,7 +146,7 @@ def cancel(
                 _taken_out(queue, task, fields),
                 *release_room(queue, task, fields.lock, fields.counted),
                 ("HDEL", keys.task(task), *IDENTITY),
-                *record_cancelled(queue, task, None, now, who),
+                *record_cancelled(queue, task, now, who),
             ]
         status = "cancelling" if fields.status == "started" else "cancelled"
         event = Event(status, by, now, {"reason": reason})

@@ -170,7 +170,7 @@ def expire(redis: Redis, queue: str, task: str, now: float) -> None:
             why = {"cancelled_by": BLUEQUE, "cancel_reason": EXPIRED}
             done = [
                 _taken_out(queue, task, fields),
-                *record_cancelled(queue, task, None, now, why),
+                *record_cancelled(queue, task, now, why),
                 *record_event(
                     redis,
                     queue,

@@ -16,15 +16,16 @@ from blueque.model.encoding import DIGITS, count_of
 from blueque.model.lines import line_of
 from blueque.model.retry import Retry
 from blueque.model.states import HELD, LOST
+from blueque.protocol.ends import End, ending
 from blueque.protocol.events import Event, after, count, past_of, record_event
 from blueque.protocol.fields import (
     IDENTITY,
     OUTCOME,
     Facts,
+    TaskFields,
     enter_tags,
     flat,
     put_in_line,
-    record_cancelled,
     release_room,
     take_room,
 )
@@ -49,28 +50,6 @@ class _RecoverFields(NamedTuple):
     queue: str | None
     reclaimed_node: str | None
     pid_start: str | None
-    priority: str | None
-    needs: str | None
-    lock: str | None
-    counted: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-
-
-class _LoseFields(NamedTuple):
-    """The fields of a task that lose reads."""
-
-    status: str | None
-    token: str | None
-    node: str | None
-    pid: str | None
-    retry: str | None
-    interruptions: str | None
-    cancel: str | None
-    files: str | None
     priority: str | None
     needs: str | None
     lock: str | None
@@ -177,27 +156,25 @@ def lose(
     def decide(
         registration: list[str | None], is_member: int, reply: list[str | None]
     ) -> Verdict[str | None]:
-        fields = _LoseFields._make(reply)
-        is_judged = _is_as_judged(registration, is_member, instance, state)
-        if fields[:3] != ("started", token, node) or not is_judged:
+        fields = TaskFields._make(reply)
+        is_theirs = (fields.status, fields.token, fields.node) == ("started", token, node)
+        if not is_theirs or not _is_as_judged(registration, is_member, instance, state):
             return Answer(None)
-        commands: list[Command] = [
-            ("LREM", keys.reserved(queue, node), 1, task),
-            ("SREM", keys.started(queue), keys.started_member(node, fields.pid or "", task)),
-            *release_room(queue, task, fields.lock, fields.counted),
-        ]
-        if fields.cancel is not None:
-            event = Event("cancelled", node, now, {"began": fields.started})
-            commands += record_cancelled(queue, task, None, now, loss.facts)
-            commands += record_event(redis, queue, task, fields, event)
-            return Change(commands, "cancelled")
-        policy = Retry.of(fields.retry, default)
-        if policy is not None and policy.allows_interruption(count_of(fields.interruptions)):
-            return Change([*commands, *_lost(redis, attempt, fields, loss, now)], "pending")
-        kind = "lost" if policy is None else "poison"
-        return Change([*commands, *_given_up(redis, attempt, fields, loss, kind, now)], "failed")
+        how = _end_of(fields, loss, default)
+        return Change(ending(redis, attempt, fields, how, now), how.status)
 
     return transact(redis, "lose", _lose_look(queue, task, node), decide)
+
+
+def _end_of(fields: TaskFields, loss: Loss, default: Retry | None) -> End:
+    """Return how the attempt ends: on request, or by the policy of its task."""
+    if fields.cancel is not None:
+        return End.cancel(loss.facts)._replace(is_lost=True)
+    policy, interruptions = Retry.of(fields.retry, default), count_of(fields.interruptions)
+    kind: str | None = "lost" if policy is None else "poison"
+    if policy is not None and policy.allows_interruption(interruptions):
+        kind = None
+    return End.lose(loss.error, kind, interruptions + 1, fields.files, loss.facts)
 
 
 def _lose_look(queue: str, task: str, node: str) -> Look[list[str | None], int, list[str | None]]:
@@ -205,46 +182,9 @@ def _lose_look(queue: str, task: str, node: str) -> Look[list[str | None], int, 
     reads: list[Command] = [
         ("HMGET", registration, "instance", "state"),
         ("SISMEMBER", listeners, node),
-        ("HMGET", keys.task(task), *_LoseFields._fields),
+        ("HMGET", keys.task(task), *TaskFields._fields),
     ]
     return Look([registration, listeners, keys.task(task)], reads, task)
-
-
-def _lost(
-    redis: Redis, attempt: AttemptRef, fields: _LoseFields, loss: Loss, now: float
-) -> list[Command]:
-    """Return the commands that put the task in line for another attempt."""
-    queue, task, _, node = attempt
-    key, error = keys.task(task), loss.error
-    interrupted = ("interruptions", count_of(fields.interruptions) + 1)
-    why = ("last_error", error, "last_error_type", "lost")
-    files = flat({"last_files": fields.files} if fields.files else {})
-    lost: Command = (*interrupted, *why, *files, *flat(loss.facts))
-    event = {"began": fields.started, "error": error, "error_type": "lost"}
-    return [
-        ("HDEL", key, *IDENTITY, *OUTCOME),
-        ("HSET", key, "status", "pending", "queued", now, *lost, "updated", now),
-        *put_in_line(queue, line_of(fields.priority, fields.needs), task, is_first=True),
-        ("ZADD", keys.wake(queue), 0, 0),
-        *record_event(redis, queue, task, fields, Event("lost", node, now, event)),
-    ]
-
-
-def _given_up(
-    redis: Redis, attempt: AttemptRef, fields: _LoseFields, loss: Loss, kind: str, now: float
-) -> list[Command]:
-    """Return the commands that fail the task. kind: the error type."""
-    queue, task, _, node = attempt
-    key, error = keys.task(task), loss.error
-    interrupted = ("interruptions", count_of(fields.interruptions) + 1)
-    failed: Command = ("error", error, "error_type", kind, *interrupted, *flat(loss.facts))
-    event = {"began": fields.started, "error": error, "error_type": kind}
-    return [
-        ("HDEL", key, *OUTCOME),
-        ("HSET", key, "status", "failed", *failed, "updated", now),
-        ("LPUSH", keys.failed(queue), task),
-        *record_event(redis, queue, task, fields, Event("failed", node, now, event)),
-    ]
 
 
 def adopt(

@@ -1,4 +1,4 @@
-"""Create tasks from a running one: spawn, complete_then, link."""
+"""Create tasks from a running one: spawn, link; and those that it leaves when it is complete."""
 
 from __future__ import annotations
 
@@ -12,106 +12,105 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import KINDS, MAX_CONDITIONS, count_named, mark
 from blueque.model.group import condition_on, group_of
 from blueque.model.ids import octets_of
-from blueque.model.new import MOST_AT_THE_END, NewRecord, require_room
-from blueque.protocol.attempts import completion
+from blueque.model.new import NewRecord, require_room
 from blueque.protocol.dependencies import NewTask, creation, marked
-from blueque.protocol.fields import AttemptFields, Facts, flat, require_owner
+from blueque.protocol.fields import TaskFields, flat, require_owner
 from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership, turn_and_next
+from blueque.protocol.watches import ownership
 
 AT_ONCE = 200  # tasks that one `spawn` makes
 LINKS_AT_ONCE = 100  # conditions that one `link` adds
+
+
+class Spawning:
+    """The tasks that a running task makes: what to watch and to read for them, and how they come to be.
+
+    tasks: at most `most`, with at most 100 parents and 4 MiB of parameters together. One of them may
+        wait for another that comes before it.
+    Raises InvalidInput, WrongGroup.
+    """
+
+    def __init__(self, task: str, tasks: Sequence[NewRecord], most: int) -> None:
+        require_room(tasks, most)
+        self._task, self._tasks = task, tasks
+        self._parents = _parents_of(tasks)
+        hashes = [keys.task(new.task) for new in tasks]
+        self.watch = [*hashes, *self._parents.watch]
+        self.reads: list[Command] = [*[("EXISTS", key) for key in hashes], *self._parents.reads]
+        if tasks:
+            # The set needs no watch: who adds to it writes into the hash of the task as well.
+            self.reads = [("SMISMEMBER", keys.spawned(task), *_octets(tasks)), *self.reads]
+
+    def new(self, replies: Sequence[Any]) -> list[NewRecord]:
+        """Return the tasks that are not there and that no attempt has made before."""
+        before, *exist = replies[: 1 + len(self._tasks)]
+        rows = zip(self._tasks, before, exist, strict=True)
+        return [each for each, was, exists in rows if not (was or exists)]
+
+    def of_running(
+        self, new: Sequence[NewRecord], replies: Sequence[Any], group: str | None, now: float
+    ) -> list[Command]:
+        """Return the commands that make new tasks while the task runs. group: of the task.
+
+        Raises NoSuchTask, NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup.
+        """
+        of_parents = replies[1 + len(self._tasks) :]
+        self._parents.require_open(of_parents, joins_of(new), group)
+        states = _states(self._parents.statuses(of_parents), new)
+        for each in new:
+            require_parents(each.conditions, states, self._parents.making(of_parents))
+        return _creations(new, states, now)
+
+    def of_ended(self, replies: Sequence[Any], now: float) -> tuple[list[Command], bool]:
+        """Return the commands that make the tasks when the task is complete, and whether one of them
+        waits for it. A parent that is not in Redis is gone.
+        """
+        if not self._tasks:
+            return [], False
+        new = self.new(replies)
+        states = _states(self._parents.statuses(replies[1 + len(self._tasks) :]), new)
+        if self._task in states:
+            states[self._task] = "complete"
+        gone = {parent for parent, status in states.items() if status is None}
+        known = {parent: states[parent] for parent in states if parent not in gone}
+        commands = _creations([_marked_gone(each, gone) for each in new], known, now)
+        return commands, self._task in known
 
 
 def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: float) -> list[bool]:
     """Create tasks of any queues from a running attempt. Tell for each whether this EXEC made it: not
     one that an attempt of the task has made before, even if it has been deleted since.
 
-    tasks: at most 200, with at most 100 parents and 4 MiB of parameters together. One of them may
-        wait for another that comes before it.
-        They join the group in their options; that of the running task takes them, too, if it is
-        closed, for it does not end before that task.
+    tasks: at most 200, as for `Spawning`. They join the group in their options; that of the running
+        task takes them, too, if it is closed, for it does not end before that task.
     Raises NotOwner; NoSuchTask for a parent that is not in Redis; NoSuchGroup, GroupClosed,
         GroupCancelled or WrongGroup for a group that does not take the task; InvalidInput.
     """
-    task, size = attempt.task, len(tasks)
-    require_room(tasks, AT_ONCE)
-    parents = _parents_of(tasks)
+    task = attempt.task
+    spawning = Spawning(task, tasks, AT_ONCE)
 
-    def decide(reply: list[str | None], before: list[int], *replies: Any) -> Verdict[list[bool]]:
-        fields = AttemptFields._make(reply)
+    def decide(reply: list[str | None], *replies: Any) -> Verdict[list[bool]]:
+        fields = TaskFields._make(reply)
         require_owner(attempt, fields, "started")
-        is_new = [not (was or exists) for was, exists in zip(before, replies[:size], strict=True)]
-        new = [each for each, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
+        new = spawning.new(replies)
+        made = {each.task for each in new}
+        is_new = [each.task in made for each in tasks]
         if not new:
             return Answer(is_new)
-        parents.require_open(replies[size:], joins_of(new), fields.group)
-        states = _states(parents.statuses(replies[size:]), new)
-        for each in new:
-            require_parents(each.conditions, states, parents.making(replies[size:]))
         return Change(
             [
                 # Written even if it is there: another attempt that has not seen these must fail.
                 ("HSET", keys.task(task), "spawned", 1),
                 ("SADD", keys.spawned(task), *_octets(new)),
-                *_creations(new, states, now),
+                *spawning.of_running(new, replies, fields.group, now),
             ],
             is_new,
         )
 
-    own, others = ownership(task), _look(tasks, parents)
-    look: AnyLook = Look(
-        [*own.watch, *others.watch], [*own.reads, _made_before(task, tasks), *others.reads], task
-    )
+    own = ownership(task)
+    look: AnyLook = Look((*own.watch, *spawning.watch), (*own.reads, *spawning.reads), task)
     return transact(redis, "spawn", look, decide)
-
-
-def complete_then(
-    redis: Redis,
-    attempt: AttemptRef,
-    result: str,
-    tasks: Sequence[NewRecord],
-    now: float,
-    facts: Facts = None,
-    finished: float | None = None,
-    has_checkpoint: bool = False,
-) -> bool:
-    """Do what `complete` does, and create tasks in the same EXEC. One that exists stays as it is, and
-    one that an attempt has made by `spawn` is not made again. Tell whether others wait for the task.
-
-    tasks: 1 to 100; the rest is as for `spawn`. A parent that is not in Redis is gone.
-    """
-    queue, task, token, node = attempt
-    size, end = len(tasks), finished or now
-    require_room(tasks, MOST_AT_THE_END)
-    parents = _parents_of(tasks)
-
-    def decide(reply: list[str | None], before: list[int], *replies: Any) -> Verdict[bool]:
-        fields = AttemptFields._make(reply)
-        if fields.status == "complete" and fields.finished_by == token:
-            return Answer(fields.dependents is not None)
-        require_owner(attempt, fields, "started", or_lost=True)
-        rows = zip(tasks, before, replies[:size], strict=True)
-        new = [each for each, was, exists in rows if not (was or exists)]
-        states = _states(parents.statuses(replies[size:]), new)
-        if task in states:
-            states[task] = "complete"
-        gone = {parent for parent, status in states.items() if status is None}
-        known = {parent: states[parent] for parent in states if parent not in gone}
-        return Change(
-            [
-                *completion(redis, attempt, fields, result, now, facts, end, has_checkpoint),
-                *_creations([_marked_gone(each, gone) for each in new], known, now),
-            ],
-            fields.dependents is not None or task in known,
-        )
-
-    own, others = ownership(task), _look(tasks, parents)
-    look: AnyLook = Look(
-        [*own.watch, *others.watch], [*own.reads, _made_before(task, tasks), *others.reads], task
-    )
-    return transact(redis, "complete_then", look, decide, ahead=turn_and_next(queue, node))
 
 
 def link(
@@ -135,7 +134,7 @@ def link(
         held: list[str],
         *replies: list[str | None],
     ) -> Verdict[None]:
-        require_owner(attempt, AttemptFields._make(reply), "started")
+        require_owner(attempt, TaskFields._make(reply), "started")
         known, (status, inputs) = as_hash(held), of_child
         new = {parent: kind for parent, kind in conditions.items() if parent not in known}
         if not new:
@@ -177,17 +176,6 @@ def link(
         task,
     )
     transact(redis, "link", look, decide)
-
-
-def _made_before(task: str, tasks: Sequence[NewRecord]) -> Command:
-    # The set needs no watch: who adds to it writes into the hash of the task as well.
-    return ("SMISMEMBER", keys.spawned(task), *_octets(tasks))
-
-
-def _look(tasks: Sequence[NewRecord], parents: Parents) -> AnyLook:
-    hashes = [keys.task(new.task) for new in tasks]
-    reads: list[Command] = [("EXISTS", key) for key in hashes]
-    return Look([*hashes, *parents.watch], [*reads, *parents.reads])
 
 
 def _parents_of(tasks: Sequence[NewRecord]) -> Parents:

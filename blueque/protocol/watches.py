@@ -8,7 +8,7 @@ from typing import Final
 from blueque.connection.redis import AnyLook, Command, Look, pack
 from blueque.model import keys
 from blueque.model.lines import DEFAULT
-from blueque.protocol.fields import AttemptFields
+from blueque.protocol.fields import TaskFields
 from blueque.protocol.packing import pack_with
 
 ASK_BOUNDED: Final[Command] = pack(("SMEMBERS", keys.BOUNDED))
@@ -91,8 +91,8 @@ def turn_and_next(
 
 
 def ownership(task: str) -> Look[list[str | None]]:
-    """For start and every end of an attempt: does the attempt own the task? See AttemptFields."""
-    return fields_of(task, AttemptFields._fields)
+    """For start and every end of an attempt: does the attempt own the task? See TaskFields."""
+    return fields_of(task, TaskFields._fields)
 
 
 def ownership_and_turn(

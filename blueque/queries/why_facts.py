@@ -53,6 +53,7 @@ class Inquiry(NamedTuple):
     holders: the tasks that hold its lock; counted: those that count as running in its queue.
     tasks: the tasks that these listeners hold, the holders, the counted and those that it waits
         for, by id, with the fields in `listing.SHOWN`; with the same of others asked for with it.
+    staged: the state of its run, if the task is staged and not visible yet; else None.
     usual: how long tasks of its queue usually run, if it is pending, or runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
     workflow: the state of its group; None: it has none, or that is gone.
@@ -79,6 +80,7 @@ class Inquiry(NamedTuple):
     holders: Sequence[str]
     counted: Sequence[str]
     tasks: Mapping[str, Task]
+    staged: str | None = None
     usual: Usual | None = None
     wish: str | None = None
     workflow: str | None = None
@@ -92,12 +94,19 @@ class Inquiry(NamedTuple):
 def inquire(redis: Redis, task_id: str) -> Inquiry:
     """See Inspector.inquire."""
     task = load(redis, task_id)
+    queue = task.queue or ""
     of_task: list[Sequence[Command]] = [
-        [("HGET", keys.group(task.fields.get("group", "")), "state")],
+        [
+            ("ZSCORE", keys.tasks(queue), task.id),
+            ("HGET", keys.run(queue, task.run or ""), "state"),
+            ("HGET", keys.group(task.fields.get("group", "")), "state"),
+        ],
         history.ask_latest(task.id) if task.status == "scheduled" else [],
         [("HGETALL", keys.conditions(task.id))] if task.after is not None else [],
     ]
-    (found,), nodes, [(workflow,), latest, conditions] = _look(redis, [task], of_task)
+    (found,), nodes, [(indexed, state, workflow), latest, conditions] = _look(
+        redis, [task], of_task
+    )
     parents = take_dependencies([*conditions, 0, ()], found.tasks) if conditions else NONE
     blocked = [each.task.id for each in parents.conditions if each.is_blocked]
     holding = broken(redis, blocked, MOST) if blocked else {}
@@ -109,7 +118,9 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         for node in nodes
         if each.task.status in HELD and (node.id, node.queue) == (each.task.node, each.task.queue)
     }
+    is_staged = task.run is not None and indexed is None and task.attempt is None
     return found._replace(
+        staged=(state or "unknown") if is_staged else None,
         wish=history.take_wish(task.id, latest),
         workflow=workflow,
         dependencies=parents,

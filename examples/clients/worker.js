@@ -14,8 +14,8 @@ const OUTCOME = ["result", "result_encoding", "error", "error_type", "traceback"
   "cpu_seconds", "leaked", "lost_node", "last_seen", "finished"];
 const OWNER = ["node", "token", "pid", "pid_start", "boot", "ns", "started", "reclaimed_node", "files", "progress",
   "progress_at", "lock", "counted", "devices", "stack"];
-const ATTEMPT = ["status", "token", "node", "pid", "finished_by", "error_type", "cancel", "lock", "counted", "priority",
-  "needs", "attempt", "events", "started", "dependents", "group"];
+const TASK = ["status", "queue", "node", "token", "pid", "finished_by", "error_type", "cancel", "retry", "interruptions", "files",
+  "priority", "needs", "lock", "counted", "attempt", "events", "started", "dependents", "group"];
 // The events by which a task ends, or by which one that has ended runs again.
 const SETTLED = ["complete", "failed", "cancelled", "retried", "postponed", "requeued", "restored", "reasserted"];
 const POLICY = { max: 3, backoff: 10, factor: 2, jitter: 0.1, on: [], exit_codes: [], interruptions: 3 };
@@ -377,9 +377,9 @@ class Listener {
   async change({ task, token }, statuses, change) {
     const now = clock();
     return this.redis.transact([
-      ["WATCH", `blueque_task_${task}`], ["HMGET", `blueque_task_${task}`, ...ATTEMPT],
+      ["WATCH", `blueque_task_${task}`], ["HMGET", `blueque_task_${task}`, ...TASK],
     ], ([values]) => {
-      const past = zip(ATTEMPT, values);
+      const past = zip(TASK, values);
       if (past.finished_by === token) return {};                   // our own success
       if (statuses[0] === "reserved" && past.status === "started" && past.token === token) return {};
       const isOurs = statuses.includes(past.status) && past.token === token && past.node === this.node;
@@ -390,73 +390,64 @@ class Listener {
     });
   }
 
-  // END_ATTEMPT
-  endAttempt(task, past, now) {
-    const { queue } = this, day = new Date(now * 1000).toISOString().slice(0, 10);
-    const isFailed = past.status === "failed";
+  // What `end` writes. gone: the fields that it removes besides the outcome of an earlier end; enter: where the task goes.
+  ended({ task, token }, past, now, { status, fields, gone = [], enter, what, facts }) {
+    const { queue, node } = this, hash = `blueque_task_${task}`, day = new Date(now * 1000).toISOString().slice(0, 10);
     return [
-      ...(isFailed ? [
-        ["LREM", `blueque_failed_tasks_${queue}`, 1, task],
+      ...(past.status === "failed" ? [
+        ["LREM", `blueque_failed_tasks_${queue}`, -1, task],
         ["HINCRBY", `blueque_stats_${day}_${queue}`, "found", 1], ["HINCRBY", `blueque_totals_${queue}`, "found", 1],
         ["EXPIREAT", `blueque_stats_${day}_${queue}`, (Math.floor(now / 86400) + 91) * 86400],
-      ] : [["LREM", this.own, 1, task]]),
-      ...(past.status === "started" ? [["SREM", `blueque_started_tasks_${queue}`, `${past.node} ${past.pid} ${task}`]] : []),
-      ...(past.lock ? [["SREM", `blueque_lock_${past.lock}`, task]] : []),
-      ...(past.counted === "1" ? [["SREM", `blueque_counted_tasks_${queue}`, task]] : []),
-      ...(past.lock || past.counted === "1" ? [["ZADD", `blueque_wake_${queue}`, 0, 0]] : []),
-    ];
-  }
-
-  completed({ task, token }, result, past, finished, now) {
-    const { queue, node } = this, hash = `blueque_task_${task}`, mayHaveOutcome = past.attempt !== "1" || past.status === "failed";
-    return [
-      ...this.endAttempt(task, past, now),
-      ...(mayHaveOutcome ? [["HDEL", hash, ...OUTCOME]] : []),
-      ["HSET", hash, "status", "complete", "result", result, "finished_by", token, "finished", finished, "updated", now,
+      ] : [
+        ["LREM", this.own, 1, task],
+        ...(past.status === "started" ? [["SREM", `blueque_started_tasks_${queue}`, `${past.node} ${past.pid} ${task}`]] : []),
+        ...(past.lock ? [["SREM", `blueque_lock_${past.lock}`, task]] : []),
+        ...(past.counted === "1" ? [["SREM", `blueque_counted_tasks_${queue}`, task]] : []),
+        ...(past.lock || past.counted === "1" ? [["ZADD", `blueque_wake_${queue}`, 0, 0]] : []),
+      ]),
+      ["HDEL", hash, ...OUTCOME, ...gone],
+      ["HSET", hash, "status", status, ...flat(fields), "finished_by", token, "updated", now,
         "events", Number(past.events || 0) + 1],
-      ["LPUSH", `blueque_complete_tasks_${queue}`, task],
-      ...note(queue, task, "complete", node, past, { took: Math.max(finished - past.started, 0) }, now),
+      enter,
+      ...note(queue, task, what, node, past, facts, now),
     ];
   }
 
-  failed({ task, token, fields }, error, facts, past, finished, now) {
-    const { queue, node } = this, hash = `blueque_task_${task}`, took = Math.max(finished - past.started, 0);
+  completed(attempt, result, past, finished, now) {
+    return this.ended(attempt, past, now, {
+      status: "complete", fields: { finished, result }, enter: ["LPUSH", `blueque_complete_tasks_${this.queue}`, attempt.task],
+      what: "complete", facts: { took: Math.max(finished - past.started, 0) },
+    });
+  }
+
+  failed(attempt, error, reasons, past, finished, now) {
+    const { queue } = this, { task, fields } = attempt, took = Math.max(finished - past.started, 0);
     const policy = parsePolicy(fields.retry ?? null), failures = Number(fields.failures || 0);
     const isMeant = !policy?.on.length && !policy?.exit_codes.length
-      || policy.on.includes(facts.error_type) || policy.exit_codes.includes(facts.exit_code);
+      || policy.on.includes(reasons.error_type) || policy.exit_codes.includes(reasons.exit_code);
     if (!policy || failures >= policy.max || !isMeant) {
-      return [
-        ...this.endAttempt(task, past, now),
-        ["HDEL", hash, ...OUTCOME],
-        ["HSET", hash, "status", "failed", "error", error, ...flat(facts), "finished_by", token, "finished", finished,
-          "updated", now],
-        ["LPUSH", `blueque_failed_tasks_${queue}`, task],
-        ...event(queue, task, "failed", node, past, { error, took, error_type: facts.error_type }, now),
-      ];
+      return this.ended(attempt, past, now, {
+        status: "failed", fields: { finished, error, ...reasons }, enter: ["LPUSH", `blueque_failed_tasks_${queue}`, task],
+        what: "failed", facts: { error, error_type: reasons.error_type, took },
+      });
     }
-    if (past.cancel) return this.cancelled({ task, token }, past, now);
+    if (past.cancel) return this.cancelled(attempt, past, now);
     const wait = Math.min(policy.backoff * policy.factor ** failures, 86400);
     const eta = now + wait * (1 + policy.jitter * (2 * Math.random() - 1));
-    return [
-      ...this.endAttempt(task, past, now),
-      ["HDEL", hash, ...OWNER, ...OUTCOME],
-      ["HSET", hash, "status", "scheduled", "eta", eta, "failures", failures + 1, "last_error", error,
-        "last_error_type", facts.error_type, "finished_by", token, "updated", now],
-      ["ZADD", `blueque_scheduled_tasks_${queue}`, eta, task],
-      ...event(queue, task, "retried", node, past, { error, eta, took, error_type: facts.error_type }, now),
-    ];
+    return this.ended(attempt, past, now, {
+      status: "scheduled", gone: OWNER, enter: ["ZADD", `blueque_scheduled_tasks_${queue}`, eta, task],
+      fields: { eta, failures: failures + 1, last_error: error, last_error_type: reasons.error_type },
+      what: "retried", facts: { error, eta, error_type: reasons.error_type, took },
+    });
   }
 
-  // The end of an attempt on request: confirm_cancel.
-  cancelled({ task, token }, past, now) {
-    const hash = `blueque_task_${task}`;
-    return [
-      ...this.endAttempt(task, past, now),
-      ["HDEL", hash, ...OUTCOME, "cancel"],
-      ["HSET", hash, "status", "cancelled", "finished_by", token, "finished", now, "updated", now],
-      ["LPUSH", `blueque_cancelled_tasks_${this.queue}`, task],
-      ...event(this.queue, task, "cancelled", this.node, past, { took: Math.max(now - past.started, 0) }, now),
-    ];
+  // The end of an attempt on request.
+  cancelled(attempt, past, now) {
+    return this.ended(attempt, past, now, {
+      status: "cancelled", fields: { finished: now }, gone: ["cancel"],
+      enter: ["LPUSH", `blueque_cancelled_tasks_${this.queue}`, attempt.task],
+      what: "cancelled", facts: { took: Math.max(now - past.started, 0) },
+    });
   }
 
   async deregister() {

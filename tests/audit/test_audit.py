@@ -36,8 +36,10 @@ from blueque.model.recurrence import Rule
 from blueque.model.schedule import Definition
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
+from blueque.protocol.staging import Chunk
 from blueque.queries.schedules import records
 from blueque.recovery.settling import settle_groups_step
 
@@ -47,6 +49,13 @@ NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
 G, GPU, BARE = "gpus", "gpu_1", "bare"
 LOCK, HEAVY = "a_b %", "0,gpu=1,lock:licence=2"
 D = "graph"  # its tasks wait for each other
+
+
+def chunk(run: str, name: str, *its: str) -> Chunk:
+    """Return a chunk of tasks, of which the last is due in a hundred seconds if there are several."""
+    ids, etas = [task.encode() for task in its], [None, 100.0] if len(its) > 1 else None
+    tasks = NewTasks(ids, [(b"p", False)] * len(ids), None, etas)
+    return Chunk({"run": run, "queue": Q, "created": 1.0}, name, tasks, 1.0, {})
 
 
 class House:
@@ -61,8 +70,8 @@ class House:
         redis = self.redis
         for task in ("started", "complete", "failed", "reserved"):
             self._add(NODE, task)
-        protocol.complete(redis, AttemptRef(Q, "complete", "t-complete", NODE), "r", 5.0)
-        protocol.fail(redis, AttemptRef(Q, "failed", "t-failed", NODE), "e", 5.0)
+        protocol.end(redis, AttemptRef(Q, "complete", "t-complete", NODE), End.complete("r"), 5.0)
+        protocol.end(redis, AttemptRef(Q, "failed", "t-failed", NODE), End.fail("e"), 5.0)
         protocol.schedule(redis, Q, "scheduled", "p", 100.0, 1.0)
         protocol.enqueue(redis, Q, "cancelled", "p", 1.0)
         protocol.cancel(redis, Q, "cancelled", "me", None, 2.0)
@@ -147,12 +156,19 @@ class House:
         self.cli.zadd(keys.blocked(D), dict.fromkeys(waiting, 1.0))
 
     def _add_runs(self) -> None:
-        """A run with a task, and an empty one."""
+        """A run of which something is staged, one that is decided and not published, and one with
+        keys.
+        """
         redis = self.redis
-        keyed = protocol.open_run(redis, Q, "keyed", RunTerms(60, 2), 1.0)
+        protocol.open_run(redis, Q, "staged", RunTerms("staged", 60), 1.0)
+        protocol.stage(redis, chunk("staged", "c1", "staged-1", "staged-2"))
+        stream = protocol.open_run(redis, Q, "stream", RunTerms("stream", 60), 1.0)
+        protocol.stage(redis, chunk("stream", "c2", "decided"))
+        protocol.commit_run(redis, stream, ["c2"], 1, "m", 1.0)
+        keyed = protocol.open_run(redis, Q, "keyed", RunTerms("keyed", 60, 2), 1.0)
         later = NewTasks([KEYED.encode()], [(b"p", False)], None, [100.0])
         protocol.enqueue_run(redis, RunBatch(keyed, later, 1.0, {}))
-        protocol.open_run(redis, Q, "idle_1", RunTerms(60, 2), 1.0)
+        protocol.open_run(redis, Q, "idle_1", RunTerms("keyed", 60, 2), 1.0)
 
     def _add_lines(self) -> None:
         """A queue with a limit, in which one task holds a lock and others wait for theirs, or have
@@ -917,6 +933,48 @@ DAMAGES = [
         False,
     ),
     Damage(
+        "a staged task without a hash",
+        lambda cli: cli.delete(T("staged-2")),
+        "no_hash",
+        keys.staged("c1"),
+        "staged-2",
+        False,
+    ),
+    Damage(
+        "a staged task in line",
+        lambda cli: cli.lpush(P, "staged-1"),
+        "misplaced",
+        P,
+        "staged-1",
+        False,
+    ),
+    Damage(
+        "a staged task that has begun",
+        both(
+            lambda cli: cli.hset(T("decided"), "status", "complete"),
+            lambda cli: cli.lpush(C, "decided"),
+        ),
+        "misplaced",
+        keys.staged("c2"),
+        "decided",
+        False,
+    ),
+    Damage(
+        "a task of a run in no chunk",
+        lambda cli: cli.lrem(keys.staged("c2"), 1, "decided"),
+        "missing",
+        P,
+        "decided",
+    ),
+    Damage(
+        "a chunk that no run knows of",
+        lambda cli: cli.zrem(keys.staging(Q, "staged"), "c1"),
+        "leftover",
+        keys.staged("c1"),
+        None,
+        False,
+    ),
+    Damage(
         "a run that is not listed",
         lambda cli: cli.zrem(keys.runs(Q), "idle_1"),
         "leftover",
@@ -937,6 +995,14 @@ DAMAGES = [
         lambda cli: cli.set(keys.ledger(Q, "idle_1", 1), "x"),
         "wrong_type",
         keys.ledger(Q, "idle_1", 1),
+        None,
+        False,
+    ),
+    Damage(
+        "a chunk that is a string",
+        lambda cli: cli.set(keys.staged("c3"), "x"),
+        "wrong_type",
+        keys.staged("c3"),
         None,
         False,
     ),
@@ -1472,7 +1538,7 @@ def test_a_task_that_is_where_it_was_after_an_attempt_has_moved_all_the_same(hou
 
     def run_and_pop_again(seconds: float) -> None:
         protocol.reserve(house.redis, AttemptRef(Q, "pending", "t", NODE), f"i-{NODE}", 9.0)
-        protocol.release(house.redis, AttemptRef(Q, "pending", "t", NODE), 9.0)
+        protocol.end(house.redis, AttemptRef(Q, "pending", "t", NODE), End.release(), 9.0)
         house.cli.lmove(P, R, "RIGHT", "LEFT")
 
     assert audit(house.redis, 1.0, run_and_pop_again) == []
@@ -1485,6 +1551,15 @@ def test_a_task_missed_in_line_that_turns_up_in_the_list_of_a_listener_is_no_fin
         audit(house.redis, 1.0, lambda seconds: house.cli.lpush(keys.reserved(Q, OTHER), "pending"))
         == []
     )
+
+
+@pytest.mark.parametrize(("name", "task"), [("c1", "staged-1"), ("c2", "decided")])
+def test_a_task_missed_in_line_that_turns_out_to_be_staged_is_no_finding(house, name, task):
+    """The first look may see the hash of a task that is being staged, and not yet its chunk."""
+    house.cli.lrem(keys.staged(name), 1, task)
+
+    assert codes(audit(house.redis)) == ["missing"]
+    assert audit(house.redis, 1.0, lambda seconds: house.cli.rpush(keys.staged(name), task)) == []
 
 
 def test_a_task_of_a_dead_listener_that_a_living_one_has_claimed_is_no_finding(house):
@@ -1552,7 +1627,9 @@ def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
                     own, AttemptRef("busy", popped, token, node), instance, 1.0
                 ):
                     protocol.start(own, AttemptRef("busy", popped, token, node), 1, 1.0)
-                    protocol.complete(own, AttemptRef("busy", popped, token, node), "r", 1.0)
+                    protocol.end(
+                        own, AttemptRef("busy", popped, token, node), End.complete("r"), 1.0
+                    )
 
     threads = [threading.Thread(target=work, args=(f"h_{n}",)) for n in range(3)]
     for thread in threads:
@@ -1574,7 +1651,10 @@ def test_an_audit_beside_busy_runs_has_no_finding(url, redis):
         with contextlib.closing(Client(url)) as client:
             queue = client.get_queue("busy")
             while not stop.is_set():
-                run = queue.open_run(uuid.uuid4().hex, shards=2)
+                staging, run = queue.open_staging(), queue.open_run(uuid.uuid4().hex, shards=2)
+                names = [staging.stage([b"1"] * 20, etas=[None, 4e9] * 10) for _ in range(3)]
+                staging.discard(names[:1])
+                staging.commit(names[1:])
                 run.put([str(n) for n in range(20)], [b"1"] * 20)
                 run.close(20)
                 protocol.drop_run(client._redis, "busy", run.name)
@@ -1825,7 +1905,7 @@ def test_an_entry_that_is_right_by_now_stays(house):
 def test_a_task_that_has_ended_meanwhile_is_not_put_back_among_the_started(house):
     house.cli.srem(S, f"{NODE} 99 started")
     (found,) = audit(house.redis)
-    protocol.complete(house.redis, AttemptRef(Q, "started", "t-started", NODE), "r", 9.0)
+    protocol.end(house.redis, AttemptRef(Q, "started", "t-started", NODE), End.complete("r"), 9.0)
 
     assert not repair(house.redis, found, 9.5)
 

@@ -16,6 +16,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.schedule import Occurrence
 from blueque.model.task import Task
+from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import HOUR, Line, Overview
@@ -255,9 +256,9 @@ def finish(redis, task, action, began, ended=None):
     at = began if ended is None else ended
     begin(redis, task, began)
     if action == "failed":
-        protocol.fail(redis, AttemptRef("video", task, task, NODE), "x", at)
+        protocol.end(redis, AttemptRef("video", task, task, NODE), End.fail("x"), at)
     else:
-        protocol.complete(redis, AttemptRef("video", task, task, NODE), "x", at)
+        protocol.end(redis, AttemptRef("video", task, task, NODE), End.complete("x"), at)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from blueque.cli.options import Invocation
 from blueque.cli.printing import clean, pieces, span, stamp, width
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
 NODE = "gpu-1.cluster.example.com_4021"
@@ -108,8 +109,11 @@ def start(redis, task, node=NODE, instance="i1"):
 
 def fail(redis, task, error="boom", **facts):
     start(redis, task)
-    protocol.fail(
-        redis, AttemptRef("video", task, f"secret-{task}", NODE), error, time.time(), facts
+    protocol.end(
+        redis,
+        AttemptRef("video", task, f"secret-{task}", NODE),
+        End.fail(error, facts),
+        time.time(),
     )
 
 
@@ -612,12 +616,11 @@ def test_the_command_that_status_prints_can_be_typed_whatever_the_name_of_the_qu
         protocol.register(redis, "two words", NODE, "i1", {}, time.time())
         protocol.pop(redis, "two words", NODE, "i1")
         protocol.reserve(redis, AttemptRef("two words", task, "token", NODE), "i1", time.time())
-        protocol.fail(
+        protocol.end(
             redis,
             AttemptRef("two words", task, "token", NODE),
-            "x",
+            End.fail("x", {"error_type": "lost"}),
             time.time(),
-            {"error_type": "lost"},
         )
 
     assert "\n  blueque requeue -q 'two words' --error-type lost\n" in run("status").stdout

@@ -27,6 +27,7 @@ from blueque.cli.options import Invocation
 from blueque.cli.verbs import cancel as cancel_verb
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 
 UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
 
@@ -302,8 +303,8 @@ def test_wait_tells_that_the_task_was_cancelled(begin, redis, client, wait):
     program = begin("cancel", *wait, "running-1", "--yes")
 
     until(lambda: client.get_task("running-1").cancel)
-    protocol.confirm_cancel(
-        redis, AttemptRef("video", "running-1", "secret-running-1", NODE), time.time()
+    protocol.end(
+        redis, AttemptRef("video", "running-1", "secret-running-1", NODE), End.cancel(), time.time()
     )
 
     output, talk = program.communicate(timeout=30)
@@ -317,12 +318,18 @@ def test_wait_tells_that_the_task_ended_by_itself_first(begin, redis, client, st
 
     until(lambda: client.get_task("running-1").cancel)
     if status == "complete":
-        protocol.complete(
-            redis, AttemptRef("video", "running-1", "secret-running-1", NODE), "out", time.time()
+        protocol.end(
+            redis,
+            AttemptRef("video", "running-1", "secret-running-1", NODE),
+            End.complete("out"),
+            time.time(),
         )
     else:
-        protocol.fail(
-            redis, AttemptRef("video", "running-1", "secret-running-1", NODE), "why", time.time()
+        protocol.end(
+            redis,
+            AttemptRef("video", "running-1", "secret-running-1", NODE),
+            End.fail("why"),
+            time.time(),
         )
 
     output, talk = program.communicate(timeout=30)
@@ -731,12 +738,11 @@ def lose(redis, task):
         time.time(),
         {"files": f"gpu-1:/spool/{task}/1"},
     )
-    protocol.fail(
+    protocol.end(
         redis,
         AttemptRef("video", task, f"secret-{task}", NODE),
-        "gone",
+        End.fail("gone", {"error_type": "lost"}),
         time.time(),
-        {"error_type": "lost"},
     )
 
 

@@ -17,6 +17,7 @@ from transactions import protocol
 from blueque.cli.verbs.export import CSV_COLUMNS
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +34,11 @@ def tasks(redis, cli):
         keys.task("old"), mapping={"finished": time.time() - 1000, "updated": time.time() - 1000}
     )
     start(redis, "done")
-    protocol.complete(
+    protocol.end(
         redis,
         AttemptRef("video", "done", "secret-done", NODE),
-        '{"size": "\u00fc"}',
+        End.complete('{"size": "\u00fc"}', {"result_encoding": "json"}),
         time.time(),
-        {"result_encoding": "json"},
     )
     enqueue(redis, "waiting")
     enqueue(redis, "other", "audio")

@@ -12,6 +12,7 @@ from transactions import protocol
 
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 
 POLICY = '{"max":1}'
 
@@ -29,7 +30,10 @@ def give_policy(redis, task):
 def release(redis, task):
     token = redis.read(("HGET", keys.task(task), "token"))[0]
     attempt = AttemptRef("video", task, token, NODE)
-    assert protocol.release(redis, attempt, time.time(), None, "interrupted") == "pending"
+    assert (
+        protocol.end(redis, attempt, End.release(None, "interrupted"), time.time()).status
+        == "pending"
+    )
 
 
 def test_a_task_with_a_policy_is_interrupted_without_a_question(run, redis, client, cli):
@@ -99,7 +103,9 @@ def test_wait_says_that_it_is_in_line_again_or_has_ended_first(run, redis, cli):
     release(redis, "running-1")
     token = redis.read(("HGET", keys.task("running-2"), "token"))[0]
     late = run("interrupt", "running-2", "--wait", "0s")
-    protocol.complete(redis, AttemptRef("video", "running-2", token, NODE), "1", time.time())
+    protocol.end(
+        redis, AttemptRef("video", "running-2", token, NODE), End.complete("1"), time.time()
+    )
 
     assert (late.returncode, late.stdout) == (124, "running-2  interrupting\n")
     assert "1 task had not ended after 0.0 s; see: blueque show running-2\n" in late.stderr

@@ -14,6 +14,7 @@ from transactions import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.queries import search
 from blueque.queries.inspector import Inspector
 from blueque.queries.search import Choice
@@ -47,12 +48,11 @@ def tasks(redis):
         protocol.register(redis, "video", node, "i", {"beat_every": 10}, now)
     for node, name, age in ((NODES[0], "bad-old", 36000), (NODES[1], "bad-new", 7200)):
         start(redis, node, name, now - age - len(name) * 10)
-        protocol.fail(
+        protocol.end(
             redis,
             AttemptRef("video", name, "token", node),
-            "x",
+            End.fail("x", {"error_type": "ValueError", "exit_code": 3}),
             now - age,
-            {"error_type": "ValueError", "exit_code": 3},
         )
     start(redis, NODES[0], "runs", now - 3600)
     protocol.progress(
@@ -126,9 +126,9 @@ def test_columns_show_errors_results_keys_and_runs(ls, redis):
     start(redis, NODES[0], "good", 1000.0)
     text = '{"frames": 12}'
     ref = AttemptRef("video", "good", "token", NODES[0])
-    protocol.complete(redis, ref, text, 1001.0, {"result_encoding": "json"})
+    protocol.end(redis, ref, End.complete(text, {"result_encoding": "json"}), 1001.0)
     start(redis, NODES[0], "bad", 1000.0)
-    protocol.fail(redis, ref._replace(task="bad"), "disk full:\nno room", 1001.0)
+    protocol.end(redis, ref._replace(task="bad"), End.fail("disk full:\nno room"), 1001.0)
     more = ("key", "k", "run", "night", "parameters", '{"n":1,"token":"x"}')
     redis.read(("HSET", "blueque_task_bad", *more))
 

@@ -12,6 +12,7 @@ from transactions import protocol
 
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.queries import groups, search
 from blueque.queries.listing import STATUSES
 from blueque.queries.selection import Selection
@@ -40,10 +41,12 @@ def now(redis, client):
     for task, age, error in (("a", 36000, "OSError"), ("b", 7200, "ValueError")):
         take(redis, task, '{"scene":"intro"}', now - age - 10)
         fields = {"error_type": error, "exit_code": 3}
-        protocol.fail(redis, AttemptRef("video", task, "t", NODE), "Disk full", now - age, fields)
+        protocol.end(
+            redis, AttemptRef("video", task, "t", NODE), End.fail("Disk full", fields), now - age
+        )
     take(redis, "f", "1", now - 60)
     more = {"failures": 1, "last_error": "no route", "last_error_type": "OSError"}
-    protocol.retry(redis, AttemptRef("video", "f", "t", NODE), now + 3600, now, more)
+    protocol.end(redis, AttemptRef("video", "f", "t", NODE), End.retry(now + 3600, more), now)
     for task, fields in (("c", {"run": "night"}), ("d", {"run": "night", "key": "k1"})):
         put(redis, task, '{"scene":"Übersicht"}', fields, now)
     put(redis, "e", '{"scene":"outro"}', {"key": "k2"}, now)
@@ -148,7 +151,7 @@ def test_wait_waits_for_what_is_selected_now(run, redis):
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, 1000.0)
     take(redis, "c", "1", 1001.0)
     redis.read(("HSET", keys.task("c"), "run", "night"))
-    protocol.complete(redis, AttemptRef("video", "c", "t", NODE), "1", 1002.0, {})
+    protocol.end(redis, AttemptRef("video", "c", "t", NODE), End.complete("1", {}), 1002.0)
 
     assert run("wait", "--run", "night")[0] == 0
     assert run("wait", "--run", "day") == (3, [], ["no tasks"])
@@ -169,9 +172,9 @@ def test_wait_prints_the_results_of_many_tasks(run, redis):
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, 1000.0)
     of_a, of_b = (AttemptRef("video", task, "t", NODE) for task in "ab")
     take(redis, "a", "1", 1001.0)
-    protocol.complete(redis, of_a, '{"n":1}', 1002.0, {"result_encoding": "json"})
+    protocol.end(redis, of_a, End.complete('{"n":1}', {"result_encoding": "json"}), 1002.0)
     take(redis, "b", "1", 1001.0)
-    protocol.fail(redis, of_b, "odd", 1003.0, {"error_type": "ValueError"})
+    protocol.end(redis, of_b, End.fail("odd", {"error_type": "ValueError"}), 1003.0)
     for task in "ab":
         redis.read(("HSET", keys.task(task), "run", "night"))
 

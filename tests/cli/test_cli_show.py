@@ -13,6 +13,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.errors import TooLarge
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 
 NODE = "gpu-1.example.com_4021"
@@ -131,8 +132,11 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
         {"files_left": "gpu-1:/s/1"},
         now,
     )
-    protocol.release(
-        redis, AttemptRef("video", "abcd-1", "token", NODE), now, {"last_files": "gpu-1:/spool/1"}
+    protocol.end(
+        redis,
+        AttemptRef("video", "abcd-1", "token", NODE),
+        End.release({"last_files": "gpu-1:/spool/1"}),
+        now,
     )
 
     found = shown("abcd-1")
@@ -148,12 +152,11 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
 
 @pytest.mark.usefixtures("now")
 def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
-    protocol.complete(
+    protocol.end(
         redis,
         AttemptRef("video", "abcd-1", "token", NODE),
-        "1",
+        End.complete("1", {"result_encoding": "json"}),
         Inspector(redis).now(),
-        {"result_encoding": "json"},
     )
 
     found = shown("abcd-1")

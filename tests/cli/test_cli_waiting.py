@@ -16,6 +16,7 @@ from transactions import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import write_needs
+from blueque.protocol.ends import End
 from blueque.system import process
 
 
@@ -752,12 +753,11 @@ def test_a_task_that_asked_to_run_again_later_is_not_said_to_have_failed(why, re
         )
     )
     now = time.time()
-    protocol.retry(
+    protocol.end(
         redis,
         AttemptRef("video", "late-1", "secret-late-1", NODE),
-        now + 600,
+        End.retry(now + 600, wish="the upload is not there yet"),
         now,
-        wish="the upload is not there yet",
     )
     protocol.set_priority(redis, "video", "late-1", 5, now, "ada")
 
@@ -825,18 +825,40 @@ def test_a_task_of_a_dead_listener_is_lost_or_put_in_line_again_by_its_policy(
 
 def test_a_failed_task_says_its_error(why, redis):
     start(redis, "failed-1")
-    protocol.fail(
+    protocol.end(
         redis,
         AttemptRef("video", "failed-1", "secret-failed-1", NODE),
-        "boom\nat line 3",
+        End.fail("boom\nat line 3", {"error_type": "E"}),
         time.time(),
-        {"error_type": "E"},
     )
 
     codes, text = why("failed-1")
 
     assert codes == ["ended"]
     assert "It has failed (E): boom\n" in text and "blueque requeue failed-1\n" in text
+
+
+def test_a_staged_task_waits_for_its_run_and_not_for_a_listener(why, client, redis, cli):
+    staging = client.get_queue("video").open_staging("nightly")
+    names = [staging.stage([b"1"], etas=[eta]) for eta in (None, 4e9)]
+    pending, scheduled = sorted(
+        (key.removeprefix(keys.task("")) for key in cli.keys(keys.task("*"))),
+        key=lambda task: cli.hget(keys.task(task), "status"),
+    )
+
+    for task in (pending, scheduled):
+        codes, text = why(task)
+        assert codes == ["staged"]
+        assert (
+            "It is staged for run nightly, which is not decided" in text
+            and "blueque runs video\n" in text
+        )
+    protocol.commit_run(redis, staging.record, names, None, "m", 1.0)
+    assert "which is decided: its tasks are being put in line" in why(pending)[1]
+    protocol.publish(redis, "video", "nightly", names[0], 1.0)
+    assert why(pending)[0] == ["next"]
+    cli.delete(keys.run("video", "nightly"))
+    assert "it never runs" in why(scheduled)[1]
 
 
 def test_why_takes_six_round_trips_however_long_the_line(client, redis):

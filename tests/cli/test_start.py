@@ -9,6 +9,7 @@ import pytest
 from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 
 NODES = ("gpu-1_1", "gpu-2_2")
 
@@ -65,7 +66,7 @@ def test_tasks_before_a_task_run_as_long_as_usual(run, busy, redis):
         protocol.pop(redis, "video", "gpu-3_3", "i")
         protocol.reserve(redis, ref, "i", now - 300)
         protocol.start(redis, ref, 77, now - 300)
-        protocol.complete(redis, ref, "1", now, {"result_encoding": "json"})
+        protocol.end(redis, ref, End.complete("1", {"result_encoding": "json"}), now)
     protocol.deregister(redis, "video", "gpu-3_3", "i")
     for _ in range(4):
         busy.enqueue(1)

@@ -13,6 +13,7 @@ from transactions import protocol
 from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.system import process
 
 DOCTOR = ("doctor", "--settle", "0.01")
@@ -127,12 +128,11 @@ def test_a_task_that_ends_while_the_doctor_looks_is_not_named(client, redis, gon
     doctor = Doctor(client.connections)
 
     def end(seconds):
-        protocol.complete(
+        protocol.end(
             redis,
             AttemptRef("video", "t1", "token", node),
-            "1",
+            End.complete("1", {"result_encoding": "json"}),
             time.time(),
-            {"result_encoding": "json"},
         )
 
     monkeypatch.setattr(time, "sleep", end)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from blueque.model.states import STATUSES
+
 DOCS = Path(__file__).parents[2] / "docs"
 CORE, INDEX = DOCS / "protocol.md", DOCS / "protocol" / "keys.md"
 PAGES = {
@@ -59,6 +61,8 @@ KEYS = {
 }
 PLAIN = "".join(map(chr, range(33, 127))).replace("%", "").replace(";", "")
 PRINTED = ("EVENT", "NOTE", "TELL", "COUNT")  # lines that stand for others, and have arguments
+PLACES = ("LEAVE", "ENTER")  # lines that stand for those of the statuses that they name
+ENTRIES = ("last", "next")  # how a pending task enters its line
 
 
 class Block(NamedTuple):
@@ -146,14 +150,34 @@ def spelt_out(lines: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for line in lines:
-        if line in DEFINITIONS and line not in PRINTED:
-            found += spelt_out(DEFINITIONS[line])
+        word, *named = remark(line)[0].split(" ")
+        if word in PLACES:
+            found += spelt_out(of_statuses(DEFINITIONS[word], named))
+        elif word in DEFINITIONS and word not in PRINTED:
+            found += spelt_out(DEFINITIONS[word])
         elif line:
             found.append(
                 re.sub(
                     r" ([A-Z]+_[A-Z_]+)(?= |$)", lambda match: f" {DEFINITIONS[match[1]][0]}", line
                 )
             )
+    return found
+
+
+def of_statuses(lines: Sequence[str], named: Sequence[str]) -> list[str]:
+    """Return the lines for tasks with one of these statuses. A line for all of them has no remark.
+
+    named: the statuses, and perhaps one of ENTRIES.
+    """
+    wanted = {*named, *(() if {*named} & {*ENTRIES} else ENTRIES)}
+    found = []
+    for line in lines:
+        command, _, when = remark(line)
+        words = {*re.findall(r"\w+", when)}
+        statuses, entries = words & {*STATUSES}, words & {*ENTRIES}
+        if statuses & wanted and (not entries or entries & wanted):
+            is_always = {*named} - {*ENTRIES} <= statuses and (not entries or entries & {*named})
+            found.append(command if is_always else line)
     return found
 
 
@@ -230,7 +254,7 @@ def form(lines: Sequence[str]) -> str:
             forms += f"(?:{form(DEFINITIONS[words[0]])})?" if when else form(DEFINITIONS[words[0]])
         else:
             one = "".join(
-                "(?: [^ ;]+)*" if word.endswith("...") else f" {_any_value(word)}" for word in words
+                "(?: [^ ;]*)*" if word.endswith("...") else f" {_any_value(word)}" for word in words
             )
             forms += f"(?:{one};)" + ("*" if when.startswith("for each") else "?" if when else "")
     return forms

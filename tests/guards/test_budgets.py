@@ -17,6 +17,7 @@ from blueque.cli.main import _VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 
 NODE = "gpu-1.example.com_4021"
 MANY = 250
@@ -137,15 +138,16 @@ def filled(redis, client):
             take(redis, queue, RUNNING if is_first else f"run-{n}-{queue}", now)
         for n in range(MANY):
             take(redis, queue, f"{queue}-good-{n}", now)
-            protocol.complete(
+            protocol.end(
                 redis,
                 AttemptRef(queue, f"{queue}-good-{n}", "token", NODE),
-                "1",
+                End.complete("1", {"result_encoding": "json"}),
                 now,
-                {"result_encoding": "json"},
             )
             take(redis, queue, f"{queue}-bad-{n}", now)
-            protocol.fail(redis, AttemptRef(queue, f"{queue}-bad-{n}", "token", NODE), "x", now)
+            protocol.end(
+                redis, AttemptRef(queue, f"{queue}-bad-{n}", "token", NODE), End.fail("x"), now
+            )
             protocol.schedule(
                 redis,
                 queue,

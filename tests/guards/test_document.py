@@ -65,6 +65,7 @@ from blueque.errors import (
     NotFree,
     NotOwner,
     NotRegistered,
+    OldBatch,
     RunDropped,
     WrongGroup,
     WrongQueue,
@@ -110,6 +111,7 @@ from blueque.model.units import Timing
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
 from blueque.protocol.graphs import Graph
@@ -120,6 +122,7 @@ from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.protocol.repair import Missed
 from blueque.protocol.runs import RunBatch, RunTerms
+from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
 
@@ -492,7 +495,7 @@ def in_time(task: str, before: float = 9.0, **options: Any) -> Given:
     return enqueued(task, start_before=before, **options)
 
 
-def ended(function: Callable[..., object], *values: Any) -> Given:
+def ended(how: End) -> Given:
     """Let the task that is the next be run, with this end."""
 
     def end(redis: Redis) -> None:
@@ -501,12 +504,12 @@ def ended(function: Callable[..., object], *values: Any) -> Given:
         given(registered(), popped())(redis)
         protocol.reserve(redis, attempt, I, 3.0)
         protocol.start(redis, attempt, 99, 4.0)
-        function(redis, attempt, *values, 5.0)
+        protocol.end(redis, attempt, how, 5.0)
 
     return end
 
 
-completes, fails = ended(protocol.complete, "r"), ended(protocol.fail, "e")
+completes, fails = ended(End.complete("r")), ended(End.fail("e"))
 is_parent = raw("HSET", keys.task("t1"), "dependents", 1)
 
 
@@ -514,7 +517,7 @@ def completed(task: str) -> Given:
     return given(
         registered(),
         started(task),
-        lambda redis: protocol.complete(redis, AttemptRef(Q, task, T, NODE), "r", 5.0),
+        lambda redis: protocol.end(redis, AttemptRef(Q, task, T, NODE), End.complete("r"), 5.0),
     )
 
 
@@ -522,7 +525,7 @@ def failed(task: str) -> Given:
     return given(
         registered(),
         started(task),
-        lambda redis: protocol.fail(redis, AttemptRef(Q, task, T, NODE), "e", 5.0),
+        lambda redis: protocol.end(redis, AttemptRef(Q, task, T, NODE), End.fail("e"), 5.0),
     )
 
 
@@ -783,11 +786,9 @@ OPEN = {
     **TASK,
     **UNLINKED,
     "RUN": RUN,
-    "KIND": "keyed",
+    "KIND": "staged",
     "KEEP": 60,
-    "SHARDS": 3,
-    "SHARD": [0, 1, 2],
-    "SOME": [RUN],
+    "SHARDS": [],
     "HOLD": [],
     "REMEMBERED": 604800,
     "GROWING": [],
@@ -795,8 +796,38 @@ OPEN = {
 }
 MAKER = f"run {RUN} of {Q}"
 CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m", "LATE": 60}
+STAGE = {
+    **NEW,
+    "RUN": RUN,
+    "CHUNK": "c1",
+    "PARAMETERS": "p",
+    "NEW": ["t1", "t2"],
+    "LATER": [],
+    "ETA": [],
+    "BLOCKED": [],
+    "DUE": [],
+    "CONTENT": ["t1", "t2"],
+}
 RECORD = {"run": RUN, "queue": Q, "created": 9.25}  # as whoever has opened it knows it
+COMMIT = {
+    **OPEN,
+    "DECIDED": "committing",
+    "CHUNKS": ["c1", "c2"],
+    "MARK": "m",
+    "BATCH": [],
+    "COUNTED": [],
+}
+PUBLISH = {
+    **OPEN,
+    **IN_NO_LINE,
+    "CHUNK": "c1",
+    "COUNT": 2,
+    "TIMES": [],
+    "ENTRIES": [9.25, "t1", 9.25, "t2"],
+    **in_default_line("t1", "t2"),
+}
 FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
+DISCARD = {**OPEN, "CHUNK": "c1", "TASK": ["t1", "t2"]}
 FEED = 'b 1 "x"'
 BEGUN_FEED = {
     **TASK,
@@ -886,7 +917,7 @@ CHECKPOINT = {
     "GONE": [],
     "PARTS": ["value", 7, "files", "eJw="],
 }
-END = {**TASK, "PID": 99, "FINISHED": 9.0, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
+END = {**TASK, "PID": 99, "FINISHED": 9.0, "FACTS": [], "BY": ["finished_by", T], "GONE": []}
 CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
 dead_listener = registered(DEAD, "instance-0")
 held_by_the_dead = reserved("t1", DEAD, "instance-0")
@@ -1194,19 +1225,27 @@ def forget_feed(redis: Redis) -> None:
     protocol.forget_feed(redis, Q, FEED)
 
 
-def opened(shards: int = 3, queue: str = Q, run: str = RUN, created: float | None = None) -> Given:
-    return lambda redis: protocol.open_run(redis, queue, run, RunTerms(60, shards), 9.25, created)
+def opened(
+    kind: str = "keyed",
+    shards: int | None = None,
+    queue: str = Q,
+    run: str = RUN,
+    created: float | None = None,
+) -> Given:
+    return lambda redis: protocol.open_run(
+        redis, queue, run, RunTerms(kind, 60, shards), 9.25, created
+    )
 
 
-def reopened(shards: int = 3) -> Given:
+def reopened(kind: str, shards: int | None = None) -> Given:
     """Open a run later than whoever knows the RECORD has."""
-    return lambda redis: protocol.open_run(redis, Q, RUN, RunTerms(60, shards), 12.5)
+    return lambda redis: protocol.open_run(redis, Q, RUN, RunTerms(kind, 60, shards), 12.5)
 
 
-def opened_linked(group: str | None = None, run: str = RUN, **conditions: str) -> Given:
+def opened_linked(kind: str, group: str | None = None, run: str = RUN, **conditions: str) -> Given:
     """Open a run whose tasks join a group, or wait for others; the group `old` is one of these."""
     named = {ON_OLD if name == "old" else name: kind for name, kind in conditions.items()}
-    terms = RunTerms(60, 3, Links(group, named, "cancel"))
+    terms = RunTerms(kind, 60, 3 if kind == "keyed" else None, Links(group, named, "cancel"))
     return lambda redis: protocol.open_run(redis, Q, run, terms, 9.25)
 
 
@@ -1225,8 +1264,73 @@ def collect_run(redis: Redis) -> object:
 
 
 def opened_held(redis: Redis) -> object:
-    terms = RunTerms(60, 3, Links(GROUP), 900_000)
+    terms = RunTerms("keyed", 60, 3, Links(GROUP), 900_000)
     return protocol.open_run(redis, Q, RUN, terms, 9.25)
+
+
+def staged(
+    chunk: str = "c1", *tasks: str, etas: Sequence[float | None] | None = None, **options: Any
+) -> Given:
+    new = NewTasks(
+        [task.encode() for task in tasks or ("t1", "t2")],
+        [(b"p", False)] * len(tasks or "12"),
+        None,
+        etas,
+    )
+    return lambda redis: protocol.stage(redis, Chunk(RECORD, chunk, new, 9.25, options))
+
+
+def commit_run(
+    *chunks: str, batch: int | None = None, mark: str = "m", query: str | None = None
+) -> Given:
+    return lambda redis: protocol.commit_run(redis, RECORD, chunks, batch, mark, 9.25, query)
+
+
+def finish_run(redis: Redis) -> None:
+    protocol.finish_run(redis, Q, RUN, 9.25)
+
+
+def publish(chunk: str = "c1") -> Given:
+    return lambda redis: protocol.publish(redis, Q, RUN, chunk, 9.25)
+
+
+LINKED_RECORD = {"group": 'night "1" [2]'}
+
+
+def staged_linked(
+    record: Values, etas: Sequence[float | None] | None = None, **options: Any
+) -> Given:
+    new = NewTasks([b"t1", b"t2"], [(b"p", False)] * 2, None, etas)
+    chunk = Chunk({**RECORD, **record}, "c1", new, 9.25, options)
+    return lambda redis: protocol.stage(redis, chunk)
+
+
+def commit_linked(record: Values) -> Given:
+    opened = {**RECORD, **record}
+    return lambda redis: protocol.commit_run(redis, opened, ["c1"], None, "m", 9.25)
+
+
+def publish_linked(record: Values) -> Given:
+    return lambda redis: protocol.publish(redis, Q, RUN, "c1", 9.25, None, Links.of(record))
+
+
+def finish_linked(redis: Redis) -> None:
+    protocol.finish_run(redis, Q, RUN, 9.25, Links.of(LINKED_RECORD))
+
+
+def discard(redis: Redis) -> None:
+    protocol.discard(redis, Q, RUN, "c1")
+
+
+def discard_ours(redis: Redis) -> None:
+    protocol.discard(redis, Q, RUN, "c1", created=RECORD["created"])
+
+
+def staged_later(redis: Redis) -> None:
+    later = Chunk(
+        {**RECORD, "created": 12.5}, "c1", NewTasks([b"t1", b"t2"], [(b"p", False)] * 2), 12.5, {}
+    )
+    protocol.stage(redis, later)
 
 
 def drop_run(redis: Redis) -> None:
@@ -1387,28 +1491,31 @@ def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.start(redis, AttemptRef(Q, "t1", token, NODE), 99, 9.25, identity)
 
 
-def complete(encoding: str | None = None, token: str | None = T) -> Given:
+def end(how: End, token: str | None = T) -> Given:
+    return lambda redis: protocol.end(redis, AttemptRef(Q, "t1", token, NODE), how, 9.25)
+
+
+def complete(
+    encoding: str | None = None,
+    token: str | None = T,
+    has_checkpoint: bool = False,
+    then: Sequence[NewRecord] = (),
+) -> Given:
+    return end(well(encoding, has_checkpoint, then), token)
+
+
+def well(
+    encoding: str | None = None, has_checkpoint: bool = False, then: Sequence[NewRecord] = ()
+) -> End:
     coded = {} if encoding is None else {"result_encoding": encoding}
-    attempt = AttemptRef(Q, "t1", token, NODE)
-    return lambda redis: protocol.complete(
-        redis, attempt, "r", 9.25, {**coded, "exit_code": 0}, 9.0
-    )
+    return End.complete("r", {**coded, "exit_code": 0}, 9.0, has_checkpoint, then)
 
 
 def complete_and_pop(
     encoding: str | None = None, token: str | None = T, has_checkpoint: bool = False
 ) -> Given:
-    coded = {} if encoding is None else {"result_encoding": encoding}
-    attempt, facts = AttemptRef(Q, "t1", token, NODE), {**coded, "exit_code": 0}
-    return lambda redis: protocol.complete_and_pop(
-        redis, attempt, I, "r", 9.25, facts, 9.0, has_checkpoint
-    )
-
-
-def complete_with_checkpoint(redis: Redis) -> None:
-    protocol.complete(
-        redis, AttemptRef(Q, "t1", T, NODE), "r", 9.25, {"exit_code": 0}, 9.0, has_checkpoint=True
-    )
+    attempt, how = AttemptRef(Q, "t1", token, NODE), well(encoding, has_checkpoint)
+    return lambda redis: protocol.complete_and_pop(redis, attempt, I, how, 9.25)
 
 
 def new(
@@ -1519,25 +1626,13 @@ def spawn(*tasks: NewRecord, token: str = T) -> Given:
     return lambda redis: protocol.spawn(redis, AttemptRef(Q, "t1", token, NODE), tasks, 9.25)
 
 
-def complete_then(
-    *tasks: NewRecord, encoding: str | None = None, has_checkpoint: bool = False
-) -> Given:
-    coded = {} if encoding is None else {"result_encoding": encoding}
-    attempt, facts = AttemptRef(Q, "t1", T, NODE), {**coded, "exit_code": 0}
-    return lambda redis: protocol.complete_then(
-        redis, attempt, "r", tasks, 9.25, facts, 9.0, has_checkpoint
-    )
-
-
 def link(*parents: str) -> Given:
     attempt, conditions = AttemptRef(Q, "t1", T, NODE), dict.fromkeys(parents, "ok")
     return lambda redis: protocol.link(redis, attempt, A, conditions, 9.25)
 
 
 def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
-    return lambda redis: protocol.fail(
-        redis, AttemptRef(Q, "t1", token, NODE), "e", 9.25, facts, 9.0
-    )
+    return end(End.fail("e", facts, 9.0), token)
 
 
 def log(
@@ -1568,25 +1663,11 @@ def note(number: int = 1) -> Given:
 
 
 def retry(eta: float | None, token: str | None = T) -> Given:
-    return lambda redis: protocol.retry(redis, AttemptRef(Q, "t1", token, NODE), eta, 9.25, FAILURE)
+    return end(End.retry(eta, FAILURE), token)
 
 
 def postpone(eta: float | None) -> Given:
-    return lambda redis: protocol.retry(
-        redis, AttemptRef(Q, "t1", T, NODE), eta, 9.25, MEASURED, "full"
-    )
-
-
-def release(redis: Redis) -> None:
-    protocol.release(redis, AttemptRef(Q, "t1", T, NODE), 9.25)
-
-
-def release_with_facts(redis: Redis) -> None:
-    protocol.release(redis, AttemptRef(Q, "t1", T, NODE), 9.25, MEASURED, "drain")
-
-
-def confirm_cancel(redis: Redis) -> None:
-    protocol.confirm_cancel(redis, AttemptRef(Q, "t1", T, NODE), 9.25, MEASURED)
+    return end(End.retry(eta, MEASURED, "full"))
 
 
 def cancel(reason: str | None = None) -> Given:
@@ -1716,13 +1797,12 @@ def forget(instance: str | None = "instance-0") -> Given:
     return lambda redis: protocol.forget(redis, Q, DEAD, instance)
 
 
-HAS_OUTCOME, MAY_POP = "it is not the first attempt, or was declared lost", "it may pop"
+MAY_POP = "it may pop"
 NEEDS_NOTHING = "the tasks of the line need nothing"
-STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
+STARTED, FAILED_ONE, RESERVED = "it is started", "it is failed", "it is reserved"
 SCHEDULED = "it is scheduled"
 PENDING = "it is pending"
 BLOCKED = "it is blocked"
-RESERVED = "it is reserved"
 CANCELLED = "it is cancelled"
 NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
 PAST, WITH_KEEP = "there is a [PAST]", "the task has a `keep` above 0"
@@ -1733,8 +1813,23 @@ IN_LOCKED_LINE = [OTHER_LINE, LOCKED]
 HOLDS = ["it holds a lock", "it is counted", "it holds a lock or is counted"]
 AGAIN, WITH_LOCK, LIMITED = "it looks again", "it needs a lock", "there is a limit"
 FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and it is registered"
-COMPLETED = {**END, "RESULT": "r", "FACTS": ["exit_code", 0]}
-FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
+release, release_with_facts = end(End.release()), end(End.release(MEASURED, "drain"))
+confirm_cancel = end(End.cancel(MEASURED))
+COMPLETED = {
+    **END,
+    "STATUS": "complete",
+    "TIME": ["finished", 9.0],
+    "FACTS": ["result", "r", "exit_code", 0],
+}
+COMPLETED_JSON = {**COMPLETED, "FACTS": ["result", "r", "result_encoding", "json", "exit_code", 0]}
+FAILED = {
+    **END,
+    "STATUS": "failed",
+    "TIME": ["finished", 9.0],
+    "ERROR": "e",
+    "FACTS": ["error", "e", *flat(ENDING)],
+}
+FAILED_PLAINLY = {**FAILED, "FACTS": ["error", "e"]}
 PROGRESS = {**TASK, "PROGRESS": "50 %"}
 NOTE = {**TASK, "NUMBER": 1, "TEXT": 'took the "old" model', "EVENTS": 3}
 LOG = {
@@ -1748,11 +1843,25 @@ LOG = {
     "TEXT": ["one", 'two "2"'],
     "PRINTED": [],
 }
-RETRIED = {**END, "ETA": 20.5, "FACTS": flat(FAILURE)}
-POSTPONED = {**END, "ETA": 20.5, "FACTS": flat(MEASURED), "WISH": "full"}
-HAS_FAILED, WANTS_IT = "the attempt has failed", "the task wants to run again later"
-ENDED_BY_ORDER = {**END, "FACTS": flat(MEASURED)}
-WHY = {**ENDED_BY_ORDER, "REASON": "drain"}
+LATER = {**END, "STATUS": "scheduled", "TIME": ["eta", 20.5], "ETA": 20.5, "GONE": group("OWNER")}
+AT_ONCE = {**LATER, "STATUS": "pending", "TIME": ["queued", 9.25], "ETA": None}
+RETRIED, RETRIED_AT_ONCE = ({**each, "FACTS": flat(FAILURE)} for each in (LATER, AT_ONCE))
+POSTPONED, POSTPONED_AT_ONCE = (
+    {**each, "FACTS": flat(MEASURED), "WISH": "full"} for each in (LATER, AT_ONCE)
+)
+HAS_FAILED = "it has failed, and another attempt follows"
+WANTS_IT, HANDED_BACK = "the task wants to run again later", "it is handed back"
+AS_LAST, AS_NEXT = "it becomes pending, as the last", "it becomes pending, as the next"
+LEFT_CHECKPOINT = "it becomes complete, and has left a checkpoint"
+RELEASED = AT_ONCE
+WHY = {**RELEASED, "FACTS": flat(MEASURED), "REASON": "drain"}
+ENDED_BY_ORDER = {
+    **END,
+    "STATUS": "cancelled",
+    "TIME": ["finished", 9.25],
+    "FACTS": flat(MEASURED),
+    "GONE": ["cancel"],
+}
 TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is in line"
 SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
@@ -1768,13 +1877,28 @@ FENCE = {**TASK, "DEAD": DEAD, "STRUCK": []}
 DIED = {**FENCE, **notice("died", by=DEAD)}
 LOSE = {
     **TASK,
-    "DEAD": DEAD,
+    "NODE": DEAD,
     "PID": 99,
     "ERROR": "e",
-    "COUNT": 1,
-    "LAST": [],
-    "FACTS": [],
+    "STATUS": "pending",
+    "TIME": ["queued", 9.25],
+    "FACTS": ["interruptions", 1, "last_error", "e", "last_error_type", "lost"],
+    "GONE": group("OWNER"),
+}
+LOSE_FOR_GOOD = {
+    **LOSE,
+    "STATUS": "failed",
+    "TIME": [],
+    "FACTS": ["error", "e", "error_type", "lost", "interruptions", 1],
+    "GONE": [],
     "KIND": "lost",
+}
+LOSE_CANCELLED = {
+    **LOSE,
+    "STATUS": "cancelled",
+    "TIME": ["finished", 9.25],
+    "FACTS": [],
+    "GONE": ["cancel"],
 }
 ADOPT = {**TASK, "OLD": DEAD, "PID": 99}
 RESTORE = {**TASK, "PID": 99, "IDENTITY": flat(IDENTITY), "STARTED": 4.0}
@@ -1804,7 +1928,6 @@ HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 MAY_HOLD, NOT_BEATEN = "it may hold a task", "it has not just beaten"
 OBEYS = "it obeys settings"
-AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
     "HSET",
     keys.task("t1"),
@@ -1895,7 +2018,9 @@ IS_NOT_REGISTERED = "it is not registered"
 UNDONE = "it is complete or cancelled", "it is failed or cancelled"
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 
-A_NEW, A_LATER, ANY_MADE = "there is a [NEW]", "there is a [LATER]", "any is made"
+A_NEW, A_LATER, CHUNKS = "there is a [NEW]", "there is a [LATER]", "there are chunks"
+IN_A_LINE, WITH_TIMES, NO_STREAM = "any is put in line", "there are [TIMES]", "it is no stream"
+LIST_THERE, IS_KEYED, ANY_MADE = "the list is there", "it is keyed", "any is made"
 
 ANOTHER_ATTEMPT = "the last entry is of another attempt, or there is none"
 OVER = "the attempt is over"
@@ -2094,7 +2219,7 @@ LINKED = {
     "after": json.dumps({"t3": "ok", ON_OLD: "any"}, separators=(",", ":")),
     "broken": "cancel",
 }
-OPENED_LINKED = opened_linked(GROUP, t3="ok", old="any")
+OPENED_LINKED = opened_linked("keyed", GROUP, t3="ok", old="any")
 KEYED_LINKED = {
     **IN_NO_LINE,
     "OPTIONS": ["group", GROUP, "broken", "cancel", "after", 2],
@@ -2117,6 +2242,28 @@ KEYED_LINKED = {
     "WAITERS": [[9.25, ONE, 9.250001, TWO, 9.250002, THREE]],
     "OVER": ["old"],
 }
+STAGED_LINKED = opened_linked("staged", GROUP, t3="ok", old="any")
+PUBLISH_LINKED = {
+    **IN_NO_LINE,
+    "PARENT": ["t3"],
+    "GROUP": ["old"],
+    "ENTERED": [GROUP],
+    "BLOCKED": ["t1", "t2"],
+    "KINDS": ["t3", "ok", ON_OLD, "any"],
+    "BLOCKING": [Q],
+    "LOOKS": [69.25, "t1", 69.25, "t2"],
+    "JOINED": [GROUP],
+    "ENTRANTS": ["t1", "t2"],
+    "UNMET": ["t3"],
+    "CHILDREN": [[9.25, "t1", 9.250001, "t2"]],
+    "AWAITED": ["old"],
+    "WAITERS": [[9.25, "t1", 9.250001, "t2"]],
+    "OVER": ["old"],
+}
+
+
+def commit_nothing(redis: Redis) -> None:
+    protocol.commit_run(redis, {**RECORD, **LINKED_RECORD}, [], None, "m", 9.25)
 
 
 A_MEMBER = "a member was there"
@@ -2697,16 +2844,25 @@ SAMPLES = [
         LATER_MANY,
         until="MULTI",
     ),
-    Sample("open_run", "keyed", nothing, opened(3), OPEN, [NO_RECORD]),
-    Sample("open_run", "again", opened(), opened(), OPEN),
+    Sample("open_run", "staged", nothing, opened("staged"), OPEN, [NO_RECORD]),
+    Sample(
+        "open_run",
+        "keyed",
+        nothing,
+        opened("keyed", 3),
+        {**OPEN, "KIND": "keyed", "SHARDS": ["shards", 3]},
+        [NO_RECORD],
+    ),
+    Sample("open_run", "again", opened("staged"), opened("staged"), OPEN),
     Sample(
         "open_run",
         "linked",
         given(enqueued("t3"), ended_group_named("old")),
-        opened_linked(GROUP, t3="ok", old="any"),
+        opened_linked("keyed", GROUP, t3="ok", old="any"),
         {
             **OPEN,
             "KIND": "keyed_linked",
+            "SHARDS": ["shards", 3],
             "LINKS": flat(LINKED),
             "PARENT": ["t3"],
             "GROUP": ["old"],
@@ -2720,25 +2876,25 @@ SAMPLES = [
         "open_run",
         "linked, the group is open",
         opened_group,
-        opened_linked(GROUP),
-        {**OPEN, "KIND": "keyed_linked", "LINKS": ["group", GROUP], "ENTERED": [GROUP]},
+        opened_linked("staged", GROUP),
+        {**OPEN, "KIND": "staged_linked", "LINKS": ["group", GROUP], "ENTERED": [GROUP]},
         [NO_RECORD],
     ),
-    Sample("open_run", "linked, again", opened_linked(GROUP), opened(), OPEN),
+    Sample("open_run", "linked, again", opened_linked("staged", GROUP), opened("staged"), OPEN),
     *[
         Sample(
             "open_run",
             f"linked, {case}",
             before,
-            opened_linked(GROUP, **conditions),
+            opened_linked("staged", GROUP, **conditions),
             {**OPEN, "ENTERED": [GROUP], "PARENT": list(conditions)},
             until="MULTI",
             refuses=refusal,
         )
         for case, before, conditions, refusal in [
-            ("with another group", opened_linked("x"), {}, WrongRun),
-            ("with other conditions", opened_linked(GROUP), {"t3": "ok"}, WrongRun),
-            ("the group of another run", opened_linked(GROUP, "x"), {}, WrongGroup),
+            ("with another group", opened_linked("staged", "x"), {}, WrongRun),
+            ("with other conditions", opened_linked("staged", GROUP), {"t3": "ok"}, WrongRun),
+            ("the group of another run", opened_linked("staged", GROUP, "x"), {}, WrongGroup),
             ("a closed group", given(opened_group, closed_group), {}, GroupClosed),
             ("no such parent", nothing, {"t3": "ok"}, NoSuchTask),
             (
@@ -2753,7 +2909,7 @@ SAMPLES = [
         "open_run",
         "linked, waits for a group that is open",
         opened_group_named("old"),
-        opened_linked(GROUP, old="ok"),
+        opened_linked("staged", GROUP, old="ok"),
         {**OPEN, "ENTERED": [GROUP], "GROUP": ["old"]},
         until="MULTI",
         refuses=WrongGroup,
@@ -2782,7 +2938,9 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "linked, in a group only, and a member was there",
-        given(opened_linked(GROUP), raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)),
+        given(
+            opened_linked("keyed", GROUP), raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)
+        ),
         enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
         {
             **KEYED_RUN,
@@ -2804,7 +2962,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "linked, a task of it is in no group",
-        given(opened_linked(GROUP), raw("HSET", keys.task(ONE), "queue", Q)),
+        given(opened_linked("keyed", GROUP), raw("HSET", keys.task(ONE), "queue", Q)),
         enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
         {**KEYED_RUN, "ENTERED": [GROUP], "MEMBER": [ONE, TWO, THREE]},
         [AGAIN],
@@ -2814,7 +2972,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "linked, the group is closed",
-        given(opened_linked(GROUP), closed_group),
+        given(opened_linked("keyed", GROUP), closed_group),
         enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
         {**KEYED_RUN, "ENTERED": [GROUP]},
         until="MULTI",
@@ -2823,14 +2981,14 @@ SAMPLES = [
     Sample(
         "close_run",
         "linked",
-        opened_linked(GROUP),
+        opened_linked("keyed", GROUP),
         close_run(group=GROUP),
         {**CLOSE, "COUNT": 0, "ENTERED": [GROUP], "CLOSED": [GROUP]},
     ),
     Sample(
         "close_run",
         "linked, with a group that another has opened",
-        given(opened_group, opened_linked(GROUP)),
+        given(opened_group, opened_linked("keyed", GROUP)),
         close_run(group=GROUP),
         {**CLOSE, "COUNT": 0, "ENTERED": [GROUP]},
     ),
@@ -2838,14 +2996,14 @@ SAMPLES = [
         "open_run",
         "linked, with the closed group of a run that was dropped",
         given(
-            opened_linked(GROUP),
+            opened_linked("keyed", GROUP),
             close_run(group=GROUP),
             lambda redis: protocol.drop_run(redis, Q, RUN),
         ),
-        opened_linked(GROUP),
+        opened_linked("staged", GROUP),
         {
             **OPEN,
-            "KIND": "keyed_linked",
+            "KIND": "staged_linked",
             "LINKS": ["group", GROUP],
             "ENTERED": [GROUP],
             "GROWING": [GROUP],
@@ -2860,6 +3018,7 @@ SAMPLES = [
         {
             **OPEN,
             "KIND": "keyed_linked",
+            "SHARDS": ["shards", 3],
             "LINKS": ["group", GROUP],
             "HOLD": ["hold", 900_009.25],
             "ENTERED": [GROUP],
@@ -2880,27 +3039,27 @@ SAMPLES = [
     Sample(
         "reopen_run",
         "as usual",
-        given(opened(3), enqueue_run(KEYED_RUN), close_run()),
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN), close_run()),
         reopen_run(),
         CLOSE,
     ),
     Sample(
         "reopen_run",
         "with the group of another",
-        given(opened_group, opened_linked(GROUP), close_run(group=GROUP)),
+        given(opened_group, opened_linked("keyed", GROUP), close_run(group=GROUP)),
         reopen_run(group=GROUP),
         {**CLOSE, "ENTERED": [GROUP]},
     ),
     *[
         Sample("reopen_run", case, before, reopen_run(**links), values, until="MULTI", refuses=why)
         for case, before, links, values, why in [
-            ("open", opened(3), {}, CLOSE, None),
+            ("open", opened("keyed", 3), {}, CLOSE, None),
             ("dropped", nothing, {}, CLOSE, RunDropped),
-            ("made anew", reopened(3), {}, CLOSE, RunDropped),
+            ("made anew", reopened("keyed", 3), {}, CLOSE, RunDropped),
             (
                 "its ledgers have expired",
                 given(
-                    opened(3),
+                    opened("keyed", 3),
                     enqueue_run(KEYED_RUN),
                     close_run(),
                     raw("DEL", keys.ledger(Q, RUN, 0)),
@@ -2911,7 +3070,11 @@ SAMPLES = [
             ),
             (
                 "its group is gone",
-                given(opened_linked(GROUP), close_run(group=GROUP), raw("DEL", keys.group(GROUP))),
+                given(
+                    opened_linked("keyed", GROUP),
+                    close_run(group=GROUP),
+                    raw("DEL", keys.group(GROUP)),
+                ),
                 {"group": GROUP},
                 {**CLOSE, "ENTERED": [GROUP]},
                 NoSuchGroup,
@@ -2919,7 +3082,7 @@ SAMPLES = [
             (
                 "its group was cancelled",
                 given(
-                    opened_linked(GROUP),
+                    opened_linked("keyed", GROUP),
                     close_run(group=GROUP),
                     raw("HSET", keys.group(GROUP), "cancel", 9.0),
                 ),
@@ -2929,7 +3092,12 @@ SAMPLES = [
             ),
             (
                 "the group of another is closed",
-                given(opened_group, opened_linked(GROUP), close_run(group=GROUP), closed_group),
+                given(
+                    opened_group,
+                    opened_linked("keyed", GROUP),
+                    close_run(group=GROUP),
+                    closed_group,
+                ),
                 {"group": GROUP},
                 {**CLOSE, "ENTERED": [GROUP]},
                 GroupClosed,
@@ -2939,7 +3107,7 @@ SAMPLES = [
     Sample(
         "close_run",
         "with more rows",
-        given(opened(3), close_run(), reopen_run(), enqueue_run(KEYED_RUN)),
+        given(opened("keyed", 3), close_run(), reopen_run(), enqueue_run(KEYED_RUN)),
         close_run("n", is_more=True),
         {**CLOSE, "MARK": "n", "ROWS": 14},
     ),
@@ -2947,14 +3115,21 @@ SAMPLES = [
     Sample(
         "collect_run", "again", given(opened_held, collect_run), collect_run, OPEN, until="MULTI"
     ),
-    Sample("collect_run", "not held", opened(), collect_run, OPEN, until="MULTI"),
+    Sample("collect_run", "not held", opened("staged"), collect_run, OPEN, until="MULTI"),
     Sample("collect_run", "dropped", nothing, collect_run, OPEN, until="MULTI", refuses=RunDropped),
-    Sample("open_run", "committed", given(opened(3), close_run()), opened(3), OPEN, until="MULTI"),
+    Sample(
+        "open_run",
+        "committed",
+        given(opened("keyed", 3), close_run()),
+        opened("keyed", 3),
+        OPEN,
+        until="MULTI",
+    ),
     Sample(
         "open_run",
         "of another kind",
-        raw("HSET", keys.run(Q, RUN), "run", RUN, "queue", Q, "kind", "staged", "state", "open"),
-        opened(),
+        opened("staged"),
+        opened("stream"),
         OPEN,
         until="MULTI",
         refuses=WrongRun,
@@ -2962,19 +3137,24 @@ SAMPLES = [
     Sample(
         "open_run",
         "of another queue",
-        opened(run=f"{RUN}_x", queue="y"),
-        opened(run=RUN, queue="x_y"),
+        opened("staged", run=f"{RUN}_x", queue="y"),
+        opened("staged", run=RUN, queue="x_y"),
         {**OPEN, "QUEUE": "x_y"},
         until="MULTI",
         refuses=WrongRun,
     ),
     Sample(
-        "enqueue_run", "all new", opened(3), enqueue_run(KEYED_RUN), KEYED_RUN, [ANY_MADE, A_NEW]
+        "enqueue_run",
+        "all new",
+        opened("keyed", 3),
+        enqueue_run(KEYED_RUN),
+        KEYED_RUN,
+        [ANY_MADE, A_NEW],
     ),
     Sample(
         "enqueue_run",
         "in a line with a lock",
-        opened(3),
+        opened("keyed", 3),
         enqueue_run({**KEYED_RUN, "GIVEN": IS_SHARED}),
         {
             **KEYED_RUN,
@@ -2990,7 +3170,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "two for later",
-        opened(3),
+        opened("keyed", 3),
         enqueue_run({**KEYED_RUN, **KEYED_LATER}),
         {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)},
         [ANY_MADE, A_NEW, A_LATER],
@@ -2998,7 +3178,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "all for later",
-        opened(3),
+        opened("keyed", 3),
         enqueue_run({**KEYED_RUN, **ALL_LATER}),
         {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE},
         [ANY_MADE, A_LATER],
@@ -3007,7 +3187,7 @@ SAMPLES = [
         "enqueue_run",
         "some in the ledger, and deleted",
         given(
-            opened(3),
+            opened("keyed", 3),
             enqueue_run(KEYED_RUN),
             raw("DEL", *map(keys.task, (ONE, TWO, THREE))),
             raw("SREM", keys.ledger(Q, RUN, 0), uuid.UUID(THREE).bytes),
@@ -3019,7 +3199,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "again",
-        given(opened(3), enqueue_run(KEYED_RUN)),
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
@@ -3027,7 +3207,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "committed",
-        given(opened(3), close_run()),
+        given(opened("keyed", 3), close_run()),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
@@ -3044,7 +3224,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "of another kind",
-        raw("HSET", keys.run(Q, RUN), "run", RUN, "queue", Q, "kind", "staged", "state", "open"),
+        opened("staged"),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
@@ -3054,7 +3234,7 @@ SAMPLES = [
         Sample(
             "enqueue_run",
             f"some exist: {case}",
-            given(opened(3), *there),
+            given(opened("keyed", 3), *there),
             enqueue_run({**KEYED_RUN, **values}),
             {**KEYED_RUN, **values, **more},
             [AGAIN, *holds],
@@ -3095,15 +3275,26 @@ SAMPLES = [
             ),
         ]
     ],
-    Sample("close_run", "as usual", given(opened(3), enqueue_run(KEYED_RUN)), close_run(), CLOSE),
     Sample(
-        "close_run", "again", given(opened(3), close_run()), close_run("n"), CLOSE, until="MULTI"
+        "close_run",
+        "as usual",
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
+        close_run(),
+        CLOSE,
+    ),
+    Sample(
+        "close_run",
+        "again",
+        given(opened("keyed", 3), close_run()),
+        close_run("n"),
+        CLOSE,
+        until="MULTI",
     ),
     Sample("close_run", "dropped", nothing, close_run(), CLOSE, until="MULTI", refuses=RunDropped),
     Sample(
         "close_run",
         "a task was lost",
-        given(opened(3), enqueue_run(KEYED_RUN)),
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
         close_run(least=len(KEYED_RUN["TASK"]) + 1),
         CLOSE,
         until="MULTI",
@@ -3112,7 +3303,7 @@ SAMPLES = [
     Sample(
         "close_run",
         "dropped, and made anew",
-        reopened(3),
+        reopened("keyed", 3),
         close_run(),
         CLOSE,
         until="MULTI",
@@ -3121,18 +3312,33 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "dropped, and made anew",
-        reopened(3),
+        reopened("keyed", 3),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
         refuses=RunDropped,
     ),
-    Sample("open_run", "that another has opened", opened(), opened(created=9.25), OPEN),
+    Sample(
+        "stage",
+        "dropped, and made anew",
+        reopened("staged"),
+        staged(),
+        STAGE,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "open_run",
+        "that another has opened",
+        opened("staged"),
+        opened("staged", created=9.25),
+        OPEN,
+    ),
     Sample(
         "open_run",
         "that another has opened, and is gone",
         nothing,
-        opened(3, created=9.25),
+        opened("keyed", 3, created=9.25),
         OPEN,
         until="MULTI",
         refuses=RunDropped,
@@ -3140,22 +3346,371 @@ SAMPLES = [
     Sample(
         "open_run",
         "that another has opened, and was made anew",
-        reopened(3),
-        opened(3, created=9.25),
+        reopened("keyed", 3),
+        opened("keyed", 3, created=9.25),
         OPEN,
         until="MULTI",
         refuses=RunDropped,
     ),
-    Sample("drop_run", "as usual", opened(), drop_run, OPEN),
+    Sample("stage", "as usual", opened("staged"), staged(), STAGE),
+    Sample(
+        "stage",
+        "for a stream that is being published",
+        given(opened("stream"), commit_run(batch=0)),
+        staged(),
+        STAGE,
+    ),
+    Sample(
+        "stage",
+        "for later, with a priority",
+        opened("staged"),
+        staged("c1", "t1", "t2", etas=[20.5, None], priority=5),
+        {
+            **STAGE,
+            "OPTIONS": ["priority", 5],
+            "LATER": ["t1"],
+            "NEW": ["t2"],
+            "ETA": [20.5],
+            "CONTENT": ["t1 5 20.5", "t2 5"],
+        },
+    ),
+    Sample(
+        "stage",
+        "linked",
+        given(enqueued("t3"), ended_group_named("old"), STAGED_LINKED),
+        staged_linked(LINKED, [20.5, None], priority=5),
+        {
+            **STAGE,
+            "OPTIONS": ["priority", 5, *KEYED_LINKED["OPTIONS"]],
+            "NEW": [],
+            "BLOCKED": ["t1", "t2"],
+            "DUE": [["eta", 20.5], []],
+        },
+    ),
+    Sample(
+        "commit_run",
+        "linked",
+        given(opened_linked("staged", GROUP), staged_linked(LINKED_RECORD)),
+        commit_linked(LINKED_RECORD),
+        {**COMMIT, "CHUNKS": ["c1"], "DECIDED": "publishing", "ENTERED": [GROUP]},
+        [CHUNKS],
+    ),
+    Sample(
+        "commit_run",
+        "linked, the group is closed",
+        given(opened_linked("staged", GROUP), staged_linked(LINKED_RECORD), closed_group),
+        commit_linked(LINKED_RECORD),
+        {**COMMIT, "ENTERED": [GROUP]},
+        until="MULTI",
+        refuses=GroupClosed,
+    ),
+    Sample(
+        "publish",
+        "linked, in a group",
+        given(
+            opened_linked("staged", GROUP),
+            staged_linked(LINKED_RECORD),
+            commit_linked(LINKED_RECORD),
+        ),
+        publish_linked(LINKED_RECORD),
+        {
+            **PUBLISH,
+            "OPTIONS": ["group", GROUP],
+            "ENTERED": [GROUP],
+            "JOINED": [GROUP],
+            "ENTRANTS": ["t1", "t2"],
+        },
+        [IN_A_LINE],
+    ),
+    *[
+        Sample(
+            "publish",
+            f"linked, {case}",
+            given(
+                enqueued("t3"),
+                ended_group_named("old"),
+                STAGED_LINKED,
+                staged_linked(LINKED),
+                commit_linked(LINKED),
+                *more,
+            ),
+            publish_linked(LINKED),
+            {**PUBLISH, **PUBLISH_LINKED, **values},
+            holds,
+        )
+        for case, more, values, holds in [
+            ("with conditions", [], {}, []),
+            (
+                "a parent has ended, and the group",
+                [
+                    raw("HSET", keys.task("t3"), "status", "failed"),
+                    closed_group,
+                    lambda redis: protocol.finish_group(redis, GROUP, 3.0),
+                ],
+                {"ENDED": [9.25, "t3"], "REOPENED": [GROUP]},
+                [HAS_ENDED],
+            ),
+            (
+                "the group is gone",
+                [raw("DEL", keys.group(GROUP))],
+                {"JOINED": [], "ENTRANTS": []},
+                [],
+            ),
+        ]
+    ],
+    Sample(
+        "finish_run",
+        "linked",
+        given(opened_linked("staged", GROUP), commit_nothing),
+        finish_linked,
+        {**FINISH, "COUNT": 0, "ENTERED": [GROUP], "CLOSED": [GROUP]},
+        [NO_STREAM],
+    ),
+    Sample("stage", "again", given(opened("staged"), staged()), staged(), STAGE, until="MULTI"),
+    Sample(
+        "stage", "decided", given(opened("staged"), commit_run()), staged(), STAGE, until="MULTI"
+    ),
+    Sample("stage", "dropped", nothing, staged(), STAGE, until="MULTI", refuses=RunDropped),
+    Sample(
+        "stage",
+        "of another kind",
+        opened("keyed", 3),
+        staged(),
+        STAGE,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
+    Sample(
+        "commit_run",
+        "as usual",
+        given(opened("staged"), staged("c1"), staged("c2")),
+        commit_run("c1", "c2"),
+        COMMIT,
+        [CHUNKS],
+    ),
+    Sample("commit_run", "nothing", opened("staged"), commit_run(), {**COMMIT, "CHUNKS": []}),
+    Sample(
+        "commit_run",
+        "a batch",
+        given(opened("stream"), staged("c1"), staged("c2")),
+        commit_run("c1", "c2", batch=4),
+        {**COMMIT, "BATCH": ["batch", 4]},
+        [CHUNKS],
+    ),
+    Sample(
+        "commit_run",
+        "again",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        commit_run("c1"),
+        COMMIT,
+        until="MULTI",
+    ),
+    Sample(
+        "commit_run",
+        "the same batch",
+        given(opened("stream"), commit_run(batch=4), finish_run),
+        commit_run("c1", batch=4),
+        COMMIT,
+        until="MULTI",
+    ),
+    Sample(
+        "commit_run",
+        "the batch before is not finished",
+        given(opened("stream"), commit_run(batch=3), staged("c1")),
+        commit_run("c1", batch=4),
+        COMMIT,
+        until="MULTI",
+    ),
+    Sample(
+        "commit_run",
+        "an older batch",
+        given(opened("stream"), commit_run(batch=5), finish_run, staged("c1")),
+        commit_run("c1", batch=4),
+        COMMIT,
+        until="MULTI",
+        refuses=OldBatch,
+    ),
+    Sample(
+        "commit_run",
+        "a batch of a query",
+        given(opened("stream"), staged("c1"), staged("c2")),
+        commit_run("c1", "c2", batch=4, query="q1"),
+        {**COMMIT, "BATCH": ["batch", 4, "query", "q1"]},
+        [CHUNKS],
+    ),
+    Sample(
+        "commit_run",
+        "a batch of another query",
+        given(opened("stream"), commit_run(batch=3, query="q2"), finish_run),
+        commit_run("c1", batch=4, query="q1"),
+        COMMIT,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
+    Sample(
+        "commit_run",
+        "of a run that was dropped and made anew",
+        reopened("staged"),
+        commit_run("c1"),
+        COMMIT,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "commit_run",
+        "discarded",
+        given(opened("staged"), staged("c1"), discard),
+        commit_run("c1"),
+        COMMIT,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "publish",
+        "as usual",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        publish(),
+        PUBLISH,
+        [IN_A_LINE],
+    ),
+    Sample(
+        "publish",
+        "in a line with a lock",
+        given(opened("staged"), staged("c1", **IS_SHARED), commit_run("c1")),
+        publish(),
+        {
+            **PUBLISH,
+            "LINE": [SHARED["LINE"]],
+            "NAME": [SHARED["NAME"]],
+            "PRIORITY": [0],
+            "LOCKED": [SHARED["NAME"]],
+            "LOCK": ["a b"],
+        },
+        [IN_A_LINE],
+    ),
+    Sample(
+        "publish",
+        "for later",
+        given(
+            opened("staged"),
+            staged("c1", "t1", "t2", etas=[20.5, 9.5], priority=5),
+            commit_run("c1"),
+        ),
+        publish(),
+        {**PUBLISH, **IN_NO_LINE, "TIMES": [20.5, "t1", 9.5, "t2"]},
+        [WITH_TIMES],
+    ),
+    Sample(
+        "publish",
+        "again",
+        given(opened("staged"), staged("c1"), commit_run("c1"), publish()),
+        publish(),
+        PUBLISH,
+        until="MULTI",
+    ),
+    Sample(
+        "finish_run",
+        "as usual",
+        given(opened("staged"), staged("c1"), commit_run("c1"), publish()),
+        finish_run,
+        FINISH,
+        [NO_STREAM],
+    ),
+    Sample(
+        "finish_run",
+        "a batch",
+        given(opened("stream"), commit_run(batch=4)),
+        finish_run,
+        {**FINISH, "STATE": "open", "COUNT": 0},
+    ),
+    Sample(
+        "finish_run",
+        "again",
+        given(opened("staged"), commit_run(), finish_run),
+        finish_run,
+        FINISH,
+        until="MULTI",
+    ),
+    Sample(
+        "finish_run",
+        "not published",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        finish_run,
+        FINISH,
+        until="MULTI",
+    ),
+    Sample(
+        "discard", "as usual", given(opened("staged"), staged("c1")), discard, DISCARD, [LIST_THERE]
+    ),
+    Sample(
+        "discard",
+        "its list is gone",
+        given(opened("staged"), staged("c1"), raw("DEL", keys.staged("c1"))),
+        discard,
+        DISCARD,
+    ),
+    Sample(
+        "discard",
+        "of a later run",
+        given(reopened("staged"), staged_later),
+        discard_ours,
+        DISCARD,
+        until="MULTI",
+    ),
+    Sample("discard", "again", nothing, discard, DISCARD, until="MULTI"),
+    Sample(
+        "discard",
+        "decided",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        discard,
+        DISCARD,
+        until="MULTI",
+    ),
+    Sample("drop_run", "staged", opened("staged"), drop_run, OPEN),
+    Sample(
+        "drop_run", "keyed", opened("keyed", 3), drop_run, {**OPEN, "SHARD": [0, 1, 2]}, [IS_KEYED]
+    ),
     Sample("drop_run", "again", nothing, drop_run, OPEN, until="MULTI"),
+    Sample(
+        "drop_run",
+        "something is staged",
+        given(opened("staged"), staged("c1")),
+        drop_run,
+        OPEN,
+        until="MULTI",
+    ),
+    Sample(
+        "drop_run",
+        "not finished",
+        given(opened("staged"), commit_run()),
+        drop_run,
+        OPEN,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
     Sample(
         "prune_runs",
         "as usual",
         raw("ZADD", keys.runs(Q), 1, RUN),
         prune_runs,
-        {**OPEN, "GONE": [RUN]},
+        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)], "GONE": [RUN]},
     ),
-    Sample("prune_runs", "again", opened(), prune_runs, OPEN, until="MULTI"),
+    Sample(
+        "prune_runs",
+        "again",
+        opened(),
+        prune_runs,
+        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
+        until="MULTI",
+    ),
+    Sample(
+        "prune_runs",
+        "something is staged still",
+        given(opened("staged"), staged(), raw("DEL", keys.run(Q, RUN))),
+        prune_runs,
+        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
+        until="MULTI",
+    ),
     Sample("prune_runs", "no run", nothing, prune_runs, OPEN, until="WATCH"),
     Sample("begin_feed", "the first time", nothing, begun_feed(), BEGUN_FEED, [NO_RECORD]),
     Sample(
@@ -3332,7 +3887,12 @@ SAMPLES = [
             raw("ZADD", keys.feeds(Q), 1, FEED),
         ),
         forget_queue,
-        {**UNUSED, **SHARED, "LOCK": ["a b"], "PART": [keys.run(Q, RUN), keys.feed(Q, FEED)]},
+        {
+            **UNUSED,
+            **SHARED,
+            "LOCK": ["a b"],
+            "PART": [keys.run(Q, RUN), keys.staging(Q, RUN), keys.feed(Q, FEED)],
+        },
     ),
     Sample("forget_queue", "a task", enqueued("t1"), forget_queue, UNUSED, until="MULTI"),
     Sample("forget_queue", "a listener", registered(), forget_queue, UNUSED, until="MULTI"),
@@ -3347,9 +3907,9 @@ SAMPLES = [
     Sample(
         "forget_queue",
         "a run",
-        opened(),
+        opened("staged"),
         forget_queue,
-        {**UNUSED, "PART": [keys.run(Q, RUN)]},
+        {**UNUSED, "PART": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
         until="MULTI",
     ),
     Sample("set_schedule", "a new one", nothing, defined(), SET, [IS_NEW]),
@@ -4489,73 +5049,374 @@ SAMPLES = [
         until="MULTI",
         refuses=NotOwner,
     ),
+    Sample("end", "complete", given(registered(), started("t1")), complete(), COMPLETED, [STARTED]),
     Sample(
-        "complete", "text", given(registered(), started("t1")), complete(), COMPLETED, [STARTED]
-    ),
-    Sample(
-        "complete",
-        "JSON",
+        "end",
+        "complete, with JSON",
         given(registered(), started("t1")),
         complete("json"),
-        {**COMPLETED, "ENCODING": ["result_encoding", "json"]},
+        COMPLETED_JSON,
         [STARTED],
     ),
     Sample(
-        "complete",
-        "with a checkpoint",
+        "end",
+        "complete, with a checkpoint",
         given(registered(), started("t1")),
-        complete_with_checkpoint,
+        complete(has_checkpoint=True),
         COMPLETED,
-        [STARTED, "it has left a checkpoint"],
+        [STARTED, LEFT_CHECKPOINT],
     ),
     Sample(
-        "complete",
-        "reserved by 1.0.0",
+        "end",
+        "complete, reserved by 1.0.0",
         given(reserved_by_1_0_0("t1"), start({}, token=None)),
         complete(token=None),
         {**COMPLETED, "BY": []},
-        [STARTED, HAS_OUTCOME],
+        [STARTED],
     ),
-    Sample("complete", "declared lost", lost(), complete(), COMPLETED, [FAILED_ONE, HAS_OUTCOME]),
+    Sample("end", "complete, declared lost", lost(), complete(), COMPLETED, [FAILED_ONE]),
     Sample(
-        "complete",
-        "holding a lock",
+        "end",
+        "complete, holding a lock",
         given(registered(), started("t1"), holding),
         complete(),
         {**COMPLETED, **SHARED},
         [STARTED, *HOLDS],
     ),
     Sample(
-        "complete",
-        "after many events",
+        "end",
+        "complete, after many events",
         given(registered(), started("t1"), raw("HSET", keys.task("t1"), "events", 20)),
         complete(),
         COMPLETED,
         [STARTED],
     ),
     Sample(
-        "complete",
-        "others wait for it",
+        "end",
+        "complete, others wait for it",
         given(registered(), started("t1"), is_parent),
         complete(),
         COMPLETED,
         [STARTED],
     ),
     Sample(
-        "complete",
-        "a member of a group, and others wait for it",
+        "end",
+        "complete, a member of a group, and others wait for it",
         given(registered(), started("t1"), is_parent, raw("HSET", keys.task("t1"), "group", "g")),
         complete(),
         COMPLETED,
         [STARTED],
     ),
-    Sample("complete", "again", completed("t1"), complete(), COMPLETED, until="MULTI"),
+    Sample("end", "complete, again", completed("t1"), complete(), COMPLETED, until="MULTI"),
     Sample(
-        "complete",
-        "after fail",
+        "end",
+        "complete, after fail",
         failed("t1"),
         complete(),
         COMPLETED,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "end",
+        "complete, leaves tasks of several queues",
+        given(opened_group_named("g"), failed("t2"), started("t1")),
+        complete(then=FOUR),
+        {**COMPLETED, **CREATED, "OCTETS": octets(A, B, C, D)},
+        [STARTED, HAS_ENDED],
+        block=1,
+    ),
+    Sample(
+        "end",
+        "complete, leaves a task that waits for this one",
+        given(registered(), started("t1")),
+        complete(then=[new("a", Q, {"t1": "ok"})]),
+        {
+            **COMPLETED,
+            **CREATED_ONE,
+            "OCTETS": octets(A),
+            "PARENT": ["t1"],
+            "FIELDS": [["spawned_by", "t1", "after", 1]],
+            "DEPENDENT": [A],
+            "KINDS": [["t1", "+complete"]],
+        },
+        [STARTED],
+        block=1,
+    ),
+    Sample(
+        "end",
+        "complete, leaves a task that waits for one that is gone",
+        given(registered(), started("t1")),
+        complete(then=[new("a", Q, {"gone": "any"})]),
+        {
+            **COMPLETED,
+            **CREATED_ONE,
+            "OCTETS": octets(A),
+            "PARENT": ["gone"],
+            "FIELDS": [["spawned_by", "t1", "after", 1]],
+            "DEPENDENT": [A],
+            "KINDS": [["gone", "+gone"]],
+        },
+        [STARTED],
+        block=1,
+    ),
+    Sample(
+        "end",
+        "complete, leaves a task, with a checkpoint",
+        given(registered(), started("t1")),
+        complete(has_checkpoint=True, then=[new("a", Q)]),
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
+        [STARTED, "it has left a checkpoint"],
+        block=1,
+    ),
+    Sample(
+        "end",
+        "complete, leaves a task, declared lost",
+        lost(),
+        complete(then=[new("a", Q)]),
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
+        [FAILED_ONE],
+        block=1,
+    ),
+    Sample(
+        "end",
+        "complete, leaves a task, holding a lock",
+        given(registered(), started("t1"), holding),
+        complete(then=[new("a", Q)]),
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A), "LOCK": "a b"},
+        [STARTED, *HOLDS],
+        block=1,
+    ),
+    Sample(
+        "end",
+        "complete, leaves a task, again",
+        completed("t1"),
+        complete(then=[new("a", Q)]),
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
+        block=1,
+        until="MULTI",
+    ),
+    Sample(
+        "end",
+        "complete, leaves a task, after fail",
+        failed("t1"),
+        complete(then=[new("a", Q)]),
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
+        block=1,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "end",
+        "fail, with facts",
+        given(registered(), started("t1")),
+        fail(ENDING),
+        FAILED,
+        [STARTED],
+    ),
+    Sample(
+        "end",
+        "fail, never started",
+        given(registered(), reserved("t1")),
+        fail({}),
+        FAILED_PLAINLY,
+        [RESERVED],
+    ),
+    Sample(
+        "end",
+        "fail, reserved by 1.0.0",
+        reserved_by_1_0_0("t1"),
+        fail({}, token=None),
+        {**FAILED_PLAINLY, "BY": []},
+        [RESERVED],
+    ),
+    Sample("end", "fail, declared lost", lost(), fail(ENDING), FAILED, [FAILED_ONE]),
+    Sample("end", "fail, again", failed("t1"), fail({}), FAILED, until="MULTI"),
+    Sample(
+        "end",
+        "fail, after complete",
+        completed("t1"),
+        fail({}),
+        FAILED,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "end",
+        "retry later",
+        given(registered(), started("t1")),
+        retry(20.5),
+        RETRIED,
+        [STARTED, HAS_FAILED],
+    ),
+    Sample(
+        "end",
+        "retry later, never started",
+        given(registered(), reserved("t1")),
+        retry(20.5),
+        RETRIED,
+        [RESERVED, HAS_FAILED],
+    ),
+    Sample(
+        "end", "retry later, declared lost", lost(), retry(20.5), RETRIED, [FAILED_ONE, HAS_FAILED]
+    ),
+    Sample(
+        "end",
+        "retry at once",
+        given(registered(), started("t1")),
+        retry(None),
+        RETRIED_AT_ONCE,
+        [STARTED, HAS_FAILED, AS_LAST],
+    ),
+    Sample(
+        "end",
+        "retry at once, reserved by 1.0.0",
+        reserved_by_1_0_0("t1"),
+        retry(None, token=None),
+        {**RETRIED_AT_ONCE, "BY": []},
+        [RESERVED, HAS_FAILED, AS_LAST],
+    ),
+    Sample(
+        "end",
+        "retry at once, holding a lock",
+        given(registered(), started("t1"), holding),
+        retry(None),
+        {**RETRIED_AT_ONCE, **SHARED},
+        [STARTED, HAS_FAILED, AS_LAST, *HOLDS, *IN_LOCKED_LINE],
+    ),
+    Sample(
+        "end",
+        "retry at once, urgent",
+        given(registered(), started("t1"), urgent),
+        retry(None),
+        {**RETRIED_AT_ONCE, **URGENT},
+        [STARTED, HAS_FAILED, AS_LAST, OTHER_LINE],
+    ),
+    Sample(
+        "end",
+        "retry later, as the task wants",
+        given(registered(), started("t1")),
+        postpone(20.5),
+        POSTPONED,
+        [STARTED, WANTS_IT],
+    ),
+    Sample(
+        "end",
+        "retry at once, as the task wants",
+        given(registered(), started("t1")),
+        postpone(None),
+        POSTPONED_AT_ONCE,
+        [STARTED, WANTS_IT, AS_LAST],
+    ),
+    Sample(
+        "end",
+        "retry, to be cancelled",
+        given(registered(), started("t1"), cancel()),
+        retry(20.5),
+        {**ENDED_BY_ORDER, "FACTS": flat(FAILURE)},
+        [STARTED],
+    ),
+    Sample(
+        "end",
+        "retry, to be cancelled, declared lost",
+        given(lost(), wanted_gone),
+        retry(None),
+        {**ENDED_BY_ORDER, "FACTS": flat(FAILURE)},
+        [FAILED_ONE],
+    ),
+    Sample(
+        "end",
+        "retry, again",
+        given(registered(), started("t1"), retry(20.5)),
+        retry(20.5),
+        RETRIED,
+        until="MULTI",
+    ),
+    Sample(
+        "end",
+        "retry, another's",
+        given(registered(), reserved("t1", token="token-2")),
+        retry(None),
+        RETRIED,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "end",
+        "release, reserved",
+        given(registered(), reserved("t1")),
+        release,
+        RELEASED,
+        [RESERVED, HANDED_BACK, AS_NEXT],
+    ),
+    Sample(
+        "end",
+        "release, started",
+        given(registered(), started("t1")),
+        release_with_facts,
+        WHY,
+        [STARTED, HANDED_BACK, AS_NEXT],
+    ),
+    Sample(
+        "end",
+        "release, urgent",
+        given(registered(), reserved("t1"), urgent),
+        release,
+        {**RELEASED, **URGENT},
+        [RESERVED, HANDED_BACK, AS_NEXT, OTHER_LINE],
+    ),
+    Sample(
+        "end",
+        "release, holding a lock, to be cancelled",
+        given(registered(), started("t1"), holding, cancel()),
+        release,
+        {**ENDED_BY_ORDER, **SHARED, "FACTS": []},
+        [STARTED, *HOLDS],
+    ),
+    Sample(
+        "end",
+        "release, reserved, to be cancelled",
+        given(registered(), reserved("t1"), wanted_gone),
+        release,
+        {**ENDED_BY_ORDER, "FACTS": []},
+        [RESERVED],
+    ),
+    Sample(
+        "end",
+        "release, again",
+        given(registered(), reserved("t1"), release),
+        release,
+        RELEASED,
+        until="MULTI",
+    ),
+    Sample(
+        "end", "release, declared lost", lost(), release, RELEASED, until="MULTI", refuses=NotOwner
+    ),
+    Sample(
+        "end",
+        "confirm_cancel",
+        given(registered(), started("t1"), cancel()),
+        confirm_cancel,
+        ENDED_BY_ORDER,
+        [STARTED],
+    ),
+    Sample(
+        "end", "confirm_cancel, declared lost", lost(), confirm_cancel, ENDED_BY_ORDER, [FAILED_ONE]
+    ),
+    Sample(
+        "end",
+        "confirm_cancel, again",
+        given(registered(), started("t1"), cancel(), confirm_cancel),
+        confirm_cancel,
+        ENDED_BY_ORDER,
+        until="MULTI",
+    ),
+    Sample(
+        "end",
+        "confirm_cancel, after complete",
+        completed("t1"),
+        confirm_cancel,
+        ENDED_BY_ORDER,
         until="MULTI",
         refuses=NotOwner,
     ),
@@ -4564,7 +5425,7 @@ SAMPLES = [
         "JSON",
         given(registered(), started("t1"), enqueued("t2")),
         complete_and_pop("json"),
-        {**COMPLETED, "ENCODING": ["result_encoding", "json"]},
+        COMPLETED_JSON,
         [STARTED, MAY_POP],
     ),
     Sample(
@@ -4615,15 +5476,10 @@ SAMPLES = [
         given(registered(), started("t1"), raw("HSET", keys.task("t1"), "attempt", 2)),
         complete_and_pop(),
         COMPLETED,
-        [STARTED, MAY_POP, HAS_OUTCOME],
+        [STARTED, MAY_POP],
     ),
     Sample(
-        "complete_and_pop",
-        "declared lost",
-        lost(),
-        complete_and_pop(),
-        COMPLETED,
-        [FAILED_ONE, HAS_OUTCOME],
+        "complete_and_pop", "declared lost", lost(), complete_and_pop(), COMPLETED, [FAILED_ONE]
     ),
     Sample(
         "complete_and_pop",
@@ -4642,95 +5498,6 @@ SAMPLES = [
         failed("t1"),
         complete_and_pop(),
         COMPLETED,
-        until="MULTI",
-        refuses=NotOwner,
-    ),
-    Sample(
-        "complete_then",
-        "with tasks of several queues",
-        given(opened_group_named("g"), failed("t2"), started("t1")),
-        complete_then(*FOUR),
-        {**COMPLETED, **CREATED, "OCTETS": octets(A, B, C, D)},
-        [STARTED, HAS_ENDED],
-    ),
-    Sample(
-        "complete_then",
-        "JSON",
-        given(registered(), started("t1")),
-        complete_then(new("a", Q), encoding="json"),
-        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A), "ENCODING": ["result_encoding", "json"]},
-        [STARTED],
-    ),
-    Sample(
-        "complete_then",
-        "a task that waits for this one",
-        given(registered(), started("t1")),
-        complete_then(new("a", Q, {"t1": "ok"})),
-        {
-            **COMPLETED,
-            **CREATED_ONE,
-            "OCTETS": octets(A),
-            "PARENT": ["t1"],
-            "FIELDS": [["spawned_by", "t1", "after", 1]],
-            "DEPENDENT": [A],
-            "KINDS": [["t1", "+complete"]],
-        },
-        [STARTED],
-    ),
-    Sample(
-        "complete_then",
-        "a task that waits for one that is gone",
-        given(registered(), started("t1")),
-        complete_then(new("a", Q, {"gone": "any"})),
-        {
-            **COMPLETED,
-            **CREATED_ONE,
-            "OCTETS": octets(A),
-            "PARENT": ["gone"],
-            "FIELDS": [["spawned_by", "t1", "after", 1]],
-            "DEPENDENT": [A],
-            "KINDS": [["gone", "+gone"]],
-        },
-        [STARTED],
-    ),
-    Sample(
-        "complete_then",
-        "with a checkpoint",
-        given(registered(), started("t1")),
-        complete_then(new("a", Q), has_checkpoint=True),
-        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
-        [STARTED, "it has left a checkpoint"],
-    ),
-    Sample(
-        "complete_then",
-        "declared lost",
-        lost(),
-        complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
-        [FAILED_ONE, HAS_OUTCOME],
-    ),
-    Sample(
-        "complete_then",
-        "holding a lock",
-        given(registered(), started("t1"), holding),
-        complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A), "LOCK": "a b"},
-        [STARTED, *HOLDS],
-    ),
-    Sample(
-        "complete_then",
-        "again",
-        completed("t1"),
-        complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
-        until="MULTI",
-    ),
-    Sample(
-        "complete_then",
-        "after fail",
-        failed("t1"),
-        complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
         until="MULTI",
         refuses=NotOwner,
     ),
@@ -4849,270 +5616,6 @@ SAMPLES = [
         LINK,
         until="MULTI",
         refuses=InvalidInput,
-    ),
-    Sample(
-        "fail",
-        "with facts",
-        given(registered(), started("t1")),
-        fail(ENDING),
-        FAILED,
-        [NOT_FAILED, STARTED],
-    ),
-    Sample(
-        "fail",
-        "never started",
-        given(registered(), reserved("t1")),
-        fail({}),
-        {**FAILED, "FACTS": []},
-        [NOT_FAILED],
-    ),
-    Sample(
-        "fail",
-        "reserved by 1.0.0",
-        reserved_by_1_0_0("t1"),
-        fail({}, token=None),
-        {**FAILED, "FACTS": [], "BY": []},
-        [NOT_FAILED],
-    ),
-    Sample("fail", "declared lost", lost(), fail(ENDING), FAILED, [FAILED_ONE]),
-    Sample(
-        "fail",
-        "holding a lock",
-        given(registered(), started("t1"), holding),
-        fail(ENDING),
-        {**FAILED, **SHARED},
-        [NOT_FAILED, STARTED, *HOLDS],
-    ),
-    Sample("fail", "again", failed("t1"), fail({}), FAILED, until="MULTI"),
-    Sample(
-        "fail", "after complete", completed("t1"), fail({}), FAILED, until="MULTI", refuses=NotOwner
-    ),
-    Sample(
-        "retry",
-        "later",
-        given(registered(), started("t1")),
-        retry(20.5),
-        RETRIED,
-        [*AFTER_LOST["started"], HAS_FAILED],
-    ),
-    Sample(
-        "retry",
-        "later, never started",
-        given(registered(), reserved("t1")),
-        retry(20.5),
-        RETRIED,
-        [*AFTER_LOST["reserved"], HAS_FAILED],
-    ),
-    Sample(
-        "retry",
-        "later, declared lost",
-        lost(),
-        retry(20.5),
-        RETRIED,
-        [*AFTER_LOST["failed"], HAS_FAILED],
-    ),
-    Sample(
-        "retry",
-        "later, holding a lock",
-        given(registered(), started("t1"), holding),
-        retry(20.5),
-        {**RETRIED, **SHARED},
-        [*AFTER_LOST["started"], HAS_FAILED, *HOLDS],
-    ),
-    Sample(
-        "retry",
-        "at once",
-        given(registered(), started("t1")),
-        retry(None),
-        RETRIED,
-        [*AFTER_LOST["started"], HAS_FAILED],
-        block=1,
-    ),
-    Sample(
-        "retry",
-        "at once, declared lost",
-        lost(),
-        retry(None),
-        RETRIED,
-        [*AFTER_LOST["failed"], HAS_FAILED],
-        block=1,
-    ),
-    Sample(
-        "retry",
-        "at once, reserved by 1.0.0",
-        reserved_by_1_0_0("t1"),
-        retry(None, token=None),
-        {**RETRIED, "BY": []},
-        [*AFTER_LOST["reserved"], HAS_FAILED],
-        block=1,
-    ),
-    Sample(
-        "retry",
-        "at once, holding a lock",
-        given(registered(), started("t1"), holding),
-        retry(None),
-        {**RETRIED, **SHARED},
-        [*AFTER_LOST["started"], HAS_FAILED, *HOLDS, *IN_LOCKED_LINE],
-        block=1,
-    ),
-    Sample(
-        "retry",
-        "at once, urgent",
-        given(registered(), started("t1"), urgent),
-        retry(None),
-        {**RETRIED, **URGENT},
-        [*AFTER_LOST["started"], HAS_FAILED, OTHER_LINE],
-        block=1,
-    ),
-    Sample(
-        "retry",
-        "later, as the task wants",
-        given(registered(), started("t1")),
-        postpone(20.5),
-        POSTPONED,
-        [*AFTER_LOST["started"], WANTS_IT],
-    ),
-    Sample(
-        "retry",
-        "at once, as the task wants",
-        given(registered(), started("t1")),
-        postpone(None),
-        POSTPONED,
-        [*AFTER_LOST["started"], WANTS_IT],
-        block=1,
-    ),
-    Sample(
-        "retry",
-        "to be cancelled, holding a lock",
-        given(registered(), started("t1"), holding, cancel()),
-        retry(20.5),
-        {**RETRIED, **SHARED},
-        [*AFTER_LOST["started"], *HOLDS],
-        block=2,
-    ),
-    Sample(
-        "retry",
-        "to be cancelled",
-        given(registered(), started("t1"), cancel()),
-        retry(20.5),
-        RETRIED,
-        AFTER_LOST["started"],
-        block=2,
-    ),
-    Sample(
-        "retry",
-        "to be cancelled, declared lost",
-        given(lost(), wanted_gone),
-        retry(None),
-        RETRIED,
-        AFTER_LOST["failed"],
-        block=2,
-    ),
-    Sample(
-        "retry",
-        "again",
-        given(registered(), started("t1"), retry(20.5)),
-        retry(20.5),
-        RETRIED,
-        until="MULTI",
-    ),
-    Sample(
-        "retry",
-        "another's",
-        given(registered(), reserved("t1", token="token-2")),
-        retry(None),
-        RETRIED,
-        until="MULTI",
-        refuses=NotOwner,
-    ),
-    Sample("release", "reserved", given(registered(), reserved("t1")), release, END),
-    Sample(
-        "release", "started", given(registered(), started("t1")), release_with_facts, WHY, [STARTED]
-    ),
-    Sample(
-        "release",
-        "holding a lock",
-        given(registered(), started("t1"), holding),
-        release,
-        {**END, **SHARED},
-        [STARTED, *HOLDS, *IN_LOCKED_LINE],
-    ),
-    Sample(
-        "release",
-        "urgent",
-        given(registered(), reserved("t1"), urgent),
-        release,
-        {**END, **URGENT},
-        [OTHER_LINE],
-    ),
-    Sample(
-        "release",
-        "holding a lock, to be cancelled",
-        given(registered(), started("t1"), holding, cancel()),
-        release,
-        {**END, **SHARED},
-        [STARTED, *HOLDS],
-        block=1,
-    ),
-    Sample(
-        "release",
-        "to be cancelled",
-        given(registered(), started("t1"), cancel()),
-        release,
-        END,
-        [STARTED],
-        block=1,
-    ),
-    Sample(
-        "release",
-        "reserved, to be cancelled",
-        given(registered(), reserved("t1"), wanted_gone),
-        release,
-        END,
-        block=1,
-    ),
-    Sample(
-        "release",
-        "again",
-        given(registered(), reserved("t1"), release),
-        release,
-        END,
-        until="MULTI",
-    ),
-    Sample("release", "declared lost", lost(), release, END, until="MULTI", refuses=NotOwner),
-    Sample(
-        "confirm_cancel",
-        "as usual",
-        given(registered(), started("t1"), cancel()),
-        confirm_cancel,
-        ENDED_BY_ORDER,
-        [STARTED],
-    ),
-    Sample("confirm_cancel", "declared lost", lost(), confirm_cancel, ENDED_BY_ORDER, [FAILED_ONE]),
-    Sample(
-        "confirm_cancel",
-        "holding a lock",
-        given(registered(), started("t1"), holding),
-        confirm_cancel,
-        {**ENDED_BY_ORDER, **SHARED},
-        [STARTED, *HOLDS],
-    ),
-    Sample(
-        "confirm_cancel",
-        "again",
-        given(registered(), started("t1"), cancel(), confirm_cancel),
-        confirm_cancel,
-        ENDED_BY_ORDER,
-        until="MULTI",
-    ),
-    Sample(
-        "confirm_cancel",
-        "after complete",
-        completed("t1"),
-        confirm_cancel,
-        ENDED_BY_ORDER,
-        until="MULTI",
-        refuses=NotOwner,
     ),
     Sample(
         "set_priority",
@@ -6221,13 +6724,14 @@ SAMPLES = [
         until="MULTI",
         refuses=NotRegistered,
     ),
-    Sample("lose", "to run again", fenced(started_by_the_dead), lose(Retry()), LOSE),
+    Sample("lose", "to run again", fenced(started_by_the_dead), lose(Retry()), LOSE, [AS_NEXT]),
     Sample(
         "lose",
         "to run again, with files",
         fenced(started_by_the_dead, with_files),
         lose(Retry(), {"lost_node": DEAD}),
-        {**LOSE, "LAST": ["last_files", "host:/spool/t1/1"], "FACTS": ["lost_node", DEAD]},
+        {**LOSE, "FACTS": [*LOSE["FACTS"], "last_files", "host:/spool/t1/1", "lost_node", DEAD]},
+        [AS_NEXT],
     ),
     Sample(
         "lose",
@@ -6235,7 +6739,7 @@ SAMPLES = [
         fenced(started_by_the_dead, holding),
         lose(Retry()),
         {**LOSE, **SHARED},
-        [*HOLDS, *IN_LOCKED_LINE],
+        [*HOLDS, AS_NEXT, *IN_LOCKED_LINE],
     ),
     Sample(
         "lose",
@@ -6243,58 +6747,59 @@ SAMPLES = [
         fenced(started_by_the_dead, urgent),
         lose(Retry()),
         {**LOSE, **URGENT},
-        [OTHER_LINE],
+        [AS_NEXT, OTHER_LINE],
     ),
     Sample(
         "lose",
         "for good, holding a lock",
         fenced(started_by_the_dead, holding),
         lose(),
-        {**LOSE, **SHARED},
+        {**LOSE_FOR_GOOD, **SHARED},
         HOLDS,
-        block=1,
     ),
     Sample(
         "lose",
         "to be cancelled, holding a lock",
         fenced(started_by_the_dead, holding, cancel()),
         lose(),
-        {**LOSE, **SHARED},
+        {**LOSE_CANCELLED, **SHARED},
         HOLDS,
-        block=2,
     ),
-    Sample("lose", "for good", fenced(started_by_the_dead), lose(), LOSE, block=1),
+    Sample("lose", "for good", fenced(started_by_the_dead), lose(), LOSE_FOR_GOOD),
     Sample(
         "lose",
         "once too often",
         fenced(started_by_the_dead, raw("HSET", keys.task("t1"), "interruptions", 3)),
         lose(Retry(), {"lost_node": DEAD}),
-        {**LOSE, "KIND": "poison", "COUNT": 4, "FACTS": ["lost_node", DEAD]},
-        block=1,
+        {
+            **LOSE_FOR_GOOD,
+            "KIND": "poison",
+            "FACTS": [
+                *("error", "e", "error_type", "poison"),
+                *("interruptions", 4, "lost_node", DEAD),
+            ],
+        },
     ),
     Sample(
         "lose",
         "of our own",
         given(registered(), started("t1")),
         lose(instance=I, node=NODE),
-        {**LOSE, "DEAD": NODE},
-        block=1,
+        {**LOSE_FOR_GOOD, "NODE": NODE},
     ),
     Sample(
         "lose",
         "nobody remembers it",
         given(fenced(started_by_the_dead), raw("DEL", keys.listener(Q, DEAD))),
         lose(instance=None),
-        LOSE,
-        block=1,
+        LOSE_FOR_GOOD,
     ),
     Sample(
         "lose",
         "to be cancelled",
         fenced(started_by_the_dead, cancel()),
         lose(Retry(), {"lost_node": DEAD}),
-        {**LOSE, "FACTS": ["lost_node", DEAD]},
-        block=2,
+        {**LOSE_CANCELLED, "FACTS": ["lost_node", DEAD]},
     ),
     Sample(
         "lose", "again", fenced(started_by_the_dead, fence, lose()), lose(), LOSE, until="MULTI"
@@ -7816,7 +8321,9 @@ SAMPLES = [
 
 def held(sample: Sample) -> list[str]:
     """Return the conditions that hold, with what follows from them."""
-    return [*sample.holds, *([] if FAILED_ONE in sample.holds else [NOT_FAILED])]
+    is_held = {STARTED, RESERVED} & {*sample.holds}
+    becomes = f"it becomes {sample.values.get('STATUS')}"
+    return [*sample.holds, becomes, *([f"{RESERVED} or started"] if is_held else [])]
 
 
 def expected(sample: Sample, before: Values) -> list[Command]:
@@ -7830,7 +8337,7 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     change = changes[sample.block]
     number = change.look if sample.look is None else sample.look
     look = [] if number is None else looks[number]
-    unknown = set(sample.holds) - conditions(look) - conditions(change.lines) - {AGAIN}
+    unknown = set(sample.holds) - conditions(look) - conditions(change.lines) - {AGAIN, RESERVED}
     assert not unknown, f"the section {sample.function} has no line with: only if {unknown}"
     if sample.until == "WATCH":
         return commands(
@@ -7977,23 +8484,30 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
     assert second == commands(change.lines, {**values, "TASK": "t2"})
 
 
-def test_the_room_of_a_bounded_queue_is_watched_before_the_look_of_a_try(redis, monitor):
+@pytest.mark.parametrize("name", ["enqueue", "commit_run"])
+def test_the_room_of_a_bounded_queue_is_watched_before_the_look_of_a_try(redis, monitor, name):
     (counted,) = blocks(chapter("Room"))
-    (change,), look = section("enqueue").changes, look_of("enqueue")
+    (change,), look = section(name).changes, look_of(name)
     given(enqueued("t9", priority=5), settings(max_pending="9"))(redis)
+    call, values, holds = enqueue(NEW), NEW, [MAY_EXIST]
+    if name == "commit_run":
+        given(opened("staged"), staged("c1"), staged("c2"))(redis)
+        call, values = commit_run("c1", "c2"), {**COMMIT, "COUNTED": ["c1", "c2"]}
+        holds = [CHUNKS]
     redis.close()
 
-    seen = monitor.commands_of(redis, lambda: enqueue(NEW)(redis))
+    seen = monitor.commands_of(redis, lambda: call(redis))
 
-    looked = commands(look, NEW, [MAY_EXIST])
+    looked = commands(look, values, holds)
+    again = looked[[words[0] for words in looked].index("WATCH") :]
     room = commands(counted.splitlines(), {"QUEUE": Q, "MORE": ["5"]})
-    done = commands(change.lines, NEW, [MAY_EXIST])
-    assert seen == [*looked, ["UNWATCH"], *room, *looked, *done]
+    done = commands(change.lines, values, holds)
+    assert seen == [*looked, ["UNWATCH"], *room, *again, *done]
 
 
 def test_a_transaction_whose_look_has_travelled_ahead_begins_at_multi(redis, monitor):
     given(registered(), enqueued("t1"), popped(), reserve)(redis)
-    for function, call in [("start", start({})), ("complete", complete()), ("pop", pop)]:
+    for function, call in [("start", start({})), ("end", complete()), ("pop", pop)]:
         assert function in looks_ahead().values()
 
         seen = monitor.commands_of(redis, lambda call=call: call(redis))
@@ -8157,7 +8671,7 @@ def test_every_source_in_the_code_is_a_section_that_there_is():
                 assert title in headings((ROOT / page).read_text()), (
                     f"{path}: {page} has no {title}"
                 )
-    assert {"enqueue", "reserve", "complete"} <= named
+    assert {"enqueue", "reserve", "end"} <= named
 
 
 def test_every_link_between_the_pages_leads_somewhere():

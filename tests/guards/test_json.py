@@ -23,6 +23,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import HOLD
 from blueque.model.log_line import Line
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.feeding import FeedRef
 from blueque.protocol.graphs import Graph
 from blueque.protocol.recover import Loss
@@ -184,26 +185,27 @@ def populated(redis, client, tmp_path):
         "leaked": 2,
         "files": "/var/lib/blueque/spool/video/bad-0001/1",
     }
-    protocol.complete(
+    protocol.end(
         redis,
         AttemptRef("video", "good-0001", "token", NODE),
-        '{"frames": 1500}',
+        End.complete('{"frames": 1500}', {"result_encoding": "json", **(used)}),
         now,
-        {"result_encoding": "json", **(used)},
     )
     bad = {"error_type": "ValueError", "exit_code": 3, "traceback": "...", "failures": 1, **used}
-    protocol.fail(
-        redis, AttemptRef("video", "bad-0001", "token", NODE), "ValueError: odd", now, bad
+    protocol.end(
+        redis, AttemptRef("video", "bad-0001", "token", NODE), End.fail("ValueError: odd", bad), now
     )
     protocol.cancel(redis, "video", "gone-0001", "ada", "wrong input", now)
-    protocol.confirm_cancel(redis, AttemptRef("video", "gone-0001", "token", NODE), now)
+    protocol.end(redis, AttemptRef("video", "gone-0001", "token", NODE), End.cancel(), now)
     more = {
         "failures": 1,
         "last_error": "OSError: no",
         "last_error_type": "OSError",
         "last_files": "/var/lib/x",
     }
-    protocol.retry(redis, AttemptRef("video", "again-0001", "token", NODE), now + 3600, now, more)
+    protocol.end(
+        redis, AttemptRef("video", "again-0001", "token", NODE), End.retry(now + 3600, more), now
+    )
     take(redis, "lost-0001", now - 60, DEAD)
     lost = {"error_type": "lost", "lost_node": DEAD, "last_seen": now - 30}
     (beat,) = redis.read(("HGET", keys.listener("video", DEAD), "beat"))
@@ -247,7 +249,9 @@ def populated(redis, client, tmp_path):
     done = queue.open_run("done")
     done.put(["b"], [b"1"])
     done.close(1)
-    client.get_queue("shelf").open_run("left")
+    stream = queue.open_staging("stream", stream=True)
+    stream.commit([stream.stage([b"1"])], 7, "query")
+    client.get_queue("shelf").open_staging("left").stage([b"1"])
     client.group("done").open().close()
     left = [("shelf", NewTask("left-0001", "1", {"group": "left"}, {"group gate left": "ok"}))]
     protocol.open_graph(redis, Graph("left", 60, "0123abcd", left), now - 90)

@@ -29,7 +29,7 @@ PACKAGE = f"{ROOT}/blueque/"
 TASKS = 20  # on a busy machine, the process of a task may not be ready in time, with more hops
 FILE = "WAY_OF_A_TASK"  # an environment variable: where the listener writes what it has seen
 OWN = ("client", "listener", "node")  # the rooms that are the listener
-BEGIN, END = "protocol.reserving.offered", "protocol.attempts.complete_and_pop"
+BEGIN, END = "protocol.reserving.offered", "protocol.ends.complete_and_pop"
 SITE = "import sys; sys.path.append({!r}); import way_of_a_task; way_of_a_task.trace()"
 
 

@@ -18,6 +18,7 @@ from transactions import protocol
 
 from blueque import Client, NotOwner, Retry, WrongState
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.system.process import fork, host_name, node_id, wait_for
 
 WORK = legacy.WORK
@@ -363,19 +364,17 @@ def test_it_reads_our_tasks_in_every_status(legacy, programs, client, queue, cli
                 time.time(),
                 {"boot": "b", "ns": "n"},
             )
-    protocol.complete(
+    protocol.end(
         redis,
         AttemptRef("video", ids["complete"], "token0", node),
-        "1",
+        End.complete("1", {"result_encoding": "json"}),
         time.time(),
-        {"result_encoding": "json"},
     )
-    protocol.fail(
+    protocol.end(
         redis,
         AttemptRef("video", ids["failed"], "token1", node),
-        "é",
+        End.fail("é", {"exit_code": 1, "error_type": "exit"}),
         time.time(),
-        {"exit_code": 1, "error_type": "exit"},
     )
     ids |= {"scheduled": queue.schedule(None, 4e9), "pending": queue.enqueue(17)}
 
@@ -735,7 +734,7 @@ def test_its_scheduler_puts_a_task_that_waits_for_its_next_attempt_in_line(legac
     protocol.register(redis, "video", "host_1", "i1", {}, now=1.5)
     protocol.pop(redis, "video", "host_1", "i1")
     protocol.reserve(redis, AttemptRef("video", task_id, "token", "host_1"), "i1", now=6.5)
-    protocol.retry(redis, AttemptRef("video", task_id, "token", "host_1"), 99.5, now=8.5)
+    protocol.end(redis, AttemptRef("video", task_id, "token", "host_1"), End.retry(99.5), 8.5)
 
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
 

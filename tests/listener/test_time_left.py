@@ -14,6 +14,7 @@ from blueque.listener.time_left import TimeLeft
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.protocol.ends import End
 
 HOUR = 3600.0
 
@@ -168,7 +169,7 @@ def test_the_usual_time_only_warns(make, redis, caplog, hours, limit, is_warned)
         attempt = AttemptRef("video", f"old-{number}", "token", "there_1")
         protocol.reserve(redis, attempt, "i9", now - 8 * HOUR)
         protocol.start(redis, attempt, 1, now - 8 * HOUR)
-        protocol.complete(redis, attempt, "out", now - (8 - hours) * HOUR)
+        protocol.end(redis, attempt, End.complete("out"), now - (8 - hours) * HOUR)
     for name in ("a", "b"):
         put(redis, name, now, **({} if limit is None else {"time_limit": limit}))
     listener = make()

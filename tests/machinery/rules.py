@@ -20,6 +20,7 @@ from blueque.model.encoding import decode
 from blueque.model.new import NewRecord, spawned_id
 from blueque.model.task import Task
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.queries.tasks import load
@@ -1774,8 +1775,11 @@ class Families(Machine):
         finished = clock.now
 
         def act() -> None:
-            protocol.complete_then(
-                attempt.actor.redis, about, result, records, clock.now, None, finished
+            protocol.end(
+                attempt.actor.redis,
+                about,
+                End.complete(result, None, finished, then=records),
+                clock.now,
             )
 
         got = self.both(

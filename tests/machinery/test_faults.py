@@ -18,6 +18,7 @@ from blueque import Client, OutcomeUnknown, RedisAway, Retry
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.system.process import node_id
 
@@ -218,7 +219,7 @@ def reassert(client, _):
 
 
 def complete_t1(client, _):
-    protocol.complete(client._redis, AttemptRef(Q, "t1", "token", DEAD), "out", 9.7)
+    protocol.end(client._redis, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7)
 
 
 def lose_t1(client, _):
@@ -443,8 +444,8 @@ CALLS = {
     "adopt": Call(dead(pop, reserve, start, fence), adopt),
     "complete what was lost": Call(
         dead(pop, reserve, start, fence, lambda client, _: lose(client)),
-        lambda client, _: protocol.complete(
-            client._redis, AttemptRef(Q, "t1", "token", DEAD), "out", 9.7
+        lambda client, _: protocol.end(
+            client._redis, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7
         ),
     ),
     "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),

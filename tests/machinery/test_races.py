@@ -15,6 +15,7 @@ from blueque.errors import BluequeError
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 Q, OURS, ANOTHER = "video", "host_1", "host_3"
@@ -52,20 +53,26 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "note": lambda redis: protocol.note(
         redis, AttemptRef(Q, "t1", "token", OURS), 1, "took the old model", 8.5
     ),
-    "complete": lambda redis: protocol.complete(
-        redis, AttemptRef(Q, "t1", "token", OURS), "out", 9.5
+    "complete": lambda redis: protocol.end(
+        redis, AttemptRef(Q, "t1", "token", OURS), End.complete("out"), 9.5
     ),
     "complete and pop": lambda redis: protocol.complete_and_pop(
-        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "out", 9.5
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", End.complete("out"), 9.5
     ),
-    "fail": lambda redis: protocol.fail(redis, AttemptRef(Q, "t1", "token", OURS), "why", 9.5),
-    "retry": lambda redis: protocol.retry(redis, AttemptRef(Q, "t1", "token", OURS), 99.5, 9.5),
-    "retry at once": lambda redis: protocol.retry(
-        redis, AttemptRef(Q, "t1", "token", OURS), None, 9.5
+    "fail": lambda redis: protocol.end(
+        redis, AttemptRef(Q, "t1", "token", OURS), End.fail("why"), 9.5
     ),
-    "release": lambda redis: protocol.release(redis, AttemptRef(Q, "t1", "token", OURS), 9.5),
-    "confirm_cancel": lambda redis: protocol.confirm_cancel(
-        redis, AttemptRef(Q, "t1", "token", OURS), 9.5
+    "retry": lambda redis: protocol.end(
+        redis, AttemptRef(Q, "t1", "token", OURS), End.retry(99.5), 9.5
+    ),
+    "retry at once": lambda redis: protocol.end(
+        redis, AttemptRef(Q, "t1", "token", OURS), End.retry(None), 9.5
+    ),
+    "release": lambda redis: protocol.end(
+        redis, AttemptRef(Q, "t1", "token", OURS), End.release(), 9.5
+    ),
+    "confirm_cancel": lambda redis: protocol.end(
+        redis, AttemptRef(Q, "t1", "token", OURS), End.cancel(), 9.5
     ),
     "cancel": lambda redis: protocol.cancel(redis, Q, "t1", "ann", None, 9.5),
     "requeue": lambda redis: protocol.requeue(redis, Q, "t1", "mark", 9.5),

@@ -27,6 +27,7 @@ from blueque.metrics import server as exporter
 from blueque.metrics.prometheus_text import BOUNDS, Family, Sample
 from blueque.model import histogram, keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 
 Q, NODE = "video", "host_1"
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "metrics"]
@@ -63,7 +64,7 @@ def run_one(redis):
         protocol.pop(redis, queue, NODE, "i1")
         protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i1", now - ran)
         protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, now - ran)
-        protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", now)
+        protocol.end(redis, AttemptRef(queue, task, "token", NODE), End.complete("out"), now)
 
     return run_one
 

@@ -11,6 +11,7 @@ import blueque
 from blueque.errors import GroupClosed, InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.recovery.settling import settle_groups_step
 
 
@@ -23,9 +24,9 @@ def end(client, queue, task, is_well=True):
     protocol.reserve(redis, attempt, "i1", time.time())
     protocol.start(redis, attempt, 77, time.time(), {})
     if is_well:
-        protocol.complete(redis, attempt, "out", time.time())
+        protocol.end(redis, attempt, End.complete("out"), time.time())
     else:
-        protocol.fail(redis, attempt, "why", time.time(), {})
+        protocol.end(redis, attempt, End.fail("why", {}), time.time())
 
 
 def settle(client):

@@ -9,6 +9,7 @@ from transactions import protocol
 
 from blueque import NotOwner, WrongQueue, WrongState
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 NODE = "host_1"
@@ -44,17 +45,15 @@ def start(redis, token="token"):
 
 
 def complete(redis):
-    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", now=9.2)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.complete("out"), 9.2)
 
 
 def fail(redis, token="token", **more):
-    protocol.fail(
+    protocol.end(
         redis,
         AttemptRef("video", "t1", token, NODE),
-        "why",
+        End.fail("why", {"error_type": "ValueError"}, **more),
         9.2,
-        {"error_type": "ValueError"},
-        **more,
     )
 
 
@@ -446,8 +445,9 @@ def test_a_task_that_ended_by_itself_before_it_was_cancelled_forgets_that_when_i
     start(redis, "next")
 
     assert "cancel" not in cli.hgetall("blueque_task_t1")
+    how = End.retry(None)
     assert (
-        protocol.retry(redis, AttemptRef("video", "t1", "next", NODE), None, now=20.5) == "pending"
+        protocol.end(redis, AttemptRef("video", "t1", "next", NODE), how, 20.5).status == "pending"
     )
 
 

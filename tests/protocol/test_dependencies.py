@@ -30,6 +30,7 @@ from blueque.model.conditions import HOLD
 from blueque.protocol import settling
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.protocol.settling import Settled
@@ -72,9 +73,9 @@ def start(redis, task="p"):
 def end(redis, task="p", how="complete", result="out", **facts):
     """End a started task, or cancel one that is in line."""
     if how == "complete":
-        protocol.complete(redis, attempt(task), result, 5.5, facts)
+        protocol.end(redis, attempt(task), End.complete(result, facts), 5.5)
     elif how == "failed":
-        protocol.fail(redis, attempt(task), "why", 5.5)
+        protocol.end(redis, attempt(task), End.fail("why"), 5.5)
     else:
         protocol.cancel(redis, ABOVE, task, "ann", None, 5.5)
 
@@ -1114,8 +1115,8 @@ CALLS = {
     "recheck c": lambda redis: protocol.recheck(redis, BELOW, "c", NOW),
     "recheck d": lambda redis: protocol.recheck(redis, BELOW, "d", NOW),
     "unblock": lambda redis: protocol.unblock(redis, BELOW, "c", NOW, "ann"),
-    "complete q": lambda redis: protocol.complete(redis, attempt("q"), "out", 5.5),
-    "fail q": lambda redis: protocol.fail(redis, attempt("q"), "why", 5.5),
+    "complete q": lambda redis: protocol.end(redis, attempt("q"), End.complete("out"), 5.5),
+    "fail q": lambda redis: protocol.end(redis, attempt("q"), End.fail("why"), 5.5),
     "requeue p": lambda redis: protocol.requeue(redis, ABOVE, "p", "m", NOW),
     "requeue c": lambda redis: protocol.requeue(redis, BELOW, "c", "m", NOW),
     "cancel c": lambda redis: protocol.cancel(redis, BELOW, "c", "ann", None, NOW),

@@ -19,6 +19,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.model.retry import Retry
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 Q, NODE = "video", "host_1"
@@ -51,16 +52,15 @@ def stats(cli):
 def test_the_history_of_a_task_begins_with_its_birth_and_ends_with_its_end(client, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
-    protocol.retry(
+    protocol.end(
         redis,
         AttemptRef(Q, "t1", "token", NODE),
-        30.0,
+        End.retry(30.0, {"last_error": "no disk", "last_error_type": "OSError"}),
         20.5,
-        {"last_error": "no disk", "last_error_type": "OSError"},
     )
     protocol.enqueue_due(redis, Q, 31.5)
     at_work(reserved=40.0, started=41.0, token="next")
-    protocol.complete(redis, AttemptRef(Q, "t1", "next", NODE), "out", 61.0)
+    protocol.end(redis, AttemptRef(Q, "t1", "next", NODE), End.complete("out"), 61.0)
 
     events = client.get_history("t1").events
 
@@ -97,7 +97,7 @@ def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     protocol.cancel(redis, Q, "t1", "ann", "too late", 12.0)
-    protocol.confirm_cancel(redis, AttemptRef(Q, "t1", "token", NODE), 13.5)
+    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.cancel(), 13.5)
     protocol.requeue(redis, Q, "t1", "mark", 14.0, "bob")
     protocol.enqueue(redis, Q, "t2", "in", now=14.0)
     protocol.set_priority(redis, Q, "t1", 7, 14.25, "ann")
@@ -136,7 +136,9 @@ def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     for number in range(50):
         at_work(token=f"token{number}", reserved=10.0 + number, started=10.25 + number)
-        protocol.release(redis, AttemptRef(Q, "t1", f"token{number}", NODE), 10.5 + number)
+        protocol.end(
+            redis, AttemptRef(Q, "t1", f"token{number}", NODE), End.release(), 10.5 + number
+        )
 
     history = client.get_history("t1")
 
@@ -153,12 +155,11 @@ def test_numbers_are_those_of_the_day_and_of_all_days(redis, cli, at_work):
         start = TODAY + number * 100.0
         protocol.enqueue(redis, Q, "t1", "in", now=start)
         at_work(reserved=start + wait, started=start + wait)
-        protocol.complete(
+        protocol.end(
             redis,
             AttemptRef(Q, "t1", "token", NODE),
-            "out",
+            End.complete("out", finished=start + wait + run_),
             TODAY + 50_000.0,
-            finished=start + wait + run_,
         )
         protocol.delete(redis, Q, "t1")
     day, totals = stats(cli), cli.hgetall(keys.totals(Q))
@@ -188,15 +189,16 @@ def test_numbers_are_those_of_the_day_and_of_all_days(redis, cli, at_work):
 def test_failures_are_counted_by_their_type(redis, cli, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
-    protocol.retry(
+    protocol.end(
         redis,
         AttemptRef(Q, "t1", "token", NODE),
-        None,
+        End.retry(None, {"last_error": "e", "last_error_type": "OSError"}),
         TODAY,
-        {"last_error": "e", "last_error_type": "OSError"},
     )
     at_work(TODAY, TODAY, "next")
-    protocol.fail(redis, AttemptRef(Q, "t1", "next", NODE), "e", TODAY, {"error_type": "OSError"})
+    protocol.end(
+        redis, AttemptRef(Q, "t1", "next", NODE), End.fail("e", {"error_type": "OSError"}), TODAY
+    )
     protocol.enqueue(redis, Q, "t2", "in", now=5.5)
     at_work(TODAY, TODAY, "third", "t2")
     protocol.fence(redis, Q, NODE, "i1", "0", 9.25)
@@ -228,7 +230,7 @@ def test_times_of_another_program_break_nothing(redis, cli, at_work, field, text
     if field == "started":
         cli.hset(keys.task("t1"), field, text)
 
-    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", 20.5)
+    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.complete("out"), 20.5)
 
     assert cli.hget(keys.task("t1"), "status") == "complete"
     assert cli.llen(keys.history("t1")) == 3
@@ -238,7 +240,7 @@ def test_a_call_that_is_repeated_tells_and_counts_once(client, redis, cli, at_wo
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
     for _ in range(3):
-        protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", TODAY)
+        protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.complete("out"), TODAY)
 
     assert [event for event, _, _ in told(client)].count("complete") == 1
     assert stats(cli)["complete"] == 1
@@ -257,7 +259,7 @@ def test_events_are_seen_as_they_happen(client, redis, cli, at_work):
     waiting.start()
     until(lambda: cli.info("clients")["blocked_clients"] == 1)
 
-    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", 20.5)
+    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.complete("out"), 20.5)
     waiting.join(10)
 
     assert [(event.queue, event.task, event.event, event.at) for event in seen] == [
@@ -325,7 +327,7 @@ def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
     protocol.fence(redis, Q, NODE, "i1", "0", 9.25)
     protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", Loss("gone"), None, TODAY + 9)
     before = client.get_statistics(Q, days=2).total  # two: this module was imported before midnight
-    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", TODAY + 10)
+    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.complete("out"), TODAY + 10)
 
     after = client.get_statistics(Q, days=2).total
 
@@ -360,7 +362,9 @@ def test_only_what_looks_like_a_type_has_a_number_of_its_own(redis, cli, at_work
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
 
-    protocol.fail(redis, AttemptRef(Q, "t1", "token", NODE), "e", TODAY, {"error_type": given})
+    protocol.end(
+        redis, AttemptRef(Q, "t1", "token", NODE), End.fail("e", {"error_type": given}), TODAY
+    )
 
     assert [name for name in stats(cli) if name.startswith("error:")] == [f"error:{counted}"]
 
@@ -368,12 +372,11 @@ def test_only_what_looks_like_a_type_has_a_number_of_its_own(redis, cli, at_work
 def test_blueque_history_tells_it_in_a_table(run, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
-    protocol.fail(
+    protocol.end(
         redis,
         AttemptRef(Q, "t1", "token", NODE),
-        "ValueError: no",
+        End.fail("ValueError: no", {"error_type": "ValueError"}),
         3700.0,
-        {"error_type": "ValueError"},
     )
 
     done = run("history", "t1", "--utc")
@@ -392,7 +395,7 @@ def test_blueque_history_tells_it_in_a_table(run, redis, at_work):
 def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
-    protocol.release(redis, AttemptRef(Q, "t1", "token", NODE), 12.5, reason="drain")
+    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.release(reason="drain"), 12.5)
 
     def shown(*arguments):
         return (

@@ -22,6 +22,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import after, conditions_of
 from blueque.model.group import Group
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.ends import End
 from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.protocol.pruning import Ended
 from blueque.recovery.dependents import Dependents
@@ -66,13 +67,17 @@ def start(redis, *tasks):
 def complete(redis, *tasks):
     start(redis, *tasks)
     for task in tasks:
-        protocol.complete(redis, AttemptRef("video", task, f"token {task}", NODE), "out", now=9.2)
+        protocol.end(
+            redis, AttemptRef("video", task, f"token {task}", NODE), End.complete("out"), 9.2
+        )
 
 
 def fail(redis, *tasks):
     start(redis, *tasks)
     for task in tasks:
-        protocol.fail(redis, AttemptRef("video", task, f"token {task}", NODE), "why", 9.2, {})
+        protocol.end(
+            redis, AttemptRef("video", task, f"token {task}", NODE), End.fail("why", {}), 9.2
+        )
 
 
 def cancel(redis, *tasks):
@@ -684,7 +689,7 @@ def test_a_cancelled_group_takes_its_open_members_with_it(redis, cli):
     assert cli.hget(keys.task("r"), "cancel")
     assert standing(cli) == ("closed", {"r"}, {"a", "b"})
 
-    protocol.confirm_cancel(redis, AttemptRef("video", "r", "token r", NODE), 11.5)
+    protocol.end(redis, AttemptRef("video", "r", "token r", NODE), End.cancel(), 11.5)
     settle(redis, now=12.5)
     assert standing(cli) == ("ended", set(), {"a", "b", "r"})
 

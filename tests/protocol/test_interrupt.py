@@ -7,6 +7,7 @@ from transactions import protocol
 
 from blueque import WrongQueue, WrongState
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 NODE = "host_1"
@@ -59,7 +60,7 @@ def test_another_call_changes_nothing_and_the_first_name_stays(redis, state):
 def test_a_call_whose_answer_was_lost_succeeds_though_the_task_is_in_line_again(redis, state):
     begin(redis)
     interrupt(redis)
-    protocol.release(redis, FIRST, 9.5, None, "interrupted")
+    protocol.end(redis, FIRST, End.release(None, "interrupted"), 9.5)
     before = state()
 
     interrupt(redis)
@@ -72,7 +73,7 @@ def test_it_is_the_next_in_line_and_the_order_is_not_for_its_next_attempt(redis,
     protocol.enqueue(redis, "video", "t2", "in", now=8.0)
     interrupt(redis)
 
-    assert protocol.release(redis, FIRST, 9.5, None, "interrupted") == "pending"
+    assert protocol.end(redis, FIRST, End.release(None, "interrupted"), 9.5).status == "pending"
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2", "t1"]
     begin(redis, SECOND)
@@ -83,7 +84,7 @@ def test_it_is_the_next_in_line_and_the_order_is_not_for_its_next_attempt(redis,
 def test_a_reason_of_an_earlier_order_does_not_stay(redis, client):
     begin(redis)
     interrupt(redis, reason="reboot")
-    protocol.release(redis, FIRST, 9.5)
+    protocol.end(redis, FIRST, End.release(), 9.5)
     begin(redis, SECOND)
 
     interrupt(redis, now=10.5)
@@ -94,7 +95,7 @@ def test_a_reason_of_an_earlier_order_does_not_stay(redis, client):
 def test_requeue_forgets_it(redis, client):
     begin(redis)
     interrupt(redis, reason="reboot")
-    protocol.fail(redis, FIRST, "why", 9.5)
+    protocol.end(redis, FIRST, End.fail("why"), 9.5)
 
     protocol.requeue(redis, "video", "t1", "mark", 10.5)
 
@@ -109,7 +110,7 @@ def test_it_is_refused_while_the_task_is_being_cancelled_and_cancel_goes_before_
     with pytest.raises(WrongState, match="being cancelled"):
         interrupt(redis, now=8.9)
 
-    assert protocol.release(redis, FIRST, 9.5) == "cancelled"
+    assert protocol.end(redis, FIRST, End.release(), 9.5).status == "cancelled"
 
 
 def test_it_is_refused_for_what_does_not_run_and_through_another_queue(redis, state):
@@ -121,7 +122,7 @@ def test_it_is_refused_for_what_does_not_run_and_through_another_queue(redis, st
     begin(redis)
     with pytest.raises(WrongQueue, match="audio"):
         interrupt(redis, queue="audio")
-    protocol.complete(redis, FIRST, "out", now=9.2)
+    protocol.end(redis, FIRST, End.complete("out"), 9.2)
     with pytest.raises(WrongState, match="it is complete"):
         interrupt(redis)
 

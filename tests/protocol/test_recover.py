@@ -9,6 +9,7 @@ from transactions import protocol
 
 from blueque import NotOwner, NotRegistered, Retry
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 NODE, DEAD = "host_1", "host_2"
@@ -78,7 +79,7 @@ def reassert(redis, ours, node=NODE, instance="i1", now=10.5, since=None):
 
 
 def complete(redis, node=DEAD):
-    protocol.complete(redis, AttemptRef("video", "t1", "token", node), "out", now=9.2)
+    protocol.end(redis, AttemptRef("video", "t1", "token", node), End.complete("out"), 9.2)
 
 
 def requeue(redis):
@@ -588,7 +589,7 @@ def test_restore_run_again_returns_the_same_and_changes_nothing(redis, state):
 
 
 def fail(redis):
-    protocol.fail(redis, AttemptRef("video", "t1", "token", DEAD), "why", now=9.2)
+    protocol.end(redis, AttemptRef("video", "t1", "token", DEAD), End.fail("why"), 9.2)
 
 
 @pytest.mark.parametrize(

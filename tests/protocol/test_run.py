@@ -9,6 +9,7 @@ from transactions import protocol
 
 from blueque import NotOwner, NotRegistered
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 NODE = "host_1"
@@ -72,11 +73,11 @@ def start(redis, token="token", node=NODE, pid=77, now=7.5, **more):
 
 
 def complete(redis, token="token", node=NODE, now=8.5, **more):
-    protocol.complete(redis, AttemptRef("video", "t1", token, node), "out", now, **more)
+    protocol.end(redis, AttemptRef("video", "t1", token, node), End.complete("out", **more), now)
 
 
 def fail(redis, token="token", node=NODE, now=8.5, **more):
-    protocol.fail(redis, AttemptRef("video", "t1", token, node), "why", now, **more)
+    protocol.end(redis, AttemptRef("video", "t1", token, node), End.fail("why", **more), now)
 
 
 def progress(redis, token="token", node=NODE, now=8.5):
@@ -84,15 +85,19 @@ def progress(redis, token="token", node=NODE, now=8.5):
 
 
 def retry(redis, token="token", node=NODE, eta=99.5, now=8.5, **more):
-    return protocol.retry(redis, AttemptRef("video", "t1", token, node), eta, now, **more)
+    return protocol.end(
+        redis, AttemptRef("video", "t1", token, node), End.retry(eta, **more), now
+    ).status
 
 
 def release(redis, token="token", node=NODE, now=8.5, **more):
-    return protocol.release(redis, AttemptRef("video", "t1", token, node), now, **more)
+    return protocol.end(
+        redis, AttemptRef("video", "t1", token, node), End.release(**more), now
+    ).status
 
 
 def confirm_cancel(redis, token="token", node=NODE, now=8.5, **more):
-    protocol.confirm_cancel(redis, AttemptRef("video", "t1", token, node), now, **more)
+    protocol.end(redis, AttemptRef("video", "t1", token, node), End.cancel(**more), now)
 
 
 def cancel(redis):

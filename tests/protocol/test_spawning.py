@@ -20,6 +20,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Group
 from blueque.model.new import NewRecord, spawned_id
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 NODE, OTHER = "host_1", "host_2"
@@ -74,7 +75,7 @@ def spawn(redis, *tasks, attempt=ATTEMPT):
 
 
 def complete_then(redis, *tasks, attempt=ATTEMPT, now=9.5, **more):
-    return protocol.complete_then(redis, attempt, "out", tasks, now, **more)
+    return protocol.end(redis, attempt, End.complete("out", then=tasks, **more), now).is_awaited
 
 
 def link(redis, *parents, child=A, attempt=ATTEMPT, kind="ok"):
@@ -195,8 +196,8 @@ def test_a_new_task_waits_for_others_and_for_new_ones_that_come_before_it(redis,
     assert cli.hgetall(keys.conditions(B)) == {A: "ok", "t2": "ok"}
     assert [cli.zrange(keys.dependents(task), 0, -1) for task in (A, "t1", "t2")] == [[B], [C], [B]]
     assert [cli.hget(keys.task(task), "dependents") for task in (A, "t1", "t2")] == ["1"] * 3
-    protocol.complete(redis, first, "out", 10.5)
-    protocol.complete(redis, ATTEMPT, "out", 10.5)
+    protocol.end(redis, first, End.complete("out"), 10.5)
+    protocol.end(redis, ATTEMPT, End.complete("out"), 10.5)
     for parent in ("t1", "t2"):
         protocol.settle(redis, parent, 11.5)
     assert [status_of(cli, task) for task in (B, C)] == ["blocked", "pending"]
@@ -204,7 +205,7 @@ def test_a_new_task_waits_for_others_and_for_new_ones_that_come_before_it(redis,
 
 def test_a_new_task_does_not_miss_the_end_of_its_parent(redis, other, overtaken, cli):
     first = run(redis, "t2")
-    overtaken(lambda: protocol.complete(other, first, "out", 9.4))
+    overtaken(lambda: protocol.end(other, first, End.complete("out"), 9.4))
 
     spawn(redis, new("a", after=["t2"]))
 
@@ -295,7 +296,7 @@ def test_a_running_member_adds_to_its_closed_group_which_does_not_end_before(red
         spawn(redis, new("a", group="night"), new("b", group="night", after=["t1"])) == [True] * 2
     )
     assert spawn(redis, new("a", group="night")) == [False]
-    protocol.complete(redis, ATTEMPT, "out", 10.5)
+    protocol.end(redis, ATTEMPT, End.complete("out"), 10.5)
     protocol.settle_members(redis, "night", ["t1"], 10.6)
 
     assert protocol.finish_group(redis, "night", 10.7) == "closed"
@@ -368,7 +369,7 @@ def test_the_one_circle_that_can_come_to_be_is_found_by_the_doctor(redis, cli, c
     assert run.put(["k"], [b"1"]) == 1
     with pytest.raises(WrongGroup, match="tasks wait for it already"):
         spawn(redis, new("b", "joins", group="night", after=["group day"]))
-    protocol.complete(redis, ATTEMPT, "out", 10.5)
+    protocol.end(redis, ATTEMPT, End.complete("out"), 10.5)
 
     found = [each for each in audit(redis) if each.code == "circle"]
 
@@ -527,7 +528,7 @@ def test_a_task_waits_for_what_is_linked_to_it(redis, cli):
     assert fields_of(cli, A)["after"] == "3" and fields_of(cli, A)["updated"] == "10.5"
     assert [cli.zrange(keys.dependents(task), 0, -1) for task in (B, C)] == [[A], [A]]
     assert [fields_of(cli, task)["dependents"] for task in (B, C)] == ["1", "1"]
-    protocol.complete(redis, ATTEMPT, "out", 11.5)
+    protocol.end(redis, ATTEMPT, End.complete("out"), 11.5)
     protocol.settle(redis, "t1", 11.5)
     assert status_of(cli, A) == "blocked"
     protocol.cancel(redis, "parts", B, "ann", None, 12.5)
@@ -536,7 +537,7 @@ def test_a_task_waits_for_what_is_linked_to_it(redis, cli):
 
 @pytest.mark.usefixtures("child")
 def test_what_has_ended_already_is_told_at_once(redis, cli):
-    protocol.complete(redis, run(redis, "t2"), "out", 9.5)
+    protocol.end(redis, run(redis, "t2"), End.complete("out"), 9.5)
     spawn(redis, new("b"))
     protocol.cancel(redis, "parts", B, "ann", None, 9.6)
 
@@ -589,7 +590,7 @@ def test_a_link_holds_though_another_parent_is_settled_meanwhile(redis, other, o
     link(redis, "t2")
 
     def settle():
-        protocol.complete(other, second, "out", 10.4)
+        protocol.end(other, second, End.complete("out"), 10.4)
         assert protocol.settle(other, "t2", 10.4).freed == 0
 
     overtaken(settle)
@@ -607,7 +608,7 @@ def test_a_link_is_refused_if_the_task_ends_or_the_child_is_cancelled_meanwhile(
     with pytest.raises(WrongState):
         link(redis, B)
     spawn(redis, new("c", after=["t1"]))
-    overtaken(lambda: protocol.complete(other, ATTEMPT, "out", 10.4))
+    overtaken(lambda: protocol.end(other, ATTEMPT, End.complete("out"), 10.4))
     with pytest.raises(NotOwner):
         link(redis, B, child=C)
     assert not cli.exists(keys.dependents(B))

@@ -11,6 +11,7 @@ from blueque import WrongQueue, WrongState
 from blueque.connection.redis import exchange
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.protocol.fields import flat
 
 
@@ -21,11 +22,11 @@ def finish(redis, task, status):
     protocol.reserve(redis, AttemptRef("video", task, "token", "host_1"), "i1", now=7.5)
     if status == "complete":
         protocol.start(redis, AttemptRef("video", task, "token", "host_1"), 77, now=8.5)
-        protocol.complete(redis, AttemptRef("video", task, "token", "host_1"), "out", now=9.5)
+        protocol.end(redis, AttemptRef("video", task, "token", "host_1"), End.complete("out"), 9.5)
     elif status == "cancelled":
         protocol.cancel(redis, "video", task, "ann", None, now=9.5)
     else:
-        protocol.fail(redis, AttemptRef("video", task, "token", "host_1"), "why", now=9.5)
+        protocol.end(redis, AttemptRef("video", task, "token", "host_1"), End.fail("why"), 9.5)
     protocol.deregister(redis, "video", "host_1", "i1")
 
 

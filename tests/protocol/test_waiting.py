@@ -13,6 +13,7 @@ from transactions import protocol
 from blueque import NotFree, WrongQueue, WrongState
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.protocol.reserving import Popped
 
@@ -360,27 +361,27 @@ def test_reserve_looks_again_at_what_has_changed_while_it_looked(
 
 
 def complete(redis):
-    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", 8.5)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.complete("out"), 8.5)
 
 
 def fail(redis):
-    protocol.fail(redis, AttemptRef("video", "t1", "token", NODE), "why", 8.5)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.fail("why"), 8.5)
 
 
 def retry_later(redis):
-    protocol.retry(redis, AttemptRef("video", "t1", "token", NODE), 99.5, 8.5)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.retry(99.5), 8.5)
 
 
 def retry_at_once(redis):
-    protocol.retry(redis, AttemptRef("video", "t1", "token", NODE), None, 8.5)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.retry(None), 8.5)
 
 
 def release(redis):
-    protocol.release(redis, AttemptRef("video", "t1", "token", NODE), 8.5)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.release(), 8.5)
 
 
 def confirm_cancel(redis):
-    protocol.confirm_cancel(redis, AttemptRef("video", "t1", "token", NODE), 8.5)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.cancel(), 8.5)
 
 
 def cancel(redis):

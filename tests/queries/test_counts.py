@@ -9,6 +9,7 @@ from asking import NODE
 from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.queries import counts
 from blueque.queries.listing import STATUSES
 
@@ -25,10 +26,10 @@ def filled(client, redis, queue):
         return attempt
 
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
-    for end, told in ((protocol.complete, "out"), (protocol.fail, "OSError")):
+    for how in (End.complete("out"), End.fail("OSError")):
         attempt = reserve()
         protocol.start(redis, attempt, 77, time.time())
-        end(redis, attempt, told, time.time())
+        protocol.end(redis, attempt, how, time.time())
     queue.cancel(str(queue.enqueue({})))
     queue.enqueue({}, after=[queue.schedule({}, time.time() + 99)])
     for _ in range(2):

@@ -12,6 +12,7 @@ from transactions import protocol
 from blueque import Client
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import STATUSES
 from blueque.queries.overview_groups import Groups
@@ -49,22 +50,21 @@ def start(redis, task, queue="video", node=NODE, now=3000.0):
 
 def complete(redis, task, queue="video", now=4000.0):
     start(redis, task, queue)
-    protocol.complete(redis, AttemptRef(queue, task, f"token-{task}", NODE), "out", now)
+    protocol.end(redis, AttemptRef(queue, task, f"token-{task}", NODE), End.complete("out"), now)
 
 
 def fail(redis, task, queue="video", now=4000.0):
     start(redis, task, queue)
-    protocol.fail(redis, AttemptRef(queue, task, f"token-{task}", NODE), "why", now)
+    protocol.end(redis, AttemptRef(queue, task, f"token-{task}", NODE), End.fail("why"), now)
 
 
 def fail_as(redis, task, error_type, now):
     start(redis, task)
-    protocol.fail(
+    protocol.end(
         redis,
         AttemptRef("video", task, f"token-{task}", NODE),
-        "why",
+        End.fail("why", {"error_type": error_type}),
         now,
-        {"error_type": error_type},
     )
 
 

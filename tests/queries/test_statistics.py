@@ -24,6 +24,7 @@ from blueque.model import histogram, keys, units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.model.retry import Retry
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.queries import statistics
 
@@ -49,22 +50,20 @@ def ended(redis):
         protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i1", end - ran)
         protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, end - ran)
         if error_type is None:
-            protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", end)
+            protocol.end(redis, AttemptRef(queue, task, "token", NODE), End.complete("out"), end)
         elif is_last:
-            protocol.fail(
+            protocol.end(
                 redis,
                 AttemptRef(queue, task, "token", NODE),
-                f"{error_type}: no",
+                End.fail(f"{error_type}: no", {"error_type": error_type}),
                 end,
-                {"error_type": error_type},
             )
         else:
-            protocol.retry(
+            protocol.end(
                 redis,
                 AttemptRef(queue, task, "token", NODE),
-                None,
+                End.retry(None, {"last_error_type": error_type}),
                 end,
-                {"last_error_type": error_type},
             )
         return task
 
@@ -321,10 +320,15 @@ def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failure
         protocol.reserve(redis, AttemptRef(Q, "t1", f"token{number}", NODE), "i1", NOON)
         protocol.start(redis, AttemptRef(Q, "t1", f"token{number}", NODE), 77, NOON)
         if number == 0:
-            protocol.release(redis, AttemptRef(Q, "t1", "token0", NODE), NOON, reason="drain")
+            protocol.end(
+                redis, AttemptRef(Q, "t1", "token0", NODE), End.release(reason="drain"), NOON
+            )
         else:
-            protocol.retry(
-                redis, AttemptRef(Q, "t1", f"token{number}", NODE), None, NOON, wish="not yet"
+            protocol.end(
+                redis,
+                AttemptRef(Q, "t1", f"token{number}", NODE),
+                End.retry(None, wish="not yet"),
+                NOON,
             )
 
     (found,) = json.loads(run("stats", "--json", Q)[1])["items"]

@@ -15,6 +15,7 @@ from transactions import protocol
 from blueque.cli.verbs.timeline import _BY, _narrowed, draw
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.queries.history import Event, parse
 from blueque.queries.timeline import Run, Timeline, load, over
 
@@ -266,7 +267,7 @@ def worked(redis, cli):
         protocol.pop(redis, Q, "gpu-1_7", "i1")
         protocol.reserve(redis, AttemptRef(Q, task, task, "gpu-1_7"), "i1", now - 600)
         protocol.start(redis, AttemptRef(Q, task, task, "gpu-1_7"), 7, now - 600)
-    protocol.complete(redis, AttemptRef(Q, "done", "done", "gpu-1_7"), "r", now - 300)
+    protocol.end(redis, AttemptRef(Q, "done", "done", "gpu-1_7"), End.complete("r"), now - 300)
     return now
 
 

@@ -14,6 +14,7 @@ from transactions import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task
+from blueque.protocol.ends import End
 from blueque.queries import dependencies, task_graph
 from blueque.queries.holders import Holder
 from blueque.queries.inspector import Inspector
@@ -58,7 +59,7 @@ def test_a_failed_task_holds_its_dependents_before_they_are_told(inspector, redi
     block(redis, "child-1", "bad-1")
     start(redis, "bad-1")
     attempt = AttemptRef("video", "bad-1", "secret-bad-1", NODE)
-    protocol.fail(redis, attempt, "boom", time.time(), {"exit_code": 1})
+    protocol.end(redis, attempt, End.fail("boom", {"exit_code": 1}), time.time())
     before = line_of(inspector)
 
     protocol.settle(redis, "bad-1", time.time())

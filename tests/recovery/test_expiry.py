@@ -13,6 +13,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol import reserving
+from blueque.protocol.ends import End
 from blueque.recovery.expiry import AT_ONCE, EVERY, SOON, Expiry
 
 NODE = "host_1"
@@ -97,7 +98,7 @@ def test_a_task_that_has_started_once_only_leaves_the_index(redis, client):
     protocol.pop(redis, "video", NODE, "i")
     attempt = AttemptRef("video", "t1", "token", NODE)
     protocol.reserve(redis, attempt, "i", 4.0)
-    protocol.release(redis, attempt, 4.5)
+    protocol.end(redis, attempt, End.release(), 4.5)
 
     Expiry(redis).step()
 

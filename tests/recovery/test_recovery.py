@@ -23,6 +23,7 @@ from blueque import Client, RedisAway, RedisRefused, Retry
 from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.protocol.ends import End
 from blueque.queries import history
 from blueque.recovery import judge as recovery
 from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED, Recovery
@@ -524,7 +525,9 @@ def test_entries_that_are_of_no_task_or_of_one_that_has_ended_are_dropped(redis,
     register(redis)
     cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "nobody")
     hold(redis, cli, "ended", "started")
-    protocol.complete(redis, AttemptRef("video", "ended", "token", FAR), "out", time.time())
+    protocol.end(
+        redis, AttemptRef("video", "ended", "token", FAR), End.complete("out"), time.time()
+    )
     cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "ended")
     kill(redis)
     judge.step()

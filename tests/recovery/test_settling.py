@@ -10,6 +10,7 @@ from transactions import protocol
 
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.recovery import dependents
 from blueque.recovery.dependents import AT_ONCE, Dependents
 from blueque.scheduler import Scheduler
@@ -39,7 +40,7 @@ def fail(redis, task, queue):
     """Have the task fail, and tell none of those that wait for it, as a listener that dies then."""
     start(redis, task, queue.name)
     attempt = AttemptRef(queue.name, task, f"secret-{task}", NODE)
-    protocol.fail(redis, attempt, "why", time.time())
+    protocol.end(redis, attempt, End.fail("why"), time.time())
 
 
 def spoil(cli, task):
@@ -74,7 +75,7 @@ def test_who_settles_a_parent_puts_a_revived_child_in_line_at_once(client, queue
     queue.requeue(parent)
     start(redis, parent, queue.name)
     attempt = AttemptRef(queue.name, parent, f"secret-{parent}", NODE)
-    protocol.complete(redis, attempt, "1", time.time())
+    protocol.end(redis, attempt, End.complete("1"), time.time())
     found.note([parent])
     found.step()
 

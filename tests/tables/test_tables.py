@@ -23,6 +23,7 @@ from blueque.model.attempt_ref import AttemptRef  # noqa: E402
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402
 from blueque.model.snapshot import Slice  # noqa: E402
 from blueque.model.states import STATUSES  # noqa: E402
+from blueque.protocol.ends import End  # noqa: E402
 from blueque.tables import arrow, reader  # noqa: E402
 
 NODE, TOKEN = "host_7", "token-1"
@@ -56,7 +57,7 @@ def start(redis, task: str) -> None:
 
 def complete(redis, task: str) -> None:
     start(redis, task)
-    protocol.complete(redis, AttemptRef("q", task, TOKEN, NODE), "r", 4.5)
+    protocol.end(redis, AttemptRef("q", task, TOKEN, NODE), End.complete("r"), 4.5)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from transactions import protocol
 from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.producer.queue import Queue
+from blueque.protocol.ends import End
 from blueque.web import create_app
 from blueque.web.access import Viewer
 from blueque.web.site import Site
@@ -58,8 +59,8 @@ def end(client: Client, queue: Queue) -> Callable[..., None]:
     def end(task_id: str, error: str | None = None) -> None:
         attempt = AttemptRef(queue.name, task_id, "token", NODE)
         if error is None:
-            protocol.complete(client.connections, attempt, "out", time.time())
+            protocol.end(client.connections, attempt, End.complete("out"), time.time())
         else:
-            protocol.fail(client.connections, attempt, error, time.time())
+            protocol.end(client.connections, attempt, End.fail(error), time.time())
 
     return end

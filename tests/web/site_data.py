@@ -11,6 +11,7 @@ from transactions import protocol
 from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
+from blueque.protocol.ends import End
 
 HOSTS = {"gpu-1": 2, "gpu-2": 1, "cpu-1": 2}
 
@@ -72,9 +73,11 @@ def _run(client: Client, node: str, task: str, at: float, seconds: float, fails:
     attempt = _begin(client, node, task, at)
     if fails:
         error = "OSError: [Errno 28] No space left on device"
-        protocol.fail(client.connections, attempt, error, at + seconds, {"error_type": "OSError"})
+        protocol.end(
+            client.connections, attempt, End.fail(error, {"error_type": "OSError"}), at + seconds
+        )
     else:
-        protocol.complete(client.connections, attempt, '{"frames": 1440}', at + seconds)
+        protocol.end(client.connections, attempt, End.complete('{"frames": 1440}'), at + seconds)
 
 
 def seeded(url: str) -> dict[str, str]:

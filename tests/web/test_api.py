@@ -14,6 +14,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
+from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.web import controls, create_app
 from blueque.web.access import Viewer
@@ -107,8 +108,8 @@ def test_secrets_of_a_result_are_hidden_as_on_the_page(client, start):
     task = start()
     attempt = AttemptRef("video", task, "token", NODE)
     more = {"result_encoding": "json"}
-    protocol.complete(
-        client.connections, attempt, '{"token": "hunter2", "n": 1}', time.time(), more
+    protocol.end(
+        client.connections, attempt, End.complete('{"token": "hunter2", "n": 1}', more), time.time()
     )
 
     item = ask_app(create_app(client), f"/api/v1/task?id={task}").json()["item"]

@@ -18,6 +18,7 @@ from blueque import Client, Retry
 from blueque.cli.main import _VERBS
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.ends import End
 from blueque.protocol.feeding import FeedRef
 from blueque.queries.failures import UNKNOWN
 from blueque.version import __version__
@@ -229,7 +230,7 @@ def test_errors_that_differ_in_numbers_are_one_and_their_host_is_named(ask, clie
     ):
         attempt = AttemptRef("video", start(), "token", NODE)
         fields = {"error_type": "OSError"}
-        protocol.fail(client.connections, attempt, text, time.time(), fields)
+        protocol.end(client.connections, attempt, End.fail(text, fields), time.time())
     end(start(), "of 1.0.0")
 
     page = ask("/failures/OSError?queue=video").text
@@ -322,7 +323,7 @@ def test_a_list_says_what_its_errors_say_and_saves_its_results(ask, client, queu
     end(failed, "OSError: the disk of cam 3 is full")
     attempt = AttemptRef("video", complete, "token", NODE)
     result = '{"frames": 1440, "password": "hunter2"}'
-    protocol.complete(client.connections, attempt, result, time.time())
+    protocol.end(client.connections, attempt, End.complete(result), time.time())
 
     assert "the disk of cam 3 is full" in ask("/tasks?state=failed").text
     assert cells("failed")["error"] == "OSError: the disk of cam 3 is full"
@@ -380,7 +381,7 @@ def test_a_file_that_has_not_all_tasks_says_so_in_its_name(ask, client, queue, m
 def test_what_has_run_the_longest_can_come_first(ask, client, start):
     for seconds in (15, 50, 20):
         attempt = AttemptRef("video", start(title=f"ran {seconds}"), "token", NODE)
-        protocol.complete(client.connections, attempt, "out", time.time() + seconds)
+        protocol.end(client.connections, attempt, End.complete("out"), time.time() + seconds)
 
     page = ask("/tasks?state=complete&sort=-ran").text
 

@@ -12,6 +12,7 @@ from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import write_needs
+from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
 FACTS = {"beat_every": 10, "lost_after": 600, "version": "2.0"}
@@ -134,7 +135,7 @@ def test_json_history_and_what_is_left_tell_alike_that_a_run_is_not_heard(ask, r
 
 def test_the_page_of_a_host_has_a_row_for_each_slot_and_its_resources_once(ask, begin, client):
     before = begin("before", "gpu-1_6", resources={"gpu": 1})
-    protocol.complete(client.connections, before, "1", time.time())
+    protocol.end(client.connections, before, End.complete("1"), time.time())
     for name in ("video", "audio"):
         protocol.deregister(client.connections, name, "gpu-1_6", "gpu-1_6")
     begin("cut", "gpu-1_7", resources={"gpu": 1, "memory": 16 << 30})

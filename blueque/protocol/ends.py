@@ -1,0 +1,253 @@
+"""How an attempt ends: the ends that there are, and the transaction that records one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.new import MOST_AT_THE_END, NewRecord
+from blueque.model.states import FINISHED
+from blueque.protocol.events import Event, EventFacts, after, count, note_event, ran
+from blueque.protocol.fields import (
+    IDENTITY,
+    OUTCOME,
+    Facts,
+    TaskFields,
+    flat,
+    require_owner,
+    text_of,
+)
+from blueque.protocol.moves import enter, leave
+from blueque.protocol.reserving import Popped
+from blueque.protocol.spawning import Spawning
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import ownership, ownership_and_turn, turn_and_next
+
+# What an end removes besides the outcome of an earlier one.
+_REMOVED = {"pending": IDENTITY, "scheduled": IDENTITY, "cancelled": ("cancel",)}
+
+
+class End(NamedTuple):
+    """How an attempt ends, and what becomes of its task.
+
+    event: as in docs/protocol.md, "Events". status: that the task has from now on.
+    facts: further fields of the task. told: further facts of the event.
+    eta: when a scheduled task is due. is_first: a pending task is the next of its line.
+    finished: when the attempt ended, if that was before it is recorded: Redis may have been away.
+    may_be_reserved: it may end before it has started. may_be_lost: it may end after it was declared
+        lost, if the task has not run again since.
+    is_lost: a judge gives it up; its owner may still record how it has really ended.
+    """
+
+    event: str
+    status: str
+    facts: Facts = None
+    told: EventFacts | None = None
+    eta: float | None = None
+    is_first: bool = False
+    finished: float | None = None
+    may_be_reserved: bool = True
+    may_be_lost: bool = True
+    is_lost: bool = False
+    has_checkpoint: bool = False
+    then: Sequence[NewRecord] = ()
+
+    @classmethod
+    def complete(
+        cls,
+        result: str,
+        facts: Facts = None,
+        finished: float | None = None,
+        has_checkpoint: bool = False,
+        then: Sequence[NewRecord] = (),
+    ) -> End:
+        """The attempt has ended well.
+
+        facts: `result_encoding` first if the result has one.
+        has_checkpoint: Redis may have a checkpoint, which is deleted.
+        then: at most 100 tasks to make, as for `spawn`. One that exists stays as it is; one that an
+            attempt has made by `spawn` is not made again; a parent that is not in Redis is gone.
+        """
+        return cls(
+            "complete",
+            "complete",
+            {"result": result, **(facts or {})},
+            finished=finished,
+            may_be_reserved=False,
+            has_checkpoint=has_checkpoint,
+            then=then,
+        )
+
+    @classmethod
+    def fail(cls, error: str, facts: Facts = None, finished: float | None = None) -> End:
+        """The attempt has ended badly, and no other follows."""
+        told = {"error": error, "error_type": text_of(facts, "error_type")}
+        return cls("failed", "failed", {"error": error, **(facts or {})}, told, finished=finished)
+
+    @classmethod
+    def retry(cls, eta: float | None, facts: Facts = None, wish: str | None = None) -> End:
+        """Another attempt follows; not if the task is to be cancelled.
+
+        eta: when it is due; None puts the task in line at once.
+        facts: such as failures and last_error.
+        wish: why the handler asked to run again later; None: the attempt has failed.
+        """
+        event, told = "postponed", {"reason": wish, "eta": eta}
+        if wish is None:
+            event, told = "retried", {"error": text_of(facts, "last_error"), "eta": eta}
+            told["error_type"] = text_of(facts, "last_error_type")
+        return cls(event, "pending" if eta is None else "scheduled", facts, told, eta)
+
+    @classmethod
+    def release(cls, facts: Facts = None, reason: str | None = None) -> End:
+        """The attempt is handed back: the task is the next in line again, unless it is to be
+        cancelled.
+
+        reason: why, in a word, for the history of the task.
+        """
+        told = {"reason": reason}
+        return cls("released", "pending", facts, told, is_first=True, may_be_lost=False)
+
+    @classmethod
+    def cancel(cls, facts: Facts = None) -> End:
+        """The attempt was ended because its task was cancelled."""
+        return cls("cancelled", "cancelled", facts, may_be_reserved=False)
+
+    @classmethod
+    def lose(
+        cls, error: str, kind: str | None, interruptions: int, files: str | None, facts: Facts
+    ) -> End:
+        """The process of the attempt is gone and has left no exit record.
+
+        kind: the error type of the task, for which no attempt follows; None: one follows at once.
+        interruptions: of the task, with this one. files: where the attempt has left its files.
+        """
+        told: EventFacts = {"error": error, "error_type": kind or "lost"}
+        counted = {"interruptions": interruptions}
+        if kind is not None:
+            fields = {"error": error, "error_type": kind, **counted, **(facts or {})}
+            return cls("failed", "failed", fields, told, is_lost=True)
+        last = {"last_error": error, "last_error_type": "lost", **_last(files)}
+        fields = {**counted, **last, **(facts or {})}
+        return cls("lost", "pending", fields, told, is_first=True, is_lost=True)
+
+    def of(self, fields: TaskFields) -> End:
+        """Return how an attempt of this task ends: a task that is to be cancelled gets no other."""
+        if self.status in FINISHED or fields.cancel is None:
+            return self
+        return End.cancel(self.facts)
+
+
+class Ended(NamedTuple):
+    """What came of an attempt. status: of its task. is_awaited: others may wait for the task."""
+
+    status: str
+    is_awaited: bool
+
+
+def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
+    """Record how an attempt has ended: its task has ended, too, or waits for the next attempt.
+
+    An attempt that was declared lost still counts, unless the task has run again since.
+    Raises NotOwner; InvalidInput for new tasks that are too many or too large.
+    """
+    queue, task, token, node = attempt
+    spawning = Spawning(task, how.then, MOST_AT_THE_END)
+
+    def decide(reply: list[str | None], *replies: Any) -> Verdict[Ended]:
+        fields = TaskFields._make(reply)
+        if _has_ended_so(how, token, fields):
+            return Answer(_ended(fields.status or "", fields.dependents is not None))
+        statuses = ("started", "reserved") if how.may_be_reserved else ("started",)
+        require_owner(attempt, fields, *statuses, or_lost=how.may_be_lost)
+        its = how.of(fields)
+        commands, is_parent = spawning.of_ended(replies, now)
+        return Change(
+            [*ending(redis, attempt, fields, its, now), *commands],
+            _ended(its.status, is_parent or fields.dependents is not None),
+        )
+
+    own = ownership(task)
+    look: AnyLook = Look((*own.watch, *spawning.watch), (*own.reads, *spawning.reads), task)
+    return transact(redis, "end", look, decide, ahead=turn_and_next(queue, node))
+
+
+def complete_and_pop(
+    redis: Redis, attempt: AttemptRef, instance: str, how: End, now: float
+) -> Popped | None:
+    """Record that the attempt is complete, and pop the next task id of the default line for the same
+    listener. Return what came of the pop; None: it is not known, so look through the list of the
+    listener.
+
+    Nothing is popped where `pop` would refuse it: the refusal is `choose` then.
+    """
+    queue, task, token, node = attempt
+
+    def decide(
+        reply: list[str | None],
+        registered: list[str | None],
+        settings: list[str | None],
+        others: int,
+    ) -> Verdict[Popped | None]:
+        fields = TaskFields._make(reply)
+        if _has_ended_so(how, token, fields):
+            return Answer(None)
+        require_owner(attempt, fields, "started", or_lost=True)
+        commands = ending(redis, attempt, fields, how, now)
+        is_awaited = fields.dependents is not None
+        if registered != [instance, "alive"] or settings != [None, None] or others:
+            return Change(commands, Popped(refusal="choose", is_awaited=is_awaited))
+        pop: Command = ("RPOPLPUSH", keys.pending(queue), keys.reserved(queue, node))
+        return Change([*commands, pop], lambda replies: Popped(replies[-1], is_awaited=is_awaited))
+
+    look = ownership_and_turn(task, queue, node)
+    return transact(redis, "complete_and_pop", look, decide)
+
+
+def _has_ended_so(how: End, token: str | None, fields: TaskFields) -> bool:
+    """Tell whether an earlier try has recorded this end."""
+    if fields.finished_by != token:
+        return False
+    return fields.status == how.status if how.status in FINISHED else token is not None
+
+
+def _ended(status: str, has_dependents: bool) -> Ended:
+    return Ended(status, has_dependents and status in FINISHED)
+
+
+def ending(
+    redis: Redis, attempt: AttemptRef, fields: TaskFields, how: End, now: float
+) -> list[Command]:
+    """Return the commands that record an end of the task with these fields."""
+    queue, task, token, node = attempt
+    key, finished, was = keys.task(task), how.finished or now, fields._replace(queue=queue)
+    facts = {**_times(how, finished, now), **(how.facts or {})}
+    by: Command = () if how.is_lost or token is None else ("finished_by", token)
+    written: Command = ("status", how.status, *flat(facts), *by, "updated", now)
+    took = ran(fields, finished) if how.event != "released" else None
+    since = {"began": fields.started} if how.is_lost else {"took": took}
+    event = Event(how.event, node, now, {**(how.told or {}), **since})
+    return [
+        *leave(task, was),
+        *(count(redis, queue, "found", now) if fields.status == "failed" else []),
+        ("HDEL", key, *OUTCOME, *_REMOVED.get(how.status, ())),
+        ("HSET", key, *written, *flat(after(fields))),
+        *enter(task, was._replace(status=how.status), how.eta or 0, how.is_first),
+        *([("DEL", keys.checkpoint(task))] if how.has_checkpoint else []),
+        *note_event(redis, queue, task, fields, event),
+    ]
+
+
+def _times(how: End, finished: float, now: float) -> dict[str, float]:
+    if how.status == "pending":
+        return {"queued": now}
+    if how.status == "scheduled":
+        return {"eta": now if how.eta is None else how.eta}
+    return {} if how.is_lost and how.status == "failed" else {"finished": finished}
+
+
+def _last(files: str | None) -> dict[str, str]:
+    return {"last_files": files} if files else {}

@@ -1,0 +1,61 @@
+"""Where the id of a task is: the commands by which it leaves its places, and enters others.
+
+A task is where `model.states.home` says. A transaction says which of the task's fields it has read,
+and with which of them the task goes on; the places follow.
+"""
+
+from __future__ import annotations
+
+from blueque.connection.redis import Command
+from blueque.model import keys
+from blueque.model.states import HELD, LISTS, TYPES, Entry, home
+from blueque.protocol.fields import TaskFields, list_lines
+
+# How many entries LREM removes, by the kind of the list; its sign says from which end it looks. A
+# task leaves its line for good, even if it was there twice. What a listener took last is at the head
+# of its list. The others are looked through from the tail: what is deleted is there, and from the
+# head it would be far.
+_COUNTS = {"pending": 0, "line": 0, "reserved": 1}
+
+
+def leave(task: str, fields: TaskFields) -> list[Command]:
+    """Return the commands that take a task out of each place where it is.
+
+    An attempt gives back its lock and its place among the tasks that the queue may run, and wakes a
+    listener that may wait for them.
+    """
+    commands = [_removal(entry) for entry in home(task, fields.whereabouts)]
+    if fields.status in HELD and (fields.lock is not None or fields.counted is not None):
+        commands += [("ZADD", keys.wake(fields.queue or ""), 0, 0)]
+    return commands
+
+
+def enter(
+    task: str, fields: TaskFields, at: float | str = 0, is_first: bool = False
+) -> list[Command]:
+    """Return the commands that put a task in each place where its fields say that it is.
+
+    at: when a scheduled task is due, or a blocked one is looked at. is_first: as the next of its
+        line, if it is pending; otherwise it is the last.
+    """
+    commands = [_addition(entry, at, is_first) for entry in home(task, fields.whereabouts)]
+    if fields.status == "pending":
+        queue = fields.queue or ""
+        commands += [*list_lines(queue, fields.line), ("ZADD", keys.wake(queue), 0, 0)]
+    return commands
+
+
+def _removal(entry: Entry) -> Command:
+    place, text = entry
+    if place.kind in LISTS:
+        return ("LREM", place.key, _COUNTS.get(place.kind, -1), text)
+    return ("ZREM" if TYPES[place.kind] == "zset" else "SREM", place.key, text)
+
+
+def _addition(entry: Entry, at: float | str, is_first: bool) -> Command:
+    place, text = entry
+    if place.kind in LISTS:
+        return ("RPUSH" if is_first else "LPUSH", place.key, text)
+    if TYPES[place.kind] == "zset":
+        return ("ZADD", place.key, at, text)
+    return ("SADD", place.key, text)
