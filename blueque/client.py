@@ -212,8 +212,9 @@ class Client:
     def get_schedules(self) -> list[str]:
         """Return the names of all recurring tasks, the one that comes next first."""
         from blueque.queries import schedules
+        from blueque.queries.steps import read
 
-        return schedules.names(self._redis)
+        return read(self._redis, schedules.names())
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. For an unknown id all its attributes are None."""

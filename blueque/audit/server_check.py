@@ -10,7 +10,7 @@ from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.queries.listeners import shared_hosts
-from blueque.queries.listing import to_seconds
+from blueque.queries.steps import to_seconds
 from blueque.text.format import span
 
 if TYPE_CHECKING:

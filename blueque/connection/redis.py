@@ -389,6 +389,15 @@ def as_fields(names: Iterable[str], values: Iterable[str | None]) -> dict[str, s
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
+def as_scores(reply: Sequence[Any]) -> dict[str, float]:
+    """Return the members of a range with their scores. RESP2 answers [member, score, ...], RESP3
+    [[member, score], ...].
+    """
+    is_paired = bool(reply) and isinstance(reply[0], list)
+    pairs = reply if is_paired else zip(reply[::2], reply[1::2], strict=True)
+    return {member: float(score) for member, score in pairs}
+
+
 def as_hash(reply: Sequence[str]) -> dict[str, str]:
     """Return HGETALL's reply, a flat list, as a dict."""
     return dict(zip(reply[::2], reply[1::2], strict=True))

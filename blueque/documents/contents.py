@@ -12,7 +12,7 @@ from blueque.text.format import times
 
 if TYPE_CHECKING:
     from blueque.queries.dependencies import Dependencies
-    from blueque.queries.inspector import Signs
+    from blueque.queries.signs import Signs
     from blueque.text.redaction import Hide
 
 _NUMBERS = (

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.history import Event, History
-    from blueque.queries.inspector import Signs
     from blueque.queries.listing import Listing
+    from blueque.queries.signs import Signs
     from blueque.queries.task_graph import Graph
     from blueque.queries.task_log import LogLine
     from blueque.queries.why_facts import Inquiry

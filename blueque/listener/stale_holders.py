@@ -11,7 +11,7 @@ from blueque.connection.redis import Redis
 from blueque.model.states import Place
 from blueque.protocol import placement, repair, reserving
 from blueque.queries.inspector import Inspector
-from blueque.queries.line_order import Room
+from blueque.queries.queues import Room
 
 log = logging.getLogger("blueque")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from blueque.model import limits
 from blueque.queries import statistics
+from blueque.queries.steps import read
 from blueque.text.format import span
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class TimeLeft:
         """
         if self._has_warned or limits.of(task.fields, self._default).time is not None:
             return
-        replies = redis.read(*statistics.ask_usual(task.queue or "", time.time()))
-        usual, left = statistics.tail(statistics.take_ran(replies)), self.seconds
+        ran = read(redis, statistics.ran(task.queue or "", time.time()))
+        usual, left = statistics.tail(ran), self.seconds
         if usual is not None and usual > left:
             self._has_warned = True
             log.warning(

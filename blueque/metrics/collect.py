@@ -7,19 +7,24 @@ number of tasks; with schedules two more, and one for each 500 of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.metrics import schedules
 from blueque.metrics.prometheus_text import Family, Labels, Sample, histogram_samples
 from blueque.model import keys
 from blueque.model.parts import grouped
 from blueque.model.task import Task
+from blueque.queries import schedules as all_schedules
 from blueque.queries.listeners import Node
 from blueque.queries.overview import Line, overview
 from blueque.queries.statistics import Numbers, read_numbers, total
-from blueque.queries.task_log import ask_printed, printed_at
+from blueque.queries.steps import in_step, of_each, read
+from blueque.queries.task_log import printed
 from blueque.version import __version__
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
 
 MAX_QUEUES = 500  # that have metrics of their own
 OTHER = "other"  # the name of the sum of all others
@@ -60,20 +65,14 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
     max_queues: so many queues, and so many schedules, have metrics of their own.
     """
     found = overview(redis)
-    totals: list[Command] = []
-    for line in found.lines:  # atomically, or a counter could seem to go backwards
-        totals += [
-            ("MULTI",),
-            ("HGETALL", keys.totals(line.queue)),
-            ("ZCARD", keys.tasks(line.queue)),
-            ("EXEC",),
-        ]
-    printed: list[Command] = [ask_printed(task.id) for task in found.running]
-    names, *replies = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1), *totals, *printed)
-    signs = {
-        task.id: printed_at(line, task.attempt)
-        for task, line in zip(found.running, replies[len(totals) :], strict=True)
-    }
+    names, totals, signs = read(
+        redis,
+        in_step(
+            all_schedules.names(),
+            of_each({line.queue: _totals(line.queue) for line in found.lines}),
+            of_each({task.id: printed(task.id, task.attempt) for task in found.running}),
+        ),
+    )
     nodes, running = (
         grouped(found.nodes, lambda node: node.queue),
         grouped(found.running, lambda task: task.queue or ""),
@@ -81,14 +80,13 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
     queues = {
         line.queue: _queue(
             line,
-            fields,
-            count,
+            *totals[line.queue],
             nodes.get(line.queue, ()),
             running.get(line.queue, ()),
             signs,
             found.now,
         )
-        for line, (fields, count) in zip(found.lines, replies[3 : len(totals) : 4], strict=True)
+        for line in found.lines
     }
     return [
         *_families(_capped(queues, max_queues), found.nodes),
@@ -106,6 +104,18 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
         ),
         *schedules.families(redis, names, found.now, max_queues),
     ]
+
+
+def _totals(queue: str) -> Reader[tuple[Sequence[str], int]]:
+    """Read the counters of a queue, and how many tasks it has: one round trip."""
+    # Atomically, or a counter could seem to go backwards.
+    *_, (fields, count) = yield [
+        ("MULTI",),
+        ("HGETALL", keys.totals(queue)),
+        ("ZCARD", keys.tasks(queue)),
+        ("EXEC",),
+    ]
+    return fields, count
 
 
 def about_scrape(seconds: float, is_up: bool) -> list[Family]:

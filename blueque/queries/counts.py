@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from blueque.model import keys
-from blueque.queries.listeners import MAX_MEMBERS, Members, ask_members, read_groups, read_held_and
-from blueque.queries.waiting_lines import ask_names
+from blueque.queries.listeners import held, members
+from blueque.queries.queues import queue_seen
+from blueque.queries.steps import in_step, of_each, read
+from blueque.queries.waiting_lines import waits
 
 if TYPE_CHECKING:
-    from blueque.connection.redis import Command, Redis
-
-_LISTS = {"pending": keys.pending, "complete": keys.complete, "failed": keys.failed}
-# What most of many queues do not have: one command tells so.
-_RARE = (keys.lines, keys.scheduled, keys.blocked, keys.cancelled)
+    from blueque.connection.redis import Redis
+    from blueque.queries.steps import Reader
 
 
 def counts(redis: Redis, queues: Sequence[str]) -> Counter[str]:
@@ -23,43 +22,25 @@ def counts(redis: Redis, queues: Sequence[str]) -> Counter[str]:
 
     A list of Redis counts with all its entries, whatever the hashes of their tasks say.
     """
-    replies = read_groups(redis, [_ask(queue) for queue in queues])
-    found, members, others = Counter[str](), dict[str, Members](), list[str]()
-    for queue, reply in zip(queues, replies, strict=True):
-        members[queue] = seen = Members(*reply[:3])
-        *lengths, rare = reply[3:]
-        found.update(dict(zip(_LISTS, lengths, strict=True)))
-        if rare or len(seen.started) >= MAX_MEMBERS:
-            others.append(queue)
-        else:
-            found["started"] += len(seen.started)
-    asked = [command for queue in others for command in _ask_others(queue)]
-    held, started, read = read_held_and(redis, members, asked)
-    for status, place in {"started": 1, "scheduled": 2, "blocked": 3, "cancelled": 4}.items():
-        found[status] += sum(read[place::5])
-    popped = {*held}.difference(started)
-    lines: list[Command] = [
-        ("LLEN", keys.line(queue, name))
-        for queue, names in zip(others, read[::5], strict=True)
-        for name in names
-    ]
-    states: list[Command] = [("HGET", keys.task(task), "status") for task in popped]
-    more = redis.read(*lines, *states) if lines or states else []
-    found["pending"] += sum(more[: len(lines)])
-    found["reserved"] = more[len(lines) :].count("reserved")
+    found = Counter[str]()
+    for counted in read(redis, of_each({queue: _counts(queue) for queue in queues})).values():
+        found += counted
     return found
 
 
-def _ask(queue: str) -> list[Command]:
-    lengths: list[Command] = [("LLEN", key(queue)) for key in _LISTS.values()]
-    return [*ask_members(queue), *lengths, ("EXISTS", *(key(queue) for key in _RARE))]
-
-
-def _ask_others(queue: str) -> list[Command]:
-    return [
-        ask_names(queue),
-        ("SCARD", keys.started(queue)),
-        ("ZCARD", keys.scheduled(queue)),
-        ("ZCARD", keys.blocked(queue)),
-        ("LLEN", keys.cancelled(queue)),
-    ]
+def _counts(queue: str) -> Reader[Counter[str]]:
+    seen, found = yield from in_step(queue_seen(queue), members(queue))
+    popped, lines = yield from in_step(held(queue, found), waits(queue, seen.lines))
+    # What has started is not reserved: it need not be read to know that.
+    tasks = {*popped}.difference(found.started_tasks)
+    states = yield [("HGET", keys.task(task), "status") for task in tasks]
+    return Counter(
+        scheduled=seen.scheduled,
+        blocked=seen.blocked,
+        pending=seen.in_default + sum(line.length for line in lines),
+        reserved=states.count("reserved"),
+        started=seen.started,
+        complete=seen.complete,
+        failed=seen.failed,
+        cancelled=seen.cancelled,
+    )

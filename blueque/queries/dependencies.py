@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import as_hash
@@ -11,10 +11,12 @@ from blueque.model.conditions import HOLD, OK, is_marked, mark
 from blueque.model.group import group_of, is_gate, status_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
-from blueque.queries.listing import ask_shown, take_shown
+from blueque.queries.listing import tasks_shown
+from blueque.queries.steps import in_step, of_each, read
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
+    from blueque.queries.steps import Reader
 
 FIRST = 5  # dependents of a task that are read
 AT_ONCE = 20  # blocked tasks whose conditions are read in one round trip
@@ -28,7 +30,7 @@ class Condition(NamedTuple):
 
     kind: as it is recorded, see model/conditions.py. task: the other task, with the fields in
         `listing.SHOWN`; its status is None if it is gone. A group has the form of a task, see
-        `load_all`.
+        `tasks_and_groups`.
     """
 
     kind: str
@@ -81,69 +83,46 @@ def dependencies(redis: Redis, task: Task) -> Dependencies:
     """Return both: two round trips; none for a task without."""
     if task.after is None and task.fields.get("dependents") is None:
         return NONE
-    conditions, count, first = redis.read(*ask_dependencies(task.id))
+    key = keys.dependents(task.id)
+    commands = ("HGETALL", keys.conditions(task.id)), ("ZCARD", key), ("ZRANGE", key, 0, FIRST - 1)
+    conditions, count, first = redis.read(*commands)
     found = load_all(redis, [*parents_of(conditions), *first])
-    return take_dependencies([conditions, count, first], found)
-
-
-def ask_dependencies(task_id: str) -> list[Command]:
-    """Return the commands that read conditions and dependents; `take_dependencies` takes the
-    replies.
-    """
-    dependents = keys.dependents(task_id)
-    return [
-        ("HGETALL", keys.conditions(task_id)),
-        ("ZCARD", dependents),
-        ("ZRANGE", dependents, 0, FIRST - 1),
-    ]
+    its = dependencies_of(conditions, found)
+    return its._replace(dependents=count, first=[found[each] for each in first])
 
 
 def load_all(redis: Redis, names: Iterable[str]) -> dict[str, Task]:
-    """Return snapshots of tasks, and of groups by their names in conditions: one round trip.
+    """Return snapshots of tasks, and of groups by their names in conditions: one round trip."""
+    return read(redis, tasks_and_groups(names))
+
+
+def tasks_and_groups(names: Iterable[str]) -> Reader[dict[str, Task]]:
+    """Read tasks, and groups by their names in conditions: one round trip.
 
     A group has the form of a task with the fields status (`open`, `complete`, `failed`), state (that
     of its record), members, open and bad: the numbers of its tasks, of those that have not ended,
     and of those that have ended and are not complete.
     """
-    unique = list(dict.fromkeys(names))
-    return take_all(unique, redis.read(*ask_all(unique)))
+    unique = dict.fromkeys(names)
+    groups = {name: group for name in unique if (group := group_of(name)) is not None}
+    tasks, as_tasks = yield from in_step(
+        tasks_shown([name for name in unique if name not in groups]),
+        of_each({name: _group(name, group) for name, group in groups.items()}),
+    )
+    return {name: as_tasks[name] if name in groups else tasks[name] for name in unique}
 
 
-def ask_all(names: Iterable[str]) -> list[Command]:
-    """Return the commands that read tasks and groups; `take_all` takes the replies."""
-    return [command for name in names for command in _ask_one(name)]
-
-
-def _ask_one(name: str) -> list[Command]:
-    group = group_of(name)
-    if group is None:
-        return ask_shown([name])
-    return [
+def _group(name: str, group: str) -> Reader[Task]:
+    (state, cancel), members, unended, bad = yield [
         ("HMGET", keys.group(group), "state", "cancel"),
         ("LLEN", keys.members(group)),
         ("SCARD", keys.open_members(group)),
         ("SCARD", keys.bad_members(group)),
     ]
-
-
-def take_all(names: Iterable[str], replies: Iterable[Any]) -> dict[str, Task]:
-    left = iter(replies)
-    return {
-        name: _group(name, left) if group_of(name) is not None else _task(name, left)
-        for name in names
-    }
-
-
-def _task(name: str, replies: Iterator[Any]) -> Task:
-    return take_shown([name], [next(replies)])[name]
-
-
-def _group(name: str, replies: Iterator[Any]) -> Task:
-    (state, cancel), members, unended, bad = (next(replies) for _ in range(4))
     status = status_of(state, unended, bad)
-    numbers = {"members": str(members), "open": str(unended), "bad": str(bad)}
     if status is None:
         return Task(name, {})
+    numbers = {"members": str(members), "open": str(unended), "bad": str(bad)}
     cancelled = {} if cancel is None else {"cancel": cancel}
     return Task(name, {"status": status, "state": state, **cancelled, **numbers})
 
@@ -180,12 +159,11 @@ def without_gate(conditions: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def take_dependencies(
-    replies: Sequence[Sequence[str] | int], tasks: Mapping[str, Task]
-) -> Dependencies:
-    """Return both. tasks: snapshots of all that the replies name."""
-    reply, count, first = replies
-    assert not isinstance(reply, int) and isinstance(count, int) and not isinstance(first, int)
+def dependencies_of(reply: Sequence[str], tasks: Mapping[str, Task]) -> Dependencies:
+    """Return what a task waits for, given its conditions as the reply to HGETALL.
+
+    tasks: snapshots of all that the conditions name.
+    """
     found = as_hash(reply)
     conditions = without_gate(found)
     hold = found.pop(HOLD, None)
@@ -193,8 +171,6 @@ def take_dependencies(
         [Condition(kind, tasks[task]) for task, kind in conditions.items()],
         hold is not None and not is_marked(hold),
         any(name not in conditions and kind[0] != "+" for name, kind in found.items()),
-        count,
-        [tasks[task] for task in first],
     )
 
 
@@ -239,9 +215,9 @@ def causes(redis: Redis, tasks: Iterable[Task]) -> dict[str, Task]:
         next_ones = {task.broken_by for task in found.values() if _is_cancelled_for_another(task)}
         if not next_ones:
             break
-        read = load_all(redis, [name for name in next_ones if name is not None])
+        nearer = load_all(redis, [name for name in next_ones if name is not None])
         found = {
-            first: read[task.broken_by or ""] if _is_cancelled_for_another(task) else task
+            first: nearer[task.broken_by or ""] if _is_cancelled_for_another(task) else task
             for first, task in found.items()
         }
     return found
@@ -259,16 +235,17 @@ class _Waiting(NamedTuple):
 
 
 def _conditions(redis: Redis, ids: Sequence[str]) -> dict[str, _Waiting]:
-    replies = redis.read(
-        *[("HGETALL", keys.conditions(task)) for task in ids],
-        *[("HGET", keys.task(task), "broken") for task in ids],
-    )
-    replies, fields = replies[: len(ids)], replies[len(ids) :]
-    parents = load_all(redis, [task for reply in replies for task in parents_of(reply)])
+    found = read(redis, of_each({task: _waiting(task) for task in ids}))
+    parents = load_all(redis, [name for reply, _ in found.values() for name in parents_of(reply)])
     return {
-        task: _Waiting(take_dependencies([reply, 0, ()], parents).conditions, field)
-        for task, reply, field in zip(ids, replies, fields, strict=True)
+        task: _Waiting(dependencies_of(reply, parents).conditions, field)
+        for task, (reply, field) in found.items()
     }
+
+
+def _waiting(task: str) -> Reader[Sequence[Any]]:
+    """Read the conditions of a task, and its field `broken`: one round trip."""
+    return (yield [("HGETALL", keys.conditions(task)), ("HGET", keys.task(task), "broken")])
 
 
 def _is_ending(task: str, known: Mapping[str, _Waiting], seen: Set[str] = frozenset()) -> bool:

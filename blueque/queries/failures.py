@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.model import keys
 from blueque.model.encoding import seconds_of
-from blueque.queries.listeners import read_groups
 from blueque.queries.statistics import load
+from blueque.queries.steps import of_each, read
+from blueque.queries.task_lists import TaskList
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
@@ -68,17 +69,14 @@ def failures(redis: Redis, queues: Sequence[str], days: int) -> Failures:
         for error_type, count in numbers.total.errors.items()
     }
     most = max(min(MAX_FAILED, MAX_FAILED_IN_ALL // len(queues)), LEAST_FAILED)
-    groups = [
-        [("LRANGE", keys.failed(queue), 0, most - 1), ("LLEN", keys.failed(queue))]
-        for queue in queues
-    ]
-    lists = dict(zip(queues, read_groups(redis, groups), strict=True))
-    _add_failed(redis, kinds, {queue: ids for queue, (ids, _) in lists.items()})
+    lists = {queue: TaskList(queue, "failed").beginning(most) for queue in queues}
+    found = read(redis, of_each(lists))
+    _add_failed(redis, kinds, {queue: ids for queue, (ids, _) in found.items()})
     ordered = sorted(
         kinds.values(),
         key=lambda kind: (kind.queue, -max(kind.attempts, kind.failed), kind.error_type),
     )
-    has_more = [queue for queue, (ids, length) in lists.items() if length > len(ids)]
+    has_more = [queue for queue, (ids, length) in found.items() if length > len(ids)]
     return Failures(_with_errors(redis, ordered), most, has_more)
 
 

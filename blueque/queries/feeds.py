@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys, record
+from blueque.queries.steps import of_each, read
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
 
 Record = Mapping[str, str]
 
@@ -33,37 +37,29 @@ def load_all(redis: Redis, queues: Sequence[str]) -> list[dict[str, str]]:
     """Return the records of all feeds of these queues, of each in the order in which they finished, open
     feeds last: two round trips.
     """
-    replies = (
-        redis.read(*[("ZRANGE", keys.feeds(queue), 0, -1) for queue in queues]) if queues else []
-    )
-    commands = ask(dict(zip(queues, replies, strict=True)))
-    return take(redis.read(*commands)) if commands else []
+    names = redis.read(*[("ZRANGE", keys.feeds(queue), 0, -1) for queue in queues])
+    readers = {queue: records(queue, some) for queue, some in zip(queues, names, strict=True)}
+    found = read(redis, of_each(readers))
+    return [record for some in found.values() for record in some]
 
 
-def ask(names: Mapping[str, Iterable[str]]) -> list[Command]:
-    """Return the commands that read the records of feeds, given their names by queue; `take` takes
-    the replies.
+def records(queue: str, names: Iterable[str]) -> Reader[list[dict[str, str]]]:
+    """Read the records of these feeds of a queue: one round trip. That of a dead feeder comes without
+    its token. A record that has expired, or is not that of a feed, is left out.
     """
-    return [
+    replies = yield [
         command
-        for queue, some in names.items()
-        for name in some
+        for name in names
         for command in (("HGETALL", keys.feed(queue, name)), ("EXISTS", keys.feeder(queue, name)))
     ]
-
-
-def take(replies: Sequence[Any]) -> list[dict[str, str]]:
-    """Return the records; that of a dead feeder without its token. A record that has expired, or is
-    not that of a feed, is left out.
-    """
-    records = []
+    found = []
     for reply, is_alive in zip(replies[::2], replies[1::2], strict=True):
         fields = as_hash(reply)
         if not is_alive:
             fields.pop("token", None)
         if "feed" in fields and "queue" in fields:
-            records.append(fields)
-    return records
+            found.append(fields)
+    return found
 
 
 def numbers(fields: Record) -> dict[str, Any]:

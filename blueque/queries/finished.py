@@ -9,7 +9,7 @@ from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import Place
 from blueque.protocol.pruning import Ended, ended_at
-from blueque.queries import listing
+from blueque.queries.steps import to_seconds
 
 
 class Stock(NamedTuple):
@@ -40,7 +40,7 @@ def stock(redis: Redis, places: Sequence[Place]) -> Stock:
     )
     is_open, ends = replies[: len(queues)], replies[len(queues) :]
     return Stock(
-        listing.to_seconds(time),
+        to_seconds(time),
         dict(zip(places, ends[::2], strict=True)),
         dict(zip(places, ends[1::2], strict=True)),
         {queue for queue, is_one in zip(queues, is_open, strict=True) if is_one},

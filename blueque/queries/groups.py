@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
+from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
 from blueque.errors import RedisRefused, WrongGroup
 from blueque.model import keys
-from blueque.model.group import condition_on, gate_of, is_gate, parse, require_whole
+from blueque.model.group import MAKING, condition_on, gate_of, is_gate, parse, require_whole
 from blueque.model.parts import in_parts
+from blueque.queries.holders import Holder
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
 
 MOST = 100_000  # ids of a group that are read
 AT_ONCE = 1000  # tasks in one round trip
+MAX_GROUPS = 1000  # groups that are read for what needs attention
+_OF_GROUPS = ("state", "created", "updated", "cancel")
 
 
 class GroupSeen(NamedTuple):
@@ -54,6 +60,31 @@ class GroupSeen(NamedTuple):
     def complete(self) -> int:
         """How many members are complete."""
         return max(self.members - self.open - self.bad, 0)
+
+
+class Unclosed(NamedTuple):
+    """A group that its producer has not closed, and for which it may do nothing more.
+
+    state: open: all of its tasks have ended, if there are any; since: when it was opened. making:
+        not all tasks of a workflow are there; since: when the last ones came.
+    """
+
+    group: str
+    state: str
+    since: float
+
+
+class Groups(NamedTuple):
+    """The groups of tasks, at most MAX_GROUPS.
+
+    unended: how many have not ended. bad: how many have members that have ended and are not
+        complete. holders: those that have ended and hold up tasks, by their names in conditions.
+    """
+
+    unended: int = 0
+    bad: int = 0
+    holders: Sequence[Holder] = ()
+    unclosed: Sequence[Unclosed] = ()
 
 
 class Unsettled(NamedTuple):
@@ -218,3 +249,40 @@ def _load(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
     return [
         GroupSeen(name, parse(as_hash(record)), *sizes) for name, record, *sizes in rows if record
     ]
+
+
+def groups(names: Sequence[str]) -> Reader[Groups]:
+    """Read what these groups have that may need attention: one round trip."""
+    replies = yield [
+        command
+        for name in names
+        for command in (
+            ("HMGET", keys.group(name), *_OF_GROUPS),
+            ("SCARD", keys.open_members(name)),
+            ("SCARD", keys.bad_members(name)),
+        )
+    ]
+    records = [as_fields(_OF_GROUPS, reply) for reply in replies[::3]]
+    seen = [*zip(names, records, replies[1::3], replies[2::3], strict=True)]
+    unended = sum(record.get("state") not in ("ended", None) for record in records)
+    bad = [(name, record) for name, record, _, size in seen if size]
+    # Of others it is not decided how they end.
+    ended = [
+        Holder(condition_on(name), "failed", 0)
+        for name, record in bad
+        if record.get("state") == "ended"
+    ]
+    unclosed = [_unclosed(name, record, left) for name, record, left, _ in seen]
+    return Groups(unended, len(bad), ended, tuple(each for each in unclosed if each is not None))
+
+
+def _unclosed(name: str, fields: Mapping[str, str], left: int) -> Unclosed | None:
+    state, record = fields.get("state"), parse(fields)
+    since = record.get("updated" if state == MAKING else "created")
+    if (
+        "cancel" in record
+        or since is None
+        or not (state == MAKING or (state == "open" and not left))
+    ):
+        return None
+    return Unclosed(name, state, since)

@@ -13,7 +13,7 @@ from blueque.model.columns import to_microseconds
 from blueque.model.conditions import HOLD
 from blueque.model.group import MAKING
 from blueque.queries import groups
-from blueque.queries.listing import to_seconds
+from blueque.queries.steps import to_seconds
 
 AT_ONCE = 1000  # tasks in one round trip
 FORGOTTEN = 86400.0  # seconds after which a producer is taken for dead

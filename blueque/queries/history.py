@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
+from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
 
 LONGEST = 5.0  # seconds that one read waits for an event
 AT_ONCE = 1000  # events in one read
@@ -71,21 +74,19 @@ def load(redis: Redis, task: str) -> History | None:
     return History([*born, *early, *late], missing, len(born) + len(early))
 
 
-def ask_latest(task: str) -> list[Command]:
-    """Return the commands that read the latest events of a task; `take_wish` takes the replies."""
-    return [("LRANGE", key, -LATEST, -1) for key in (keys.history(task), keys.recent(task))]
-
-
-def take_wish(task: str, replies: Sequence[Sequence[str]]) -> str | None:
-    """Return why the last attempt asked to run again later. None: it did not."""
+def wish(task: str) -> Reader[str | None]:
+    """Read why the last attempt of a task asked to run again later. None: it did not. One round
+    trip.
+    """
+    replies = yield [
+        ("LRANGE", key, -LATEST, -1) for key in (keys.history(task), keys.recent(task))
+    ]
     events = [
         event for texts in replies for event in _events(task, texts) if event.event not in _WAITING
     ]
-    return (
-        _text(events[-1].facts.get("reason"))
-        if events and events[-1].event == "postponed"
-        else None
-    )
+    if not events or events[-1].event != "postponed":
+        return None
+    return _text(events[-1].facts.get("reason"))
 
 
 def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:
@@ -142,24 +143,18 @@ class Heard(NamedTuple):
     place: str
 
 
-def ask_heard(places: Mapping[str, str], seconds: float) -> Command:
-    """Return the command that waits for events behind these places; `take_heard` takes the reply."""
-    streams = map(keys.events, places)
-    block = int(seconds * 1000)
-    return ("XREAD", "BLOCK", block, "COUNT", AT_ONCE, "STREAMS", *streams, *places.values())
-
-
-def take_heard(places: Mapping[str, str], replies: Sequence[Any]) -> list[Heard]:
-    """Return what has come, if anything has. Raises RedisRefused."""
-    raise_refusal(replies)
+def heard(places: Mapping[str, str], seconds: float) -> Reader[list[Heard]]:
+    """Wait for events behind these places; nothing if none has come."""
     of = {keys.events(queue): queue for queue in places}
+    wait = ("BLOCK", int(seconds * 1000))
+    (reply,) = yield [("XREAD", *wait, "COUNT", AT_ONCE, "STREAMS", *of, *places.values())]
     return [
         Heard(
             of[key],
             frozenset(as_hash(words).get("task", "") for _, words in entries),
             entries[-1][0],
         )
-        for key, entries in replies[0] or ()
+        for key, entries in reply or ()
     ]
 
 

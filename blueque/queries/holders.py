@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.model.conditions import OK
 from blueque.model.group import group_of
+from blueque.queries.steps import of_each
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
+
+# tasks that wait for failed and cancelled ones and are read, but LEAST_HELD of each
+MAX_HELD = 2000
+LEAST_HELD = 10
 
 
 class Holder(NamedTuple):
@@ -25,37 +32,28 @@ class Holder(NamedTuple):
     broken_by: str | None = None
 
 
-def ask_waiting(holders: Iterable[Holder], most: int) -> list[Command]:
-    """Return the commands that count and read the tasks that wait on after the end of others."""
-    commands: list[Command] = []
-    for holder in holders:
-        group = group_of(holder.task)
-        key = keys.dependents(holder.task) if group is None else keys.awaiting(group)
-        # Those that were told that it has ended badly, and wait on, are at the end.
-        commands += [("ZCARD", key), ("ZRANGE", key, 0, most - 1, "REV")]
-    return commands
+def holders(found: Sequence[Holder]) -> Reader[dict[str, Holder]]:
+    """Read how many tasks wait on for each of these; return those for which any does, by id. Two
+    round trips.
+    """
+    most = max(MAX_HELD // max(len(found), 1), LEAST_HELD)
+    every = yield from of_each({holder.task: _holder(holder, most) for holder in found})
+    return {name: holder for name, holder in every.items() if holder is not None}
 
 
-def ask_held(waiting: Sequence[tuple[Holder, Sequence[str]]]) -> list[Command]:
-    """Return the commands whose replies say which of these tasks wait on."""
-    return [
+def _holder(holder: Holder, most: int) -> Reader[Holder | None]:
+    group = group_of(holder.task)
+    key = keys.dependents(holder.task) if group is None else keys.awaiting(group)
+    # Those that were told that it has ended badly, and wait on, are at the end.
+    count, tasks = yield [("ZCARD", key), ("ZRANGE", key, 0, most - 1, "REV")]
+    replies = yield [
         command
-        for holder, tasks in waiting
         for task in tasks
         for command in (
             ("HMGET", keys.task(task), "status", "broken"),
             ("HGET", keys.conditions(task), holder.task),
         )
     ]
-
-
-def take_holders(
-    waiting: Sequence[tuple[Holder, Sequence[str]]], replies: Iterator[Any]
-) -> dict[str, Holder]:
-    """Return the tasks that hold others, by id. replies: to `ask_held`."""
-    found = {}
-    for holder, tasks in waiting:
-        held = sum((next(replies), next(replies)) == (["blocked", None], OK) for _ in tasks)
-        if held:
-            found[holder.task] = holder._replace(held=holder.held - len(tasks) + held)
-    return found
+    states = zip(replies[::2], replies[1::2], strict=True)
+    held = sum(state == ["blocked", None] and kind == OK for state, kind in states)
+    return holder._replace(held=count - len(tasks) + held) if held else None

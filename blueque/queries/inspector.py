@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.parts import in_parts
-from blueque.model.states import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
+from blueque.model.states import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
 from blueque.queries import (
     contents,
@@ -25,19 +25,21 @@ from blueque.queries import (
     listing,
     overview,
     statistics,
-    task_log,
     why_facts,
 )
-from blueque.queries.listeners import Node, Stuck, ask_node, has_time, take_node
-from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
+from blueque.queries.listeners import has_time
+from blueque.queries.queues import Pause, Room, room, settings
+from blueque.queries.signs import Signs, signs
+from blueque.queries.statistics import Statistics
+from blueque.queries.steps import clock, read
 from blueque.queries.tags import TagSeen, list_tags, tagged
 from blueque.queries.tasks import load
-from blueque.queries.waiting_lines import Pause, pause_of
 
 if TYPE_CHECKING:
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.failures import Failures
-    from blueque.queries.line_order import Head, Room
+    from blueque.queries.line_order import Head
+    from blueque.queries.listeners import Node
     from blueque.queries.listing import Listing
     from blueque.queries.overview import Overview
     from blueque.queries.run_progress import RunSeen
@@ -50,26 +52,6 @@ TASKS_AT_ONCE = 1000
 LISTENERS_AT_ONCE = 50  # whose resources are read
 STARTED_AT_ONCE = 100  # entries that are compared with the hashes of their tasks
 PROCESS = ("status", "queue", "node", "token", "pid", "pid_start", "boot", "ns")
-# the fields of a checkpoint for people; the files may be large
-CHECKPOINT = ("attempt", "at", "value", "files_left", "created")
-
-
-class Signs(NamedTuple):
-    """The current time, when a listener last beat, and when its task last printed, in Unix seconds.
-
-    listener: of the task, if one holds it.
-    checkpoint: as `Inspector.checkpoint` returns it, without the packed directory.
-    usual: how long tasks of the queue usually run, for a running task without progress.
-    stuck: that SIGKILL does not end it.
-    """
-
-    now: float
-    beat: float | None = None
-    listener: Node | None = None
-    printed: float | None = None
-    usual: Usual | None = None
-    checkpoint: Mapping[str, str] = {}
-    stuck: Stuck | None = None
 
 
 class Inspector:
@@ -100,37 +82,14 @@ class Inspector:
 
     def now(self) -> float:
         """Return the time of the Redis server. Ages are measured against it."""
-        (time,) = self._redis.read(("TIME",))
-        return listing.to_seconds(time)
+        return read(self._redis, clock())
 
-    def signs(self, task: Task, clock: float | None = None) -> Signs:
+    def signs(self, task: Task, now: float | None = None) -> Signs:
         """Return the time, and when a task and its listener last showed a sign of life.
 
-        clock: the caller's time, needed for `usual`; None: without `usual`.
+        now: the caller's time, needed for `usual`; None: without `usual`.
         """
-        looks: list[Command] = [("TIME",), ("HMGET", keys.checkpoint(task.id), *CHECKPOINT)]
-        if task.status in HELD and task.queue and task.node:
-            looks += [task_log.ask_printed(task.id), *ask_node(task.queue, task.node)]
-            looks += ask_usual(task.queue, clock) if clock is not None and is_quiet(task) else []
-        time, noted, *of_attempt = self._redis.read(*looks)
-        printed, registration, beat, *days = of_attempt or [None, None, None]
-        now, listener, stuck = listing.to_seconds(time), None, None
-        if registration is not None and task.queue and task.node:
-            is_legacy = task.token is None
-            listener = take_node(task.queue, task.node, registration, beat, is_legacy, now)
-            stuck = Stuck.parse(listener.stuck)
-        checkpoint = as_fields(CHECKPOINT, noted)
-        if checkpoint.get("created", task.fields.get("created")) != task.fields.get("created"):
-            checkpoint = {}  # of an earlier task with this id, which 1.0.0 has deleted
-        return Signs(
-            now,
-            None if beat is None else float(beat),
-            listener,
-            task_log.printed_at(printed or (), task.attempt),
-            take_usual(days) if days else None,
-            checkpoint,
-            stuck if stuck is not None and stuck.task == task.id else None,
-        )
+        return read(self._redis, signs(task, now))
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
@@ -162,7 +121,7 @@ class Inspector:
 
     def room(self, queue: str) -> Room:
         """Return how many tasks of the queue may run, and how many run."""
-        return line_order.room(self._redis, queue)
+        return read(self._redis, room(queue))
 
     def settings(self, queues: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the hash of the settings of each queue. One that cannot be read is empty."""
@@ -175,10 +134,7 @@ class Inspector:
 
     def paused(self, queue: str) -> Pause | None:
         """Return since when a queue is paused, by whom and why. None: it is not paused."""
-        (found,) = self._redis.read(
-            ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason")
-        )
-        return pause_of(*found)
+        return read(self._redis, settings(queue)).pause
 
     def heads(self, queue: str) -> Iterator[Head]:
         """Yield the lines of the queue that have work, in the order in which to try them."""

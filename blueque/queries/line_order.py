@@ -39,32 +39,6 @@ class Head(NamedTuple):
         )
 
 
-class Room(NamedTuple):
-    """How many tasks of a queue may run, and how many run."""
-
-    limit: int | None
-    counted: int  # tasks in the set of counted tasks
-    started: int  # tasks in the set of started tasks
-
-    @property
-    def taken(self) -> int:
-        return max(self.counted, self.started)
-
-    @property
-    def is_full(self) -> bool:
-        return self.limit is not None and self.taken >= self.limit
-
-
-def room(redis: Redis, queue: str) -> Room:
-    """Return how many tasks of the queue may run and how many do: one round trip."""
-    limit, counted, started = redis.read(
-        ("HGET", keys.settings(queue), "max_concurrency"),
-        ("SCARD", keys.counted(queue)),
-        ("SCARD", keys.started(queue)),
-    )
-    return Room(int(limit) if limit is not None and limit.isdecimal() else None, counted, started)
-
-
 def heads(redis: Redis, queue: str) -> Iterator[Head]:
     """Yield the lines that have tasks, and the empty lines to drop: highest priority first.
 

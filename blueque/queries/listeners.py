@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from blueque.connection.redis import as_scores
 from blueque.errors import InvalidInput
 from blueque.model import keys, units
 from blueque.model.encoding import seconds_of
+from blueque.queries.steps import to_seconds
 from blueque.system import process
 
 if TYPE_CHECKING:
-    from blueque.connection.redis import Command, Redis
+    from blueque.connection.redis import Command
+    from blueque.queries.steps import Reader
 
 MAX_MEMBERS = 1000  # members of a set, or of one end of a sorted set, that are read
 BEATS_TO_BE_LATE = 2  # missing beats after which a listener is late
@@ -118,97 +120,101 @@ class Stuck(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The replies to `ask_members`."""
+    """The names by which a queue knows its listeners: those that are registered, those that beat,
+    and those that its started tasks name. started: pairs of listener and task.
+    """
 
-    listeners: Sequence[str]
-    beats: Sequence[str]  # node, score, node, score ...
-    started: Sequence[str]
+    listeners: Sequence[str] = ()
+    beats: Mapping[str, float] = {}
+    started: Sequence[tuple[str, str]] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, sorted."""
+        return sorted({*self.listeners, *self.beats, *(node for node, _ in self.started)})
+
+    @property
+    def started_tasks(self) -> list[str]:
+        return [task for _, task in self.started]
 
 
-def ask_members(queue: str) -> list[Command]:
-    """Return the commands that read the listeners of a queue."""
+def members(queue: str) -> Reader[Members]:
+    """Read which listeners a queue has: one round trip."""
     # SRANDMEMBER returns all members of a set that is not larger than the count.
-    return [
+    names, beats, started = yield [
         ("SRANDMEMBER", keys.listeners(queue), MAX_MEMBERS),
         ("ZREVRANGE", keys.nodes(queue), 0, MAX_MEMBERS - 1, "WITHSCORES"),
         ("SRANDMEMBER", keys.started(queue), MAX_MEMBERS),
     ]
+    return Members(names, as_scores(beats), _parse(started))
 
 
-def read_nodes(redis: Redis, members: Mapping[str, Members], now: float) -> list[Node]:
-    """Return the listeners that are registered, beat, or hold a task, by queue and name."""
-    return read_nodes_and(redis, members, now, [])[0]
-
-
-def read_nodes_and(
-    redis: Redis, members: Mapping[str, Members], now: float, more: Sequence[Command]
-) -> tuple[list[Node], list[Any]]:
-    """Return the same, and the replies to more commands, in one round trip."""
-    beats = {
-        queue: dict(zip(seen.beats[::2], seen.beats[1::2], strict=True))
-        for queue, seen in members.items()
-    }
-    pairs = _pairs(members)
-    groups = [
-        [("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1), ask_node(queue, node)[0]]
-        for queue, node in pairs
+def listeners(queue: str, found: Members, now: float) -> Reader[list[Node]]:
+    """Read these listeners of a queue, sorted by name, and what they hold: one round trip."""
+    replies = yield [
+        command
+        for node in found.names
+        for command in (_held_command(queue, node), _registration_command(queue, node))
     ]
-    others, *replies = read_groups(redis, [more, *groups])
-    nodes = []
-    for (queue, node), (held, registration) in zip(pairs, replies, strict=True):
-        is_member = node in members[queue].listeners
-        listener = take_node(queue, node, registration, beats[queue].get(node), is_member, now)
-        nodes.append(listener._replace(held=tuple(held)))
-    return nodes, others
-
-
-def ask_node(queue: str, node: str) -> list[Command]:
-    """Return the commands that read the registration and the last beat of a listener."""
     return [
-        ("HMGET", keys.listener(queue, node), *_REGISTRATION),
-        ("ZSCORE", keys.nodes(queue), node),
+        _node(
+            queue, node, registration, found.beats.get(node), node in found.listeners, now
+        )._replace(held=tuple(held))
+        for node, held, registration in zip(found.names, replies[::2], replies[1::2], strict=True)
     ]
 
 
-def take_node(
+def all_listeners(queue: str, now: float) -> Reader[list[Node]]:
+    """Read the listeners of a queue that are registered, beat, or hold a task: two round trips."""
+    found = yield from members(queue)
+    return (yield from listeners(queue, found, now))
+
+
+def listener(queue: str, node: str, is_legacy: bool) -> Reader[tuple[float, float | None, Node]]:
+    """Read the clock of Redis, the last beat of a listener, and the listener without what it holds:
+    one round trip.
+
+    is_legacy: it may be one of 1.0.0.
+    """
+    registration, score, time = yield [
+        _registration_command(queue, node),
+        ("ZSCORE", keys.nodes(queue), node),
+        ("TIME",),  # last, so that it is later than the beat
+    ]
+    now, beat = to_seconds(time), None if score is None else float(score)
+    return now, beat, _node(queue, node, registration, beat, is_legacy, now)
+
+
+def held(queue: str, found: Members) -> Reader[list[str]]:
+    """Read the ids of the tasks that these listeners of a queue hold: one round trip. Most started
+    tasks are among them.
+    """
+    replies = yield [_held_command(queue, node) for node in found.names]
+    return [task for tasks in replies for task in tasks]
+
+
+def _held_command(queue: str, node: str) -> Command:
+    return ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1)
+
+
+def _registration_command(queue: str, node: str) -> Command:
+    return ("HMGET", keys.listener(queue, node), *_REGISTRATION)
+
+
+def _node(
     queue: str,
     node: str,
     registration: Sequence[Any],
-    beat: str | None,
+    beat: float | None,
     is_member: bool,
     now: float,
 ) -> Node:
     """Return a listener, without what it holds. is_member: it may be one of 1.0.0."""
     state, beat_every, lease, order, order_by, *facts = registration
-    seen = None if beat is None else max(now - float(beat), 0.0)
+    seen = None if beat is None else max(now - beat, 0.0)
     state = _state(state or ("1.0.0" if is_member else "gone"), beat_every, lease, order, seen)
     is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, units.BEAT)
     return Node(node, queue, state, seen, (), order, order_by, *facts)._replace(is_late=is_late)
-
-
-def read_held_and(
-    redis: Redis, members: Mapping[str, Members], more: Sequence[Command]
-) -> tuple[list[str], list[str], list[Any]]:
-    """Return the tasks that listeners hold, the tasks that count as started, and the replies to more
-    commands, in one round trip. Most started tasks are held, too.
-    """
-    asked = [("LRANGE", keys.reserved(*pair), 0, MAX_HELD - 1) for pair in _pairs(members)]
-    others, *replies = read_groups(redis, [more, *([command] for command in asked)])
-    held = [task for (ids,) in replies for task in ids]
-    return held, [task for seen in members.values() for task in started_ids(seen.started)], others
-
-
-def _pairs(members: Mapping[str, Members]) -> list[tuple[str, str]]:
-    """Return the queue and the name of each listener, sorted."""
-    return sorted(
-        (queue, node)
-        for queue, seen in members.items()
-        for node in {
-            *seen.listeners,
-            *seen.beats[::2],
-            *(running[0] for running in _parse(seen.started)),
-        }
-    )
 
 
 def has_time(ends_at: str | None, until: float) -> bool:
@@ -220,18 +226,6 @@ def has_time(ends_at: str | None, until: float) -> bool:
 def puts_in_line(nodes: Iterable[Node]) -> bool:
     """Tell whether a listener of a queue puts its scheduled tasks in line when they are due."""
     return any(node.state == "up" for node in nodes)
-
-
-def started_ids(started: Iterable[str]) -> list[str]:
-    """Return the tasks that the members of a set of started tasks name."""
-    return [task_id for _, _, task_id in _parse(started)]
-
-
-def read_groups(redis: Redis, groups: Iterable[Sequence[Command]]) -> list[list[Any]]:
-    """Send the commands of all groups in one write; return their replies in the same groups."""
-    asked = list(groups)
-    replies = iter(redis.read(*chain.from_iterable(asked)))
-    return [[next(replies) for _ in group] for group in asked]
 
 
 def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
@@ -321,12 +315,13 @@ def _seconds(text: str | None, otherwise: float) -> float:
         return otherwise
 
 
-def _parse(members: Iterable[str]) -> list[tuple[str, int, str]]:
+def _parse(members: Iterable[str]) -> list[tuple[str, str]]:
     """Parse the members of a set of started tasks, without those that another program has written."""
     parsed = []
     for member in members:
         try:
-            parsed.append(keys.parse_started_member(member))
+            node, _, task = keys.parse_started_member(member)
+            parsed.append((node, task))
         except ValueError:
             continue
     return parsed

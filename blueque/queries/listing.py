@@ -14,20 +14,14 @@ from blueque.connection.redis import as_fields
 from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
-from blueque.queries import beginnings
-from blueque.queries.beginnings import Beginning
-from blueque.queries.listeners import (
-    Members,
-    Node,
-    ask_members,
-    read_groups,
-    read_held_and,
-    read_nodes,
-)
-from blueque.queries.waiting_lines import MAX_HEADS, ask_names, in_turn, waiting_since, with_default
+from blueque.queries.listeners import Node, all_listeners
+from blueque.queries.steps import clock, in_step, of_each, read
+from blueque.queries.task_lists import TaskList, Unfinished, lists_of, unfinished
+from blueque.queries.waiting_lines import in_turn, waiting_since
 
 if TYPE_CHECKING:
-    from blueque.connection.redis import Command, Redis
+    from blueque.connection.redis import Redis
+    from blueque.queries.steps import Reader
 
 MAX_BLOCKED = 20  # blocked tasks of a queue whose conditions `overview` reads
 STATUSES = (
@@ -78,6 +72,7 @@ SHOWN = (
     "key",
     "run",
 )
+MAX_IDS = 50_000  # ids that are read, of all lists together; but one of each
 MANY = 500  # tasks: of more, all fields in SHOWN are read only of the first ones
 
 # What decides about the order.
@@ -106,105 +101,91 @@ class Listing(NamedTuple):
 
 def listing(redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int) -> Listing:
     """See Inspector.listing."""
-    lists = beginnings.of_queues(queues, statuses)
-    ask_lists = beginnings.ask(lists, beginnings.depth_of(len(lists), limit))
-    unfinished = queues if not {"started", "reserved", "pending"}.isdisjoint(statuses) else ()
-    groups = [_ask_unfinished(queue) for queue in unfinished]
-    (time,), read, *replies = read_groups(redis, [[("TIME",)], ask_lists, *groups])
-    now, lists = to_seconds(time), beginnings.take(lists, read)
-    of_queues = dict(zip(unfinished, replies, strict=True))
-    held, lines = _unfinished(redis, of_queues, statuses, limit) if of_queues else ([], [])
-    listed, has_more, looked_at = _listed(redis, held, [*lists, *lines], queues, statuses, limit)
-    size = sum(one.length for one in (*lists, *lines))
-    size += sum(task.status == "reserved" for task in listed)
-    size += sum(reply[4] for reply in replies) if "started" in statuses else 0
-    more = max(size - min(len(listed), limit), 0)
-    return Listing(now, listed[:limit], has_more, more, looked_at)
+    lists = [one for queue in queues for one in lists_of(queue, statuses)]
+    share = MAX_IDS // max(len(lists) + len(queues) * ("pending" in statuses), 1)
+
+    def beginning(one: TaskList, among: int = 1) -> Reader[tuple[list[str], int]]:
+        return one.beginning(min(limit + 1, max(share // among, 1)))
+
+    now, found, of_queues, started = read(
+        redis,
+        in_step(
+            clock(),
+            of_each({one: beginning(one) for one in lists}),
+            of_each({queue: unfinished(queue, statuses, beginning) for queue in queues}),
+            _count_started(queues if "started" in statuses else ()),
+        ),
+    )
+    for queue in of_queues.values():
+        found |= queue.lines
+    tasks = _ordered(redis, _held(of_queues.values(), statuses), found, queues, statuses, limit)
+    best = {task.id for task in tasks[:limit]}
+    cut = [len(ids) for ids, length in found.values() if _may_have_more(ids, length, best, limit)]
+    size = started + sum(length for _, length in found.values())
+    size += sum(task.status == "reserved" for task in tasks)
+    more = max(size - min(len(tasks), limit), 0)
+    has_more = len(tasks) > limit or bool(cut)
+    return Listing(now, tasks[:limit], has_more, more, min(cut, default=None))
 
 
-def _ask_unfinished(queue: str) -> list[Command]:
-    return [*ask_members(queue), ask_names(queue, MAX_HEADS), ("SCARD", keys.started(queue))]
+def _count_started(queues: Sequence[str]) -> Reader[int]:
+    return sum((yield [("SCARD", keys.started(queue)) for queue in queues]))
 
 
-def _unfinished(
-    redis: Redis, replies: Mapping[str, Sequence[Any]], statuses: Collection[str], limit: int
-) -> tuple[list[str], list[Beginning]]:
-    """Return the ids of held and started tasks, and the lines of pending tasks."""
-    members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
-    names = with_default({queue: reply[3] for queue, reply in replies.items()})
-    is_pending = "pending" in statuses
-    lines = [Beginning("pending", queue, name) for queue in names for name in names[queue]]
-    lines = lines if is_pending else []
-    # A pending task may be in a listener's own list: the listener died between pop and reserve.
-    more = beginnings.ask(lines, beginnings.depth_of(len(lines), limit))
-    held, started, found = read_held_and(redis, members, more)
-    # What has started is neither pending nor reserved: it need not be read to know that.
-    held = [*held, *started] if "started" in statuses else [*{*held}.difference(started)]
-    return held, beginnings.take(lines, found)
+def _may_have_more(ids: Sequence[str], length: int, best: Collection[str], limit: int) -> bool:
+    """Tell whether a task of a list behind those that were read may be one of the best."""
+    return len(ids) <= min(limit, length - 1) and (not ids or ids[-1] in best)
 
 
-def _listed(
+def _held(found: Iterable[Unfinished[Any]], statuses: Collection[str]) -> list[str]:
+    ids: list[str] = []
+    for queue in found:
+        # What has started is neither pending nor reserved: it need not be read to know that.
+        is_wanted = "started" in statuses
+        ids += queue.started if is_wanted else ()
+        ids += queue.held if is_wanted else {*queue.held}.difference(queue.started)
+    return ids
+
+
+def _ordered(
     redis: Redis,
     held: Sequence[str],
-    lists: Sequence[Beginning],
-    queues: Sequence[str],
-    statuses: Collection[str],
-    limit: int,
-) -> tuple[list[Task], bool, int | None]:
-    """Return tasks in order, and whether there are more than `limit`; the first `limit` are the first
-    of all tasks. If that is not sure, return also how many of each list were looked at.
-
-    Of many tasks only what decides about the order is read.
-    """
-    ids, has_more, looked_at = _ids(held, lists), False, None
-    fields = _ORDER if len(ids) > max(2 * limit, MANY) else SHOWN
-    tasks = shown(redis, ids, fields)
-    while True:
-        listed = _in_turn(tasks, lists, {*queues}, statuses)
-        has_more = has_more or len(listed) > limit
-        best = {task.id for task in listed[:limit]}
-        places = {n for n, one in enumerate(lists) if one.may_have_more(tasks, best, limit)}
-        if places and sum(len(one.ids) for one in lists) > beginnings.MOST:
-            looked_at = min(len(lists[place].ids) for place in places)
-        if not places or looked_at is not None:
-            break
-        lists = beginnings.deepened(redis, lists, sorted(places), limit)
-        # The others may have none of the best: what is behind their first tasks comes later still.
-        lists = [one for n, one in enumerate(lists) if n in places or not best.isdisjoint(one.ids)]
-        ids = _ids(held, lists)
-        tasks |= shown(redis, (task for task in ids if task not in tasks), fields)
-        tasks = {task: tasks[task] for task in ids}
-    if fields is _ORDER:
-        read = shown(redis, (task.id for task in listed[:limit])).values()
-        # without those that have gone on meanwhile
-        listed[:limit] = [task for task in read if task.status in statuses]
-    return listed, has_more, looked_at
-
-
-def _ids(held: Iterable[str], lists: Iterable[Beginning]) -> dict[str, None]:
-    return dict.fromkeys(chain(held, *(one.ids for one in lists)))
-
-
-def _in_turn(
-    tasks: Mapping[str, Task],
-    lists: Iterable[Beginning],
+    lists: Mapping[TaskList, tuple[Sequence[str], int]],
     queues: Collection[str],
     statuses: Collection[str],
+    limit: int,
 ) -> list[Task]:
-    """Return those of these tasks that belong to the queues and have one of the statuses, in order."""
-    lines = {(one.queue, one.line): one.ids for one in lists if one.line is not None}
-    turns = in_turn({line: [tasks[task] for task in ids] for line, ids in lines.items()})
+    """Return the tasks of these queues that have one of the statuses, in order.
+
+    Of many tasks only what decides about the order is read, but for the first `limit`.
+    """
+    ids = dict.fromkeys(chain(held, *(ids for ids, _ in lists.values())))
+    fields = _ORDER if len(ids) > max(2 * limit, MANY) else SHOWN
+    tasks = shown(redis, ids, fields)
+    lines = {
+        (one.queue, one.line): [tasks[task] for task in ids]
+        for one, (ids, _) in lists.items()
+        if one.line is not None
+    }
+    of_queues = {*queues}
     wanted = (task for task in tasks.values() if task.status in statuses)
-    return in_order([task for task in wanted if task.queue in queues], turns)
+    found = in_order([task for task in wanted if task.queue in of_queues], in_turn(lines))
+    if fields is _ORDER:
+        first = shown(redis, (task.id for task in found[:limit])).values()
+        # without those that have gone on meanwhile
+        found[:limit] = [task for task in first if task.status in statuses]
+    return found
 
 
 def all_nodes(redis: Redis) -> list[Node]:
     """See Inspector.nodes."""
-    time, names = redis.read(("TIME",), ("ZRANGE", keys.QUEUES, 0, -1))
-    queues = sorted(names)
-    replies = read_groups(redis, [ask_members(queue) for queue in queues])
-    members = {queue: Members(*reply) for queue, reply in zip(queues, replies, strict=True)}
-    return read_nodes(redis, members, to_seconds(time))
+    now, (names,) = read(redis, in_step(clock(), _queues()))
+    found = read(redis, of_each({queue: all_listeners(queue, now) for queue in sorted(names)}))
+    return [node for nodes in found.values() for node in nodes]
+
+
+def _queues() -> Reader[list[Any]]:
+    return (yield [("ZRANGE", keys.QUEUES, 0, -1)])
 
 
 def entered(task: Task) -> float | None:
@@ -233,29 +214,18 @@ def run_time(task: Task, now: float) -> float | None:
     )
 
 
-def to_seconds(time: Sequence[str]) -> float:
-    """Return Unix seconds, given the reply to TIME."""
-    return int(time[0]) + int(time[1]) / 1e6
-
-
 def shown(redis: Redis, ids: Iterable[str], fields: Sequence[str] = SHOWN) -> dict[str, Task]:
     """Return snapshots of these tasks with these fields, by their ids, in one round trip."""
+    return read(redis, tasks_shown(ids, fields))
+
+
+def tasks_shown(ids: Iterable[str], fields: Sequence[str] = SHOWN) -> Reader[dict[str, Task]]:
+    """Read these fields of tasks, each task once; return snapshots by their ids. One round trip."""
     unique = list(dict.fromkeys(ids))
-    return take_shown(unique, redis.read(*ask_shown(unique, fields)), fields)
-
-
-def ask_shown(ids: Iterable[str], fields: Sequence[str] = SHOWN) -> list[Command]:
-    """Return the commands that read these fields; `take_shown` takes the replies."""
-    return [("HMGET", keys.task(task_id), *fields) for task_id in ids]
-
-
-def take_shown(
-    ids: Iterable[str], replies: Iterable[Sequence[str | None]], fields: Sequence[str] = SHOWN
-) -> dict[str, Task]:
-    """Return snapshots of tasks, each once, by their ids."""
+    replies = yield [("HMGET", keys.task(task_id), *fields) for task_id in unique]
     return {
         task_id: Task(task_id, as_fields(fields, reply))
-        for task_id, reply in zip(ids, replies, strict=True)
+        for task_id, reply in zip(unique, replies, strict=True)
     }
 
 

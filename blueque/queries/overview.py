@@ -1,61 +1,40 @@
-"""The state of everything at one instant, in six round trips for any number of tasks and up to
-2,000 queues.
+"""The state of everything at one instant, in six round trips for any number of tasks and queues.
 
 Every read is bounded, and a list entry is only a hint, as in listing.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
+from blueque.connection.redis import Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.encoding import seconds_of
 from blueque.model.group import is_gate
-from blueque.model.parts import grouped
-from blueque.model.queue_settings import OLDEST
-from blueque.queries.holders import Holder, ask_held, ask_waiting, take_holders
-from blueque.queries.listeners import (
-    Members,
-    Node,
-    ask_members,
-    is_process_gone,
-    puts_in_line,
-    read_groups,
-    started_ids,
-)
-from blueque.queries.listing import ask_shown, entered, in_order, take_shown, to_seconds
-from blueque.queries.overview_groups import MAX_GROUPS, Groups, ask_groups, take_groups
-from blueque.queries.overview_queues import HOUR, Counts, Failed, ask_counts, read_queues
-from blueque.queries.quiet_queues import quiet_queues
-from blueque.queries.schedules import Watched, ask_states, ask_watched, take_watched
-from blueque.queries.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
-from blueque.queries.task_log import ask_printed, printed_at
-from blueque.queries.waiting_lines import (
-    MAX_HEADS,
-    Misfit,
-    Pause,
-    Waits,
-    lock_of,
-    misfits,
-    pause_of,
-    runnable,
-)
+from blueque.queries.groups import MAX_GROUPS, Groups, groups
+from blueque.queries.holders import Holder, holders
+from blueque.queries.listeners import MAX_MEMBERS, Members, Node, is_process_gone, puts_in_line
+from blueque.queries.listing import entered, in_order, tasks_shown
+from blueque.queries.overview_queues import HOUR, Details, Looked, complete_only, details, look
+from blueque.queries.queues import Pause
+from blueque.queries.schedules import MAX_WATCHED, Watched, watched
+from blueque.queries.statistics import Usual, ran, tail, usual
+from blueque.queries.steps import clock, in_step, of_each, read, to_seconds
+from blueque.queries.task_log import printed
+from blueque.queries.waiting_lines import MAX_HEADS, Misfit, Waits, lock_of, misfits, runnable
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.statistics import Durations
+    from blueque.queries.steps import Reader
 
 MAX_TALKING = 20  # tasks that run longest, whose last line is read
 MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time is read
 MANY = 5  # fewer failures within an hour are not too many
 SHARE = 5  # more than one failure of so many ended tasks is too many
-# tasks that wait for failed and cancelled ones and are read, but LEAST_HELD of each
-MAX_HELD = 2000
-LEAST_HELD = 10
 
 
 class Line(NamedTuple):
@@ -84,15 +63,15 @@ class Line(NamedTuple):
     """
 
     queue: str
-    scheduled: int
-    pending: int
-    reserved: int
-    started: int
-    complete: int
-    failed: int
-    cancelled: int
-    oldest: float | None  # the longest time that the next task of a line has been pending
-    listeners: int
+    scheduled: int = 0
+    pending: int = 0
+    reserved: int = 0
+    started: int = 0
+    complete: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    oldest: float | None = None  # the longest time that the next task of a line has been pending
+    listeners: int = 0
     overdue: int = 0
     overdue_for: float | None = None
     lost: tuple[str, ...] = ()
@@ -114,6 +93,15 @@ class Line(NamedTuple):
     expired: int = 0
     failed_today: int = 0
 
+    @property
+    def is_quiet(self) -> bool:
+        """It has nothing but complete tasks, and no listener."""
+        counts = (self.scheduled, self.pending, self.reserved, self.started, self.blocked)
+        limits = (self.pause, self.max_concurrency, self.max_pending)
+        return limits == (None, None, None) and not any(
+            (*counts, self.failed, self.cancelled, self.listeners, self.running)
+        )
+
 
 class Overview(NamedTuple):
     """Everything at one instant: queues and nodes by name, running tasks longest first, the records
@@ -125,7 +113,6 @@ class Overview(NamedTuple):
         the queues whose tasks run longest.
     ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its
         id. A beat from the future shows it; a clock that is behind cannot be told from a late beat.
-    quiet: the queues that have nothing but complete tasks.
     schedules: those that make the next tasks, and paused ones; failures of each include the
         task that came last.
     """
@@ -140,74 +127,174 @@ class Overview(NamedTuple):
     usual: Mapping[str, Usual] = {}
     tails: Mapping[str, float] = {}
     ahead: Mapping[str, float] = {}
-    quiet: Set[str] = frozenset()
     groups: Groups = Groups()
     schedules: Sequence[Watched] = ()
 
 
 def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
     """See Inspector.overview."""
-    now, every, server, names, planned = _begin(redis)
-    every = [queue for queue in every if only is None or queue in only]
-    quiet = quiet_queues(redis, every)
-    queues = [queue for queue in every if queue not in quiet]
-    asked = [ask_members(queue) + ask_counts(queue, now, len(queues)) for queue in queues]
-    # The time is read last, so that it is later than every beat.
-    asked += [ask_groups(names), ask_states(planned), [("TIME",)]]
-    *replies, seen_groups, states, (time,) = read_groups(redis, asked)
-    groups, watched = take_groups(names, seen_groups), list(take_watched(planned, states))
-    counts = {
-        queue: Counts(Members(*reply[:3]), *reply[3:])
-        for queue, reply in zip(queues, replies, strict=True)
-    }
-    nodes, waits, records, failed = read_queues(redis, counts, now)
-    nodes = [node._replace(state="dead") if is_process_gone(node) else node for node in nodes]
-    started = sorted(
-        {task for seen in counts.values() for task in started_ids(seen.members.started)}
+    begun = _begin(redis)
+    now, every = begun.now, [queue for queue in begun.queues if only is None or queue in only]
+    complete = read(redis, of_each({queue: complete_only(queue) for queue in every}))
+    queues = [queue for queue in every if complete[queue] is None]
+    looks, seen_groups, schedules, later = read(
+        redis,
+        in_step(
+            of_each({queue: look(queue, now, len(queues)) for queue in queues}),
+            groups(begun.groups),
+            watched(begun.schedules),
+            clock(),  # last, so that it is later than every beat
+        ),
     )
-    heads = chain(*(seen.head for seen in counts.values()), *map(_firsts, waits.values()))
-    came = [each.current for each in watched if each.current is not None]
-    ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started, came))
-    awaited = [holder for newest in failed.values() for holder in newest.awaited]
-    tasks, last_good, held, waiting = _details(
-        redis, ids, waits, failed, [*awaited, *groups.holders]
+    is_any = any(each.seen.blocked for each in looks.values())
+    found = read(redis, of_each({name: details(each, is_any, now) for name, each in looks.items()}))
+    tasks, locks, failing, held_up = read(
+        redis,
+        in_step(
+            _tasks(looks, found, schedules, now),
+            _locks(found.values()),
+            of_each(
+                {
+                    queue: _is_failing(queue, each.failed.within_hour, now)
+                    for queue, each in found.items()
+                    if each.failed.within_hour >= MANY
+                }
+            ),
+            holders(
+                [*chain(*(each.failed.awaited for each in found.values())), *seen_groups.holders]
+            ),
+        ),
     )
-    running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
-    failing, printed, ran, holders = _last(redis, last_good, running, waiting, now)
-    own = grouped(nodes, lambda node: node.queue)
-    lines = []
-    for queue in every:
-        if queue in quiet:
-            lines.append(Line(queue, 0, 0, 0, 0, quiet[queue], 0, 0, None, 0))
-            continue
-        seen, ended = counts[queue], failed[queue]
-        line = _line(seen, queue, waits[queue], own.get(queue, []), ended, tasks, now)
-        lines.append(
-            line._replace(
-                runnable=_runnable(line, waits[queue], held),
-                failing=ended.within_hour if queue in failing else 0,
-                holders=tuple(holders[one.task] for one in ended.awaited if one.task in holders),
-            )
-        )
-    middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
-    tails = {queue: most for queue in ran if (most := tail(ran[queue])) is not None}
-    ahead = _ahead([seen.members for seen in counts.values()], to_seconds(time))
-    bad_groups = [holders[each.task] for each in groups.holders if each.task in holders]
+    lines = {queue: Line(queue, complete=count or 0) for queue, count in complete.items()}
+    for name, looked in looks.items():
+        is_failing = failing.get(name, False)
+        lines[name] = _line(looked, found[name], tasks.tasks, locks, is_failing, held_up, now)
     return Overview(
         now,
-        lines,
-        running,
-        nodes,
-        records,
-        server,
-        printed,
-        middles,
-        tails,
-        ahead,
-        quiet.keys(),
-        groups._replace(holders=tuple(bad_groups)),
-        [_with_last(each, tasks) for each in watched],
+        [*lines.values()],
+        tasks.running,
+        [_alive(node) for each in found.values() for node in each.nodes],
+        [record for each in found.values() for record in each.feeds],
+        begun.server,
+        tasks.printed,
+        {queue: middle for queue, ran in tasks.ran.items() if (middle := usual(ran)) is not None},
+        {queue: most for queue, ran in tasks.ran.items() if (most := tail(ran)) is not None},
+        _ahead([each.members for each in looks.values()], later),
+        seen_groups._replace(
+            holders=tuple(
+                held_up[each.task] for each in seen_groups.holders if each.task in held_up
+            )
+        ),
+        [_with_last(each, tasks.tasks) for each in schedules],
     )
+
+
+class _Begun(NamedTuple):
+    """The time, the names of the queues, of groups, those that have not ended first, and of schedules,
+    and what the server says about itself.
+    """
+
+    now: float
+    queues: list[str]
+    groups: list[str]
+    schedules: list[str]
+    server: Mapping[str, str] | None
+
+
+def _begin(redis: Redis) -> _Begun:
+    time, names, groups, first, last, info, *settings = redis.answers(
+        ("TIME",),
+        ("ZRANGE", keys.QUEUES, 0, -1),
+        ("ZRANGE", keys.GROUPS, 0, MAX_GROUPS - 1),
+        ("ZRANGE", keys.SCHEDULES, 0, MAX_WATCHED - 1),
+        # those that make no next task
+        ("ZRANGEBYSCORE", keys.SCHEDULES, "+inf", "+inf", "LIMIT", 0, MAX_WATCHED),
+        ("INFO",),
+        ("CONFIG", "GET", "save"),
+        ("CONFIG", "GET", "min-replicas-to-write"),
+    )
+    raise_refusal([time, names, groups, first, last])
+    facts = None
+    if not isinstance(info, RedisRefused):
+        facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+        for reply in settings:
+            facts |= {} if isinstance(reply, RedisRefused) else as_hash(reply)
+    return _Begun(
+        to_seconds(time),
+        sorted(names),
+        [name for name in groups if not is_gate(name)],
+        [*dict.fromkeys([*first, *last])],
+        facts,
+    )
+
+
+class _Tasks(NamedTuple):
+    """Tasks by id; those that run, the longest first; of some of these when they last printed; how
+    long tasks of their queues ran.
+    """
+
+    tasks: Mapping[str, Task]
+    running: list[Task]
+    printed: Mapping[str, float]
+    ran: Mapping[str, Durations]
+
+
+def _tasks(
+    looks: Mapping[str, Looked],
+    found: Mapping[str, Details],
+    schedules: Iterable[Watched],
+    now: float,
+) -> Reader[_Tasks]:
+    """Read the tasks that run, are held, come next, or came last of a schedule: two round trips."""
+    started = sorted({task for each in looks.values() for task in each.members.started_tasks})
+    held = [task for each in found.values() for node in each.nodes for task in node.held]
+    first = chain(*(_firsts(looks[queue], each) for queue, each in found.items()))
+    came = [each.current for each in schedules if each.current is not None]
+    tasks = yield from tasks_shown([*held, *first, *started, *came])
+    running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
+    queues = [*dict.fromkeys(task.queue for task in running if task.queue is not None)]
+    last, runs = yield from in_step(
+        of_each({task.id: printed(task.id, task.attempt) for task in running[:MAX_TALKING]}),
+        of_each({queue: ran(queue, now) for queue in queues[:MAX_RUNNING_QUEUES]}),
+    )
+    printed_at = {task: at for task, at in last.items() if at is not None}
+    return _Tasks(tasks, running, printed_at, runs)
+
+
+def _firsts(looked: Looked, found: Details) -> list[str]:
+    """Return the next tasks of the lines of a queue."""
+    heads = [looked.ends.head, *(line.head for line in found.waits[:MAX_HEADS])]
+    return [*chain(*heads)]
+
+
+def _locks(found: Iterable[Details]) -> Reader[dict[str, int]]:
+    """Read how many tasks hold each lock that a line with tasks names: one round trip."""
+    lines = (line.line for each in found for line in each.waits)
+    locks = sorted({lock for line in lines if (lock := lock_of(line))})
+    counts = yield [("SCARD", keys.lock(lock)) for lock in locks]
+    return dict(zip(locks, counts, strict=True))
+
+
+def _is_failing(queue: str, failures: int, now: float) -> Reader[bool]:
+    """Read whether so many failures within an hour are too many for a queue: two round trips.
+
+    They are not if the complete task that limits their share has ended within the hour, too.
+    """
+    (good,) = yield [("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)]
+    if good is None:
+        return True
+    ((finished, updated),) = yield [("HMGET", keys.task(good), "finished", "updated")]
+    return now - (seconds_of(finished or updated) or 0.0) > HOUR
+
+
+def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
+    """Return which listeners have a beat in the future, and by how much."""
+    beats = [beat for seen in members for beat in seen.beats.items()]
+    return {node: at - now for node, at in beats if at > now}
+
+
+def _alive(node: Node) -> Node:
+    return node._replace(state="dead") if is_process_gone(node) else node
 
 
 def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
@@ -219,173 +306,55 @@ def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
     return schedule._replace(failures=schedule.failures + has_failed)
 
 
-class _Details(NamedTuple):
-    """Tasks by id; for each queue with many failures the complete task that limits them; how many
-    tasks hold each lock; failed and cancelled tasks, each with some of those that wait for it.
-    """
-
-    tasks: dict[str, Task]
-    last_good: dict[str, str | None]
-    held: dict[str, int]
-    waiting: list[tuple[Holder, list[str]]]
-
-
-def _details(
-    redis: Redis,
-    ids: Iterable[str],
-    waits: Mapping[str, Sequence[Waits]],
-    failed: Mapping[str, Failed],
-    awaited: Sequence[Holder],
-) -> _Details:
-    """Return these tasks and what else can be read with them: one round trip."""
-    suspects = [queue for queue, newest in failed.items() if newest.within_hour >= MANY]
-    good = [_ask_good(queue, failed[queue].within_hour) for queue in suspects]
-    lines = [line.line for waiting in waits.values() for line in waiting]
-    locks = sorted({lock for line in lines if (lock := lock_of(line))})
-    of_locks: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
-    most = max(MAX_HELD // max(len(awaited), 1), LEAST_HELD)
-    commands = [*good, *of_locks, *ask_waiting(awaited, most), *ask_shown(ids)]
-    replies = iter(redis.read(*commands))
-    last_good = {queue: next(replies) for queue in suspects}
-    held = {lock: next(replies) for lock in locks}
-    waiting = [(holder._replace(held=next(replies)), next(replies)) for holder in awaited]
-    return _Details(take_shown(ids, [*replies]), last_good, held, waiting)
-
-
-def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
-    """Return which listeners have a beat in the future, and by how much."""
-    beats = [
-        beat for seen in members for beat in zip(seen.beats[::2], seen.beats[1::2], strict=True)
-    ]
-    return {node: float(at) - now for node, at in beats if float(at) > now}
-
-
-def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, list[str], list[str]]:
-    """Return the time, the names of the queues, what the server says about itself, the names of
-    groups, those that have not ended first, and the names of schedules.
-    """
-    time, names, groups, first, last, info, *settings = redis.answers(
-        ("TIME",),
-        ("ZRANGE", keys.QUEUES, 0, -1),
-        ("ZRANGE", keys.GROUPS, 0, MAX_GROUPS - 1),
-        *ask_watched(),
-        ("INFO",),
-        ("CONFIG", "GET", "save"),
-        ("CONFIG", "GET", "min-replicas-to-write"),
-    )
-    raise_refusal([time, names, groups, first, last])
-    planned = list(dict.fromkeys([*first, *last]))
-    groups = [name for name in groups if not is_gate(name)]
-    if isinstance(info, RedisRefused):
-        return to_seconds(time), sorted(names), None, groups, planned
-    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-    for reply in settings:
-        facts |= {} if isinstance(reply, RedisRefused) else as_hash(reply)
-    return to_seconds(time), sorted(names), facts, groups, planned
-
-
-def _ask_good(queue: str, failures: int) -> Command:
-    """Return the command that reads the complete task that limits how many failures are too many."""
-    return ("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)
-
-
-def _last(
-    redis: Redis,
-    last_good: Mapping[str, str | None],
-    running: Sequence[Task],
-    waiting: Sequence[tuple[Holder, Sequence[str]]],
-    now: float,
-) -> tuple[set[str], dict[str, float], dict[str, Durations], dict[str, Holder]]:
-    """Return in which queues too many tasks fail, when tasks last printed, how long others ran, and
-    which tasks hold others: one round trip.
-
-    last_good: by queue, the complete task that must have ended within the hour, or the failures are
-        too many; None: there is none.
-    running: tasks, those that run longest first.
-    """
-    queues = list(dict.fromkeys(task.queue for task in running if task.queue is not None))[
-        :MAX_RUNNING_QUEUES
-    ]
-    running = running[:MAX_TALKING]
-    good_ids = {queue: task_id for queue, task_id in last_good.items() if task_id is not None}
-    asked: list[Command] = [
-        ("HMGET", keys.task(task_id), "finished", "updated") for task_id in good_ids.values()
-    ]
-    asked += [ask_printed(task.id) for task in running]
-    asked += [command for queue in queues for command in ask_usual(queue, now)]
-    asked += ask_held(waiting)
-    replies = redis.read(*asked)
-    ended = zip(good_ids, replies, strict=False)
-    good = {
-        queue
-        for queue, (finished, updated) in ended
-        if now - (seconds_of(finished or updated) or 0.0) <= HOUR
-    }
-    entries = zip(running, replies[len(good_ids) :], strict=False)
-    printed = {
-        task.id: at
-        for task, lines in entries
-        if (at := printed_at(lines, task.attempt)) is not None
-    }
-    left = iter(replies[len(good_ids) + len(running) :])
-    ran = {queue: take_ran([next(left) for _ in range(USUAL_DAYS)]) for queue in queues}
-    return last_good.keys() - good, printed, ran, take_holders(waiting, left)
-
-
-def _firsts(lines: Sequence[Waits]) -> list[str]:
-    return [task_id for line in lines[:MAX_HEADS] for task_id in line.head]
-
-
 def _line(
-    counts: Counts,
-    queue: str,
-    waits: Sequence[Waits],
-    nodes: Sequence[Node],
-    failed: Failed,
+    looked: Looked,
+    found: Details,
     tasks: Mapping[str, Task],
+    locks: Mapping[str, int],
+    is_failing: bool,
+    held_up: Mapping[str, Holder],
     now: float,
 ) -> Line:
-    running = sum(
-        tasks[task_id].status == "started" for task_id in started_ids(counts.members.started)
-    )
-    held = {task_id for node in nodes for task_id in node.held}
-    since, first = _oldest(counts, waits, tasks)
-    *pause, limit, most, discard = counts.settings
-    is_minded = puts_in_line(nodes)
-    overdue = counts.overdue if is_minded else counts.late
-    return Line(
-        queue,
-        scheduled=counts.scheduled,
-        pending=counts.pending + sum(line.length for line in waits),
+    seen, started = looked.seen, looked.members.started_tasks
+    running = sum(tasks[task_id].status == "started" for task_id in started)
+    held = {task_id for node in found.nodes for task_id in node.held}
+    since, first = _oldest(_firsts(looked, found), tasks)
+    is_minded = puts_in_line(found.nodes)
+    overdue = looked.ends.overdue if is_minded else looked.ends.late
+    line = Line(
+        seen.queue,
+        scheduled=seen.scheduled,
+        pending=seen.in_default + sum(line.length for line in found.waits),
         reserved=sum(tasks[task_id].status == "reserved" for task_id in held),
-        started=running + max(counts.started_count - len(counts.members.started), 0),
-        complete=counts.complete,
-        failed=counts.failed,
-        cancelled=counts.cancelled,
+        started=running + max(seen.started - MAX_MEMBERS, 0),
+        complete=seen.complete,
+        failed=seen.failed,
+        cancelled=seen.cancelled,
         oldest=None if since is None else max(now - since, 0.0),
-        listeners=len(counts.members.listeners),
+        listeners=len(looked.members.listeners),
         overdue=overdue,
-        overdue_for=now - float(counts.next_due[1]) if overdue and counts.next_due else None,
+        overdue_for=now - float(looked.ends.next_due[1])
+        if overdue and looked.ends.next_due
+        else None,
         is_minded=is_minded,
-        lost=failed.lost,
-        poison=failed.poison,
-        pause=pause_of(*pause),
-        max_concurrency=_number(limit),
-        max_pending=_number(most),
-        discards=discard == OLDEST,
-        running=max(counts.counted, counts.started_count),
-        misfits=misfits(waits, nodes),
+        lost=tuple(found.failed.lost),
+        poison=tuple(found.failed.poison),
+        pause=seen.settings.pause,
+        max_concurrency=seen.settings.max_concurrency,
+        max_pending=seen.settings.max_pending,
+        discards=seen.settings.discards,
+        running=seen.room.taken,
+        misfits=misfits(found.waits, found.nodes),
         first=first,
-        looked_at=len(counts.newest_failed),
-        blocked=counts.blocked,
-        orphans=failed.orphans,
-        expired=failed.expired,
-        failed_today=failed.today,
+        looked_at=len(looked.ends.failed),
+        failing=found.failed.within_hour if is_failing else 0,
+        blocked=seen.blocked,
+        holders=tuple(held_up[one.task] for one in found.failed.awaited if one.task in held_up),
+        orphans=tuple(found.orphans),
+        expired=found.expired,
+        failed_today=found.failed.today,
     )
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return line._replace(runnable=_runnable(line, found.waits, locks))
 
 
 def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> int:
@@ -397,17 +366,11 @@ def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> in
     return max(min(able, room), 0)
 
 
-def _oldest(
-    counts: Counts, waits: Sequence[Waits], tasks: Mapping[str, Task]
-) -> tuple[float | None, str | None]:
+def _oldest(ids: Iterable[str], tasks: Mapping[str, Task]) -> tuple[float | None, str | None]:
     """Return since when the oldest of the next NEXT tasks of each line has been pending, and its
     id.
     """
     # Not only the next task: a younger one may have been put first.
-    firsts = [
-        tasks[task_id]
-        for task_id in (*counts.head, *_firsts(waits))
-        if tasks[task_id].status == "pending"
-    ]
+    firsts = [tasks[task_id] for task_id in ids if tasks[task_id].status == "pending"]
     ages = [(since, task.id) for task in firsts if (since := entered(task)) is not None]
     return min(ages, default=(None, None))

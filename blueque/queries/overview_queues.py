@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import as_hash
 from blueque.model import keys
 from blueque.model.conditions import GONE
 from blueque.model.encoding import count_of, day_of, seconds_of
@@ -13,9 +13,15 @@ from blueque.model.group import workflow_of
 from blueque.model.start_time import EXPIRED
 from blueque.queries import feeds
 from blueque.queries.holders import Holder
-from blueque.queries.listeners import Members, Node, read_nodes_and
+from blueque.queries.listeners import Members, Node, listeners, members
 from blueque.queries.listing import DAY, LATE, MAX_BLOCKED, OVERDUE
-from blueque.queries.waiting_lines import NEXT, Waits, ask_lengths, ask_names, take_lengths
+from blueque.queries.queues import QueueSeen, queue_seen
+from blueque.queries.steps import in_step
+from blueque.queries.waiting_lines import NEXT, Waits, waits
+
+if TYPE_CHECKING:
+    from blueque.connection.redis import Command
+    from blueque.queries.steps import Reader
 
 MAX_FEEDS = 100  # open feeds of a queue that are read
 MAX_FAILED = 100  # newest failed tasks of a queue that are read
@@ -23,37 +29,30 @@ MAX_FAILED_IN_ALL = 2000  # in all queues together, but LEAST_FAILED of each
 LEAST_FAILED = 10
 MAX_BLOCKED_IN_ALL = 400  # but one of each queue
 HOUR = 3600.0
+# The keys of a queue besides that of its complete tasks. Each vanishes with its last entry.
+_OTHERS = (
+    *(keys.pending, keys.lines, keys.scheduled, keys.blocked, keys.started, keys.failed),
+    *(keys.cancelled, keys.listeners, keys.nodes, keys.settings, keys.counted, keys.feeds),
+)
 _OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependents", "broken_by")
 
 
-class Counts(NamedTuple):
-    """The numbers of a queue, in the order in which `ask_counts` asks for them."""
+class Ends(NamedTuple):
+    """The ends of the lists of a queue.
 
-    members: Members
-    started_count: int = 0
-    scheduled: int = 0
-    pending: int = 0
-    complete: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    head: Sequence[str] = ()  # the last ids of the default line, the next task at the end
-    next_due: Sequence[str] = ()  # task, eta
-    late: int = 0
-    overdue: int = 0
-    newest_failed: Sequence[str] = ()
-    names: Sequence[str] = ()  # of its lines besides the default line
-    settings: Sequence[str | None] = ()
-    counted: int = 0
-    open_feeds: Sequence[str] = ()
-    blocked: int = 0
-    newest_cancelled: Sequence[str] = ()
-    some_blocked: Sequence[str] = ()
+    head: the last ids of the default line, the next task at the end. next_due: the next scheduled
+        task and its eta. late, overdue: how many scheduled tasks should be in line by now, without
+        and with a listener.
+    """
 
-    def newest(self, is_any_blocked: bool) -> Sequence[str]:
-        """Return the ids of the newest failed tasks; if tasks wait for others, of the newest
-        cancelled ones, too.
-        """
-        return [*self.newest_failed, *(self.newest_cancelled if is_any_blocked else ())]
+    head: Sequence[str]
+    next_due: Sequence[str]
+    late: int
+    overdue: int
+    failed: Sequence[str]
+    cancelled: Sequence[str]
+    blocked: Sequence[str]
+    feeds: Sequence[str]
 
 
 class Failed(NamedTuple):
@@ -61,108 +60,123 @@ class Failed(NamedTuple):
 
     awaited: those for which others wait, or did; also cancelled tasks, and of any age.
     today: how many have failed today, UTC.
-    expired: how many tasks have not started in time today, UTC; 0 if no task is cancelled.
     """
 
-    lost: tuple[str, ...]
-    poison: tuple[str, ...]
-    within_hour: int
-    awaited: Sequence[Holder]
-    orphans: tuple[str, ...] = ()
-    expired: int = 0
+    lost: Sequence[str] = ()
+    poison: Sequence[str] = ()
+    within_hour: int = 0
+    awaited: Sequence[Holder] = ()
     today: int = 0
 
 
-def ask_counts(queue: str, now: float, queues: int) -> list[Command]:
+class Looked(NamedTuple):
+    """A queue as one look shows it; `Details` needs another one."""
+
+    seen: QueueSeen
+    members: Members
+    ends: Ends
+
+
+class Details(NamedTuple):
+    """What a queue has. orphans: ids of blocked tasks that wait for what is gone.
+
+    expired: how many tasks have not started in time today, UTC; 0 if no task is cancelled.
+    """
+
+    nodes: Sequence[Node]
+    waits: Sequence[Waits]
+    feeds: Sequence[dict[str, str]]
+    failed: Failed
+    orphans: Sequence[str] = ()
+    expired: int = 0
+
+
+def complete_only(queue: str) -> Reader[int | None]:
+    """Read how many complete tasks a queue has, if it has nothing else: one round trip. Of thousands of
+    queues most are like that, and need no other read.
+    """
+    has_more, complete = yield [
+        ("EXISTS", *(key(queue) for key in _OTHERS)),
+        ("LLEN", keys.complete(queue)),
+    ]
+    return None if has_more else complete
+
+
+def look(queue: str, now: float, queues: int) -> Reader[Looked]:
+    """Read a queue, one of so many: one round trip."""
+    return Looked(
+        *(yield from in_step(queue_seen(queue), members(queue), _ends(queue, now, queues)))
+    )
+
+
+def details(looked: Looked, is_any_blocked: bool, now: float) -> Reader[Details]:
+    """Read what a queue has: one round trip. is_any_blocked: tasks of some queue wait for others."""
+    queue, ends = looked.seen.queue, looked.ends
+    nodes, lines, records, failed, (orphans, expired) = yield from in_step(
+        listeners(queue, looked.members, now),
+        waits(queue, looked.seen.lines),
+        feeds.records(queue, ends.feeds),
+        _failed(queue, [*ends.failed, *(ends.cancelled if is_any_blocked else ())], now),
+        _rest(looked, now),
+    )
+    return Details(nodes, lines, records, failed, orphans, expired)
+
+
+def _ends(queue: str, now: float, queues: int) -> Reader[Ends]:
     newest = max(min(MAX_FAILED, MAX_FAILED_IN_ALL // queues), LEAST_FAILED)
     blocked = max(min(MAX_BLOCKED, MAX_BLOCKED_IN_ALL // queues), 1)
-    return [
-        ("SCARD", keys.started(queue)),
-        ("ZCARD", keys.scheduled(queue)),
-        ("LLEN", keys.pending(queue)),
-        ("LLEN", keys.complete(queue)),
-        ("LLEN", keys.failed(queue)),
-        ("LLEN", keys.cancelled(queue)),
+    replies = yield [
         ("LRANGE", keys.pending(queue), -NEXT, -1),
         ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
         ("ZCOUNT", keys.scheduled(queue), "-inf", now - LATE),
         ("ZCOUNT", keys.scheduled(queue), "-inf", now - OVERDUE),
         ("LRANGE", keys.failed(queue), 0, newest - 1),
-        ask_names(queue),
-        (
-            "HMGET",
-            keys.settings(queue),
-            *("paused", "paused_by", "paused_reason", "max_concurrency", "max_pending", "discard"),
-        ),
-        ("SCARD", keys.counted(queue)),
-        ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
-        ("ZCARD", keys.blocked(queue)),
         ("LRANGE", keys.cancelled(queue), 0, newest - 1),
         ("ZRANGE", keys.blocked(queue), 0, blocked - 1),
+        ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
     ]
+    return Ends(*replies)
 
 
-def read_queues(
-    redis: Redis, counts: Mapping[str, Counts], now: float
-) -> tuple[list[Node], dict[str, list[Waits]], list[dict[str, str]], dict[str, Failed]]:
-    """Return the listeners, the lines, the feeds and the newest failures of all queues: one round
-    trip.
-    """
-    names = {queue: seen.names for queue, seen in counts.items()}
-    lengths = ask_lengths(names)
-    open_feeds = feeds.ask({queue: seen.open_feeds for queue, seen in counts.items()})
-    is_any = any(seen.blocked for seen in counts.values())
-    ended = {queue: seen.newest(is_any) for queue, seen in counts.items()}
-    newest: list[Command] = [
-        ("HMGET", keys.task(task_id), *_OF_FAILED) for ids in ended.values() for task_id in ids
+def _failed(queue: str, ids: Sequence[str], now: float) -> Reader[Failed]:
+    """Read these tasks of a queue, which have failed or were cancelled: one round trip."""
+    replies = yield [("HMGET", keys.task(task_id), *_OF_FAILED) for task_id in ids]
+    ages, awaited = dict[str, tuple[float, str | None]](), []
+    for task_id, reply in zip(ids, replies, strict=True):
+        status, home, error_type, finished, updated, dependents, cause = reply
+        if home != queue or status not in ("failed", "cancelled"):
+            continue
+        if dependents is not None:
+            awaited.append(Holder(task_id, status, 0, cause))
+        if status == "failed":
+            ages[task_id] = now - (seconds_of(finished or updated) or 0.0), error_type
+    return Failed(
+        _with_error(ages, "lost"),
+        _with_error(ages, "poison"),
+        sum(age <= HOUR for age, _ in ages.values()),
+        awaited,
+        sum(age <= now % DAY for age, _ in ages.values()),
+    )
+
+
+def _with_error(ages: Mapping[str, tuple[float, str | None]], wanted: str) -> tuple[str, ...]:
+    """Return the ids of the tasks with this error type that are at most a day old."""
+    return tuple(task for task, (age, kind) in ages.items() if kind == wanted and age <= DAY)
+
+
+def _rest(looked: Looked, now: float) -> Reader[tuple[tuple[str, ...], int]]:
+    queue, blocked = looked.seen.queue, looked.ends.blocked
+    asked: list[Command] = [("HGETALL", keys.conditions(task_id)) for task_id in blocked]
+    if looked.seen.cancelled:
+        asked.append(("HGET", keys.stats(queue, day_of(now)), EXPIRED))
+    replies = yield asked
+    orphans = [
+        task for task, reply in zip(blocked, replies, strict=False) if _waits_for_gone(reply)
     ]
-    newest += [
-        ("HGETALL", keys.conditions(task_id))
-        for seen in counts.values()
-        for task_id in seen.some_blocked
-    ]
-    ending = [queue for queue, seen in counts.items() if seen.cancelled]
-    newest += [("HGET", keys.stats(queue, day_of(now)), EXPIRED) for queue in ending]
-    members = {queue: seen.members for queue, seen in counts.items()}
-    nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
-    waits = take_lengths(names, others[: len(lengths)])
-    snapshots = iter(others[len(lengths) + len(open_feeds) :])
-    failed = {
-        queue: _failed(queue, {task_id: next(snapshots) for task_id in ids}, now)
-        for queue, ids in ended.items()
-    }
-    for queue, seen in counts.items():
-        orphans = [task for task in seen.some_blocked if _waits_for_gone(next(snapshots))]
-        failed[queue] = failed[queue]._replace(orphans=tuple(orphans))
-    for queue in ending:
-        failed[queue] = failed[queue]._replace(expired=count_of(next(snapshots)))
-    return nodes, waits, feeds.take(others[len(lengths) : len(lengths) + len(open_feeds)]), failed
+    return tuple(orphans), count_of(replies[-1]) if looked.seen.cancelled else 0
 
 
 def _waits_for_gone(reply: Any) -> bool:
     """Tell whether a condition of a task cannot be met, because what it names is gone."""
     pairs = as_hash(reply).items()
     return any(kind == f"-{GONE}" and workflow_of(name) is None for name, kind in pairs)
-
-
-def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: float) -> Failed:
-    ages, awaited = {}, []
-    for task_id, (status, home, error_type, finished, updated, waits, cause) in snapshots.items():
-        if home != queue or status not in ("failed", "cancelled"):
-            continue
-        if waits is not None:
-            awaited.append(Holder(task_id, status, 0, cause))
-        if status == "failed":
-            ages[task_id] = now - (seconds_of(finished or updated) or 0.0), error_type
-    lost, poison = (
-        tuple(
-            task_id
-            for task_id, (age, error_type) in ages.items()
-            if error_type == wanted and age <= DAY
-        )
-        for wanted in ("lost", "poison")
-    )
-    within_hour, today = (
-        sum(age <= most for age, _ in ages.values()) for most in (HOUR, now % DAY)
-    )
-    return Failed(lost, poison, within_hour, awaited, today=today)

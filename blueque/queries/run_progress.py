@@ -14,7 +14,6 @@ from blueque.model.run import KEYED, Record
 from blueque.model.task import Task
 from blueque.queries import groups, runs
 from blueque.queries.groups import GroupSeen
-from blueque.queries.listeners import started_ids
 from blueque.queries.queue_ends import COALESCE
 from blueque.queries.task_ends import Watcher
 from blueque.text.eta import seconds_left
@@ -152,7 +151,10 @@ def _running(redis: Redis, queues: Mapping[str, str]) -> dict[str, int]:
         return {}
     wanted = list(dict.fromkeys(queues.values()))
     replies = redis.read(*[("SMEMBERS", keys.started(queue)) for queue in wanted])
-    started = {queue: started_ids(reply) for queue, reply in zip(wanted, replies, strict=True)}
+    started = {
+        queue: [member.rpartition(" ")[2] for member in reply]
+        for queue, reply in zip(wanted, replies, strict=True)
+    }
     asked = {group: started[queue] for group, queue in queues.items() if started[queue]}
     commands: list[Command] = [
         ("SMISMEMBER", keys.open_members(group), *tasks) for group, tasks in asked.items()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
+from blueque.connection.redis import Command, Redis, as_fields, as_hash, as_scores, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.parts import in_parts
 from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
 from blueque.model.task import Task
-from blueque.protocol.membership import scores
-from blueque.protocol.schedule_record import time_of
 from blueque.queries.listing import entered
+from blueque.queries.steps import clock, read, to_seconds
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
 
 _OF_TASK = ("status", "created", "queued", "eta", "started", "finished", "updated")
 BATCH = 500  # records that are read in one write
@@ -79,8 +81,7 @@ class Watched(NamedTuple):
 
 def clock_of(redis: Redis) -> float:
     """Return the clock of Redis, in Unix seconds."""
-    (clock,) = redis.read(("TIME",))
-    return time_of(clock)
+    return read(redis, clock())
 
 
 def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, float]]:
@@ -91,7 +92,7 @@ def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, flo
     (names,) = redis.read(("ZRANGE", keys.SCHEDULES, skip, skip + count - 1, "WITHSCORES"))
     if not names:
         return 0.0, {}
-    return clock_of(redis), scores(names)
+    return clock_of(redis), as_scores(names)
 
 
 def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRefused]:
@@ -111,15 +112,15 @@ def load(redis: Redis, name: str) -> ScheduleSeen | None:
     return found[0] if found else None
 
 
-def names(redis: Redis) -> list[str]:
-    """Return the names of all schedules, the one that comes next first."""
-    (found,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
+def names() -> Reader[list[str]]:
+    """Read the names of all schedules, the one that comes next first."""
+    (found,) = yield [("ZRANGE", keys.SCHEDULES, 0, -1)]
     return list(found)
 
 
 def load_all(redis: Redis, only: Sequence[str] | None = None) -> list[ScheduleSeen]:
     """Return schedules, the one that comes next first. only: of these names."""
-    wanted = names(redis) if only is None else only
+    wanted = read(redis, names()) if only is None else only
     seen: list[ScheduleSeen] = []
     for some in in_parts(wanted, BATCH):
         seen += _load_some(redis, some)
@@ -135,7 +136,7 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
     raise_refusal([clock, listed])
     # One that is no hash is for doctor.
     found = [{} if isinstance(reply, RedisRefused) else as_hash(reply) for reply in replies]
-    now = time_of(clock)
+    now = to_seconds(clock)
     current = [fields.get("current") for fields in found]
     asked: list[Command] = [("HMGET", keys.task(task), *_OF_TASK) for task in current if task]
     states = iter(redis.read(*asked))
@@ -178,19 +179,9 @@ def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
     return _read(texts)
 
 
-def ask_watched() -> list[Command]:
-    """Return the commands whose replies name the schedules that may need attention: those that make
-    the next tasks, and those that make none.
-    """
-    return [
-        ("ZRANGE", keys.SCHEDULES, 0, MAX_WATCHED - 1),
-        ("ZRANGEBYSCORE", keys.SCHEDULES, "+inf", "+inf", "LIMIT", 0, MAX_WATCHED),
-    ]
-
-
-def ask_states(names: Iterable[str]) -> list[Command]:
-    """Return the commands that `take_watched` needs the replies to."""
-    return [
+def watched(names: Sequence[str]) -> Reader[list[Watched]]:
+    """Read these schedules: one round trip."""
+    replies = yield [
         command
         for name in names
         for command in (
@@ -198,31 +189,29 @@ def ask_states(names: Iterable[str]) -> list[Command]:
             ("LRANGE", keys.occurrences(name), 0, _IN_A_ROW - 1),
         )
     ]
+    hashes = [as_fields(_WATCHED, values) for values in replies[::2]]
+    rows = zip(names, hashes, replies[1::2], strict=True)
+    return [_watched(name, fields, texts) for name, fields, texts in rows if fields]
 
 
-def take_watched(names: Sequence[str], replies: Sequence[Any]) -> Iterator[Watched]:
-    """Yield the schedules. replies: to `ask_states`."""
-    for name, values, texts in zip(names, replies[::2], replies[1::2], strict=True):
-        fields = dict(zip(_WATCHED, values, strict=True))
-        found = {field: text for field, text in fields.items() if text is not None}
-        if found:
-            left_out, is_more = _left_out(texts)
-            yield Watched(
-                name,
-                fields["queue"],
-                _number(found, "at"),
-                left_out,
-                int(_number(found, "failures") or 0),
-                fields["current"],
-                fields["forgiven"],
-                fields["doomed"],
-                _number(found, "updated"),
-                _number(found, "paused"),
-                fields["paused_by"],
-                fields["paused_reason"],
-                is_more,
-                None if _is_skipped(texts) else _number(found, "last"),
-            )
+def _watched(name: str, fields: Mapping[str, str], texts: Sequence[str]) -> Watched:
+    left_out, is_more = _left_out(texts)
+    return Watched(
+        name,
+        fields.get("queue"),
+        _number(fields, "at"),
+        left_out,
+        int(_number(fields, "failures") or 0),
+        fields.get("current"),
+        fields.get("forgiven"),
+        fields.get("doomed"),
+        _number(fields, "updated"),
+        _number(fields, "paused"),
+        fields.get("paused_by"),
+        fields.get("paused_reason"),
+        is_more,
+        None if _is_skipped(texts) else _number(fields, "last"),
+    )
 
 
 def _is_skipped(texts: Sequence[str]) -> bool:

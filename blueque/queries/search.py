@@ -6,7 +6,7 @@ each list are searched, so that it is MOST_SEARCHED of all lists together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,17 +14,16 @@ from blueque.connection.redis import as_fields
 from blueque.model import keys
 from blueque.model.parts import in_parts
 from blueque.model.task import Task
-from blueque.queries.beginnings import LISTS, SETS
-from blueque.queries.listeners import Members, ask_members, read_groups, read_held_and
-from blueque.queries.listing import Listing, entered, in_order, shown, to_seconds
-from blueque.queries.waiting_lines import MAX_HEADS, ask_names, in_turn, with_default
+from blueque.queries.listing import Listing, entered, in_order, shown
+from blueque.queries.steps import clock, in_step, of_each, read
+from blueque.queries.task_lists import lists_of, unfinished
+from blueque.queries.waiting_lines import in_turn
 
 if TYPE_CHECKING:
-    from blueque.connection.redis import Command, Redis
+    from blueque.connection.redis import Redis
 
 MOST_SEARCHED = 100_000  # tasks, of all lists together
 MOST_KEPT = 20_000  # tasks that match; then the search ends
-IDS_AT_ONCE = 10_000  # in one command
 TASKS_AT_ONCE, TEXTS_AT_ONCE = 1000, 100  # in one round trip
 TEXTS = ("parameters", "parameters_encoding", "error", "last_error")  # what `inside` can look at
 
@@ -49,103 +48,61 @@ class Choice(NamedTuple):
     is_oldest_first: bool = False
 
 
-class _Source(NamedTuple):
-    """A list of ids. from_tail: its first task is its last entry. line: of pending tasks."""
-
-    read: str
-    key: str
-    length: int
-    from_tail: bool = False
-    line: tuple[str, str] | None = None
-
-    def pages(self, depth: int) -> Iterator[Command]:
-        """Yield the commands that read the first `depth` ids."""
-        for first in range(0, min(self.length, depth), IDS_AT_ONCE):
-            last = min(first + IDS_AT_ONCE, depth) - 1
-            ends = (-last - 1, -first - 1) if self.from_tail else (first, last)
-            yield (self.read, self.key, *ends)
-
-    def take(self, depth: int, replies: Iterator[Sequence[str]]) -> list[str]:
-        pages = [next(replies) for _ in self.pages(depth)]
-        return [task for page in pages for task in (page[::-1] if self.from_tail else page)]
-
-
 def search(
     redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int, choice: Choice
 ) -> Listing:
     """See Inspector.listing."""
     searched = [] if choice.is_indexed else queues
-    now, found, sources = _sources(redis, searched, statuses, choice.is_oldest_first)
-    depth = _depth([source.length for source in sources])
-    commands = [page for source in sources for page in source.pages(depth)]
-    replies = iter(redis.read(*commands))
-    pages = [source.take(depth, replies) for source in sources]
-    ids = dict.fromkeys(chain(choice.ids, found, *pages))
+    lists = [one for name in searched for one in lists_of(name, statuses, choice.is_oldest_first)]
+    now, lengths, found = read(
+        redis,
+        in_step(
+            clock(),
+            of_each({one: one.length() for one in lists}),
+            of_each(
+                {name: unfinished(name, statuses, lambda one, _: one.length()) for name in searched}
+            ),
+        ),
+    )
+    for queue in found.values():
+        lengths |= queue.lines
+    depth = _depth(lengths.values())
+    pages = read(
+        redis, of_each({one: one.first(min(count, depth)) for one, count in lengths.items()})
+    )
+    held = [task for queue in found.values() for task in (*queue.held, *queue.started)]
+    ids = dict.fromkeys(chain(choice.ids, held, *pages.values()))
     tasks = _matching(redis, ids, queues, statuses, choice, now)
-    is_cut = len(tasks) >= MOST_KEPT or any(source.length > depth for source in sources)
+    is_cut = len(tasks) >= MOST_KEPT or any(length > depth for length in lengths.values())
     lines = {
-        source.line: [tasks[task] for task in page if task in tasks]
-        for source, page in zip(sources, pages, strict=True)
-        if source.line is not None
+        (one.queue, one.line): [tasks[task] for task in page if task in tasks]
+        for one, page in pages.items()
+        if one.line is not None
     }
-    if choice.is_oldest_first:
-        listed = list(tasks.values())
-        if len(queues) > 1 or choice.is_indexed:
-            listed.sort(key=lambda task: entered(task) or 0.0)
-    else:
-        found_tasks: Iterable[Task] = tasks.values()
-        if choice.is_indexed:  # in no line: the oldest first
-            found_tasks = sorted(found_tasks, key=lambda task: task.created or 0.0)
-        listed = in_order(found_tasks, in_turn(lines))
-    if choice.rank is not None:
-        listed = _ranked(listed, choice.rank, choice.is_reversed, now)
+    listed = _ordered(tasks, lines, choice, len(queues) > 1, now)
     rest = max(len(listed) - limit, 0)
     more, looked_at = (None, depth) if is_cut else (rest, None)
     return Listing(now, listed[:limit], rest > 0, more, looked_at)
 
 
-def _sources(
-    redis: Redis, queues: Sequence[str], statuses: Collection[str], is_oldest_first: bool
-) -> tuple[float, list[str], list[_Source]]:
-    """Return the time, the ids of held and started tasks, and the lists to search: two round trips."""
-    groups = [
-        [*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_lengths(queue, statuses)]
-        for queue in queues
-    ]
-    (time,), *replies = read_groups(redis, [[("TIME",)], *groups])
-    now = to_seconds(time)
-    sources = [
-        _Source(command, key, length, is_oldest_first and command == "LRANGE")
-        for queue, reply in zip(queues, replies, strict=True)
-        for (command, key), length in zip(_keys(queue, statuses), reply[4:], strict=True)
-    ]
-    if {"started", "reserved", "pending"}.isdisjoint(statuses):
-        return now, [], sources
-    members = {queue: Members(*reply[:3]) for queue, reply in zip(queues, replies, strict=True)}
-    names = with_default({queue: reply[3] for queue, reply in zip(queues, replies, strict=True)})
-    lines = [(queue, line) for queue, some in names.items() for line in some]
-    lines = lines if "pending" in statuses else []
-    # A pending task may be in a listener's own list: the listener died between pop and reserve.
-    asked: list[Command] = [("LLEN", keys.line(*line)) for line in lines]
-    held, started, lengths = read_held_and(redis, members, asked)
-    sources += [
-        _Source("LRANGE", keys.line(*line), length, True, line)
-        for line, length in zip(lines, lengths, strict=True)
-    ]
-    return now, [*held, *started], sources
-
-
-def _keys(queue: str, statuses: Collection[str]) -> list[tuple[str, str]]:
-    """Return the command that reads each list, and its key."""
-    sets = [("ZRANGE", key(queue)) for status, key in SETS.items() if status in statuses]
-    lists = [("LRANGE", key(queue)) for status, key in LISTS.items() if status in statuses]
-    return [*sets, *lists]
-
-
-def _ask_lengths(queue: str, statuses: Collection[str]) -> list[Command]:
-    return [
-        ("ZCARD" if command == "ZRANGE" else "LLEN", key) for command, key in _keys(queue, statuses)
-    ]
+def _ordered(
+    tasks: Mapping[str, Task],
+    lines: Mapping[tuple[str, str], Sequence[Task]],
+    choice: Choice,
+    are_many: bool,
+    now: float,
+) -> list[Task]:
+    """Return tasks in the order that is wanted. are_many: they are of several queues."""
+    found: Iterable[Task] = tasks.values()
+    if choice.is_oldest_first:
+        listed = list(found)
+        if are_many or choice.is_indexed:
+            listed.sort(key=lambda task: entered(task) or 0.0)
+    else:
+        if choice.is_indexed:  # in no line: the oldest first
+            found = sorted(found, key=lambda task: task.created or 0.0)
+        listed = in_order(found, in_turn(lines))
+    return listed if choice.rank is None else _ranked(listed, choice.rank, choice.is_reversed, now)
 
 
 def _depth(lengths: Iterable[int]) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.model import histogram, keys
 from blueque.model.encoding import day_of, require_whole
 from blueque.model.parts import in_parts
@@ -23,6 +23,7 @@ from blueque.text.eta import read_progress
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
+    from blueque.queries.steps import Reader
 
 Name = TypeVar("Name")
 Amount = TypeVar("Amount", int, float)
@@ -213,20 +214,10 @@ def is_quiet(task: Task) -> bool:
     return task.status == "started" and read_progress(task.fields.get("progress", "")).share is None
 
 
-def ask_usual(queue: str, now: float) -> list[Command]:
-    """Return the commands that read how long tasks of a queue ran lately; `take_ran` takes the
-    replies.
-    """
-    return [("HGETALL", keys.stats(queue, day_of(now - ago * DAY))) for ago in range(USUAL_DAYS)]
-
-
-def take_usual(replies: Iterable[Sequence[str]]) -> Usual | None:
-    """Return how long the middle half of them ran. None: too few have run."""
-    return usual(take_ran(replies))
-
-
-def take_ran(replies: Iterable[Sequence[str]]) -> Durations:
-    """Return how long they ran."""
+def ran(queue: str, now: float) -> Reader[Durations]:
+    """Read how long tasks of a queue ran in the last days: one round trip."""
+    days = [day_of(now - ago * DAY) for ago in range(USUAL_DAYS)]
+    replies = yield [("HGETALL", keys.stats(queue, day)) for day in days]
     return total(read_numbers(as_hash(reply)) for reply in replies).running
 
 

@@ -8,18 +8,19 @@ tasks of a level, MAX_DEPENDENTS of one task. No neighbours are read twice, so a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import as_hash
 from blueque.model import keys
 from blueque.model.conditions import OK
 from blueque.model.group import group_of
-from blueque.queries.dependencies import ask_all, take_all, without_gate
-from blueque.queries.listing import to_seconds
+from blueque.queries.dependencies import tasks_and_groups, without_gate
+from blueque.queries.steps import clock, in_step, of_each, read
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
     from blueque.model.task import Task
+    from blueque.queries.steps import Reader
 
 DEPTH = 20  # levels in each direction
 MAX_TASKS = 1000  # in each direction
@@ -33,7 +34,7 @@ class Graph(NamedTuple):
 
     task: its id, or the name of a group in conditions. tasks: all that were read, by id, with the
         fields in `listing.SHOWN`; the status of a task that is gone is None. Groups are among
-        them, see `dependencies.load_all`.
+        them, see `dependencies.tasks_and_groups`.
     parents: of each task whose conditions were read, the condition on each other task; of a group,
         `ok` on each of its tasks.
     children: of each task whose dependents were read, the condition of each on that task; None: it
@@ -52,7 +53,7 @@ class Graph(NamedTuple):
 
 def load(redis: Redis, task: str) -> Graph:
     """See Inspector.graph."""
-    (time,) = redis.read(("TIME",))
+    now = read(redis, clock())
     walk = _Walk(task)
     up, down = [task], [task]
     for level in range(DEPTH + 1):
@@ -62,15 +63,7 @@ def load(redis: Redis, task: str) -> Graph:
         walk.read(redis, up, down, expands)
         up, down = walk.next_up(up[:expands]), walk.next_down(down[:expands])
     walk.leave_out_gates(redis)
-    return Graph(
-        to_seconds(time),
-        task,
-        walk.tasks,
-        walk.parents,
-        walk.children,
-        walk.counts,
-        walk.is_whole(),
-    )
+    return Graph(now, task, walk.tasks, walk.parents, walk.children, walk.counts, walk.is_whole())
 
 
 class _Walk:
@@ -95,23 +88,21 @@ class _Walk:
             if child in asked
         ]
         self._expanded = down[:expands]
-        commands: list[Command] = [
-            *ask_all(new),
-            *[("HGET", keys.conditions(child), parent) for parent, child in edges],
-            *[command for task in up[:expands] for command in _ask_parents(task)],
-        ]
-        for task in down[:expands]:
-            group = group_of(task)
-            dependents = keys.dependents(task) if group is None else keys.awaiting(group)
-            commands += [("ZCARD", dependents), ("ZRANGE", dependents, 0, MAX_DEPENDENTS - 1)]
-        replies = iter(redis.read(*commands))
-        self.tasks |= take_all(new, replies)
-        for parent, child in edges:
-            self.children[parent][child] = next(replies)
-        for task in up[:expands]:
-            self.parents[task] = _take_parents(task, replies)
-        for task in down[:expands]:
-            self.counts[task], self.children[task] = next(replies), dict.fromkeys(next(replies))
+        tasks, kinds, above, below = read(
+            redis,
+            in_step(
+                tasks_and_groups(new),
+                of_each({(parent, child): _kind(parent, child) for parent, child in edges}),
+                of_each({task: _parents(task) for task in up[:expands]}),
+                of_each({task: _dependents(task) for task in down[:expands]}),
+            ),
+        )
+        self.tasks |= tasks
+        for (parent, child), kind in kinds.items():
+            self.children[parent][child] = kind
+        self.parents |= above
+        for task, (count, dependents) in below.items():
+            self.counts[task], self.children[task] = count, dict.fromkeys(dependents)
 
     def next_up(self, tasks: Iterable[str]) -> list[str]:
         return _new(self._above, (self.parents[task] for task in tasks))
@@ -147,20 +138,28 @@ class _Walk:
             yield is_below and "dependents" in known.fields
 
 
-def _ask_parents(task: str) -> list[Command]:
+def _kind(parent: str, child: str) -> Reader[str | None]:
+    (kind,) = yield [("HGET", keys.conditions(child), parent)]
+    return None if kind is None else str(kind)
+
+
+def _parents(task: str) -> Reader[dict[str, str]]:
     group = group_of(task)
     if group is None:
-        return [("HGETALL", keys.conditions(task))]
-    return [
+        (conditions,) = yield [("HGETALL", keys.conditions(task))]
+        return without_gate(as_hash(conditions))
+    bad, members = yield [
         ("SRANDMEMBER", keys.bad_members(group), MAX_BAD),
         ("LRANGE", keys.members(group), 0, MAX_TASKS - 1),
     ]
+    return dict.fromkeys([*bad, *members], OK)  # it is complete when its members are
 
 
-def _take_parents(task: str, replies: Iterator[Any]) -> dict[str, str]:
-    if group_of(task) is not None:  # it is complete when its members are
-        return dict.fromkeys([*next(replies), *next(replies)], OK)
-    return without_gate(as_hash(next(replies)))
+def _dependents(task: str) -> Reader[tuple[int, Sequence[str]]]:
+    group = group_of(task)
+    key = keys.dependents(task) if group is None else keys.awaiting(group)
+    count, first = yield [("ZCARD", key), ("ZRANGE", key, 0, MAX_DEPENDENTS - 1)]
+    return count, first
 
 
 def _new(seen: set[str], neighbours: Iterable[Iterable[str]]) -> list[str]:

@@ -5,11 +5,14 @@ attempts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
 from blueque.model.log_line import OURS
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
 
 AT_ONCE = 1000  # entries of a log in one read
 
@@ -86,16 +89,14 @@ def follow(redis: Redis, places: Sequence[Place]) -> News:
     return News(lines, behind, statuses, progress)
 
 
-def ask_printed(task: str) -> Command:
-    """Return the command that reads when a task last printed; `printed_at` takes the reply."""
-    return ("XREVRANGE", keys.log(task), "+", "-", "COUNT", 1)
+def printed(task: str, attempt: int | None) -> Reader[float | None]:
+    """Read when this attempt of a task last printed, in Unix seconds. None: it has not printed."""
+    (entries,) = yield [("XREVRANGE", keys.log(task), "+", "-", "COUNT", 1)]
+    return _printed_at(entries, attempt)
 
 
-def printed_at(entries: Sequence[Any], attempt: int | None) -> float | None:
-    """Return when this attempt last printed, in Unix seconds. None: it has not printed.
-
-    Lines of Blueque do not count, but each of them says when the task last printed before it.
-    """
+def _printed_at(entries: Sequence[Any], attempt: int | None) -> float | None:
+    # Lines of Blueque do not count, but each of them says when the task last printed before it.
     if not entries:
         return None
     entry, words = entries[0]

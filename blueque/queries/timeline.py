@@ -9,6 +9,7 @@ from blueque.model import keys
 from blueque.model.parts import in_parts
 from blueque.model.states import LOST
 from blueque.queries import history, listing
+from blueque.queries.steps import clock, read
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
@@ -72,8 +73,7 @@ def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None =
 
     most: events of all queues together that are read, the newest, in two round trips; None: 10,000 of each queue.
     """
-    (time,) = redis.read(("TIME",))
-    until = listing.to_seconds(time)
+    until = read(redis, clock())
     since = until - seconds
     runs: list[Run] = []
     cut: list[str] = []

@@ -7,29 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.model import keys
-from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, priority_of, write_needs
+from blueque.model.lines import Needs, needs_of, parse_needs, priority_of, write_needs
 from blueque.queries.listeners import LOOKS_AT_LINES, Node
 
 if TYPE_CHECKING:
-    from blueque.connection.redis import Command
     from blueque.model.task import Task
+    from blueque.queries.steps import Reader
 
-MAX_LINES = 10_000  # lines of a queue that are counted, those of the highest priority
 MAX_HEADS = 100  # lines of a queue whose first tasks are read
 NEXT = 3  # first tasks of a line that are read
-
-Names = Mapping[str, Sequence[str]]  # of the lines besides the default line, by queue
-
-
-class Pause(NamedTuple):
-    """Since when a queue is paused (None: unknown), by whom and why."""
-
-    since: float | None
-    by: str | None = None
-    reason: str | None = None
 
 
 class Misfit(NamedTuple):
@@ -56,44 +45,21 @@ class Waits(NamedTuple):
         return self.head[0]
 
 
-def pause_of(paused: str | None, by: str | None, reason: str | None) -> Pause | None:
-    """Return the pause that the settings of a queue describe."""
-    if paused is None:
-        return None
-    try:
-        return Pause(float(paused), by, reason)
-    except ValueError:  # malformed; written by another program
-        return Pause(None, by, reason)
-
-
-def ask_names(queue: str, most: int = MAX_LINES) -> Command:
-    """Return the command that reads the names of a queue's lines besides the default line, the
-    highest priority first.
-    """
-    return ("ZRANGE", keys.lines(queue), 0, most - 1, "REV")
-
-
-def ask_lengths(names: Names) -> list[Command]:
-    """Return the commands that read what waits in these lines; `take_lengths` takes the replies."""
-    return [
+def waits(queue: str, names: Sequence[str]) -> Reader[list[Waits]]:
+    """Read what waits in these lines of a queue, without those in which nothing does."""
+    replies = yield [
         command
-        for queue, some in names.items()
-        for name in some
+        for name in names
         for command in (
             ("LLEN", keys.line(queue, name)),
             ("LRANGE", keys.line(queue, name), -NEXT, -1),
         )
     ]
-
-
-def take_lengths(names: Names, replies: Iterable[Any]) -> dict[str, list[Waits]]:
-    """Return the lines in which tasks wait, by queue."""
-    given = iter(replies)
-    found: dict[str, list[Waits]] = {}
-    for queue, some in names.items():
-        lines = [Waits(name, next(given), next(given)[::-1]) for name in some]
-        found[queue] = [line for line in lines if line.length and line.head]
-    return found
+    lines = [
+        Waits(name, length, head[::-1])
+        for name, length, head in zip(names, replies[::2], replies[1::2], strict=True)
+    ]
+    return [line for line in lines if line.length and line.head]
 
 
 def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]:
@@ -194,17 +160,3 @@ def _merged(lines: Sequence[Sequence[Task]], key: Callable[[Task], float]) -> Se
     ]
     keyed.sort(key=itemgetter(0))
     return [task for _, task in keyed]
-
-
-def ask_ids(names: Names, most: int) -> list[Command]:
-    """Return the commands that read the next tasks of these lines, `most` of each, the next last."""
-    return [
-        ("LRANGE", keys.line(queue, name), -most, -1)
-        for queue, some in names.items()
-        for name in some
-    ]
-
-
-def with_default(names: Names) -> dict[str, list[str]]:
-    """Return the same names with the default line of each queue."""
-    return {queue: [DEFAULT, *some] for queue, some in names.items()}

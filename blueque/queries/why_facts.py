@@ -4,10 +4,11 @@ not. sentences/why.py turns it into sentences.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from blueque.connection.redis import as_hash
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.model.states import HELD
@@ -19,19 +20,18 @@ from blueque.queries.dependencies import (
     Dependencies,
     broken,
     causes,
-    load_all,
+    dependencies_of,
     parents_of,
-    take_dependencies,
+    tasks_and_groups,
 )
-from blueque.queries.line_order import Room
-from blueque.queries.listeners import Members, Node, ask_members, read_groups, read_nodes_and
-from blueque.queries.listing import to_seconds
-from blueque.queries.statistics import Usual, ask_usual, is_quiet, take_usual
-from blueque.queries.tasks import load
-from blueque.queries.waiting_lines import Pause, pause_of
+from blueque.queries.listeners import Node, all_listeners, listeners, members
+from blueque.queries.queues import Pause, QueueSeen, Room, queue_seen
+from blueque.queries.statistics import Usual, is_quiet, ran, usual
+from blueque.queries.steps import answer, clock, in_step, of_each, read
 
 if TYPE_CHECKING:
-    from blueque.connection.redis import Command, Redis
+    from blueque.connection.redis import Redis
+    from blueque.queries.steps import Reader
 
 FARTHEST = 10_000  # places from the front of its line that are searched for the task
 MAX_LINES = 1000  # lines that are counted, those of the highest priority
@@ -93,39 +93,35 @@ class Inquiry(NamedTuple):
 
 def inquire(redis: Redis, task_id: str) -> Inquiry:
     """See Inspector.inquire."""
-    task = load(redis, task_id)
-    queue = task.queue or ""
-    of_task: list[Sequence[Command]] = [
-        [
-            ("ZSCORE", keys.tasks(queue), task.id),
-            ("HGET", keys.run(queue, task.run or ""), "state"),
-            ("HGET", keys.group(task.fields.get("group", "")), "state"),
-        ],
-        history.ask_latest(task.id) if task.status == "scheduled" else [],
-        [("HGETALL", keys.conditions(task.id))] if task.after is not None else [],
-    ]
-    (found,), nodes, [(indexed, state, workflow), latest, conditions] = _look(
-        redis, [task], of_task
+    task, now, every = read(redis, in_step(_task(task_id), clock(), _queues()))
+    (indexed, state, workflow), wish, parents, (inquiries, nodes) = read(
+        redis,
+        in_step(
+            _records(task),
+            history.wish(task.id) if task.status == "scheduled" else answer(None),
+            _parents(task.id) if task.after is not None else answer(NONE),
+            _inquiries([task], every, now),
+        ),
     )
-    parents = take_dependencies([*conditions, 0, ()], found.tasks) if conditions else NONE
+    (found,) = inquiries
+    others = [each.task for each in parents.conditions]
     blocked = [each.task.id for each in parents.conditions if each.is_blocked]
     holding = broken(redis, blocked, MOST) if blocked else {}
-    ended = [task, *(each.task for each in parents.conditions)]
-    ended += [each for some in holding.values() for each in some]
     listeners = {
-        each.task.id: node
-        for each in parents.conditions
+        other.id: node
+        for other in others
         for node in nodes
-        if each.task.status in HELD and (node.id, node.queue) == (each.task.node, each.task.queue)
+        if other.status in HELD and (node.id, node.queue) == (other.node, other.queue)
     }
     is_staged = task.run is not None and indexed is None and task.attempt is None
     return found._replace(
+        tasks={**found.tasks, **{other.id: other for other in others}},
         staged=(state or "unknown") if is_staged else None,
-        wish=history.take_wish(task.id, latest),
+        wish=wish,
         workflow=workflow,
         dependencies=parents,
         broken=holding,
-        causes=causes(redis, ended),
+        causes=causes(redis, [task, *others, *chain(*holding.values())]),
         listeners=listeners,
     )
 
@@ -134,130 +130,143 @@ def inquire_many(redis: Redis, tasks: Sequence[Task]) -> list[Inquiry]:
     """Return the circumstances of these pending tasks, which have the fields in `listing.SHOWN`: four
     round trips for any number of them.
     """
-    return _look(redis, tasks)[0]
+    now, every = read(redis, in_step(clock(), _queues()))
+    return read(redis, _inquiries(tasks, every, now))[0]
 
 
-class _Queue(NamedTuple):
-    """The replies about a queue. lengths: of the lines that come before or beside those of the tasks
-    asked for, and of their locks. days: of its numbers.
-    """
-
-    members: Sequence[Any]
-    lines: Sequence[Any]
-    settings: Sequence[Any]
-    counted: Sequence[str]
-    lengths: Mapping[str, tuple[int, int]] = {}
-    days: Sequence[Any] = ()
+def _queues() -> Reader[list[str]]:
+    (names,) = yield [("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")]
+    return list(names)
 
 
-def _look(
-    redis: Redis, tasks: Sequence[Task], of_task: Sequence[Sequence[Command]] = ()
-) -> tuple[list[Inquiry], list[Node], list[list[Any]]]:
-    """Return the circumstances of tasks but for what they wait for, all listeners, and the replies
-    to `of_task`; the last of these has the conditions of a task, whose parents are read as well.
-    """
-    wanted = [line_of(task.fields.get("priority"), task.fields.get("needs")) for task in tasks]
-    locks = [needs.lock for line in wanted if (needs := needs_of(line)) and needs.lock is not None]
-    locks = list(dict.fromkeys(locks))
-    first: list[Sequence[Command]] = [
-        [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
-        [("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS) for lock in locks],
-        *of_task,
-        *map(_ask_place, tasks, wanted),
-    ]
-    lowest = _lowest(tasks, wanted)
-    asked = [group for name in lowest for group in _ask_queue(name)]
-    (time, every_queue), held, *replies = read_groups(redis, [*first, *asked])
-    more, replies = replies[: len(of_task)], replies[len(of_task) :]
-    now, places, left = to_seconds(time), replies[: len(tasks)], iter(replies[len(tasks) :])
-    queues = {name: _Queue(next(left), next(left), next(left), next(left)[0]) for name in lowest}
-    members = {name: Members(*queue.members) for name, queue in queues.items()}
-    members |= _members_of(redis, [name for name in every_queue if name not in queues])
-    usual = {task.queue or "" for task in tasks if task.status == "pending" or is_quiet(task)}
-    nodes, queues = _read_lines(redis, members, queues, lowest, usual, now)
-    sharing = {name: _sharing(nodes, name) for name in queues}
-    holders = dict(zip(locks, held, strict=True))
-    ids = [task for own, others in sharing.values() for node in own + others for task in node.held]
-    ids += [task for some in holders.values() for task in some]
-    ids += [task for queue in queues.values() for task in queue.counted]
-    ids += parents_of(more[-1][0]) if more and more[-1] else ()
-    loaded = load_all(redis, ids)
-    inquiries = [
-        _inquiry(task, now, line, place, queues[queue], sharing[queue], holders, loaded)
-        for task, line, place in zip(tasks, wanted, places, strict=True)
-        for queue in [task.queue or ""]
-    ]
-    return inquiries, nodes, more
+def _task(task_id: str) -> Reader[Task]:
+    (reply,) = yield [("HGETALL", keys.task(task_id))]
+    return Task(task_id, as_hash(reply))
 
 
-def _lowest(tasks: Sequence[Task], lines: Sequence[str]) -> dict[str, int]:
-    """Return the queues of tasks, each with the lowest priority of the lines of its tasks."""
-    lowest: dict[str, int] = {}
-    for task, line in zip(tasks, lines, strict=True):
-        queue, priority = task.queue or "", priority_of(line)
-        lowest[queue] = min(lowest.get(queue, priority), priority)
-    return lowest
-
-
-def _read_lines(
-    redis: Redis,
-    members: Mapping[str, Members],
-    queues: Mapping[str, _Queue],
-    lowest: Mapping[str, int],
-    usual: Set[str],
-    now: float,
-) -> tuple[list[Node], dict[str, _Queue]]:
-    """Return all listeners, and the queues with the lengths of their lines: one round trip.
-
-    lowest: the priority of each queue below which no line is read. usual: queues whose numbers are
-        read, too.
-    """
-    lines = {
-        name: [line for line in queue.lines[0] if priority_of(line) >= lowest[name]]
-        for name, queue in queues.items()
-    }
-    groups: list[list[Command]] = []
-    for name in queues:
-        groups += [_ask_lengths(name, lines[name]), ask_usual(name, now) if name in usual else []]
-    nodes, replies = read_nodes_and(redis, members, now, [*chain.from_iterable(groups)])
-    left, found = iter(replies), {}
-    for (name, queue), asked in zip(queues.items(), groups[1::2], strict=True):
-        lengths = {line: (next(left), next(left)) for line in lines[name]}
-        found[name] = queue._replace(lengths=lengths, days=[next(left) for _ in asked])
-    return nodes, found
-
-
-def _inquiry(
-    task: Task,
-    now: float,
-    line: str,
-    place: Sequence[Any],
-    queue: _Queue,
-    sharing: tuple[Sequence[Node], Sequence[Node]],
-    holders: Mapping[str, Sequence[str]],
-    tasks: Mapping[str, Task],
-) -> Inquiry:
-    needs, (index, length) = needs_of(line), place
-    return Inquiry(
-        task,
-        now,
-        line,
-        needs,
-        None if index is None else length - 1 - index,
-        length,
-        *_count_others(line, queue),
-        *_read_settings(queue.settings),
-        *sharing,
-        holders[needs.lock] if needs is not None and needs.lock is not None else [],
-        queue.counted,
-        tasks,
-        usual=take_usual(queue.days) if queue.days else None,
+def _records(task: Task) -> Reader[Sequence[str | None]]:
+    """Read whether a task is in the index of its queue, and the states of its run and its group."""
+    queue, group = task.queue or "", task.fields.get("group", "")
+    return (
+        yield [
+            ("ZSCORE", keys.tasks(queue), task.id),
+            ("HGET", keys.run(queue, task.run or ""), "state"),
+            ("HGET", keys.group(group), "state"),
+        ]
     )
 
 
-def _members_of(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
-    replies = read_groups(redis, [ask_members(queue) for queue in queues]) if queues else []
-    return {queue: Members(*reply) for queue, reply in zip(queues, replies, strict=True)}
+def _parents(task_id: str) -> Reader[Dependencies]:
+    (conditions,) = yield [("HGETALL", keys.conditions(task_id))]
+    tasks = yield from tasks_and_groups(parents_of(conditions))
+    return dependencies_of(conditions, tasks)
+
+
+class _Queue(NamedTuple):
+    """What is known of the queue of a task.
+
+    lengths: how many tasks wait in each line that comes before or beside those of the tasks asked
+        for, and how many hold the lock that they need. counted: some of the tasks that count as
+        running.
+    """
+
+    seen: QueueSeen
+    nodes: Sequence[Node]
+    lengths: Mapping[str, tuple[int, int]]
+    counted: Sequence[str]
+    usual: Usual | None
+
+
+def _inquiries(
+    tasks: Sequence[Task], every: Sequence[str], now: float
+) -> Reader[tuple[list[Inquiry], list[Node]]]:
+    """Read the circumstances of tasks but for what they wait for, and all listeners: three round
+    trips. every: the queues whose listeners are read.
+    """
+    lines = {task: line_of(task.fields.get("priority"), task.fields.get("needs")) for task in tasks}
+    needs = {task: needs_of(line) for task, line in lines.items()}
+    locks = {each.lock: _holders(each.lock) for each in needs.values() if each and each.lock}
+    lowest: dict[str, int] = {}
+    for task, line in lines.items():
+        name, priority = task.queue or "", priority_of(line)
+        lowest[name] = min(lowest.get(name, priority), priority)
+    timed = {task.queue for task in tasks if task.status == "pending" or is_quiet(task)}
+    queues, others, places, holders = yield from in_step(
+        of_each({name: _queue(name, least, name in timed, now) for name, least in lowest.items()}),
+        of_each({name: all_listeners(name, now) for name in every if name not in lowest}),
+        of_each({task: _place(task, line) for task, line in lines.items()}),
+        of_each(locks),
+    )
+    of_queues = others | {name: list(queue.nodes) for name, queue in queues.items()}
+    nodes = [node for name in sorted(of_queues) for node in of_queues[name]]
+    sharing = {name: _sharing(nodes, name) for name in queues}
+    held = [task for both in sharing.values() for node in chain(*both) for task in node.held]
+    counted = chain(*(queue.counted for queue in queues.values()))
+    loaded = yield from tasks_and_groups([*held, *chain(*holders.values()), *counted])
+    found = []
+    for task, line in lines.items():
+        queue = queues[task.queue or ""]
+        its, (index, length) = needs[task], places[task]
+        found.append(
+            Inquiry(
+                task,
+                now,
+                line,
+                its,
+                None if index is None else length - 1 - index,
+                length,
+                *_count_others(line, queue),
+                queue.seen.settings.pause,
+                queue.seen.room,
+                *sharing[queue.seen.queue],
+                holders[its.lock] if its is not None and its.lock else [],
+                queue.counted,
+                loaded,
+                usual=queue.usual,
+            )
+        )
+    return found, nodes
+
+
+def _queue(queue: str, lowest: int, is_timed: bool, now: float) -> Reader[_Queue]:
+    """Read a queue: two round trips. lowest: the priority below which no line is read.
+
+    is_timed: read also how long its tasks usually run.
+    """
+    seen, its, (counted,) = yield from in_step(
+        queue_seen(queue, MAX_LINES), members(queue), _counted(queue)
+    )
+    names = [line for line in seen.lines if priority_of(line) >= lowest]
+    nodes, lengths, durations = yield from in_step(
+        listeners(queue, its, now),
+        of_each({name: _length(queue, name) for name in names}),
+        ran(queue, now) if is_timed else answer(None),
+    )
+    return _Queue(seen, nodes, lengths, counted, durations and usual(durations))
+
+
+def _counted(queue: str) -> Reader[Sequence[list[str]]]:
+    return (yield [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)])
+
+
+def _holders(lock: str) -> Reader[list[str]]:
+    (tasks,) = yield [("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS)]
+    return list(tasks)
+
+
+def _place(task: Task, line: str) -> Reader[tuple[int | None, int]]:
+    """Read the place of a task, counted from the head of its line, and the length of this."""
+    key = keys.line(task.queue or "", line)
+    # From the front, which is the tail; but the reply counts from the head.
+    index, length = yield [("LPOS", key, task.id, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
+    return index, length
+
+
+def _length(queue: str, name: str) -> Reader[tuple[int, int]]:
+    """Read how many tasks wait in a line, and how many hold the lock that they need."""
+    lock = (needs_of(name) or Needs()).lock or ""
+    length, holders = yield [("LLEN", keys.line(queue, name)), ("SCARD", keys.lock(lock))]
+    return length, holders
 
 
 def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
@@ -271,52 +280,11 @@ def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]
     ]
 
 
-def _ask_place(task: Task, line: str) -> list[Command]:
-    # From the front, which is the tail; but the reply counts from the head.
-    key = keys.line(task.queue or "", line)
-    return [("LPOS", key, task.id, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
-
-
-def _ask_queue(queue: str) -> list[list[Command]]:
-    return [
-        ask_members(queue),
-        [("ZRANGE", keys.lines(queue), 0, MAX_LINES - 1, "REV"), ("LLEN", keys.pending(queue))],
-        [
-            (
-                "HMGET",
-                keys.settings(queue),
-                *("paused", "paused_by", "paused_reason", "max_concurrency"),
-            ),
-            ("SCARD", keys.counted(queue)),
-            ("SCARD", keys.started(queue)),
-        ],
-        [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)],
-    ]
-
-
-def _read_settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
-    (paused, by, reason, limit), counted, started = replies
-    most = int(limit) if limit is not None and limit.isdecimal() else None
-    return pause_of(paused, by, reason), Room(most, counted, started)
-
-
-def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
-    """Return the commands that read how many tasks wait in each line, and how many hold the lock
-    that they need.
-    """
-    locks = [(needs_of(name) or Needs()).lock or "" for name in names]
-    return [
-        command
-        for name, lock in zip(names, locks, strict=True)
-        for command in (("LLEN", keys.line(queue, name)), ("SCARD", keys.lock(lock)))
-    ]
-
-
 def _count_others(line: str, queue: _Queue) -> tuple[int, int]:
     """Return how many tasks wait in lines of higher priority, and in other lines of the same
     priority.
     """
-    counts = [(DEFAULT, queue.lines[1])] if line != DEFAULT else []
+    counts = [(DEFAULT, queue.seen.in_default)] if line != DEFAULT else []
     for name, (length, holders) in queue.lengths.items():
         needs = needs_of(name) or Needs()
         if name != line and (needs.lock is None or holders < needs.limit):

@@ -25,10 +25,10 @@ from blueque.text.terminal import short_id, short_node
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
+    from blueque.queries.groups import Unclosed
     from blueque.queries.holders import Holder
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Line, Overview
-    from blueque.queries.overview_groups import Unclosed
 
 LONG_PAUSE = 3600.0  # seconds after which a pause may be forgotten
 LONG_OPEN = 86400.0  # seconds after which it may be forgotten to close a group
@@ -87,8 +87,6 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
     standing = grouped(still, lambda task: task.queue or "")
     open_feeds = grouped(overview.feeds, lambda record: record["queue"])
     for line in overview.lines:
-        if line.queue in overview.quiet:
-            continue
         yield from _of_queue(line, nodes.get(line.queue, ()), overview.now, serve)
         yield from _of_stuck(line.queue, nodes.get(line.queue, ()), overview.now)
         yield from _of_tasks(line.queue, standing.get(line.queue, ()), overview.now)

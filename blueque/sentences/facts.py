@@ -25,7 +25,7 @@ from blueque.text.terminal import short_id, terminal_width, within
 if TYPE_CHECKING:
     from blueque.model.retry import Retry
     from blueque.queries.dependencies import Condition, Dependencies
-    from blueque.queries.inspector import Signs
+    from blueque.queries.signs import Signs
     from blueque.text.redaction import Hide
 
 _LAST = (

@@ -16,8 +16,9 @@ from blueque.queries.counts import counts
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import Overview
-from blueque.queries.quiet_queues import quiet_queues
+from blueque.queries.overview_queues import complete_only
 from blueque.queries.statistics import Statistics
+from blueque.queries.steps import of_each, read
 from blueque.queries.timeline import Timeline
 from blueque.web import fence
 from blueque.web.scan import Scan
@@ -140,9 +141,9 @@ class Reader:
         """Return the names of the queues of this page; those with nothing but complete tasks last."""
 
         def look() -> list[str]:
-            names = self.queues()
-            quiet = quiet_queues(self.client.connections, names)
-            return sorted(names, key=lambda name: name in quiet)
+            readers = {queue: complete_only(queue) for queue in self.queues()}
+            found = read(self.client.connections, of_each(readers))
+            return sorted(found, key=lambda queue: found[queue] is not None)
 
         return self.shared("busy", look)
 

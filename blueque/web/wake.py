@@ -15,6 +15,7 @@ from blueque.connection.redis import Connection
 from blueque.errors import BluequeError, NoSuchTask
 from blueque.queries import history
 from blueque.queries.history import Heard
+from blueque.queries.steps import begin, finish
 from blueque.web.shared import Shared
 from blueque.web.views.tasks import matching
 from blueque.web.visit import Visit
@@ -87,9 +88,10 @@ class Waker:
             if not places:
                 await asyncio.sleep(WAIT)
                 continue
-            await shared.in_thread(connection.send, [history.ask_heard(places, WAIT)])
+            reader = history.heard(places, WAIT)
+            await shared.in_thread(connection.send, begin(reader))
             await _readable(connection)
-            found = history.take_heard(places, await shared.in_thread(connection.receive, 1))
+            found = finish(reader, await shared.in_thread(connection.receive, 1))
             if not found:
                 continue
             places |= {heard.queue: heard.place for heard in found}

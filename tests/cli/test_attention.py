@@ -20,8 +20,8 @@ from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import HOUR, Line, Overview
+from blueque.queries.queues import Pause
 from blueque.queries.schedules import Watched
-from blueque.queries.waiting_lines import Pause
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, concerns
 

@@ -57,8 +57,8 @@ def test_only_those_that_wait_on_are_counted(run, redis, cascade):
 
 
 def test_more_than_are_read_count_as_waiting(run, redis, monkeypatch):
-    monkeypatch.setattr("blueque.queries.overview.MAX_HELD", 1)
-    monkeypatch.setattr("blueque.queries.overview.LEAST_HELD", 3)
+    monkeypatch.setattr("blueque.queries.holders.MAX_HELD", 1)
+    monkeypatch.setattr("blueque.queries.holders.LEAST_HELD", 3)
     end(redis, "bad-1", exit_code=3)
     for n in range(7):
         block(redis, f"child-{n}", "bad-1")

@@ -15,7 +15,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
-from blueque.queries import search
+from blueque.queries import search, task_lists
 from blueque.queries.inspector import Inspector
 from blueque.queries.search import Choice
 
@@ -206,7 +206,7 @@ def test_with_a_choice_so_many_tasks_are_searched_in_all_the_short_lists_whole(
     redis, monkeypatch, most, found, looked_at
 ):
     monkeypatch.setattr(search, "MOST_SEARCHED", most)
-    monkeypatch.setattr(search, "IDS_AT_ONCE", 2)
+    monkeypatch.setattr(task_lists, "IDS_AT_ONCE", 2)
     monkeypatch.setattr(search, "TASKS_AT_ONCE", 3)
     for queue, count, at in (("a", 5, 1000.0), ("b", 2, 2000.0)):
         for n in range(count):

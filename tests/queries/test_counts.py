@@ -43,9 +43,7 @@ def filled(client, redis, queue):
     return ["audio", "empty", "video"]
 
 
-@pytest.mark.parametrize("most", [counts.MAX_MEMBERS, 1])
-def test_they_are_those_of_the_overview(client, filled, monkeypatch, most):
-    monkeypatch.setattr(counts, "MAX_MEMBERS", most)
+def test_they_are_those_of_the_overview(client, filled):
     lines = client.get_inspector().overview().lines
 
     found = counts.counts(client.connections, filled)

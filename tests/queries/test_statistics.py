@@ -27,6 +27,7 @@ from blueque.model.retry import Retry
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.queries import statistics
+from blueque.queries.steps import read
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0
@@ -452,4 +453,4 @@ def test_what_is_usual_is_not_told_of_few(redis, ended):
     for _ in range(4):
         ended(0.0, 60.0)
 
-    assert statistics.take_usual(redis.read(*statistics.ask_usual(Q, NOON))) is None
+    assert statistics.usual(read(redis, statistics.ran(Q, NOON))) is None

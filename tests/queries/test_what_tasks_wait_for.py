@@ -19,7 +19,6 @@ from blueque.queries import dependencies, task_graph
 from blueque.queries.holders import Holder
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import entered
-from blueque.queries.quiet_queues import quiet_queues
 
 
 @pytest.fixture
@@ -83,13 +82,6 @@ def test_without_blocked_tasks_no_cancelled_task_is_read(inspector, redis, serve
     enqueue(redis, "parent-1")
     block(redis, "child-1", "parent-1")
     assert len(reads()) == 1
-
-
-def test_a_queue_with_blocked_tasks_only_is_not_quiet(redis):
-    enqueue(redis, "parent-1")
-    block(redis, "child-1", "parent-1", "audio")
-
-    assert quiet_queues(redis, ["audio", "empty"]) == {"empty": 0}
 
 
 # Lists

@@ -89,7 +89,7 @@ def overview(visit: Visit) -> Page:
     concerns = list(attention.concerns(seen, visit.site.serve))
     shown = sorted(seen.lines, key=_importance(concerns))[:MOST_QUEUES]
     statistics = visit.reader.statistics(sorted(line.queue for line in shown), DAYS)
-    busy = [line.queue for line in seen.lines if line.queue not in seen.quiet]
+    busy = [line.queue for line in seen.lines if not line.is_quiet]
     found = silenced(visit.reader.timeline(busy, STRIP, STRIP_EVENTS), seen.nodes)
     context = {
         "overview": seen,
@@ -210,7 +210,7 @@ def figures(seen: Overview, visit: Visit) -> Figures:
         oldest,
         sum(line.scheduled for line in seen.lines),
     )
-    names = [line.queue for line in seen.lines if line.queue not in seen.quiet]
+    names = [line.queue for line in seen.lines if not line.is_quiet]
     if len(names) > MOST_STATISTICS:
         return Figures(*counts, None, None, None, None)
     found = visit.reader.statistics(sorted(names), 2).values()

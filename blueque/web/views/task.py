@@ -32,7 +32,7 @@ from blueque.web.visit import Page, Visit
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.history import History
-    from blueque.queries.inspector import Signs
+    from blueque.queries.signs import Signs
     from blueque.queries.statistics import Durations
 
 WAITS = ("pending", "scheduled", "blocked")

@@ -1,0 +1,142 @@
+"""What is known of a queue: how many tasks it has in each state, its settings, its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blueque.model import keys
+from blueque.model.queue_settings import OLDEST
+
+if TYPE_CHECKING:
+    from blueque.connection.redis import Command
+    from blueque.queries.steps import Reader
+
+MAX_LINES = 10_000  # lines of a queue that are counted, those of the highest priority
+_SETTINGS = ("paused", "paused_by", "paused_reason", "max_concurrency", "max_pending", "discard")
+
+
+class Pause(NamedTuple):
+    """Since when a queue is paused (None: unknown), by whom and why."""
+
+    since: float | None
+    by: str | None = None
+    reason: str | None = None
+
+
+class Settings(NamedTuple):
+    """The settings of a queue that decide whether its tasks run, and whether others come.
+
+    pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any
+        number. max_pending: how many may be in line, as far as producers know it; None: any number.
+    discards: whether its oldest tasks make room for new ones.
+    """
+
+    pause: Pause | None = None
+    max_concurrency: int | None = None
+    max_pending: int | None = None
+    discards: bool = False
+
+
+class Room(NamedTuple):
+    """How many tasks of a queue may run, and how many run."""
+
+    limit: int | None
+    counted: int  # tasks in the set of counted tasks
+    started: int  # tasks in the set of started tasks
+
+    @property
+    def taken(self) -> int:
+        return max(self.counted, self.started)
+
+    @property
+    def is_full(self) -> bool:
+        return self.limit is not None and self.taken >= self.limit
+
+
+class QueueSeen(NamedTuple):
+    """A queue at one instant: how many tasks its lists have in each state.
+
+    in_default: pending tasks in the default line. lines: the names of its other lines, the highest
+        priority first; how many wait in them, `waiting_lines.waits` reads.
+    counted: how many tasks count as running.
+    """
+
+    queue: str
+    in_default: int
+    scheduled: int
+    blocked: int
+    started: int
+    complete: int
+    failed: int
+    cancelled: int
+    counted: int
+    settings: Settings
+    lines: Sequence[str]
+
+    @property
+    def room(self) -> Room:
+        return Room(self.settings.max_concurrency, self.counted, self.started)
+
+
+def queue_seen(queue: str, most_lines: int = MAX_LINES) -> Reader[QueueSeen]:
+    """Read a queue: one round trip, ten commands."""
+    replies = yield [
+        ("LLEN", keys.pending(queue)),
+        ("ZCARD", keys.scheduled(queue)),
+        ("ZCARD", keys.blocked(queue)),
+        ("SCARD", keys.started(queue)),
+        ("LLEN", keys.complete(queue)),
+        ("LLEN", keys.failed(queue)),
+        ("LLEN", keys.cancelled(queue)),
+        ("SCARD", keys.counted(queue)),
+        _settings_command(queue),
+        ("ZRANGE", keys.lines(queue), 0, most_lines - 1, "REV"),
+    ]
+    *counts, hash_of_settings, names = replies
+    found = [*counts, _settings_of(hash_of_settings), names]
+    return QueueSeen(queue, *found)
+
+
+def settings(queue: str) -> Reader[Settings]:
+    """Read the settings of a queue: one round trip."""
+    (reply,) = yield [_settings_command(queue)]
+    return _settings_of(reply)
+
+
+def room(queue: str) -> Reader[Room]:
+    """Read how many tasks of a queue may run, and how many do: one round trip."""
+    found, counted, started = yield [
+        _settings_command(queue),
+        ("SCARD", keys.counted(queue)),
+        ("SCARD", keys.started(queue)),
+    ]
+    return Room(_settings_of(found).max_concurrency, counted, started)
+
+
+def lines(queue: str, most: int = MAX_LINES) -> Reader[Sequence[str]]:
+    """Read the names of a queue's lines besides the default line, the highest priority first."""
+    (names,) = yield [("ZRANGE", keys.lines(queue), 0, most - 1, "REV")]
+    found: Sequence[str] = names
+    return found
+
+
+def _settings_command(queue: str) -> Command:
+    return ("HMGET", keys.settings(queue), *_SETTINGS)
+
+
+def _settings_of(reply: Sequence[Any]) -> Settings:
+    paused, by, reason, limit, most, discard = reply
+    pause = None if paused is None else Pause(_seconds(paused), by, reason)
+    return Settings(pause, _count(limit), _count(most), discard == OLDEST)
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:  # malformed; written by another program
+        return None
