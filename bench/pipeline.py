@@ -128,7 +128,6 @@ def into(bench: Bench) -> Outcome:
             "core_keyed": functools.partial(_core, stage, count, True),
             "keyed": functools.partial(ask, "keyed"),
             "grouped": functools.partial(ask, "grouped"),
-            "written": functools.partial(ask, "written"),
             "naive": functools.partial(ask, "naive"),
         }
         _warm(runs)
@@ -143,7 +142,7 @@ def partitions(bench: Bench) -> Outcome:
 
         def run(number: int) -> Values:
             found: Values = {"size": float(number)}
-            for verb in ("keyed", "written", "naive"):
+            for verb in ("keyed", "naive"):
                 stage.clear()
                 found[verb] = spark.rate(count, verb, count, number)["rate"]
             stage.clear()

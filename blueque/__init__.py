@@ -62,7 +62,7 @@ _NAMES = {
         Contended CycleFound DirectoryTaken EventsGone FeedTaken GroupCancelled GroupClosed
         HasDependents IdTaken InvalidInput InvalidType JobFailed NoJava NoServer NoSuchGroup
         NoSuchSchedule NoSuchTask NodeTaken NotFree NotInstalled NotOwner NotRegistered
-        OldBatch OutcomeUnknown QueueFull RedisAway RedisRefused RunDropped SnapshotGone
+        OutcomeUnknown QueueFull RedisAway RedisRefused RunDropped SnapshotGone
         SparkEnded SpoolRefused SubmitFailed TooLarge TooManyConditions WaitTimedOut
         WrongGroup WrongQueue WrongRun WrongSchedule WrongState
     """,

@@ -280,8 +280,6 @@ class Client:
     def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
         """Return the record of a run, with the fields in docs/protocol/bulk.md, "Runs"; None: there
         is none.
-
-        staged, unpublished: the numbers of chunks that are not committed, and not published.
         """
         return runs.load(self._redis, self._queue_name(queue_name), require_run_name(name))
 

@@ -26,10 +26,8 @@ BluequeError
 |   |-- WrongGroup                  The group is in use in another way. The message says how.
 |   |-- WrongRun                    The run is of another kind, or its key is in use. Choose another
 |   |                               name.
-|   |-- WrongSchedule               The schedule is in a state that forbids this. The message says
-|   |                               which.
-|   `-- OldBatch                    The stream has committed a later batch. A new checkpoint needs a
-|                                   new name.
+|   `-- WrongSchedule               The schedule is in a state that forbids this. The message says
+|                                   which.
 |
 |   ... it is not there, or not any more
 |-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
@@ -270,20 +268,6 @@ class WrongSchedule(InvalidInput):
         self.schedule, self.why = schedule, why
 
 
-class OldBatch(InvalidInput):
-    """The stream has committed a later batch than this one. Nothing was written.
-
-    last: the number of its last committed batch.
-    """
-
-    def __init__(self, run: str, queue: str, batch: int, last: int) -> None:
-        super().__init__(
-            f"stream {run!r} of queue {queue!r} has committed batch {last}, so batch {batch} is too late; "
-            "a query with a new checkpoint needs a new name"
-        )
-        self.run, self.queue, self.batch, self.last = run, queue, batch, last
-
-
 class NoSuchTask(BluequeError, LookupError):
     """There is no task with this id.
 
@@ -325,19 +309,17 @@ class NoSuchSchedule(BluequeError, LookupError):
 
 
 class RunDropped(BluequeError):
-    """The record of the run is gone, or some of its staged chunks or tasks are. It is not closed.
+    """The record of the run is gone, or some of its tasks are. It is not closed.
 
-    chunks, tasks: how many are gone; both 0: the record is gone.
+    tasks: how many are gone; 0: the record is gone.
     """
 
-    def __init__(self, run: str, queue: str, chunks: int = 0, tasks: int = 0) -> None:
+    def __init__(self, run: str, queue: str, tasks: int = 0) -> None:
         what = "it has no record: it was dropped, or never opened"
-        if chunks:
-            what = f"{chunks} of its staged chunks are gone: another program has discarded them"
-        elif tasks:
+        if tasks:
             what = f"Redis has lost {tasks} of the tasks that it had taken, as in a failover"
         super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
-        self.run, self.queue, self.chunks, self.tasks = run, queue, chunks, tasks
+        self.run, self.queue, self.tasks = run, queue, tasks
 
 
 class SnapshotGone(BluequeError):

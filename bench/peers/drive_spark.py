@@ -86,13 +86,6 @@ class Driver:
             )
         )
 
-    def written(self, count: int, partitions: int) -> Any:
-        frame = self.rows(count, partitions).select("body")
-        writer = (
-            frame.write.format("blueque").option("url", URL).option("queue", QUEUE).mode("append")
-        )
-        return self.timed(writer.save)
-
     def naive(self, count: int, partitions: int) -> Any:
         """What every blog does: foreachPartition, and a pipeline of redis-py, a thousand tasks at a
         time.

@@ -85,9 +85,8 @@ def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Fi
     blocked: dict[str, str] = {}
     awaited: list[str] = []
     for task, seen in reads.hashes(redis, tasks):
-        is_staged = any(entry.is_staged for entry in observed.entries.get(task, ()))
         findings += invariants.judge_task(observed, task, seen)
-        if seen.status == "blocked" and not is_staged:  # it has its conditions when it is published
+        if seen.status == "blocked":
             blocked[task] = seen.queue or ""
         elif seen.status in FINISHED and "dependents" in seen.names:
             awaited.append(task)

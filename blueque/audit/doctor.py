@@ -161,20 +161,7 @@ def _of_workflow(found: Unfinished) -> Check:
 
 
 def _of_run(left: Leftover) -> Check:
-    """Say what is left of a run. Only a run that is decided is work that waits; the rest costs
-    memory.
-    """
-    run, since = f"queue {left.queue}: run {left.run}", f"for {span(left.age)}"
-    command = hints.of_queue("gc", left.queue)
-    if left.way == "finish":
-        chunks = count(left.record["unpublished"], "chunk")
-        sentence = f"{run} has been decided {since}, and {chunks} of its tasks are not in line: {command} puts them there."
-        return Check("runs", "warn", sentence)
-    chunks = count(len(left.chunks), "chunk")
-    if left.way == "discard":
-        sentence = f"{run} has not chosen {chunks} that were staged for it, and lie there {since}: {command} discards them."
-        return Check("runs", "ok", sentence)
-    staged = f", with {chunks} of tasks that are not in line" if left.chunks else ""
-    command = hints.drop_run(left.queue, left.run)
-    sentence = f"{run} has been open {since}{staged}. If no producer will end it: {command}."
+    """Say that a run is open. It costs memory, and nothing else."""
+    run, command = f"queue {left.queue}: run {left.run}", hints.drop_run(left.queue, left.run)
+    sentence = f"{run} has been open for {span(left.age)}. If no producer will end it: {command}."
     return Check("runs", "ok", sentence)

@@ -98,8 +98,7 @@ def _places(
             sentence = (
                 f"{entry.place} has an entry for task {task}, which is {where} in queue {queue}."
             )
-            fix = None if any(other.is_staged for other in wanted) else _removal(entry)
-            yield _of_entry("misplaced", task, seen, entry, sentence, fix)
+            yield _of_entry("misplaced", task, seen, entry, sentence, _removal(entry))
         elif count > 1:
             sentence = f"{entry.place} has task {task} {count} times."
             yield _of_entry("double", task, seen, entry, sentence, "drop_hint")
@@ -114,8 +113,6 @@ def _wanted(task: str, seen: TaskSeen, entries: Counter[Entry]) -> tuple[Entry |
     queue = seen.queue or ""
     wanted = home(task, seen.whereabouts)
     held = wanted[0] if seen.status in HELD else None
-    if seen.attempt is None and seen.status in ("pending", "scheduled", "blocked"):
-        wanted = [entry for entry in entries if entry.is_staged] or wanted
     if seen.status == "pending" and wanted[0] not in entries:
         lists = [entry for entry in entries if entry.place.kind == "reserved"]
         popped = [entry for entry in lists if entry.place.queue == queue][:1]
@@ -216,9 +213,7 @@ def _of_entry(
     )
 
 
-def _removal(entry: Entry) -> str | None:
-    if entry.is_staged:  # a chunk that was committed is published; that drops the entry
-        return None
+def _removal(entry: Entry) -> str:
     return "free" if entry.place.kind in ROOM else "drop_hint"
 
 

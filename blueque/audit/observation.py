@@ -222,8 +222,6 @@ class Observation:
                     self.garbage.append(Entry(place, text))
                     continue
                 self.nodes[place.queue, node] = None
-            elif place.kind == "staged":
-                task = text.partition(" ")[0]
             elif place.kind == "tags":
                 tag, task = keys.parse_tag_entry(text)
                 place = place._replace(line=tag)

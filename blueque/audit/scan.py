@@ -30,7 +30,7 @@ _OF_A_QUEUE = {
     **{
         kind: TYPES[kind]
         for kind in TYPES
-        if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged", "tags")
+        if kind not in ("reserved", "orders", "line", "lock", "waiting", "tags")
     },
     "listeners": "set",
     "nodes": "zset",
@@ -254,7 +254,6 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
         keys.lock(""),
         keys.waiting(""),
         keys.key_kept(""),
-        keys.staged(""),
         keys.snapshot(""),
         keys.feeder("", "")[:-1],
         *_HASHES,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blueque.queries.tags import TagSeen
 
 _OF_GROUP = ("created", "updated", "closed", "ended", "expires", "cancel")
-_OF_RUN = ("created", "decided", "finished", "moved", "hold", "collected")
+_OF_RUN = ("created", "finished", "moved", "hold", "collected")
 _OF_FEED = ("created", "updated", "finished", "since")
 
 

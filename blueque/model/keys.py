@@ -261,32 +261,12 @@ def ledger(queue: str, run_name: str, shard: int) -> str:
     return f"blueque_ledger_{shard}_{run_name}_{queue}"
 
 
-# zset: names of staged chunks, scored by when they were staged
-def staging(queue: str, run_name: str) -> str:
-    return f"blueque_staging_{run_name}_{queue}"
-
-
-def staged(chunk: str) -> str:  # list: when it was staged, then a task each: id, line, eta
-    return f"blueque_staged_{chunk}"
-
-
-# list: names of the chunks to publish, in order
-def manifest(queue: str, run_name: str) -> str:
-    return f"blueque_manifest_{run_name}_{queue}"
-
-
 def parse_run(key: str) -> tuple[str, str] | None:
-    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`; None:
-    not a key of a run.
-    """
+    """Return run or ledger, and `[run]_[queue]`, which both may hold a `_`; None: not a key of a run."""
     kind, _, rest = key.removeprefix(PREFIX).partition("_")
     if kind == "ledger":
         rest = rest.partition("_")[2]
-    return (
-        (kind, rest)
-        if kind in ("run", "ledger", "staging", "manifest") and key.startswith(PREFIX)
-        else None
-    )
+    return (kind, rest) if kind in ("run", "ledger") and key.startswith(PREFIX) else None
 
 
 def feed(queue: str, name: str) -> str:  # hash: the record of a feed: its cursor and its feeder

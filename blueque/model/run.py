@@ -18,13 +18,10 @@ FIELDS: record.Types = {
     "state": str,
     "shards": int,
     "keep": int,
-    "batch": int,
-    "query": str,
     "rows": int,
     "tasks": int,
     "decided_by": str,
     "created": record.number,
-    "decided": record.number,
     "finished": record.number,
     "group": str,
     "after": str,
@@ -35,19 +32,10 @@ FIELDS: record.Types = {
 LATE = (
     7 * 86400
 )  # seconds for which the keys of a committed run are remembered, so that it can grow
-# The kinds of runs with keys, and of those whose tasks come all at once. A linked run is of a kind
-# of its own, and has a state of its own while it is published: programs that know nothing of links
-# then refuse it, and leave it alone.
+# A linked run is of a kind of its own: programs that know nothing of links refuse it.
 KEYED = ("keyed", "keyed_linked")
-STAGED = ("staged", "staged_linked")
-PUBLISHED = ("committing", "publishing")  # the states of a run that is being published
 
 Record = dict[str, Any]
-
-
-def kinds_like(kind: str) -> tuple[str, ...]:
-    """Return this kind of run with and without links."""
-    return next((kinds for kinds in (KEYED, STAGED) if kind in kinds), (kind,))
 
 
 def is_held(hold: str | None, collected: str | None, now: float) -> bool:
@@ -98,17 +86,16 @@ def parse(fields: Mapping[str, str]) -> Record:
     return record.parse(fields, FIELDS)
 
 
-def require_same(fields: Mapping[str, str | None], queue: str, run: str, *kinds: str) -> None:
-    """Raise WrongRun for the record of another run or of another kind.
+def require_same(fields: Mapping[str, str | None], queue: str, run: str) -> None:
+    """Raise WrongRun for the record of another run, or of a kind that there is no more.
 
     Two names may make the same key: run a_b of queue c, and run a of queue b_c.
     """
     if (fields.get("run"), fields.get("queue")) != (run, queue):
         why = f"run {fields.get('run')!r} of queue {fields.get('queue')!r} has the same key; choose another name"
         raise WrongRun(run, queue, why)
-    if fields.get("kind") not in kinds:
-        wanted = " or ".join(kind for kind in kinds if not kind.endswith("_linked"))
-        found = str(fields.get("kind"))
-        plain = found.removesuffix("_linked")
-        kind = found if plain in kinds else plain
-        raise WrongRun(run, queue, f"it is a {kind} run, not a {wanted} one")
+    if fields.get("kind") not in KEYED:
+        why = (
+            f"it is a {fields.get('kind')} run: end it with the version of Blueque that has made it"
+        )
+        raise WrongRun(run, queue, why)

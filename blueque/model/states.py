@@ -16,7 +16,7 @@ HELD = ("reserved", "started")
 LOST = ("lost", "poison")
 STATUSES = ("blocked", "scheduled", "pending", *HELD, *FINISHED)
 # The places that are lists. Only a list can hold an entry twice.
-LISTS = ("pending", "line", "reserved", "staged", *FINISHED)
+LISTS = ("pending", "line", "reserved", *FINISHED)
 ROOM = ("lock", "counted")  # what an attempt may hold besides its task
 TYPES = {
     "blocked": "zset",
@@ -70,10 +70,9 @@ class Place(NamedTuple):
     """A key that holds ids of tasks, or a marker.
 
     kind: blocked, pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the
-    index), wake, orders, counted, lock, waiting, staged or tags.
+    index), wake, orders, counted, lock, waiting or tags.
     node: of the listener, for its own places. line: the name of a line, for `line`.
-    lock, waiting, staged and tags belong to no queue; `line` is the name of the lock or the chunk, or
-        the tag.
+    lock, waiting and tags belong to no queue; `line` is the name of the lock, or the tag.
     """
 
     kind: str
@@ -87,8 +86,6 @@ class Place(NamedTuple):
             return keys.line(self.queue, self.line)
         if self.kind in _OF_A_LOCK:
             return _OF_A_LOCK[self.kind](self.line)
-        if self.kind == "staged":
-            return keys.staged(self.line)
         if self.kind == "tags":
             return keys.TAGS
         if self.kind in _OF_A_LISTENER:
@@ -98,25 +95,18 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         if self.kind in _OF_A_LOCK:
             return f"the set of {'those who hold' if self.kind == 'lock' else 'lines that wait for'} lock {self.line}"
-        if self.kind == "staged":
-            return f"the staged chunk {self.line}"
         if self.kind == "tags":
             return f"the index of the tag {self.line}"
         return f"{_WORDS[self.kind].format(node=self.node, line=self.line)} of queue {self.queue}"
 
 
 class Entry(NamedTuple):
-    """An entry of a place. text: a task id; in `started` `[node] [pid] [task]`, in a chunk
-    `[task] [line] [eta]`, in `tags` `[tag] [task]`.
+    """An entry of a place. text: a task id; in `started` `[node] [pid] [task]`, in `tags`
+    `[tag] [task]`.
     """
 
     place: Place
     text: str
-
-    @property
-    def is_staged(self) -> bool:
-        """Tell whether the task is staged: its run is not committed, or not published yet."""
-        return self.place.kind == "staged"
 
 
 class Whereabouts(NamedTuple):

@@ -145,7 +145,7 @@ class Batches:
     def __iter__(self) -> Iterator[Made]:
         plan = self._plan
         if plan.run is not None:
-            terms = RunTerms("keyed", plan.keep, 1, self._links)
+            terms = RunTerms(plan.keep, 1, self._links)
             self._run = open_run(self._redis, plan.queue, plan.run, terms, time.time())
             self._links = Links.of(self._run)
             self.group = self._links.group

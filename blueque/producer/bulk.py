@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Unpack
@@ -17,11 +16,10 @@ from blueque.model.group import Group, tracked
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
 from blueque.model.options import Broken, Common
 from blueque.model.retry import Retry
-from blueque.model.run import KEYED, STAGED, Links, Record, require_same
+from blueque.model.run import Links, Record, require_same
 from blueque.model.start_time import Within, start_time
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
-from blueque.producer.staged_run import Staging
 from blueque.producer.wait import wait_for
 from blueque.protocol import runs
 from blueque.protocol.runs import RunTerms
@@ -191,7 +189,7 @@ class ManyTasks:
         """
         count, fields = require_whole(shards, "shards", 1, MAX_SHARDS), self.fields_of(**options)
         links, held = links_of(after, broken, group), _held(hold, keep)
-        terms = RunTerms("keyed", require_keep(keep), count, links, held)
+        terms = RunTerms(require_keep(keep), count, links, held)
         now, run = time.time(), require_run_name(name)
         record = runs.open_run(self._redis, self.name, run, terms, now)
         if append:
@@ -200,66 +198,18 @@ class ManyTasks:
         opened.made = opened.count() if opened.state == "open" else 0
         return opened
 
-    def open_staging(
-        self,
-        name: str | None = None,
-        keep: float | str = RUN_KEEP,
-        stream: bool = False,
-        *,
-        after: After | Ids | None = None,
-        broken: Broken = "hold",
-        group: Group | str | None = None,
-        hold: float | str | None = None,
-        **options: Unpack[Common],
-    ) -> Staging:
-        """Open a run whose tasks come all at once or not at all, or open it again, and return it.
-
-        name: as for `open_run`; random if left out. keep: how long the run is kept after it was
-            committed.
-        stream: the run has batches. All tasks of a batch come at once, and only once. A stream
-            needs a name, and is kept for ever.
-        after, broken, group, hold: as for `open_run`; not for a stream, which has no end.
-        Raises as `open_run`. Source: docs/protocol/bulk.md, "open_run".
-        """
-        if stream and name is None:
-            raise InvalidInput("a stream needs a name, the same for all of its batches")
-        links = links_of(after, broken, group)
-        if stream and (links or hold is not None):
-            raise InvalidInput(
-                "a stream has no end: its tasks join no group, wait for no others, and are not held"
-            )
-        run = str(uuid.uuid4()) if name is None else require_run_name(name)
-        fields = self._of_staged(options)
-        kind = "stream" if stream else "staged"
-        terms = RunTerms(kind, require_keep(keep), None, links, _held(hold, keep))
-        record = runs.open_run(self._redis, self.name, run, terms, time.time())
-        return Staging(self._redis, record, self._max_bytes, fields)
-
     def join_run(
         self, record: Mapping[str, Any], append: bool = False, **options: Unpack[Common]
     ) -> KeyedRun:
         """Return a run that another process has opened, to put some of its rows.
 
         record: the `KeyedRun.record` of that process. append, options: as for `open_run`.
-        Raises RunDropped when that run is gone, even if a new run has its name; WrongRun if it has
-        no keys, or belongs to another queue.
+        Raises RunDropped when that run is gone, even if a new run has its name; WrongRun if it
+        belongs to another queue.
         Source: docs/protocol/bulk.md, "open_run".
         """
-        joined, fields = self._join(record, *KEYED), self.fields_of(**options)
+        joined, fields = self._join(record), self.fields_of(**options)
         return KeyedRun(self._redis, joined, self._max_bytes, fields, append)
-
-    def join_staging(
-        self, record: Mapping[str, Any], owner: str = "", **options: Unpack[Common]
-    ) -> Staging:
-        """Return a run that `open_staging` has opened in another process, to stage some of its
-        rows.
-
-        record, options: as for `join_run`. owner: the `staging.owner_of` the process that alone can
-            commit what is staged here; empty: any process can.
-        """
-        fields = self._of_staged(options)
-        joined = self._join(record, *STAGED, "stream")
-        return Staging(self._redis, joined, self._max_bytes, fields, owner)
 
     def fields_of(self, **options: Unpack[Common]) -> Options:
         """Return the fields of a task with these options of `enqueue`, with those of the
@@ -282,20 +232,13 @@ class ManyTasks:
         its_labels = labels.take_fields(others, its_trace)
         return self._options(retry, limits.fields(**others), priority, resources, lock, its_labels)
 
-    def _of_staged(self, options: Common) -> Options:
-        """Return the fields of staged tasks, which nothing lists before they are published."""
-        fields = self.fields_of(**options)
-        if "tags" in fields:
-            raise InvalidInput("tags: staged tasks have none; give each a key, and use open_run")
-        return fields
-
-    def _join(self, record: Mapping[str, Any], *kinds: str) -> Record:
-        require_same(record, self.name, record["run"], *kinds)
+    def _join(self, record: Mapping[str, Any]) -> Record:
+        require_same(record, self.name, record["run"])
         return runs.open_run(
             self._redis,
             self.name,
             record["run"],
-            RunTerms(record["kind"], record["keep"], record.get("shards")),
+            RunTerms(record["keep"], record["shards"]),
             time.time(),
             record["created"],
         )

@@ -3,8 +3,8 @@
 May import: spool/ and what is below it. Begin with transaction.py, the executor, then submit.py and
 reserving.py.
 
-Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for keyed runs,
-    staging.py for staged runs; feeding.py for a backlog larger than Redis.
+Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for runs with
+    keys; feeding.py for a backlog larger than Redis.
 Listeners: membership.py, many_queues.py, reserving.py, attempts.py, ends.py, logs_and_checkpoints.py.
 Tasks that wait for others: dependencies.py, settling.py, groups.py, graphs.py; children.py and parents.py
     are what these share.

@@ -108,23 +108,6 @@ class NewLinks:
                 raise WrongGroup(other, why)
 
 
-def rejoining(links: Links, state: str | None, now: float) -> list[Command]:
-    """Return the commands that have a group that has ended take members nevertheless. It stays
-    cancelled if it was.
-
-    For tasks that are decided: a person has closed or cancelled the group since.
-    """
-    if links.group is None or state != "ended":
-        return []
-    key = keys.group(links.group)
-    return [
-        ("HSET", key, "state", "closed"),
-        ("HDEL", key, "ended", "expires"),
-        ("PERSIST", key),
-        ("ZADD", keys.GROUPS, 0, links.group),
-    ]
-
-
 def joining(links: Links, tasks: Sequence[str]) -> list[Command]:
     """Return the commands by which tasks join the group of their run."""
     if links.group is None or not tasks:

@@ -23,16 +23,14 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
     )
     schedules = _schedules_of(redis, queue)
     # The records of runs and feeds expire; their names stay in these indexes.
-    parts = [key for run in runs for key in (keys.run(queue, run), keys.staging(queue, run))]
-    parts += [keys.feed(queue, feed) for feed in feeds]
+    parts = [keys.run(queue, run) for run in runs] + [keys.feed(queue, feed) for feed in feeds]
 
     def decide(*replies: Any) -> Verdict[dict[str, int]]:
         *counts, runs_now, feeds_now, lines = replies[: len(reads)]
         exist = replies[len(reads) :]
         numbers = dict(zip(kinds, counts, strict=True))
-        of_runs = [any(exist[place : place + 2]) for place in range(0, 2 * len(runs), 2)]
-        numbers["runs"] = sum(of_runs) + len({*runs_now} - {*runs})
-        numbers["feeds"] = sum(exist[2 * len(runs) :]) + len({*feeds_now} - {*feeds})
+        numbers["runs"] = sum(exist[: len(runs)]) + len({*runs_now} - {*runs})
+        numbers["feeds"] = sum(exist[len(runs) :]) + len({*feeds_now} - {*feeds})
         numbers["schedules"] = schedules
         in_use = {kind: number for kind, number in numbers.items() if number}
         return Answer(in_use) if in_use else Change(_removal(redis, queue, lines, now), {})

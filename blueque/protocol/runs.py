@@ -12,17 +12,7 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pac
 from blueque.errors import RunDropped, WrongGroup, WrongRun
 from blueque.model import keys
 from blueque.model.ids import octets_of, shards_of
-from blueque.model.run import (
-    KEYED,
-    LATE,
-    PUBLISHED,
-    STAGED,
-    Links,
-    Record,
-    kinds_like,
-    parse,
-    require_same,
-)
+from blueque.model.run import LATE, Links, Record, parse, require_same
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.fields import flat
 from blueque.protocol.links import (
@@ -61,14 +51,13 @@ class RunFields(NamedTuple):
 class RunTerms(NamedTuple):
     """What is fixed when a run is opened.
 
-    kind: keyed, staged or stream. keep: see close_run, finish_run. shards: of a keyed run.
+    keep: see close_run. shards: in how many its tasks are divided.
     links: of all its tasks; none: those that it was opened with first.
     hold: for how many seconds at most its tasks are not pruned; None: as usual.
     """
 
-    kind: str
     keep: int
-    shards: int | None = None
+    shards: int
     links: Links = Links()  # it does not change
     hold: int | None = None
 
@@ -220,18 +209,16 @@ def open_run(
     GroupCancelled, WrongGroup for links of a new run.
     """
     key, links = keys.run(queue, run), terms.links
-    kind = f"{terms.kind}_linked" if links else terms.kind
+    kind = "keyed_linked" if links else "keyed"
     new: Record = {"run": run, "queue": queue, "kind": kind, "state": "open"}
-    new |= {"keep": terms.keep, "created": now}
-    if terms.shards is not None:
-        new["shards"] = terms.shards
+    new |= {"keep": terms.keep, "created": now, "shards": terms.shards}
     new |= links.record() | ({} if terms.hold is None else {"hold": now + terms.hold})
     linked = NewLinks(links, made_by(queue, run), terms.hold or 0)
 
     def decide(reply: Sequence[str], *replies: Any) -> Verdict[Record]:
         if reply:
             texts = as_hash(reply)
-            require_same(texts, queue, run, *kinds_like(terms.kind))
+            require_same(texts, queue, run)
             record = parse(texts)
             _require_links(record, links)
             if created not in (None, record.get("created")):
@@ -285,7 +272,7 @@ def reopen_run(redis: Redis, opened: Record, now: float, hold: int | None = None
     def decide(reply: Sequence[str], *replies: Any) -> Verdict[Record]:
         texts, counts, of_group = as_hash(reply), replies[:shards], replies[shards:]
         record = parse(texts)
-        if is_open(RunFields.of(texts), queue, run, KEYED, opened["created"]):
+        if is_open(RunFields.of(texts), queue, run, opened["created"]):
             return Answer(record)
         if sum(counts) != record.get("tasks"):
             raise WrongRun(run, queue, "it was committed long ago, and its keys are forgotten")
@@ -345,7 +332,7 @@ def _enqueue_run(
 
     def decide(reply: list[str | None], *replies: Any) -> Verdict[list[bool] | None]:
         fields = RunFields._make(reply)
-        if not is_open(fields, batch.queue, batch.run, KEYED, batch.created):
+        if not is_open(fields, batch.queue, batch.run, batch.created):
             return Answer([])
         listed, exist = batch.are_listed(replies), batch.exist(replies)
         unlisted = [number for number, is_in in enumerate(listed) if not is_in]
@@ -402,7 +389,7 @@ def close_run(
     def decide(reply: Sequence[str], *replies: Any) -> Verdict[Record]:
         texts, counts, of_group = as_hash(reply), replies[:shards], replies[shards:]
         record = parse(texts)
-        if not is_open(RunFields.of(texts), queue, run, KEYED, opened["created"]):
+        if not is_open(RunFields.of(texts), queue, run, opened["created"]):
             return Answer(record)
         tasks = sum(counts)
         if tasks < least:
@@ -439,7 +426,7 @@ def collect_run(redis: Redis, queue: str, run: str, now: float) -> bool:
 
     def decide(reply: list[str | None]) -> Verdict[bool]:
         *fields, hold, collected = reply
-        is_open(RunFields._make(fields), queue, run, (*KEYED, *STAGED), None)
+        is_open(RunFields._make(fields), queue, run, None)
         if hold is None or collected is not None:
             return Answer(False)
         return Change([("HSET", key, "collected", now)], True)
@@ -451,34 +438,23 @@ def collect_run(redis: Redis, queue: str, run: str, now: float) -> bool:
 
 
 def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> bool:
-    """Remove the record of a run that has no staged chunks. Its tasks stay. False: there is no such
-    run, or it has staged chunks, or it was worked on after `moved`.
+    """Remove the record of a run. Its tasks stay. False: there is no such run, or it was worked on
+    after `moved`.
 
     moved: when the run was last worked on, as far as the caller knows.
-    Raises WrongRun when the run is committed, but not yet published.
     """
-    key, staging = keys.run(queue, run), keys.staging(queue, run)
+    key, index = keys.run(queue, run), keys.runs(queue)
 
-    def decide(reply: Sequence[str], staged: int, score: str | None) -> Verdict[bool]:
+    def decide(reply: Sequence[str], score: str | None) -> Verdict[bool]:
         texts = as_hash(reply)
-        if not texts or staged or (moved is not None and float(score or 0.0) > moved):
+        if not texts or (moved is not None and float(score or 0.0) > moved):
             return Answer(False)
-        require_same(texts, queue, run, *KEYED, *STAGED, "stream")
-        if texts["state"] in PUBLISHED:
-            raise WrongRun(run, queue, "it is decided, and has to be finished")
-        ledgers = [keys.ledger(queue, run, shard) for shard in range(int(texts.get("shards", 0)))]
-        return Change(
-            [
-                ("DEL", key),
-                *([("UNLINK", *ledgers)] if ledgers else []),
-                ("ZREM", keys.runs(queue), run),
-            ],
-            True,
-        )
+        require_same(texts, queue, run)
+        ledgers = [keys.ledger(queue, run, shard) for shard in range(int(texts["shards"]))]
+        return Change([("DEL", key), ("UNLINK", *ledgers), ("ZREM", index, run)], True)
 
-    index = keys.runs(queue)
-    look: Look[Sequence[str], int, str | None] = Look(
-        (key, staging, index), [("HGETALL", key), ("EXISTS", staging), ("ZSCORE", index, run)]
+    look: Look[Sequence[str], str | None] = Look(
+        (key, index), [("HGETALL", key), ("ZSCORE", index, run)]
     )
     return transact(redis, "drop_run", look, decide)
 
@@ -488,30 +464,24 @@ def prune_runs(redis: Redis, queue: str) -> int:
     (names,) = redis.read(("ZRANDMEMBER", keys.runs(queue), 10))
     if not names:
         return 0
-    watch = [key for name in names for key in (keys.run(queue, name), keys.staging(queue, name))]
+    watch = [keys.run(queue, name) for name in names]
 
     def decide(*exist: int) -> Verdict[int]:
-        gone = [
-            name
-            for name, *either in zip(names, exist[::2], exist[1::2], strict=True)
-            if not any(either)
-        ]
+        gone = [name for name, is_there in zip(names, exist, strict=True) if not is_there]
         return Change([("ZREM", keys.runs(queue), *gone)], len(gone)) if gone else Answer(0)
 
     look: Look[*tuple[int, ...]] = Look(watch, [("EXISTS", key) for key in watch])
     return transact(redis, "prune_runs", look, decide)
 
 
-def is_open(
-    fields: RunFields, queue: str, run: str, kinds: Sequence[str], created: float | None
-) -> bool:
+def is_open(fields: RunFields, queue: str, run: str, created: float | None) -> bool:
     """Tell whether the run is still open. Raises RunDropped, WrongRun.
 
     created: of the run; None: any run with this name.
     """
     if fields.run is None:
         raise RunDropped(run, queue)
-    require_same(fields._asdict(), queue, run, *kinds)
+    require_same(fields._asdict(), queue, run)
     if created is not None and fields.created != str(created):
         raise RunDropped(run, queue)
     return fields.state == "open"

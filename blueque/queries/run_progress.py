@@ -10,7 +10,7 @@ from blueque.connection.redis import Command, Connection, Redis, exchange, raise
 from blueque.errors import InvalidInput, RunDropped, WaitTimedOut
 from blueque.model import keys
 from blueque.model.group import RUN
-from blueque.model.run import KEYED, Record
+from blueque.model.run import Record
 from blueque.model.task import Task
 from blueque.queries import groups, runs
 from blueque.queries.groups import GroupSeen
@@ -24,7 +24,7 @@ UNSETTLED_AT_ONCE = 10_000  # ends that groups have not noted
 class RunSeen(NamedTuple):
     """How far a run is.
 
-    state: open, committing, publishing or committed: then all its tasks are in Redis.
+    state: open or committed: then all its tasks are in Redis.
     rows: of a run that was committed. tasks: how many there are so far, also of one that is open.
     complete, failed: how many have ended so; cancelled ones count as failed. running, waiting: how
         many have not ended. All four are None if the run has no group of its own.
@@ -139,7 +139,7 @@ def _with_ledgers(
     wanted = {
         place: (record["queue"], record["run"], record["shards"])
         for place, (record, seen) in enumerate(zip(records, found, strict=True))
-        if seen.tasks is None and record.get("kind") in KEYED and "shards" in record
+        if seen.tasks is None and "shards" in record
     }
     counts = dict(zip(wanted, runs.count_ledgers(redis, wanted.values()), strict=True))
     return [seen._replace(tasks=counts.get(place, seen.tasks)) for place, seen in enumerate(found)]

@@ -1,4 +1,4 @@
-"""The records of runs, with what is staged for them and not yet published."""
+"""The records of runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from blueque.model.run import Record, is_held, parse
 
 
 def load(redis: Redis, queue: str, run: str) -> Record | None:
-    """Return the record of a run, with the number of chunks that are `staged` and `unpublished`.
-    None: there is no such run.
-
-    moved: when it was last opened, or got tasks.
+    """Return the record of a run, with `moved`: when it was last opened, or got tasks. None: there
+    is no such run.
     """
     found = _load(redis, [(queue, run)])
     return found[0] if found else None
@@ -52,45 +50,17 @@ def held(redis: Redis, queue: str, names: Iterable[str], now: float) -> set[str]
     return {run for run, (hold, collected) in found if is_held(hold, collected, now)}
 
 
-def staged_chunks(redis: Redis, queue: str, run: str) -> dict[str, float]:
-    """Return the chunks that are staged for a run and not committed, and when each was staged."""
-    (reply,) = redis.read(("ZRANGE", keys.staging(queue, run), 0, -1, "WITHSCORES"))
-    return {name: float(score) for name, score in zip(reply[::2], reply[1::2], strict=True)}
-
-
-def unpublished_chunks(redis: Redis, queue: str, run: str) -> list[str]:
-    """Return the chunks of a run that are committed and not yet published, in order."""
-    (names,) = redis.read(("LRANGE", keys.manifest(queue, run), 0, -1))
-    return list(names)
-
-
 def _load(redis: Redis, wanted: Sequence[tuple[str, str]]) -> list[Record]:
     replies = redis.read(
         *[
             command
             for queue, name in wanted
-            for command in (
-                ("HGETALL", keys.run(queue, name)),
-                ("ZCARD", keys.staging(queue, name)),
-                ("LLEN", keys.manifest(queue, name)),
-                ("ZSCORE", keys.runs(queue), name),
-            )
+            for command in (("HGETALL", keys.run(queue, name)), ("ZSCORE", keys.runs(queue), name))
         ]
     )
     records = []
-    for (queue, name), fields, staged, unpublished, moved in zip(
-        wanted, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True
-    ):
+    for (queue, _), fields, moved in zip(wanted, replies[::2], replies[1::2], strict=True):
         record = parse(as_hash(fields))
-        if not record and staged:  # the record has expired
-            record = {"run": name, "queue": queue, "state": "committed"}
         if record.get("queue") == queue:
-            records.append(
-                {
-                    **record,
-                    "staged": staged,
-                    "unpublished": unpublished,
-                    "moved": float(moved or 0.0),
-                }
-            )
+            records.append({**record, "moved": float(moved or 0.0)})
     return records

@@ -53,7 +53,6 @@ class Inquiry(NamedTuple):
     holders: the tasks that hold its lock; counted: those that count as running in its queue.
     tasks: the tasks that these listeners hold, the holders, the counted and those that it waits
         for, by id, with the fields in `listing.SHOWN`; with the same of others asked for with it.
-    staged: the state of its run, if the task is staged and not visible yet; else None.
     usual: how long tasks of its queue usually run, if it is pending, or runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
     workflow: the state of its group; None: it has none, or that is gone.
@@ -80,7 +79,6 @@ class Inquiry(NamedTuple):
     holders: Sequence[str]
     counted: Sequence[str]
     tasks: Mapping[str, Task]
-    staged: str | None = None
     usual: Usual | None = None
     wish: str | None = None
     workflow: str | None = None
@@ -94,10 +92,10 @@ class Inquiry(NamedTuple):
 def inquire(redis: Redis, task_id: str) -> Inquiry:
     """See Inspector.inquire."""
     task, now, every = read(redis, in_step(_task(task_id), clock(), _queues()))
-    (indexed, state, workflow), wish, parents, (inquiries, nodes) = read(
+    (workflow,), wish, parents, (inquiries, nodes) = read(
         redis,
         in_step(
-            _records(task),
+            _workflow(task),
             history.wish(task.id) if task.status == "scheduled" else answer(None),
             _parents(task.id) if task.after is not None else answer(NONE),
             _inquiries([task], every, now),
@@ -113,10 +111,8 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         for node in nodes
         if other.status in HELD and (node.id, node.queue) == (other.node, other.queue)
     }
-    is_staged = task.run is not None and indexed is None and task.attempt is None
     return found._replace(
         tasks={**found.tasks, **{other.id: other for other in others}},
-        staged=(state or "unknown") if is_staged else None,
         wish=wish,
         workflow=workflow,
         dependencies=parents,
@@ -144,16 +140,9 @@ def _task(task_id: str) -> Reader[Task]:
     return Task(task_id, as_hash(reply))
 
 
-def _records(task: Task) -> Reader[Sequence[str | None]]:
-    """Read whether a task is in the index of its queue, and the states of its run and its group."""
-    queue, group = task.queue or "", task.fields.get("group", "")
-    return (
-        yield [
-            ("ZSCORE", keys.tasks(queue), task.id),
-            ("HGET", keys.run(queue, task.run or ""), "state"),
-            ("HGET", keys.group(group), "state"),
-        ]
-    )
+def _workflow(task: Task) -> Reader[Sequence[str | None]]:
+    """Read the state of the group of a task."""
+    return (yield [("HGET", keys.group(task.fields.get("group", "")), "state")])
 
 
 def _parents(task_id: str) -> Reader[Dependencies]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from blueque.model.queue_settings import DISCARDED
-from blueque.model.run import PUBLISHED
 from blueque.model.start_time import EXPIRED
 from blueque.model.states import FINISHED, HELD, WAITING
 from blueque.queries.listeners import puts_in_line
@@ -20,7 +19,6 @@ from blueque.sentences.why_blocked import blocked, broken_by
 from blueque.sentences.why_listeners import busy, listeners, resources, time_left
 from blueque.sentences.why_running import asked_when, held
 from blueque.sentences.why_waiting import ALIKE, ahead_of_it, limit, lock, pause, turn, was_popped
-from blueque.text import hints
 from blueque.text.format import span, stamp
 from blueque.text.terminal import short_id
 
@@ -82,8 +80,6 @@ def _reasons(inquiry: Inquiry, is_utc: bool) -> list[Reason]:
         return [broken_by(inquiry) or _ended(inquiry.task)]
     if status in HELD:
         return list(held(inquiry))
-    if inquiry.staged is not None:
-        return [_staged(inquiry)]
     if status == "scheduled":
         return [*_scheduled(inquiry, is_utc), *pause(inquiry), *listeners(inquiry)]
     if status == "blocked":
@@ -124,27 +120,6 @@ def _interrupted(inquiry: Inquiry) -> Iterator[Reason]:
     if order is not None and order == inquiry.task.fields.get("finished_by"):
         sentence = f"It was interrupted {asked_when(inquiry)}. It runs again, at no cost."
         yield Reason("interrupted", sentence)
-
-
-def _staged(inquiry: Inquiry) -> Reason:
-    what, queue = f"It is staged for run {inquiry.task.run}, which", inquiry.task.queue or ""
-    if inquiry.staged in PUBLISHED:
-        return Reason(
-            "staged",
-            f"{what} is decided: its tasks are being put in line.",
-            hints.of_queue("gc", queue),
-        )
-    if inquiry.staged == "open":
-        return Reason(
-            "staged",
-            f"{what} is not decided yet: then all of its tasks are put in line, or none.",
-            hints.of_queue("runs", queue),
-        )
-    return Reason(
-        "staged",
-        f"{what} was decided without it, or was dropped: it never runs.",
-        hints.of_queue("gc", queue),
-    )
 
 
 def _scheduled(inquiry: Inquiry, is_utc: bool) -> Iterator[Reason]:

@@ -1,19 +1,18 @@
 """The data source `blueque` behind its class in discovery/pyspark_blueque, where Spark has sources
-in Python: from 4.0, for streams from 4.1.
+in Python: from 4.0.
 
 It runs in Python processes that Spark starts beside its driver, and shares nothing with your
-program. What it does is in reader.py and in sink.py (the options), layout.py (the columns),
-writer.py and stream.py.
+program. What it does is in reader.py and in write_options.py, layout.py (the columns) and
+writer.py.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from pyspark import __version__
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
@@ -24,17 +23,23 @@ from pyspark.sql.datasource import (
 from blueque.errors import BluequeError, InvalidInput
 from blueque.spark import reader as reading
 from blueque.spark.layout import lay_out
-from blueque.spark.messages import Message, driver, reports_of
-from blueque.spark.sink import parse
-from blueque.spark.writer import Writer, make_writer
+from blueque.spark.write_options import parse
+from blueque.spark.writer import Report, Writer, make_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 
 Made = TypeVar("Made")
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    """A report, as Spark carries it."""
+
+    report: Report
 
 
 class FrameWriter(DataSourceArrowWriter):
@@ -47,10 +52,10 @@ class FrameWriter(DataSourceArrowWriter):
         return Message(self._inner.write(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._inner.commit(reports_of(messages))
+        self._inner.commit([each.report for each in messages if isinstance(each, Message)])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._inner.abort()
+        """Leave what was written: its keys count, and the same write again makes the rest."""
 
 
 class TaskReader(DataSourceReader):
@@ -103,28 +108,16 @@ def writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> F
         raise InvalidInput(
             "mode 'overwrite' would mean to empty the queue first: write with mode 'append'"
         )
-    if "checkpointlocation" in map(str.lower, options):
-        raise InvalidInput("option 'checkpointLocation' is for streams: give the write a 'run'")
-    sink = parse(options)
-    return FrameWriter(make_writer(sink, lay_out(schema, sink), driver(os.urandom(4).hex())))
+    target = parse(options)
+    return FrameWriter(make_writer(target, lay_out(schema, target)))
 
 
 @_in_short
-def stream_writer(
-    schema: StructType, options: Mapping[str, str], overwrite: bool
-) -> DataSourceStreamWriter:
-    """Return the writer of the batches of a stream. Raises InvalidInput before any row is read."""
-    try:
-        from blueque.spark.stream import make_stream_writer  # here: Spark 4.0 does not have it
-    except ImportError as error:
-        raise InvalidInput(
-            f"writeStream.format('blueque') needs Spark 4.1, and this is {__version__}: use foreachBatch with blueque.spark.enqueue"
-        ) from error
-    if overwrite:
-        raise InvalidInput(
-            "outputMode 'complete' writes all rows again with each batch: use outputMode 'append', or 'update'"
-        )
-    return make_stream_writer(schema, options)
+def stream_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> NoReturn:
+    """Refuse to write a stream, and say how to do it."""
+    raise InvalidInput(
+        "a stream writes with foreachBatch, and each batch with format('blueque') or blueque.spark.enqueue"
+    )
 
 
 @_in_short

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json as json_module
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -18,29 +17,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, Unpack
 
 from blueque.client import Client
 from blueque.connection.address import hide_password
-from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
+from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import After, Ids
 from blueque.model.conditions import after as conditions
 from blueque.model.encoding import require_time
 from blueque.model.group import Group, own_group, tracked
 from blueque.model.options import Broken
-from blueque.model.run import KEYED, STAGED, Record, require_same
+from blueque.model.run import Record, require_same
 from blueque.producer.run import Run
-from blueque.producer.staged_run import owner_of
 from blueque.queries.run_progress import RunSeen
 from blueque.spark import executors, frames, jobs
 from blueque.spark.layout import Layout, lay_out
-from blueque.spark.sink import ForAll, Sink, parse, write_options
-from blueque.spark.writer import (
-    RunWriter,
-    Writer,
-    Written,
-    join_staging,
-    make_writer,
-    open_run,
-    open_staging,
-    warn_of_replay,
-)
+from blueque.spark.write_options import ForAll, Target, parse, write_options
+from blueque.spark.writer import RunWriter, Writer, Written, make_writer, open_run, warn_of_replay
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -48,8 +37,6 @@ if TYPE_CHECKING:
 Name = Union[str, "Column"]  # of a column
 
 log = logging.getLogger("blueque")
-
-_SETTLES = "the same again under this run settles it"
 
 
 class Enqueued(NamedTuple):
@@ -142,10 +129,11 @@ def enqueue(
 ) -> Enqueued:
     """Put a task in line for each row of a frame by a job of Spark, and return the result.
 
-    key: the column, or columns, by which a row makes only one task. With a `run` the key counts in
-        that run, as long as its record is kept, even when its tasks were deleted; without a run it
-        counts in the queue, as for `Queue.enqueue`. Rows are visible as they are written: after a
-        failure run the same again. Without a key, all rows become visible at once, or none.
+    key: the column, or columns, by which a row makes only one task: values of the data, which are
+        the same whenever Spark computes the frame. With a `run` the key counts in that run, as long
+        as its record is kept, even when its tasks were deleted; without a run it counts in the
+        queue, as for `Queue.enqueue`. Rows are visible as they are written: after a failure run the
+        same again.
     run: the name of the run. Once it is committed, the same name changes nothing, and a warning
         says so.
     params: the columns that make the parameters, as a dict; one that is not in a list is all of
@@ -156,7 +144,7 @@ def enqueue(
         column, or a value for all.
     keep: how long the run, or without one the key, counts afterwards; 90d, or 1d.
     max_bytes: the most bytes of parameters. shards, shuffle: see docs/pipelines.md, "Speed".
-    check: with a key, check all rows before any is written. Spark computes the frame once, and
+    check: check all rows before any is written. Spark computes the frame once, and
         keeps the columns that are needed until all is written, in the memory and on the disks of
         its workers. Without it, a refused row fails the job when it is reached, and is the cause
         of JobFailed.
@@ -194,70 +182,41 @@ def enqueue(
         append=append or None,
         **options,
     )
-    sink = parse(said)
-    layout = _lay_out(df, sink, shuffle)
-    if sink.keys:
-        frames.require_stable(df, layout.keys)
-    if sink.run is not None:
-        record = _record(sink)
-        sink = _with_group(sink, record) if group is None else sink
-        if not append and (known := _replay(sink, record)) is not None:
-            return _outcome(sink, known, began, is_replay=True)
-    if not (sink.keys and check):
-        return _enqueue(*frames.form(df, layout), sink, shuffle, began)
+    target = parse(said)
+    layout = _lay_out(df, target, shuffle)
+    frames.require_stable(df, layout.keys)
+    if target.run is not None:
+        record = _record(target)
+        target = _with_group(target, record) if group is None else target
+        if not append and (known := _replay(target, record)) is not None:
+            return _outcome(target, known, began, is_replay=True)
+    if not check:
+        return _enqueue(*frames.form(df, layout), target, shuffle, began)
     with ExitStack() as stack:
-        with jobs.failing(sink.queue, sink.run, "nothing was written"):
+        with jobs.failing(target.queue, target.run, "nothing was written"):
             formed = stack.enter_context(frames.checked(df, layout))
-        return _enqueue(*formed, sink, shuffle, began)
+        return _enqueue(*formed, target, shuffle, began)
 
 
-def _enqueue(frame: DataFrame, layout: Layout, sink: Sink, shuffle: bool, began: float) -> Enqueued:
-    job = owner_of(os.getpid(), os.urandom(4).hex())
-    writer = make_writer(sink, layout, job)
+def _enqueue(
+    frame: DataFrame, layout: Layout, target: Target, shuffle: bool, began: float
+) -> Enqueued:
+    writer = make_writer(target, layout)
     if shuffle and isinstance(writer, RunWriter):
         shards = writer.record["shards"]
-        frame = frames.by_shard(frame, layout, sink.queue, str(sink.run), shards)
-    return _outcome(writer.sink, _write(frame, writer, sink.run), began)
+        frame = frames.by_shard(frame, layout, target.queue, str(target.run), shards)
+    return _outcome(writer.target, _write(frame, writer, target.run), began)
 
 
 def _write(frame: DataFrame, writer: Writer, run: str | None) -> Written:
     """Have the workers of Spark write the frame, and commit it. run: as the user has named it."""
-    # With keys, some rows may have been written before one was refused.
-    as_it_was = () if writer.sink.keys else (InvalidInput,)
-    try:
-        with jobs.failing(writer.sink.queue, run, writer.fate, as_it_was):
+    # Some rows may have been written before one was refused.
+    with jobs.failing(writer.target.queue, run, writer.fate, as_it_was=()):
+        reports = executors.on_each_partition(frame, writer.write)
+        while not writer.has_all(reports):
+            log.warning("run %s of queue %s: its rows are written again", run, writer.target.queue)
             reports = executors.on_each_partition(frame, writer.write)
-            while not writer.has_all(reports):
-                log.warning(
-                    "run %s of queue %s: its rows are written again", run, writer.sink.queue
-                )
-                reports = executors.on_each_partition(frame, writer.write)
-            return writer.commit(reports)
-    except BaseException as error:
-        done = _settle(writer, error)
-        if done is None or not isinstance(error, Exception):
-            raise
-        return done
-
-
-def _settle(writer: Writer, error: BaseException) -> Written | None:
-    """Finish what was decided before the error. None: nothing was, and it is discarded."""
-    try:
-        return writer.settle()
-    except BluequeError as another:
-        if not isinstance(error, JobFailed):  # a row was refused, so nothing was committed
-            return None
-        look = f"see what `blueque runs {error.queue}` says of run {writer.sink.run}"
-        is_gone = isinstance(another, RunDropped)
-        advice = (
-            look
-            if error.run is None
-            else f"before you run it again, {look}"
-            if is_gone
-            else _SETTLES
-        )
-        fate = f"whether it is decided is not known, for {another}; {advice}"
-        raise JobFailed(error.queue, error.run, error.reason, fate) from error.__cause__
+        return writer.commit(reports)
 
 
 def _named(df: DataFrame, *columns: Any) -> frames.Named:
@@ -269,15 +228,15 @@ def _named(df: DataFrame, *columns: Any) -> frames.Named:
     return frames.named(df, *columns)
 
 
-def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
+def _lay_out(df: DataFrame, target: Target, shuffle: bool) -> Layout:
     if df.isStreaming:
         raise InvalidInput(
-            "this frame is a stream: use df.writeStream.format('blueque'), or this in foreachBatch"
+            "this frame is a stream: call this for each batch, in df.writeStream.foreachBatch"
         )
-    if shuffle and not (sink.keys and sink.run):
-        raise InvalidInput("shuffle is for rows with a key in a run")
+    if shuffle and not target.run:
+        raise InvalidInput("shuffle is for rows of a run")
     is_case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    layout, there = lay_out(df.schema, sink, is_case_sensitive), [*map(str.lower, df.columns)]
+    layout, there = lay_out(df.schema, target, is_case_sensitive), [*map(str.lower, df.columns)]
     alike = [name for name in layout.columns if there.count(name.lower()) > 1]
     if alike and not is_case_sensitive:
         raise InvalidInput(
@@ -286,57 +245,54 @@ def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
     return layout
 
 
-def _record(sink: Sink) -> Record | None:
-    """Return the record of the run. None: there is none, or only leftovers of the last such run."""
-    with sink.connected() as client:
-        record = client.get_run(sink.queue, str(sink.run))
-    return record if record is not None and "kind" in record else None
+def _record(target: Target) -> Record | None:
+    """Return the record of the run. None: there is none."""
+    with target.connected() as client:
+        return client.get_run(target.queue, str(target.run))
 
 
-def _with_group(sink: Sink, record: Record | None) -> Sink:
+def _with_group(target: Target, record: Record | None) -> Target:
     """Have a new run open a group of its own; one that is there keeps what it has."""
-    group = own_group(sink.queue, str(sink.run)) if record is None else record.get("group")
-    return sink if group is None else sink._replace(links={**sink.links, "group": group})
+    group = own_group(target.queue, str(target.run)) if record is None else record.get("group")
+    return target if group is None else target._replace(links={**target.links, "group": group})
 
 
-def _replay(sink: Sink, record: Record | None) -> Written | None:
-    """Return what the run has if it was committed before, and finish it. None: there is work to do."""
+def _replay(target: Target, record: Record | None) -> Written | None:
+    """Return what the run has if it was committed before. None: there is work to do."""
     if record is None or record["state"] == "open":
         return None
-    with sink.connected() as client:
-        require_same(record, sink.queue, str(sink.run), *(KEYED if sink.keys else STAGED))
-        if sink.links:  # are they those of the run?
-            (open_run if sink.keys else open_staging)(client, sink)
-        if sink.keys:
-            rows, tasks = record["rows"], record["tasks"]
-        else:
-            _, rows, tasks, *_ = join_staging(client, sink, record).commit([])
-    warn_of_replay(sink)
-    return Written(rows, tasks, 0, record.get("group"))
+    with target.connected() as client:
+        require_same(record, target.queue, str(target.run))
+        if target.links:  # are they those of the run?
+            open_run(client, target)
+    warn_of_replay(target)
+    return Written(record["rows"], record["tasks"], 0, record.get("group"))
 
 
-def _outcome(sink: Sink, done: Written, began: float, is_replay: bool = False) -> Enqueued:
+def _outcome(target: Target, done: Written, began: float, is_replay: bool = False) -> Enqueued:
     rows, tasks, new, group = done
     seconds = time.monotonic() - began
     log.info(
         "enqueue queue=%s run=%s rows=%d tasks=%d new=%d is_replay=%s seconds=%.1f",
-        sink.queue,
-        sink.run,
+        target.queue,
+        target.run,
         rows,
         tasks,
         new,
         is_replay,
         seconds,
     )
-    if sink.run and not sink.grows and not is_replay and rows > tasks:
+    if target.run and not target.grows and not is_replay and rows > tasks:
         log.warning(
             "run %s of queue %s: %d of %d rows have the key of another row, and made no task",
-            sink.run,
-            sink.queue,
+            target.run,
+            target.queue,
             rows - tasks,
             rows,
         )
-    return Enqueued(sink.queue, sink.run, rows, tasks, new, seconds, is_replay, group, sink.url)
+    return Enqueued(
+        target.queue, target.run, rows, tasks, new, seconds, is_replay, group, target.url
+    )
 
 
 def _names(names: object, option: str) -> str | None:

@@ -225,17 +225,12 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
             f"key_{number}",
             (column(name).isNull(), None, f"key: column {layout.label(name)!r} is null"),
         )
-    if layout.keys:
-        key = _key(layout)
-        size = F.octet_length(key)
-        yield (
-            "key",
-            (
-                (size > MAX_KEY_BYTES) | (size == 0),
-                key,
-                f"key: a key takes 1 to {MAX_KEY_BYTES} bytes",
-            ),
-        )
+    key = _key(layout)
+    size = F.octet_length(key)
+    yield (
+        "key",
+        ((size > MAX_KEY_BYTES) | (size == 0), key, f"key: a key takes 1 to {MAX_KEY_BYTES} bytes"),
+    )
     if isinstance(layout.eta, str):
         eta = column(layout.eta).cast("double")
         wrong = (eta < -LAST_SECOND) | (eta > LAST_SECOND)  # NaN is larger than all numbers

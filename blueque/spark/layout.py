@@ -14,7 +14,7 @@ from blueque.model.encoding import LAST_SECOND
 from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
 from blueque.producer.row_batch import Rows
-from blueque.spark.sink import Sink
+from blueque.spark.write_options import Target
 from blueque.tables import json_texts
 from blueque.text.format import count
 
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
     is_text: bool
     are_json: bool
     max_bytes: int
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...]
     eta: str | float | None = None  # a column, or a value for all
     priority: str | None = None
     labels: Mapping[str, str] = {}  # what a user calls columns that have other names now
@@ -82,42 +82,42 @@ class Layout(NamedTuple):
         return tuple(dict.fromkeys([*self.parameters, *self.keys, *others]))
 
 
-def lay_out(schema: StructType, sink: Sink, is_case_sensitive: bool = False) -> Layout:
+def lay_out(schema: StructType, target: Target, is_case_sensitive: bool = False) -> Layout:
     """Return which columns hold what. Raises InvalidInput and InvalidType, which name the column."""
     frame = _Frame(schema, is_case_sensitive)
     keys = tuple(
-        frame.typed(name, "key", _KEYS, "text, a whole number or a date") for name in sink.keys
+        frame.typed(name, "key", _KEYS, "text, a whole number or a date") for name in target.keys
     )
     eta = (
-        frame.typed(sink.eta, "eta", _ETAS, "a timestamp or Unix seconds")
-        if isinstance(sink.eta, str)
-        else sink.eta
+        frame.typed(target.eta, "eta", _ETAS, "a timestamp or Unix seconds")
+        if isinstance(target.eta, str)
+        else target.eta
     )
     priority = None
-    if isinstance(sink.priority, str):
-        priority = frame.typed(sink.priority, "priority", _WHOLE, "a whole number")
-    names = sink.parameters or tuple(name for name in frame.fields if name not in {eta, priority})
-    _require_parameters(frame.fields, names, sink)
+    if isinstance(target.priority, str):
+        priority = frame.typed(target.priority, "priority", _WHOLE, "a whole number")
+    names = target.parameters or tuple(name for name in frame.fields if name not in {eta, priority})
+    _require_parameters(frame.fields, names, target)
     fields = [frame.field(name, "params") for name in names]
-    is_value = len(fields) == 1 and (sink.is_value or sink.is_json)
+    is_value = len(fields) == 1 and (target.is_value or target.is_json)
     is_text = is_value and kind(fields[0].dataType) == "string"
-    if sink.is_json and not is_text:
+    if target.is_json and not is_text:
         raise InvalidInput(
             "option 'json' says that params are one column of text, and they are not"
         )
     for field in () if is_text else fields:
         require_json(field.dataType, field.name)
-    are_json = sink.is_json or not is_text
+    are_json = target.is_json or not is_text
     parameters = tuple(field.name for field in fields)
     return Layout(
-        parameters, names, is_value, is_text, are_json, sink.max_bytes, keys, eta, priority
+        parameters, names, is_value, is_text, are_json, target.max_bytes, keys, eta, priority
     )
 
 
 def read(batch: pa.RecordBatch, layout: Layout) -> Rows:
     """Return the rows of a batch. Raises InvalidInput for the first refused row, with its value."""
     parameters = _parameters(batch, layout)
-    keys = _keys(batch, layout, parameters) if layout.keys else None
+    keys = _keys(batch, layout, parameters)
     etas: list[float | None] | None = None
     if layout.eta is not None:
         etas = (
@@ -206,10 +206,12 @@ class _Frame:
         return field.name
 
 
-def _require_parameters(fields: dict[str, StructField], names: Sequence[str], sink: Sink) -> None:
+def _require_parameters(
+    fields: dict[str, StructField], names: Sequence[str], target: Target
+) -> None:
     if not names:
         raise InvalidInput("params: no column is left: name those that make the parameters")
-    if not sink.parameters and {"task_id", "parameters", "listed_as"} <= fields.keys():
+    if not target.parameters and {"task_id", "parameters", "listed_as"} <= fields.keys():
         raise InvalidInput(
             "params: these rows are tasks as read from a queue: say which columns, as params='parameters'"
         )

@@ -9,32 +9,27 @@ by the reports and by the record of the run in Redis. `bs.enqueue` uses the writ
 from __future__ import annotations
 
 import logging
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, repeat, starmap
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.client import Client
-from blueque.errors import BatchFailed, BluequeError, Contended, RedisAway, RunDropped
+from blueque.errors import BatchFailed, BluequeError, Contended, RedisAway
 from blueque.model.encoding import Encoded
 from blueque.model.run import Record
-from blueque.producer.abandoned_runs import Leftovers
-from blueque.producer.keyed_run import KeyedRun, RunOutcome
+from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.row_batch import Rows
-from blueque.producer.staged_run import Staging
-from blueque.spark.chunks import by_shard, split
+from blueque.spark.chunks import by_shard
 from blueque.spark.layout import Layout, read
-from blueque.spark.sink import Sink
+from blueque.spark.write_options import Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PATIENCE = 30.0  # seconds; the work of a worker that gives up is lost
-KEEP_RANDOM = "1d"  # for a run that cannot be named again
 RETRIED = (RedisAway, Contended)  # a task of Spark that tries again may succeed
 
 log = logging.getLogger("blueque")
@@ -42,19 +37,15 @@ log = logging.getLogger("blueque")
 
 @dataclass
 class Report:
-    """What a task of Spark has done. new: tasks that it has made. chunks: the names of the chunks
-    that it has staged.
+    """What a task of Spark has done. new: tasks that it has made.
 
     error: why it has stopped early. A task that fails would be tried again by Spark, with the same
         rows.
-    query: of a stream: Spark's id of the query.
     """
 
     rows: int = 0
     new: int = 0
-    chunks: Sequence[str] = ()
     error: BluequeError | None = None
-    query: str | None = None
 
     def count(self, pieces: Iterable[Rows]) -> Iterator[Rows]:
         """Pass the rows on, and count them."""
@@ -77,12 +68,12 @@ class Writer(ABC):
 
     fate: str  # of the rows, if the job fails
 
-    def __init__(self, sink: Sink, layout: Layout) -> None:
-        self.sink, self.layout = sink, layout
+    def __init__(self, target: Target, layout: Layout) -> None:
+        self.target, self.layout = target, layout
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Report:
         """Write the rows of one task of Spark, in a worker. Raises what Spark should try again."""
-        return written(self.sink, self.layout, batches, self.put)
+        return written(self.target, self.layout, batches, self.put)
 
     @abstractmethod
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
@@ -96,29 +87,14 @@ class Writer(ABC):
     def commit(self, reports: Sequence[Report]) -> Written:
         """End the write when all tasks of Spark have reported. Raises the error of a report."""
 
-    def abort(self) -> None:  # noqa: B027 (rows with keys stay)
-        """Discard what was staged and is not decided."""
 
-    def settle(self) -> Written | None:
-        """Finish what was decided before a failure. None: nothing was, and it is discarded."""
-        return None
-
-
-def make_writer(sink: Sink, layout: Layout, owner: str = "") -> Writer:
-    """Open the run that the rows are for, and return its writer.
-
-    owner: `owner_of` the process that commits, and of its job; empty: not known.
-    """
-    with sink.connected() as client:
-        if not sink.keys:
-            is_random = sink.run is None
-            if is_random:  # once, here; all processes get a copy
-                sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
-            return StagedWriter(sink, layout, open_staging(client, sink), owner, is_random)
-        if sink.run is not None:
-            return RunWriter(sink, layout, open_run(client, sink))
-        client.get_run(sink.queue, "-")  # if Redis does not answer, the error is clearer here
-    return KeysWriter(sink, layout)
+def make_writer(target: Target, layout: Layout) -> Writer:
+    """Open the run that the rows are for, and return its writer."""
+    with target.connected() as client:
+        if target.run is not None:
+            return RunWriter(target, layout, open_run(client, target))
+        client.get_run(target.queue, "-")  # if Redis does not answer, the error is clearer here
+    return KeysWriter(target, layout)
 
 
 class RunWriter(Writer):
@@ -128,15 +104,15 @@ class RunWriter(Writer):
 
     fate = "what was written stays, and counts: enqueue the same again under the same run"
 
-    def __init__(self, sink: Sink, layout: Layout, opened: KeyedRun) -> None:
-        super().__init__(sink, layout)
+    def __init__(self, target: Target, layout: Layout, opened: KeyedRun) -> None:
+        super().__init__(target, layout)
         self.record = opened.record  # of the run that was opened here, not of a later one
         self._before = self._made = opened.made
         self._put: tuple[int, int] = 0, 0  # rows of the pass before, and what the run had to have
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        run = join_run(client, self.sink, self.record)
-        if run.state == "open" or self.sink.grows:
+        run = join_run(client, self.target, self.record)
+        if run.state == "open" or self.target.grows:
             known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
             report.new = sum(run.put_each(by_shard(known, run.shards)))
 
@@ -152,8 +128,8 @@ class RunWriter(Writer):
         if rows < self._put[0]:
             self._made = self._put[1] - new
             return True
-        with self.sink.connected() as client:
-            count = join_run(client, self.sink, self.record).count()
+        with self.target.connected() as client:
+            count = join_run(client, self.target, self.record).count()
         if count == made or (self._put[0] and count > made):
             return True
         self._made, self._put = count, (rows, made)
@@ -162,10 +138,10 @@ class RunWriter(Writer):
     def commit(self, reports: Sequence[Report]) -> Written:
         rows = sum(report.rows for report in accepted(reports))
         made = self._made + sum(report.new for report in reports)
-        with self.sink.connected() as client:
-            done = join_run(client, self.sink, self.record).close(rows, made)
+        with self.target.connected() as client:
+            done = join_run(client, self.target, self.record).close(rows, made)
         if done.is_replay:
-            warn_of_replay(self.sink)
+            warn_of_replay(self.target)
         rows = done.rows if done.is_replay else rows  # an appended run counts those of all calls
         return Written(rows, done.tasks, done.tasks - self._before, done.group)
 
@@ -178,75 +154,22 @@ class KeysWriter(Writer):
     fate = "what was written stays, and its keys count: enqueue the same again"
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        report.new = enqueue_keyed(client, pieces, self.sink)
+        report.new = enqueue_keyed(client, pieces, self.target)
 
     def commit(self, reports: Sequence[Report]) -> Written:
         new = sum(report.new for report in accepted(reports))
         return Written(sum(report.rows for report in reports), new, new)
 
 
-class StagedWriter(Writer):
-    """Writes rows that become visible all at once, when all of them are written, or not at all."""
-
-    fate = "nothing of it is visible"
-
-    def __init__(
-        self, sink: Sink, layout: Layout, opened: Staging, owner: str = "", is_random: bool = False
-    ) -> None:
-        super().__init__(sink, layout)
-        self.record = opened.record  # of the run that was opened here, not of a later one
-        self.is_random = is_random  # no other process stages under this name
-        self._owner = owner
-        if not opened.is_committed:
-            opened.discard_of_dead()
-
-    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        staging = self._join(client)
-        if not staging.is_committed:
-            report.chunks = stage(staging, pieces)
-
-    def commit(self, reports: Sequence[Report]) -> Written:
-        chunks = chunks_of(accepted(reports))
-        with self.sink.connected() as client:
-            done = self._join(client).commit(chunks)
-        if done.is_replay:
-            warn_of_replay(self.sink)
-        return _of_run(done)
-
-    def abort(self) -> None:
-        """Discard what was staged. What is committed stays: Spark also calls this after a `commit`
-        that failed halfway.
-        """
-        # nothing of it is staged any more
-        with self.sink.connected() as client, suppress(RunDropped):
-            staging = self._join(client)
-            if not self.is_random:
-                staging.discard_own()
-            elif not staging.is_committed:
-                # a task of Spark that still writes is refused from now on
-                Leftovers(client.connections).drop(staging.queue, staging.name)
-
-    def settle(self) -> Written | None:
-        with self.sink.connected() as client:
-            staging = self._join(client)
-            if staging.is_committed:
-                return _of_run(staging.commit([]))
-        self.abort()
-        return None
-
-    def _join(self, client: Client) -> Staging:
-        return join_staging(client, self.sink, self.record, self._owner)
-
-
 def written(
-    sink: Sink,
+    target: Target,
     layout: Layout,
     batches: Iterable[pa.RecordBatch],
     put: Callable[[Client, Iterator[Rows], Report], None],
 ) -> Report:
     """Write the rows of the batches, and return the report."""
     report = Report()
-    with sink.connected(PATIENCE) as client:
+    with target.connected(PATIENCE) as client:
         try:
             put(client, report.count(read(batch, layout) for batch in batches), report)
         except RETRIED:
@@ -256,62 +179,36 @@ def written(
     return report
 
 
-def open_run(client: Client, sink: Sink) -> KeyedRun:
-    queue = client.get_queue(sink.queue)
+def open_run(client: Client, target: Target) -> KeyedRun:
+    queue = client.get_queue(target.queue)
     return queue.open_run(
-        str(sink.run),
-        sink.shards,
-        hold=sink.hold,
-        append=sink.grows,
-        **sink.constants,
-        **sink.links,
+        str(target.run),
+        target.shards,
+        hold=target.hold,
+        append=target.grows,
+        **target.constants,
+        **target.links,
     )
 
 
-def open_staging(client: Client, sink: Sink, is_stream: bool = False) -> Staging:
-    queue = client.get_queue(sink.queue)
-    return queue.open_staging(
-        sink.run, stream=is_stream, hold=sink.hold, **sink.constants, **sink.links
-    )
+def join_run(client: Client, target: Target, record: Record) -> KeyedRun:
+    return client.get_queue(target.queue).join_run(record, append=target.grows, **target.for_all)
 
 
-def join_run(client: Client, sink: Sink, record: Record) -> KeyedRun:
-    return client.get_queue(sink.queue).join_run(record, append=sink.grows, **sink.for_all)
-
-
-def join_staging(client: Client, sink: Sink, record: Record, owner: str = "") -> Staging:
-    return client.get_queue(sink.queue).join_staging(record, owner, **sink.for_all)
-
-
-def stage(staging: Staging, pieces: Iterable[Rows]) -> list[str]:
-    """Stage the rows and return the names of their chunks. If that fails, discard them as far as
-    possible.
-    """
-    names: list[str] = []
-    try:
-        for name in staging.stage_each(chain.from_iterable(map(split, pieces))):
-            names.append(name)
-    except Exception:
-        with suppress(BluequeError):  # `blueque gc` discards the rest
-            staging.discard(names)
-        raise
-    return names
-
-
-def enqueue_keyed(client: Client, pieces: Iterable[Rows], sink: Sink) -> int:
+def enqueue_keyed(client: Client, pieces: Iterable[Rows], target: Target) -> int:
     """Enqueue the rows with their keys, as `Queue.enqueue(key=)` does for one task, and return how
     many tasks are new.
     """
-    queue = client.get_queue(sink.queue)
-    rows = chain.from_iterable(_each(some, sink) for some in pieces)
+    queue = client.get_queue(target.queue)
+    rows = chain.from_iterable(_each(some, target) for some in pieces)
     options = {
-        **sink.constants,
-        **sink.links,
+        **target.constants,
+        **target.links,
         "keys": attrgetter("key"),
         "priorities": attrgetter("priority"),
     }
     try:
-        if sink.eta is None:
+        if target.eta is None:
             return queue.enqueue_many(rows, **options).new
         return queue.schedule_many(rows, etas=attrgetter("eta"), **options).new
     except BatchFailed as error:  # which batch it was says nothing: all are tried again
@@ -331,8 +228,8 @@ class _Row(Encoded):
         self.eta = 0.0 if eta is None else eta  # a time already past is at once
 
 
-def _each(rows: Rows, sink: Sink) -> Iterator[_Row]:
-    default = repeat(sink.constants["priority"])
+def _each(rows: Rows, target: Target) -> Iterator[_Row]:
+    default = repeat(target.constants["priority"])
     columns = zip(
         rows.parameters,
         repeat(rows.are_json),
@@ -352,15 +249,7 @@ def accepted(reports: Sequence[Report]) -> Sequence[Report]:
     return reports
 
 
-def chunks_of(reports: Iterable[Report]) -> list[str]:
-    return [name for report in reports for name in report.chunks]
-
-
-def warn_of_replay(sink: Sink) -> None:
+def warn_of_replay(target: Target) -> None:
     log.warning(
-        "run %s of queue %s was committed before: nothing new was written", sink.run, sink.queue
+        "run %s of queue %s was committed before: nothing new was written", target.run, target.queue
     )
-
-
-def _of_run(done: RunOutcome) -> Written:
-    return Written(done.rows, done.tasks, done.tasks, done.group)

@@ -39,7 +39,6 @@ from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
-from blueque.protocol.staging import Chunk
 from blueque.queries.schedules import records
 from blueque.recovery.settling import settle_groups_step
 
@@ -49,13 +48,6 @@ NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
 G, GPU, BARE = "gpus", "gpu_1", "bare"
 LOCK, HEAVY = "a_b %", "0,gpu=1,lock:licence=2"
 D = "graph"  # its tasks wait for each other
-
-
-def chunk(run: str, name: str, *its: str) -> Chunk:
-    """Return a chunk of tasks, of which the last is due in a hundred seconds if there are several."""
-    ids, etas = [task.encode() for task in its], [None, 100.0] if len(its) > 1 else None
-    tasks = NewTasks(ids, [(b"p", False)] * len(ids), None, etas)
-    return Chunk({"run": run, "queue": Q, "created": 1.0}, name, tasks, 1.0, {})
 
 
 class House:
@@ -156,19 +148,12 @@ class House:
         self.cli.zadd(keys.blocked(D), dict.fromkeys(waiting, 1.0))
 
     def _add_runs(self) -> None:
-        """A run of which something is staged, one that is decided and not published, and one with
-        keys.
-        """
+        """A run with a task, and an empty one."""
         redis = self.redis
-        protocol.open_run(redis, Q, "staged", RunTerms("staged", 60), 1.0)
-        protocol.stage(redis, chunk("staged", "c1", "staged-1", "staged-2"))
-        stream = protocol.open_run(redis, Q, "stream", RunTerms("stream", 60), 1.0)
-        protocol.stage(redis, chunk("stream", "c2", "decided"))
-        protocol.commit_run(redis, stream, ["c2"], 1, "m", 1.0)
-        keyed = protocol.open_run(redis, Q, "keyed", RunTerms("keyed", 60, 2), 1.0)
+        keyed = protocol.open_run(redis, Q, "keyed", RunTerms(60, 2), 1.0)
         later = NewTasks([KEYED.encode()], [(b"p", False)], None, [100.0])
         protocol.enqueue_run(redis, RunBatch(keyed, later, 1.0, {}))
-        protocol.open_run(redis, Q, "idle_1", RunTerms("keyed", 60, 2), 1.0)
+        protocol.open_run(redis, Q, "idle_1", RunTerms(60, 2), 1.0)
 
     def _add_lines(self) -> None:
         """A queue with a limit, in which one task holds a lock and others wait for theirs, or have
@@ -933,48 +918,6 @@ DAMAGES = [
         False,
     ),
     Damage(
-        "a staged task without a hash",
-        lambda cli: cli.delete(T("staged-2")),
-        "no_hash",
-        keys.staged("c1"),
-        "staged-2",
-        False,
-    ),
-    Damage(
-        "a staged task in line",
-        lambda cli: cli.lpush(P, "staged-1"),
-        "misplaced",
-        P,
-        "staged-1",
-        False,
-    ),
-    Damage(
-        "a staged task that has begun",
-        both(
-            lambda cli: cli.hset(T("decided"), "status", "complete"),
-            lambda cli: cli.lpush(C, "decided"),
-        ),
-        "misplaced",
-        keys.staged("c2"),
-        "decided",
-        False,
-    ),
-    Damage(
-        "a task of a run in no chunk",
-        lambda cli: cli.lrem(keys.staged("c2"), 1, "decided"),
-        "missing",
-        P,
-        "decided",
-    ),
-    Damage(
-        "a chunk that no run knows of",
-        lambda cli: cli.zrem(keys.staging(Q, "staged"), "c1"),
-        "leftover",
-        keys.staged("c1"),
-        None,
-        False,
-    ),
-    Damage(
         "a run that is not listed",
         lambda cli: cli.zrem(keys.runs(Q), "idle_1"),
         "leftover",
@@ -995,14 +938,6 @@ DAMAGES = [
         lambda cli: cli.set(keys.ledger(Q, "idle_1", 1), "x"),
         "wrong_type",
         keys.ledger(Q, "idle_1", 1),
-        None,
-        False,
-    ),
-    Damage(
-        "a chunk that is a string",
-        lambda cli: cli.set(keys.staged("c3"), "x"),
-        "wrong_type",
-        keys.staged("c3"),
         None,
         False,
     ),
@@ -1553,15 +1488,6 @@ def test_a_task_missed_in_line_that_turns_up_in_the_list_of_a_listener_is_no_fin
     )
 
 
-@pytest.mark.parametrize(("name", "task"), [("c1", "staged-1"), ("c2", "decided")])
-def test_a_task_missed_in_line_that_turns_out_to_be_staged_is_no_finding(house, name, task):
-    """The first look may see the hash of a task that is being staged, and not yet its chunk."""
-    house.cli.lrem(keys.staged(name), 1, task)
-
-    assert codes(audit(house.redis)) == ["missing"]
-    assert audit(house.redis, 1.0, lambda seconds: house.cli.rpush(keys.staged(name), task)) == []
-
-
 def test_a_task_of_a_dead_listener_that_a_living_one_has_claimed_is_no_finding(house):
     house.cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT")
     house.cli.hset(T("reserved"), mapping={"node": DEAD, "reclaimed_node": OTHER})
@@ -1651,10 +1577,7 @@ def test_an_audit_beside_busy_runs_has_no_finding(url, redis):
         with contextlib.closing(Client(url)) as client:
             queue = client.get_queue("busy")
             while not stop.is_set():
-                staging, run = queue.open_staging(), queue.open_run(uuid.uuid4().hex, shards=2)
-                names = [staging.stage([b"1"] * 20, etas=[None, 4e9] * 10) for _ in range(3)]
-                staging.discard(names[:1])
-                staging.commit(names[1:])
+                run = queue.open_run(uuid.uuid4().hex, shards=2)
                 run.put([str(n) for n in range(20)], [b"1"] * 20)
                 run.close(20)
                 protocol.drop_run(client._redis, "busy", run.name)

@@ -18,11 +18,6 @@ from blueque.recovery.settling import settle_groups_step
 Q = "video"
 
 
-def decide(client, name, names, batch=None):
-    """Be a committer who dies after the decision."""
-    protocol.commit_run(client._redis, client.get_run(Q, name), names, batch, "m", 1e9)
-
-
 # runs
 
 
@@ -31,29 +26,18 @@ def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):
     done = queue.open_run("done")
     done.put(["a", "b"], [b"1", b"2"])
     done.close(3)
-    staging = queue.open_staging("s")
-    names = [staging.stage([b"1"]) for _ in range(3)]
-    stream = queue.open_staging("t", stream=True)
-    stream.commit([stream.stage([b"1"])], 7)
     client.get_queue("audio").open_run("other")
-    decide(client, "s", names[:2])
 
     everything, some, as_json = run("runs"), run("runs", "audio"), run("runs", "--json", Q)
     lines = [line.split() for line in everything.stdout.splitlines()]
-    assert [line[0] for line in lines] == ["NAME", "other", "2026-11-21", "done", "s", "t"]
-    assert [line[1:4] + line[-3:] for line in lines[2:]] == [
-        ["video", "keyed", "open", "-", "-", "0"],
-        ["video", "keyed", "committed", "-", "-", "0"],
-        ["video", "staged", "committing", "-", "-", "3"],
-        ["video", "stream", "open", "-", "-", "0"],
+    assert [line[0] for line in lines] == ["NAME", "other", "2026-11-21", "done"]
+    assert [line[1:3] + line[5:6] for line in lines[2:]] == [
+        ["video", "open", "2"],
+        ["video", "committed", "2"],
     ]
-    assert [line[6] for line in lines[2:]] == ["2", "2", "0", "1"]
     assert len(some.stdout.splitlines()) == 2
-    first, _, item, _ = json.loads(as_json.stdout)["items"]
+    first, _ = json.loads(as_json.stdout)["items"]
     assert (first["run"], first["tasks"]) == ("2026-11-21", 2)  # only its ledgers know
-    assert item["run"] == "s"
-    assert item["decided_seconds"] == 1e9
-    assert (item["staged"], item["unpublished"]) == (1, 2)
 
 
 def test_no_runs_and_no_such_queue_are_told_apart(run, queue):
@@ -62,40 +46,16 @@ def test_no_runs_and_no_such_queue_are_told_apart(run, queue):
 
 
 def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):
-    queue.open_staging("s").stage([b"1"])
+    queue.open_run("s")
 
     refused = run("runs", Q, "--forget", "s")
     assert (refused.returncode, cli.exists(keys.run(Q, "s"))) == (6, 1)
     code, seen = answer(b"n\n", "runs", Q, "--forget", "s")
     assert (code, cli.exists(keys.run(Q, "s"))) == (6, 1)
-    assert "Run s is open and would be forgotten; 1 chunk of staged tasks would be deleted." in seen
+    assert "Run s is open and would be forgotten." in seen
     assert answer(b"y\n", "runs", Q, "--forget", "s")[0] == 0
-    assert cli.keys("*staging*") == cli.keys(keys.task("*")) == []
+    assert cli.keys(keys.run(Q, "*")) == []
     assert run("runs", Q, "--forget", "s", "--yes").returncode == 3
-
-
-def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):
-    stream = queue.open_staging("t", stream=True)
-    fresh = run("runs", Q, "--forget", "t")
-    stream.commit([stream.stage([b"1"])], 7)
-
-    asked = run("runs", Q, "--forget", "t")
-
-    assert (asked.returncode, cli.exists(keys.run(Q, "t"))) == (6, 1)
-    assert (
-        "if its query restarts from its checkpoint, it may put batch 7 in line again"
-        in asked.stderr
-    )
-    assert "batch" not in fresh.stderr
-
-
-def test_a_run_that_is_decided_cannot_be_dropped(run, queue, client):
-    decide(client, "s", [queue.open_staging("s").stage([b"1"])])
-
-    result = run("runs", Q, "--forget", "s", "--yes")
-    assert result.returncode == 5
-    assert "has to be finished" in result.stderr
-    assert "blueque gc" in result.stderr
 
 
 def test_drop_wants_one_queue(run, queue):
@@ -105,23 +65,13 @@ def test_drop_wants_one_queue(run, queue):
 # gc
 
 
-def test_gc_ends_what_nobody_else_has(run, queue, client, cli):
-    queue.open_staging("s").stage([b"1"])
-    decide(client, "d", [queue.open_staging("d").stage([b"2"])])
-    assert "nothing to clean up" not in run("gc", "--dry-run").stderr  # d was decided long ago
-    assert cli.llen(keys.pending(Q)) == 0
+def test_gc_ends_what_nobody_else_has(run, queue, cli):
+    queue.open_run("s").put(["a"], [b"1"])
 
-    first = run("gc")
-    # nothing that would be lost: nobody is asked
-    assert (first.returncode, cli.llen(keys.pending(Q))) == (0, 1)
-    assert "d  video  decided, 1 chunk to be put in line" in first.stdout
     assert run("gc", "--older-than", "0").returncode == 6
-    second = run("gc", "--older-than", "0", "--yes")
-    assert (
-        second.returncode,
-        second.stdout.startswith("s  video  open, 1 staged chunk, for "),
-    ) == (0, True)
-    assert cli.keys(keys.staged("*")) == []
+    done = run("gc", "--older-than", "0", "--yes")
+    assert (done.returncode, done.stdout.startswith("s  video  open, for ")) == (0, True)
+    assert (cli.keys(keys.run(Q, "*")), cli.llen(keys.pending(Q))) == ([], 1)
     assert "nothing to clean up" in run("gc", "--older-than", "0").stderr
 
 
@@ -134,16 +84,6 @@ def test_gc_as_json_tells_what_was_done(run, queue, client):
     done = json.loads(run("gc", "--older-than", "0", "--yes", "--json").stdout)
     assert [(item["run"], item["done"]) for item in done["items"]] == [("r", True)]
     assert client.get_runs(Q) == []
-
-
-def test_gc_says_that_a_decided_chunk_was_deleted(run, queue, client, cli):
-    name = queue.open_staging("s").stage([b"1"])
-    decide(client, "s", [name])
-    cli.delete(keys.staged(name))
-
-    result = run("gc")
-    assert result.returncode == 75
-    assert "1 of its staged chunks are gone" in result.stderr
 
 
 @pytest.fixture
@@ -248,9 +188,9 @@ def test_the_tasks_of_a_run_are_found_by_its_group_and_counted(run, client, queu
     monkeypatch.setattr(selection, "MOST", 2)
     waited = run("wait", "-q", Q, "--run", "n1", "--timeout", "0")
 
-    shown = dict(zip(header, line[:4] + [" ".join(line[4:6])] + line[6:], strict=True))
+    shown = dict(zip(header, line[:3] + [" ".join(line[3:5])] + line[5:], strict=True))
     assert cancelled == "cancelled"
-    wanted = {"KIND": "keyed", "TASKS": "4", "DONE": "0", "FAIL": "1", "WAIT": "3"}
+    wanted = {"TASKS": "4", "DONE": "0", "FAIL": "1", "WAIT": "3"}
     assert shown.items() >= wanted.items()
     assert sorted(item["key"] for item in listed) == names
     assert (waited.returncode, "3 tasks left" in waited.stderr) == (124, True)

@@ -838,29 +838,6 @@ def test_a_failed_task_says_its_error(why, redis):
     assert "It has failed (E): boom\n" in text and "blueque requeue failed-1\n" in text
 
 
-def test_a_staged_task_waits_for_its_run_and_not_for_a_listener(why, client, redis, cli):
-    staging = client.get_queue("video").open_staging("nightly")
-    names = [staging.stage([b"1"], etas=[eta]) for eta in (None, 4e9)]
-    pending, scheduled = sorted(
-        (key.removeprefix(keys.task("")) for key in cli.keys(keys.task("*"))),
-        key=lambda task: cli.hget(keys.task(task), "status"),
-    )
-
-    for task in (pending, scheduled):
-        codes, text = why(task)
-        assert codes == ["staged"]
-        assert (
-            "It is staged for run nightly, which is not decided" in text
-            and "blueque runs video\n" in text
-        )
-    protocol.commit_run(redis, staging.record, names, None, "m", 1.0)
-    assert "which is decided: its tasks are being put in line" in why(pending)[1]
-    protocol.publish(redis, "video", "nightly", names[0], 1.0)
-    assert why(pending)[0] == ["next"]
-    cli.delete(keys.run("video", "nightly"))
-    assert "it never runs" in why(scheduled)[1]
-
-
 def test_why_takes_six_round_trips_however_long_the_line(client, redis):
     for number in range(30):
         wait(redis, f"task-{number}", number % 3, gpu=1)

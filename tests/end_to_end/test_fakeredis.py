@@ -81,16 +81,13 @@ def test_the_second_enqueue_on_a_connection_is_a_task_of_its_own_in_memory(clien
 
 def test_runs_are_made_once_in_memory(client):
     queue = client.get_queue("video")
-    run, staging = queue.open_run("r", shards=3), queue.open_staging("s")
+    run = queue.open_run("r", shards=3)
     assert (run.put(["a", "b"], [b"1", b"2"]), run.put(["b", "c"], [b"2", b"3"])) == (2, 1)
     assert run.close(3) == ("r", 3, 3, False, None)
 
-    staging.stage([b"of a dead attempt"])
-    committed = staging.commit([staging.stage([b"4", b"5"], etas=[None, 4e9])])
-    assert committed == ("s", 2, 2, False, None)
     assert queue.enqueue_many([{"k": "a"}], keys="k", run="r").new == 0
-    assert [client.get_listener("video").listen().parameters for _ in range(4)] == [1, 2, 3, 4]
-    assert [record["state"] for record in client.get_runs("video")] == ["committed", "committed"]
+    assert [client.get_listener("video").listen().parameters for _ in range(3)] == [1, 2, 3]
+    assert [record["state"] for record in client.get_runs("video")] == ["committed"]
 
 
 def test_the_refusals_are_the_same_in_memory(client, fake):

@@ -65,7 +65,6 @@ from blueque.errors import (
     NotFree,
     NotOwner,
     NotRegistered,
-    OldBatch,
     RunDropped,
     WrongGroup,
     WrongQueue,
@@ -122,7 +121,6 @@ from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.protocol.repair import Missed
 from blueque.protocol.runs import RunBatch, RunTerms
-from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
 
@@ -786,9 +784,11 @@ OPEN = {
     **TASK,
     **UNLINKED,
     "RUN": RUN,
-    "KIND": "staged",
+    "KIND": "keyed",
     "KEEP": 60,
-    "SHARDS": [],
+    "SHARDS": 3,
+    "SHARD": [0, 1, 2],
+    "SOME": [RUN],
     "HOLD": [],
     "REMEMBERED": 604800,
     "GROWING": [],
@@ -796,38 +796,8 @@ OPEN = {
 }
 MAKER = f"run {RUN} of {Q}"
 CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m", "LATE": 60}
-STAGE = {
-    **NEW,
-    "RUN": RUN,
-    "CHUNK": "c1",
-    "PARAMETERS": "p",
-    "NEW": ["t1", "t2"],
-    "LATER": [],
-    "ETA": [],
-    "BLOCKED": [],
-    "DUE": [],
-    "CONTENT": ["t1", "t2"],
-}
 RECORD = {"run": RUN, "queue": Q, "created": 9.25}  # as whoever has opened it knows it
-COMMIT = {
-    **OPEN,
-    "DECIDED": "committing",
-    "CHUNKS": ["c1", "c2"],
-    "MARK": "m",
-    "BATCH": [],
-    "COUNTED": [],
-}
-PUBLISH = {
-    **OPEN,
-    **IN_NO_LINE,
-    "CHUNK": "c1",
-    "COUNT": 2,
-    "TIMES": [],
-    "ENTRIES": [9.25, "t1", 9.25, "t2"],
-    **in_default_line("t1", "t2"),
-}
 FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
-DISCARD = {**OPEN, "CHUNK": "c1", "TASK": ["t1", "t2"]}
 FEED = 'b 1 "x"'
 BEGUN_FEED = {
     **TASK,
@@ -1225,27 +1195,19 @@ def forget_feed(redis: Redis) -> None:
     protocol.forget_feed(redis, Q, FEED)
 
 
-def opened(
-    kind: str = "keyed",
-    shards: int | None = None,
-    queue: str = Q,
-    run: str = RUN,
-    created: float | None = None,
-) -> Given:
-    return lambda redis: protocol.open_run(
-        redis, queue, run, RunTerms(kind, 60, shards), 9.25, created
-    )
+def opened(shards: int = 3, queue: str = Q, run: str = RUN, created: float | None = None) -> Given:
+    return lambda redis: protocol.open_run(redis, queue, run, RunTerms(60, shards), 9.25, created)
 
 
-def reopened(kind: str, shards: int | None = None) -> Given:
+def reopened(shards: int = 3) -> Given:
     """Open a run later than whoever knows the RECORD has."""
-    return lambda redis: protocol.open_run(redis, Q, RUN, RunTerms(kind, 60, shards), 12.5)
+    return lambda redis: protocol.open_run(redis, Q, RUN, RunTerms(60, shards), 12.5)
 
 
-def opened_linked(kind: str, group: str | None = None, run: str = RUN, **conditions: str) -> Given:
+def opened_linked(group: str | None = None, run: str = RUN, **conditions: str) -> Given:
     """Open a run whose tasks join a group, or wait for others; the group `old` is one of these."""
     named = {ON_OLD if name == "old" else name: kind for name, kind in conditions.items()}
-    terms = RunTerms(kind, 60, 3 if kind == "keyed" else None, Links(group, named, "cancel"))
+    terms = RunTerms(60, 3, Links(group, named, "cancel"))
     return lambda redis: protocol.open_run(redis, Q, run, terms, 9.25)
 
 
@@ -1264,73 +1226,8 @@ def collect_run(redis: Redis) -> object:
 
 
 def opened_held(redis: Redis) -> object:
-    terms = RunTerms("keyed", 60, 3, Links(GROUP), 900_000)
+    terms = RunTerms(60, 3, Links(GROUP), 900_000)
     return protocol.open_run(redis, Q, RUN, terms, 9.25)
-
-
-def staged(
-    chunk: str = "c1", *tasks: str, etas: Sequence[float | None] | None = None, **options: Any
-) -> Given:
-    new = NewTasks(
-        [task.encode() for task in tasks or ("t1", "t2")],
-        [(b"p", False)] * len(tasks or "12"),
-        None,
-        etas,
-    )
-    return lambda redis: protocol.stage(redis, Chunk(RECORD, chunk, new, 9.25, options))
-
-
-def commit_run(
-    *chunks: str, batch: int | None = None, mark: str = "m", query: str | None = None
-) -> Given:
-    return lambda redis: protocol.commit_run(redis, RECORD, chunks, batch, mark, 9.25, query)
-
-
-def finish_run(redis: Redis) -> None:
-    protocol.finish_run(redis, Q, RUN, 9.25)
-
-
-def publish(chunk: str = "c1") -> Given:
-    return lambda redis: protocol.publish(redis, Q, RUN, chunk, 9.25)
-
-
-LINKED_RECORD = {"group": 'night "1" [2]'}
-
-
-def staged_linked(
-    record: Values, etas: Sequence[float | None] | None = None, **options: Any
-) -> Given:
-    new = NewTasks([b"t1", b"t2"], [(b"p", False)] * 2, None, etas)
-    chunk = Chunk({**RECORD, **record}, "c1", new, 9.25, options)
-    return lambda redis: protocol.stage(redis, chunk)
-
-
-def commit_linked(record: Values) -> Given:
-    opened = {**RECORD, **record}
-    return lambda redis: protocol.commit_run(redis, opened, ["c1"], None, "m", 9.25)
-
-
-def publish_linked(record: Values) -> Given:
-    return lambda redis: protocol.publish(redis, Q, RUN, "c1", 9.25, None, Links.of(record))
-
-
-def finish_linked(redis: Redis) -> None:
-    protocol.finish_run(redis, Q, RUN, 9.25, Links.of(LINKED_RECORD))
-
-
-def discard(redis: Redis) -> None:
-    protocol.discard(redis, Q, RUN, "c1")
-
-
-def discard_ours(redis: Redis) -> None:
-    protocol.discard(redis, Q, RUN, "c1", created=RECORD["created"])
-
-
-def staged_later(redis: Redis) -> None:
-    later = Chunk(
-        {**RECORD, "created": 12.5}, "c1", NewTasks([b"t1", b"t2"], [(b"p", False)] * 2), 12.5, {}
-    )
-    protocol.stage(redis, later)
 
 
 def drop_run(redis: Redis) -> None:
@@ -2018,9 +1915,7 @@ IS_NOT_REGISTERED = "it is not registered"
 UNDONE = "it is complete or cancelled", "it is failed or cancelled"
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 
-A_NEW, A_LATER, CHUNKS = "there is a [NEW]", "there is a [LATER]", "there are chunks"
-IN_A_LINE, WITH_TIMES, NO_STREAM = "any is put in line", "there are [TIMES]", "it is no stream"
-LIST_THERE, IS_KEYED, ANY_MADE = "the list is there", "it is keyed", "any is made"
+A_NEW, A_LATER, ANY_MADE = "there is a [NEW]", "there is a [LATER]", "any is made"
 
 ANOTHER_ATTEMPT = "the last entry is of another attempt, or there is none"
 OVER = "the attempt is over"
@@ -2219,7 +2114,7 @@ LINKED = {
     "after": json.dumps({"t3": "ok", ON_OLD: "any"}, separators=(",", ":")),
     "broken": "cancel",
 }
-OPENED_LINKED = opened_linked("keyed", GROUP, t3="ok", old="any")
+OPENED_LINKED = opened_linked(GROUP, t3="ok", old="any")
 KEYED_LINKED = {
     **IN_NO_LINE,
     "OPTIONS": ["group", GROUP, "broken", "cancel", "after", 2],
@@ -2242,28 +2137,6 @@ KEYED_LINKED = {
     "WAITERS": [[9.25, ONE, 9.250001, TWO, 9.250002, THREE]],
     "OVER": ["old"],
 }
-STAGED_LINKED = opened_linked("staged", GROUP, t3="ok", old="any")
-PUBLISH_LINKED = {
-    **IN_NO_LINE,
-    "PARENT": ["t3"],
-    "GROUP": ["old"],
-    "ENTERED": [GROUP],
-    "BLOCKED": ["t1", "t2"],
-    "KINDS": ["t3", "ok", ON_OLD, "any"],
-    "BLOCKING": [Q],
-    "LOOKS": [69.25, "t1", 69.25, "t2"],
-    "JOINED": [GROUP],
-    "ENTRANTS": ["t1", "t2"],
-    "UNMET": ["t3"],
-    "CHILDREN": [[9.25, "t1", 9.250001, "t2"]],
-    "AWAITED": ["old"],
-    "WAITERS": [[9.25, "t1", 9.250001, "t2"]],
-    "OVER": ["old"],
-}
-
-
-def commit_nothing(redis: Redis) -> None:
-    protocol.commit_run(redis, {**RECORD, **LINKED_RECORD}, [], None, "m", 9.25)
 
 
 A_MEMBER = "a member was there"
@@ -2844,25 +2717,16 @@ SAMPLES = [
         LATER_MANY,
         until="MULTI",
     ),
-    Sample("open_run", "staged", nothing, opened("staged"), OPEN, [NO_RECORD]),
-    Sample(
-        "open_run",
-        "keyed",
-        nothing,
-        opened("keyed", 3),
-        {**OPEN, "KIND": "keyed", "SHARDS": ["shards", 3]},
-        [NO_RECORD],
-    ),
-    Sample("open_run", "again", opened("staged"), opened("staged"), OPEN),
+    Sample("open_run", "keyed", nothing, opened(3), OPEN, [NO_RECORD]),
+    Sample("open_run", "again", opened(), opened(), OPEN),
     Sample(
         "open_run",
         "linked",
         given(enqueued("t3"), ended_group_named("old")),
-        opened_linked("keyed", GROUP, t3="ok", old="any"),
+        opened_linked(GROUP, t3="ok", old="any"),
         {
             **OPEN,
             "KIND": "keyed_linked",
-            "SHARDS": ["shards", 3],
             "LINKS": flat(LINKED),
             "PARENT": ["t3"],
             "GROUP": ["old"],
@@ -2876,25 +2740,25 @@ SAMPLES = [
         "open_run",
         "linked, the group is open",
         opened_group,
-        opened_linked("staged", GROUP),
-        {**OPEN, "KIND": "staged_linked", "LINKS": ["group", GROUP], "ENTERED": [GROUP]},
+        opened_linked(GROUP),
+        {**OPEN, "KIND": "keyed_linked", "LINKS": ["group", GROUP], "ENTERED": [GROUP]},
         [NO_RECORD],
     ),
-    Sample("open_run", "linked, again", opened_linked("staged", GROUP), opened("staged"), OPEN),
+    Sample("open_run", "linked, again", opened_linked(GROUP), opened(), OPEN),
     *[
         Sample(
             "open_run",
             f"linked, {case}",
             before,
-            opened_linked("staged", GROUP, **conditions),
+            opened_linked(GROUP, **conditions),
             {**OPEN, "ENTERED": [GROUP], "PARENT": list(conditions)},
             until="MULTI",
             refuses=refusal,
         )
         for case, before, conditions, refusal in [
-            ("with another group", opened_linked("staged", "x"), {}, WrongRun),
-            ("with other conditions", opened_linked("staged", GROUP), {"t3": "ok"}, WrongRun),
-            ("the group of another run", opened_linked("staged", GROUP, "x"), {}, WrongGroup),
+            ("with another group", opened_linked("x"), {}, WrongRun),
+            ("with other conditions", opened_linked(GROUP), {"t3": "ok"}, WrongRun),
+            ("the group of another run", opened_linked(GROUP, "x"), {}, WrongGroup),
             ("a closed group", given(opened_group, closed_group), {}, GroupClosed),
             ("no such parent", nothing, {"t3": "ok"}, NoSuchTask),
             (
@@ -2909,7 +2773,7 @@ SAMPLES = [
         "open_run",
         "linked, waits for a group that is open",
         opened_group_named("old"),
-        opened_linked("staged", GROUP, old="ok"),
+        opened_linked(GROUP, old="ok"),
         {**OPEN, "ENTERED": [GROUP], "GROUP": ["old"]},
         until="MULTI",
         refuses=WrongGroup,
@@ -2938,9 +2802,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "linked, in a group only, and a member was there",
-        given(
-            opened_linked("keyed", GROUP), raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)
-        ),
+        given(opened_linked(GROUP), raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)),
         enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
         {
             **KEYED_RUN,
@@ -2962,7 +2824,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "linked, a task of it is in no group",
-        given(opened_linked("keyed", GROUP), raw("HSET", keys.task(ONE), "queue", Q)),
+        given(opened_linked(GROUP), raw("HSET", keys.task(ONE), "queue", Q)),
         enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
         {**KEYED_RUN, "ENTERED": [GROUP], "MEMBER": [ONE, TWO, THREE]},
         [AGAIN],
@@ -2972,7 +2834,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "linked, the group is closed",
-        given(opened_linked("keyed", GROUP), closed_group),
+        given(opened_linked(GROUP), closed_group),
         enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
         {**KEYED_RUN, "ENTERED": [GROUP]},
         until="MULTI",
@@ -2981,14 +2843,14 @@ SAMPLES = [
     Sample(
         "close_run",
         "linked",
-        opened_linked("keyed", GROUP),
+        opened_linked(GROUP),
         close_run(group=GROUP),
         {**CLOSE, "COUNT": 0, "ENTERED": [GROUP], "CLOSED": [GROUP]},
     ),
     Sample(
         "close_run",
         "linked, with a group that another has opened",
-        given(opened_group, opened_linked("keyed", GROUP)),
+        given(opened_group, opened_linked(GROUP)),
         close_run(group=GROUP),
         {**CLOSE, "COUNT": 0, "ENTERED": [GROUP]},
     ),
@@ -2996,14 +2858,14 @@ SAMPLES = [
         "open_run",
         "linked, with the closed group of a run that was dropped",
         given(
-            opened_linked("keyed", GROUP),
+            opened_linked(GROUP),
             close_run(group=GROUP),
             lambda redis: protocol.drop_run(redis, Q, RUN),
         ),
-        opened_linked("staged", GROUP),
+        opened_linked(GROUP),
         {
             **OPEN,
-            "KIND": "staged_linked",
+            "KIND": "keyed_linked",
             "LINKS": ["group", GROUP],
             "ENTERED": [GROUP],
             "GROWING": [GROUP],
@@ -3018,7 +2880,6 @@ SAMPLES = [
         {
             **OPEN,
             "KIND": "keyed_linked",
-            "SHARDS": ["shards", 3],
             "LINKS": ["group", GROUP],
             "HOLD": ["hold", 900_009.25],
             "ENTERED": [GROUP],
@@ -3039,27 +2900,27 @@ SAMPLES = [
     Sample(
         "reopen_run",
         "as usual",
-        given(opened("keyed", 3), enqueue_run(KEYED_RUN), close_run()),
+        given(opened(3), enqueue_run(KEYED_RUN), close_run()),
         reopen_run(),
         CLOSE,
     ),
     Sample(
         "reopen_run",
         "with the group of another",
-        given(opened_group, opened_linked("keyed", GROUP), close_run(group=GROUP)),
+        given(opened_group, opened_linked(GROUP), close_run(group=GROUP)),
         reopen_run(group=GROUP),
         {**CLOSE, "ENTERED": [GROUP]},
     ),
     *[
         Sample("reopen_run", case, before, reopen_run(**links), values, until="MULTI", refuses=why)
         for case, before, links, values, why in [
-            ("open", opened("keyed", 3), {}, CLOSE, None),
+            ("open", opened(3), {}, CLOSE, None),
             ("dropped", nothing, {}, CLOSE, RunDropped),
-            ("made anew", reopened("keyed", 3), {}, CLOSE, RunDropped),
+            ("made anew", reopened(3), {}, CLOSE, RunDropped),
             (
                 "its ledgers have expired",
                 given(
-                    opened("keyed", 3),
+                    opened(3),
                     enqueue_run(KEYED_RUN),
                     close_run(),
                     raw("DEL", keys.ledger(Q, RUN, 0)),
@@ -3070,11 +2931,7 @@ SAMPLES = [
             ),
             (
                 "its group is gone",
-                given(
-                    opened_linked("keyed", GROUP),
-                    close_run(group=GROUP),
-                    raw("DEL", keys.group(GROUP)),
-                ),
+                given(opened_linked(GROUP), close_run(group=GROUP), raw("DEL", keys.group(GROUP))),
                 {"group": GROUP},
                 {**CLOSE, "ENTERED": [GROUP]},
                 NoSuchGroup,
@@ -3082,7 +2939,7 @@ SAMPLES = [
             (
                 "its group was cancelled",
                 given(
-                    opened_linked("keyed", GROUP),
+                    opened_linked(GROUP),
                     close_run(group=GROUP),
                     raw("HSET", keys.group(GROUP), "cancel", 9.0),
                 ),
@@ -3092,12 +2949,7 @@ SAMPLES = [
             ),
             (
                 "the group of another is closed",
-                given(
-                    opened_group,
-                    opened_linked("keyed", GROUP),
-                    close_run(group=GROUP),
-                    closed_group,
-                ),
+                given(opened_group, opened_linked(GROUP), close_run(group=GROUP), closed_group),
                 {"group": GROUP},
                 {**CLOSE, "ENTERED": [GROUP]},
                 GroupClosed,
@@ -3107,7 +2959,7 @@ SAMPLES = [
     Sample(
         "close_run",
         "with more rows",
-        given(opened("keyed", 3), close_run(), reopen_run(), enqueue_run(KEYED_RUN)),
+        given(opened(3), close_run(), reopen_run(), enqueue_run(KEYED_RUN)),
         close_run("n", is_more=True),
         {**CLOSE, "MARK": "n", "ROWS": 14},
     ),
@@ -3115,21 +2967,14 @@ SAMPLES = [
     Sample(
         "collect_run", "again", given(opened_held, collect_run), collect_run, OPEN, until="MULTI"
     ),
-    Sample("collect_run", "not held", opened("staged"), collect_run, OPEN, until="MULTI"),
+    Sample("collect_run", "not held", opened(), collect_run, OPEN, until="MULTI"),
     Sample("collect_run", "dropped", nothing, collect_run, OPEN, until="MULTI", refuses=RunDropped),
-    Sample(
-        "open_run",
-        "committed",
-        given(opened("keyed", 3), close_run()),
-        opened("keyed", 3),
-        OPEN,
-        until="MULTI",
-    ),
+    Sample("open_run", "committed", given(opened(3), close_run()), opened(3), OPEN, until="MULTI"),
     Sample(
         "open_run",
         "of another kind",
-        opened("staged"),
-        opened("stream"),
+        raw("HSET", keys.run(Q, RUN), "run", RUN, "queue", Q, "kind", "staged", "state", "open"),
+        opened(),
         OPEN,
         until="MULTI",
         refuses=WrongRun,
@@ -3137,24 +2982,19 @@ SAMPLES = [
     Sample(
         "open_run",
         "of another queue",
-        opened("staged", run=f"{RUN}_x", queue="y"),
-        opened("staged", run=RUN, queue="x_y"),
+        opened(run=f"{RUN}_x", queue="y"),
+        opened(run=RUN, queue="x_y"),
         {**OPEN, "QUEUE": "x_y"},
         until="MULTI",
         refuses=WrongRun,
     ),
     Sample(
-        "enqueue_run",
-        "all new",
-        opened("keyed", 3),
-        enqueue_run(KEYED_RUN),
-        KEYED_RUN,
-        [ANY_MADE, A_NEW],
+        "enqueue_run", "all new", opened(3), enqueue_run(KEYED_RUN), KEYED_RUN, [ANY_MADE, A_NEW]
     ),
     Sample(
         "enqueue_run",
         "in a line with a lock",
-        opened("keyed", 3),
+        opened(3),
         enqueue_run({**KEYED_RUN, "GIVEN": IS_SHARED}),
         {
             **KEYED_RUN,
@@ -3170,7 +3010,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "two for later",
-        opened("keyed", 3),
+        opened(3),
         enqueue_run({**KEYED_RUN, **KEYED_LATER}),
         {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)},
         [ANY_MADE, A_NEW, A_LATER],
@@ -3178,7 +3018,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "all for later",
-        opened("keyed", 3),
+        opened(3),
         enqueue_run({**KEYED_RUN, **ALL_LATER}),
         {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE},
         [ANY_MADE, A_LATER],
@@ -3187,7 +3027,7 @@ SAMPLES = [
         "enqueue_run",
         "some in the ledger, and deleted",
         given(
-            opened("keyed", 3),
+            opened(3),
             enqueue_run(KEYED_RUN),
             raw("DEL", *map(keys.task, (ONE, TWO, THREE))),
             raw("SREM", keys.ledger(Q, RUN, 0), uuid.UUID(THREE).bytes),
@@ -3199,7 +3039,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "again",
-        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
+        given(opened(3), enqueue_run(KEYED_RUN)),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
@@ -3207,7 +3047,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "committed",
-        given(opened("keyed", 3), close_run()),
+        given(opened(3), close_run()),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
@@ -3224,7 +3064,7 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "of another kind",
-        opened("staged"),
+        raw("HSET", keys.run(Q, RUN), "run", RUN, "queue", Q, "kind", "staged", "state", "open"),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
@@ -3234,7 +3074,7 @@ SAMPLES = [
         Sample(
             "enqueue_run",
             f"some exist: {case}",
-            given(opened("keyed", 3), *there),
+            given(opened(3), *there),
             enqueue_run({**KEYED_RUN, **values}),
             {**KEYED_RUN, **values, **more},
             [AGAIN, *holds],
@@ -3275,26 +3115,15 @@ SAMPLES = [
             ),
         ]
     ],
+    Sample("close_run", "as usual", given(opened(3), enqueue_run(KEYED_RUN)), close_run(), CLOSE),
     Sample(
-        "close_run",
-        "as usual",
-        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
-        close_run(),
-        CLOSE,
-    ),
-    Sample(
-        "close_run",
-        "again",
-        given(opened("keyed", 3), close_run()),
-        close_run("n"),
-        CLOSE,
-        until="MULTI",
+        "close_run", "again", given(opened(3), close_run()), close_run("n"), CLOSE, until="MULTI"
     ),
     Sample("close_run", "dropped", nothing, close_run(), CLOSE, until="MULTI", refuses=RunDropped),
     Sample(
         "close_run",
         "a task was lost",
-        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
+        given(opened(3), enqueue_run(KEYED_RUN)),
         close_run(least=len(KEYED_RUN["TASK"]) + 1),
         CLOSE,
         until="MULTI",
@@ -3303,7 +3132,7 @@ SAMPLES = [
     Sample(
         "close_run",
         "dropped, and made anew",
-        reopened("keyed", 3),
+        reopened(3),
         close_run(),
         CLOSE,
         until="MULTI",
@@ -3312,33 +3141,18 @@ SAMPLES = [
     Sample(
         "enqueue_run",
         "dropped, and made anew",
-        reopened("keyed", 3),
+        reopened(3),
         enqueue_run(KEYED_RUN),
         KEYED_RUN,
         until="MULTI",
         refuses=RunDropped,
     ),
-    Sample(
-        "stage",
-        "dropped, and made anew",
-        reopened("staged"),
-        staged(),
-        STAGE,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample(
-        "open_run",
-        "that another has opened",
-        opened("staged"),
-        opened("staged", created=9.25),
-        OPEN,
-    ),
+    Sample("open_run", "that another has opened", opened(), opened(created=9.25), OPEN),
     Sample(
         "open_run",
         "that another has opened, and is gone",
         nothing,
-        opened("keyed", 3, created=9.25),
+        opened(3, created=9.25),
         OPEN,
         until="MULTI",
         refuses=RunDropped,
@@ -3346,371 +3160,22 @@ SAMPLES = [
     Sample(
         "open_run",
         "that another has opened, and was made anew",
-        reopened("keyed", 3),
-        opened("keyed", 3, created=9.25),
+        reopened(3),
+        opened(3, created=9.25),
         OPEN,
         until="MULTI",
         refuses=RunDropped,
     ),
-    Sample("stage", "as usual", opened("staged"), staged(), STAGE),
-    Sample(
-        "stage",
-        "for a stream that is being published",
-        given(opened("stream"), commit_run(batch=0)),
-        staged(),
-        STAGE,
-    ),
-    Sample(
-        "stage",
-        "for later, with a priority",
-        opened("staged"),
-        staged("c1", "t1", "t2", etas=[20.5, None], priority=5),
-        {
-            **STAGE,
-            "OPTIONS": ["priority", 5],
-            "LATER": ["t1"],
-            "NEW": ["t2"],
-            "ETA": [20.5],
-            "CONTENT": ["t1 5 20.5", "t2 5"],
-        },
-    ),
-    Sample(
-        "stage",
-        "linked",
-        given(enqueued("t3"), ended_group_named("old"), STAGED_LINKED),
-        staged_linked(LINKED, [20.5, None], priority=5),
-        {
-            **STAGE,
-            "OPTIONS": ["priority", 5, *KEYED_LINKED["OPTIONS"]],
-            "NEW": [],
-            "BLOCKED": ["t1", "t2"],
-            "DUE": [["eta", 20.5], []],
-        },
-    ),
-    Sample(
-        "commit_run",
-        "linked",
-        given(opened_linked("staged", GROUP), staged_linked(LINKED_RECORD)),
-        commit_linked(LINKED_RECORD),
-        {**COMMIT, "CHUNKS": ["c1"], "DECIDED": "publishing", "ENTERED": [GROUP]},
-        [CHUNKS],
-    ),
-    Sample(
-        "commit_run",
-        "linked, the group is closed",
-        given(opened_linked("staged", GROUP), staged_linked(LINKED_RECORD), closed_group),
-        commit_linked(LINKED_RECORD),
-        {**COMMIT, "ENTERED": [GROUP]},
-        until="MULTI",
-        refuses=GroupClosed,
-    ),
-    Sample(
-        "publish",
-        "linked, in a group",
-        given(
-            opened_linked("staged", GROUP),
-            staged_linked(LINKED_RECORD),
-            commit_linked(LINKED_RECORD),
-        ),
-        publish_linked(LINKED_RECORD),
-        {
-            **PUBLISH,
-            "OPTIONS": ["group", GROUP],
-            "ENTERED": [GROUP],
-            "JOINED": [GROUP],
-            "ENTRANTS": ["t1", "t2"],
-        },
-        [IN_A_LINE],
-    ),
-    *[
-        Sample(
-            "publish",
-            f"linked, {case}",
-            given(
-                enqueued("t3"),
-                ended_group_named("old"),
-                STAGED_LINKED,
-                staged_linked(LINKED),
-                commit_linked(LINKED),
-                *more,
-            ),
-            publish_linked(LINKED),
-            {**PUBLISH, **PUBLISH_LINKED, **values},
-            holds,
-        )
-        for case, more, values, holds in [
-            ("with conditions", [], {}, []),
-            (
-                "a parent has ended, and the group",
-                [
-                    raw("HSET", keys.task("t3"), "status", "failed"),
-                    closed_group,
-                    lambda redis: protocol.finish_group(redis, GROUP, 3.0),
-                ],
-                {"ENDED": [9.25, "t3"], "REOPENED": [GROUP]},
-                [HAS_ENDED],
-            ),
-            (
-                "the group is gone",
-                [raw("DEL", keys.group(GROUP))],
-                {"JOINED": [], "ENTRANTS": []},
-                [],
-            ),
-        ]
-    ],
-    Sample(
-        "finish_run",
-        "linked",
-        given(opened_linked("staged", GROUP), commit_nothing),
-        finish_linked,
-        {**FINISH, "COUNT": 0, "ENTERED": [GROUP], "CLOSED": [GROUP]},
-        [NO_STREAM],
-    ),
-    Sample("stage", "again", given(opened("staged"), staged()), staged(), STAGE, until="MULTI"),
-    Sample(
-        "stage", "decided", given(opened("staged"), commit_run()), staged(), STAGE, until="MULTI"
-    ),
-    Sample("stage", "dropped", nothing, staged(), STAGE, until="MULTI", refuses=RunDropped),
-    Sample(
-        "stage",
-        "of another kind",
-        opened("keyed", 3),
-        staged(),
-        STAGE,
-        until="MULTI",
-        refuses=WrongRun,
-    ),
-    Sample(
-        "commit_run",
-        "as usual",
-        given(opened("staged"), staged("c1"), staged("c2")),
-        commit_run("c1", "c2"),
-        COMMIT,
-        [CHUNKS],
-    ),
-    Sample("commit_run", "nothing", opened("staged"), commit_run(), {**COMMIT, "CHUNKS": []}),
-    Sample(
-        "commit_run",
-        "a batch",
-        given(opened("stream"), staged("c1"), staged("c2")),
-        commit_run("c1", "c2", batch=4),
-        {**COMMIT, "BATCH": ["batch", 4]},
-        [CHUNKS],
-    ),
-    Sample(
-        "commit_run",
-        "again",
-        given(opened("staged"), staged("c1"), commit_run("c1")),
-        commit_run("c1"),
-        COMMIT,
-        until="MULTI",
-    ),
-    Sample(
-        "commit_run",
-        "the same batch",
-        given(opened("stream"), commit_run(batch=4), finish_run),
-        commit_run("c1", batch=4),
-        COMMIT,
-        until="MULTI",
-    ),
-    Sample(
-        "commit_run",
-        "the batch before is not finished",
-        given(opened("stream"), commit_run(batch=3), staged("c1")),
-        commit_run("c1", batch=4),
-        COMMIT,
-        until="MULTI",
-    ),
-    Sample(
-        "commit_run",
-        "an older batch",
-        given(opened("stream"), commit_run(batch=5), finish_run, staged("c1")),
-        commit_run("c1", batch=4),
-        COMMIT,
-        until="MULTI",
-        refuses=OldBatch,
-    ),
-    Sample(
-        "commit_run",
-        "a batch of a query",
-        given(opened("stream"), staged("c1"), staged("c2")),
-        commit_run("c1", "c2", batch=4, query="q1"),
-        {**COMMIT, "BATCH": ["batch", 4, "query", "q1"]},
-        [CHUNKS],
-    ),
-    Sample(
-        "commit_run",
-        "a batch of another query",
-        given(opened("stream"), commit_run(batch=3, query="q2"), finish_run),
-        commit_run("c1", batch=4, query="q1"),
-        COMMIT,
-        until="MULTI",
-        refuses=WrongRun,
-    ),
-    Sample(
-        "commit_run",
-        "of a run that was dropped and made anew",
-        reopened("staged"),
-        commit_run("c1"),
-        COMMIT,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample(
-        "commit_run",
-        "discarded",
-        given(opened("staged"), staged("c1"), discard),
-        commit_run("c1"),
-        COMMIT,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample(
-        "publish",
-        "as usual",
-        given(opened("staged"), staged("c1"), commit_run("c1")),
-        publish(),
-        PUBLISH,
-        [IN_A_LINE],
-    ),
-    Sample(
-        "publish",
-        "in a line with a lock",
-        given(opened("staged"), staged("c1", **IS_SHARED), commit_run("c1")),
-        publish(),
-        {
-            **PUBLISH,
-            "LINE": [SHARED["LINE"]],
-            "NAME": [SHARED["NAME"]],
-            "PRIORITY": [0],
-            "LOCKED": [SHARED["NAME"]],
-            "LOCK": ["a b"],
-        },
-        [IN_A_LINE],
-    ),
-    Sample(
-        "publish",
-        "for later",
-        given(
-            opened("staged"),
-            staged("c1", "t1", "t2", etas=[20.5, 9.5], priority=5),
-            commit_run("c1"),
-        ),
-        publish(),
-        {**PUBLISH, **IN_NO_LINE, "TIMES": [20.5, "t1", 9.5, "t2"]},
-        [WITH_TIMES],
-    ),
-    Sample(
-        "publish",
-        "again",
-        given(opened("staged"), staged("c1"), commit_run("c1"), publish()),
-        publish(),
-        PUBLISH,
-        until="MULTI",
-    ),
-    Sample(
-        "finish_run",
-        "as usual",
-        given(opened("staged"), staged("c1"), commit_run("c1"), publish()),
-        finish_run,
-        FINISH,
-        [NO_STREAM],
-    ),
-    Sample(
-        "finish_run",
-        "a batch",
-        given(opened("stream"), commit_run(batch=4)),
-        finish_run,
-        {**FINISH, "STATE": "open", "COUNT": 0},
-    ),
-    Sample(
-        "finish_run",
-        "again",
-        given(opened("staged"), commit_run(), finish_run),
-        finish_run,
-        FINISH,
-        until="MULTI",
-    ),
-    Sample(
-        "finish_run",
-        "not published",
-        given(opened("staged"), staged("c1"), commit_run("c1")),
-        finish_run,
-        FINISH,
-        until="MULTI",
-    ),
-    Sample(
-        "discard", "as usual", given(opened("staged"), staged("c1")), discard, DISCARD, [LIST_THERE]
-    ),
-    Sample(
-        "discard",
-        "its list is gone",
-        given(opened("staged"), staged("c1"), raw("DEL", keys.staged("c1"))),
-        discard,
-        DISCARD,
-    ),
-    Sample(
-        "discard",
-        "of a later run",
-        given(reopened("staged"), staged_later),
-        discard_ours,
-        DISCARD,
-        until="MULTI",
-    ),
-    Sample("discard", "again", nothing, discard, DISCARD, until="MULTI"),
-    Sample(
-        "discard",
-        "decided",
-        given(opened("staged"), staged("c1"), commit_run("c1")),
-        discard,
-        DISCARD,
-        until="MULTI",
-    ),
-    Sample("drop_run", "staged", opened("staged"), drop_run, OPEN),
-    Sample(
-        "drop_run", "keyed", opened("keyed", 3), drop_run, {**OPEN, "SHARD": [0, 1, 2]}, [IS_KEYED]
-    ),
+    Sample("drop_run", "as usual", opened(), drop_run, OPEN),
     Sample("drop_run", "again", nothing, drop_run, OPEN, until="MULTI"),
-    Sample(
-        "drop_run",
-        "something is staged",
-        given(opened("staged"), staged("c1")),
-        drop_run,
-        OPEN,
-        until="MULTI",
-    ),
-    Sample(
-        "drop_run",
-        "not finished",
-        given(opened("staged"), commit_run()),
-        drop_run,
-        OPEN,
-        until="MULTI",
-        refuses=WrongRun,
-    ),
     Sample(
         "prune_runs",
         "as usual",
         raw("ZADD", keys.runs(Q), 1, RUN),
         prune_runs,
-        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)], "GONE": [RUN]},
+        {**OPEN, "GONE": [RUN]},
     ),
-    Sample(
-        "prune_runs",
-        "again",
-        opened(),
-        prune_runs,
-        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
-        until="MULTI",
-    ),
-    Sample(
-        "prune_runs",
-        "something is staged still",
-        given(opened("staged"), staged(), raw("DEL", keys.run(Q, RUN))),
-        prune_runs,
-        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
-        until="MULTI",
-    ),
+    Sample("prune_runs", "again", opened(), prune_runs, OPEN, until="MULTI"),
     Sample("prune_runs", "no run", nothing, prune_runs, OPEN, until="WATCH"),
     Sample("begin_feed", "the first time", nothing, begun_feed(), BEGUN_FEED, [NO_RECORD]),
     Sample(
@@ -3887,12 +3352,7 @@ SAMPLES = [
             raw("ZADD", keys.feeds(Q), 1, FEED),
         ),
         forget_queue,
-        {
-            **UNUSED,
-            **SHARED,
-            "LOCK": ["a b"],
-            "PART": [keys.run(Q, RUN), keys.staging(Q, RUN), keys.feed(Q, FEED)],
-        },
+        {**UNUSED, **SHARED, "LOCK": ["a b"], "PART": [keys.run(Q, RUN), keys.feed(Q, FEED)]},
     ),
     Sample("forget_queue", "a task", enqueued("t1"), forget_queue, UNUSED, until="MULTI"),
     Sample("forget_queue", "a listener", registered(), forget_queue, UNUSED, until="MULTI"),
@@ -3907,9 +3367,9 @@ SAMPLES = [
     Sample(
         "forget_queue",
         "a run",
-        opened("staged"),
+        opened(),
         forget_queue,
-        {**UNUSED, "PART": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
+        {**UNUSED, "PART": [keys.run(Q, RUN)]},
         until="MULTI",
     ),
     Sample("set_schedule", "a new one", nothing, defined(), SET, [IS_NEW]),
@@ -8484,25 +7944,18 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
     assert second == commands(change.lines, {**values, "TASK": "t2"})
 
 
-@pytest.mark.parametrize("name", ["enqueue", "commit_run"])
-def test_the_room_of_a_bounded_queue_is_watched_before_the_look_of_a_try(redis, monitor, name):
+def test_the_room_of_a_bounded_queue_is_watched_before_the_look_of_a_try(redis, monitor):
     (counted,) = blocks(chapter("Room"))
-    (change,), look = section(name).changes, look_of(name)
+    (change,), look = section("enqueue").changes, look_of("enqueue")
     given(enqueued("t9", priority=5), settings(max_pending="9"))(redis)
-    call, values, holds = enqueue(NEW), NEW, [MAY_EXIST]
-    if name == "commit_run":
-        given(opened("staged"), staged("c1"), staged("c2"))(redis)
-        call, values = commit_run("c1", "c2"), {**COMMIT, "COUNTED": ["c1", "c2"]}
-        holds = [CHUNKS]
     redis.close()
 
-    seen = monitor.commands_of(redis, lambda: call(redis))
+    seen = monitor.commands_of(redis, lambda: enqueue(NEW)(redis))
 
-    looked = commands(look, values, holds)
-    again = looked[[words[0] for words in looked].index("WATCH") :]
+    looked = commands(look, NEW, [MAY_EXIST])
     room = commands(counted.splitlines(), {"QUEUE": Q, "MORE": ["5"]})
-    done = commands(change.lines, values, holds)
-    assert seen == [*looked, ["UNWATCH"], *room, *again, *done]
+    done = commands(change.lines, NEW, [MAY_EXIST])
+    assert seen == [*looked, ["UNWATCH"], *room, *looked, *done]
 
 
 def test_a_transaction_whose_look_has_travelled_ahead_begins_at_multi(redis, monitor):

@@ -249,9 +249,7 @@ def populated(redis, client, tmp_path):
     done = queue.open_run("done")
     done.put(["b"], [b"1"])
     done.close(1)
-    stream = queue.open_staging("stream", stream=True)
-    stream.commit([stream.stage([b"1"])], 7, "query")
-    client.get_queue("shelf").open_staging("left").stage([b"1"])
+    client.get_queue("shelf").open_run("left")
     client.group("done").open().close()
     left = [("shelf", NewTask("left-0001", "1", {"group": "left"}, {"group gate left": "ok"}))]
     protocol.open_graph(redis, Graph("left", 60, "0123abcd", left), now - 90)

@@ -22,10 +22,8 @@ from blueque.errors import (
     NoSuchTask,
     NotOwner,
     NotRegistered,
-    OldBatch,
     QueueFull,
     RedisAway,
-    RunDropped,
     WrongState,
 )
 from blueque.listener.listener import Listener
@@ -38,7 +36,6 @@ from blueque.model.new import New
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.producer.abandoned_runs import Leftovers
-from blueque.producer.staged_run import Staging
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.pruning import Ended, ended_at
 from blueque.protocol.recover import Loss
@@ -247,65 +244,11 @@ def put_and_close(world: World, redis: Redis, *names: str) -> None:
     close(world, redis)
 
 
-def stage(world: World, redis: Redis, staging: Staging, *parameters: str) -> list[str]:
-    """Stage a chunk for each of the parameters."""
-    return [
-        insist(lambda text=text: staging.stage([text.encode()], are_json=False))
-        for text in parameters
-    ]  # type: ignore[misc]
-
-
-def stage_and_commit(world: World, redis: Redis, *parameters: str) -> None:
-    """Have tasks with these parameters be the run s, if it is not decided."""
-    staging = insist(lambda: world.queue(redis).open_staging("s"))
-    try:
-        names = stage(world, redis, staging, *parameters)
-    except RunDropped:
-        return
-    commit(world, staging, names)
-
-
-def commit_staged(world: World, redis: Redis) -> None:
-    """Commit what the setup has staged."""
-    commit(world, insist(lambda: world.queue(redis).open_staging("s")), world.given["names"])
-
-
-def commit(world: World, staging: Staging, names: list[str]) -> None:
-    try:
-        world.ledger.notes.append(insist(lambda: staging.commit(names)).tasks)
-    except RunDropped:
-        world.ledger.notes.append("dropped")
-
-
-def discard_staged(world: World, redis: Redis) -> None:
-    """Discard what the setup has staged, as one who has given up."""
-    staging = insist(lambda: world.queue(redis).open_staging("s"))
-    insist(lambda: staging.discard(world.given["names"]))
-
-
-def stream(world: World, redis: Redis, who: str, *batches: int) -> None:
-    """Stage and commit batches of the stream t, one after the other, as its one driver at a time."""
-    staging = insist(lambda: world.queue(redis).open_staging("t", stream=True))
-    for batch in batches:
-        names = stage(world, redis, staging, f"{batch} {who}")
-        try:
-            insist(lambda batch=batch, names=names: staging.commit(names, batch))  # type: ignore[misc]
-        except OldBatch:
-            continue
-        except RunDropped:
-            if who != "zombie":
-                raise
-            return
-
-
 def clear_up(world: World, redis: Redis) -> None:
     """End whatever run is left, as `blueque gc` does."""
     leftovers = Leftovers(redis)
     for leftover in insist(lambda: leftovers.find([QUEUE], 0)):
-        try:
-            insist(lambda leftover=leftover: leftovers.end(leftover))  # type: ignore[misc]
-        except RunDropped:  # what was decided is gone: whoever checks will see
-            continue
+        insist(lambda leftover=leftover: leftovers.end(leftover))  # type: ignore[misc]
 
 
 def drain_runs(world: World) -> None:

@@ -256,14 +256,8 @@ def _reader(name: str) -> tuple[str | int, ...]:
     if name.startswith(keys.spawned("")):  # ids of 16 bytes each
         return ("SCARD", name)
     parsed = keys.parse_run(name)
-    if parsed is not None and parsed[0] != "staging":
-        return {
-            "run": ("HGETALL", name),
-            "ledger": ("SMEMBERS", name),
-            "manifest": ("LRANGE", name, 0, -1),
-        }[parsed[0]]
-    if name.startswith(keys.staged("")):
-        return ("LRANGE", name, 0, -1)
+    if parsed is not None:
+        return {"run": ("HGETALL", name), "ledger": ("SMEMBERS", name)}[parsed[0]]
     if name in (keys.BOUNDED, keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
         return ("SMEMBERS", name)
     if name.startswith(

@@ -19,7 +19,6 @@ from blueque.errors import (
     InvalidInput,
     NoSuchTask,
     NotOwner,
-    RunDropped,
     WrongGroup,
     WrongState,
 )
@@ -127,27 +126,9 @@ def drive_keyed(world: World, redis: Redis) -> None:
     insist(lambda: run.close(2))
 
 
-def drive_staged(world: World, redis: Redis) -> None:
-    """The same for a staged run."""
-    run = insist(lambda: world.queue(redis).open_staging("s", group=GROUP))
-    names = [
-        insist(lambda text=text: run.stage([text], are_json=False))  # type: ignore[misc]
-        for text in (b"1", b"2")
-    ]
-    try:
-        insist(lambda: run.commit(names))
-    except RunDropped:  # another driver has committed its chunks, and discarded ours
-        return
-
-
 def finish_keyed(world: World) -> None:
     """Run the same again after the driver has died."""
     drive_keyed(world, world.redis)
-    drain_tied(world)
-
-
-def finish_staged(world: World) -> None:
-    drive_staged(world, world.redis)
     drain_tied(world)
 
 

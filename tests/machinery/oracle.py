@@ -102,7 +102,6 @@ class State:
     waiting: set[str]
     limit: str | None
     is_awake: bool
-    staged: set[str]  # ids in chunks that are not published
     blocked: dict[str, list[str]]  # by queue
     # by task: for whom it waits and how that stands
     conditions: dict[str, dict[str, str]]
@@ -128,7 +127,6 @@ _LINE = keys.line("", ",")[:-2]
 _LOCK = keys.lock("")
 _WAITING = keys.waiting("")
 _LISTS = keys.pending("")
-_STAGED = keys.staged("")
 _CONDITIONS = keys.conditions("")
 _BLOCKED = keys.blocked("")
 _FIXED = 16  # replies before those about the keys that are known
@@ -144,7 +142,7 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         connection.send([_questions(queue, names)])
         replies = connection.receive(_FIXED + len(names))
         raise_refusal(replies)
-        kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _STAGED, _CONDITIONS, _BLOCKED)
+        kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _CONDITIONS, _BLOCKED)
         kinds += (*_OF_A_GROUP, keys.schedule(""), keys.occurrences(""))
         found = {name for name in replies[0] if name.startswith(kinds)}
         if found <= known:
@@ -199,7 +197,6 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         {line for some in under(_WAITING).values() for line in some},
         limit,
         bool(is_awake),
-        {entry.partition(" ")[0] for some in under(_STAGED).values() for entry in some[1:]},
         under(_BLOCKED),
         {task: as_hash(reply) for task, reply in under(_CONDITIONS).items()},
         set(unsettled),
@@ -298,11 +295,7 @@ def ruined(state: State, nodes: Iterable[str]) -> set[str]:
 def _is_ruined(state: State, task: str, its: dict[str, str], node: str) -> bool:
     status = its.get("status")
     ends = [end for end, ids in state.ended.items() for one in ids if one == task]
-    if (
-        not {"status", "queue", "parameters"} <= its.keys()
-        or task in state.scheduled
-        or task in state.staged
-    ):
+    if not {"status", "queue", "parameters"} <= its.keys() or task in state.scheduled:
         return False
     if status in ("complete", "failed"):
         return sorted(ends) == ["complete", "failed"] and not state.places(task)
@@ -362,7 +355,7 @@ def _wrong_wait(state: State, may_be_forgotten: bool) -> str | None:
     blocked = {
         (its.get("queue"), task)
         for task, its in state.tasks.items()
-        if its.get("status") == "blocked" and task not in state.staged
+        if its.get("status") == "blocked"
     }
     for _, task in waiting ^ blocked:
         is_said = f"is {state.tasks.get(task, {}).get('status', 'gone')}"
@@ -386,7 +379,6 @@ def _wrong_group(state: State) -> str | None:
         if not group.record:
             continue
         joined = {task for task, its in state.tasks.items() if its.get("group") == name}
-        joined -= state.staged  # they join as they are published
         for task in ({*group.members} | joined) - state.unsettled_members:
             its = state.tasks.get(task, {})
             status = its.get("status", "gone")
@@ -467,10 +459,6 @@ def _misplaced(state: State, task: str, fields: dict[str, str], may_be_double: b
     if not {"status", "queue", "parameters"} <= fields.keys():
         return f"is a stump: {sorted(fields)}"
     entries = state.places(task)
-    if task in state.staged:
-        if status not in ("pending", "scheduled") or entries or task in state.scheduled:
-            return f"is staged, and {status}, and promised {entries} times"
-        return None
     if status == "pending" and not entries:
         return "is pending, and in no line"
     its_line = line_of(fields.get("priority"), fields.get("needs"))
@@ -582,7 +570,6 @@ def verdict(
         *[entry for some in lists for entry in some],
         *state.names,
         *state.waiting,
-        *state.staged,
         *state.unsettled,
         *state.unsettled_members,
         *[name for name, group in state.groups.items() if group.look == 0],

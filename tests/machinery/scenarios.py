@@ -219,18 +219,6 @@ def _run_committed(world: World) -> None:
     actors.work_and_delete(world, world.redis, "a_1")
 
 
-def _staged(world: World) -> None:
-    """A run of which two chunks are staged."""
-    join(world, "a_1")
-    staging = world.queue().open_staging("s")
-    world.given["names"] = [staging.stage([text], are_json=False) for text in (b"1", b"2")]
-
-
-def _stream_opened(world: World) -> None:
-    join(world, "a_1")
-    world.queue().open_staging("t", stream=True)
-
-
 def cancelled(*tasks: str) -> Callable[[World], None]:
     """Some tasks that were cancelled before they ran, the first of them first."""
 
@@ -419,19 +407,11 @@ def _three_wait(world: World) -> None:
     protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
 
 
-def _awaited_run(name: str) -> Callable[[World], None]:
+def _awaited_run(world: World) -> None:
     """A run with a group that has just been opened, and a task that waits for all of it."""
-
-    def setup(world: World) -> None:
-        join(world, "a_1")
-        queue = world.queue()
-        if name == "r":
-            queue.open_run(name, shards=2, group=group_actors.GROUP)
-        else:
-            queue.open_staging(name, group=group_actors.GROUP)
-        make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
-
-    return setup
+    join(world, "a_1")
+    world.queue().open_run("r", shards=2, group=group_actors.GROUP)
+    make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
 
 
 def _expired(world: World) -> None:
@@ -598,34 +578,6 @@ def is_counted(world: World, state: State) -> str | None:
     there = len({*state.tasks} | world.ledger.deleted)
     wrong = {*world.ledger.notes} - {there}
     return f"{wrong} tasks were counted, and {there} are there" if wrong else None
-
-
-def is_whole(world: World, state: State) -> str | None:
-    """All tasks of one who has committed are there, and none of anybody else; or none, and nobody
-    was told of any.
-    """
-    there = sorted(its["parameters"] for its in state.tasks.values())
-    whole = [[], ["1", "2"], ["3", "4"]]
-    if there not in whole:
-        return f"of two wholes there are {there}"
-    record = load(world.redis, QUEUE, "s") or {}
-    if record.get("state") == "committing" or record.get("tasks", len(there)) != len(there):
-        return f"it is decided, and of {record} there are {there}"
-    told = [note for note in world.ledger.notes if note != "dropped"]
-    return (
-        f"those who committed were told of {told} tasks, and {there} are there"
-        if {*told} - {len(there)}
-        else None
-    )
-
-
-def is_each_batch_once(world: World, state: State) -> str | None:
-    """Each batch of the stream is there once, by whomever."""
-    there = sorted(its["parameters"].partition(" ")[0] for its in state.tasks.values())
-    if len({*there}) < len(there):
-        return f"of the batches there are {there}"
-    is_short = "driver" in world.alive and len(there) < 2
-    return f"its driver has committed both batches, and there are {there}" if is_short else None
 
 
 def is_archived_once(world: World, state: State) -> str | None:
@@ -1076,90 +1028,6 @@ OURS = [
         drain=actors.drain,
         longer=[(2, 1)],
         patient=["one", "other"],
-    ),
-    ours(
-        "two who commit",
-        nothing("a_1"),
-        {
-            "one": by(actors.stage_and_commit, "1", "2"),
-            "other": by(actors.stage_and_commit, "3", "4"),
-        },
-        [(1, 0), (0, 1)],
-        faulty=["one"],
-        afterwards=is_whole,
-        drain=actors.drain_runs,
-        patient=["one", "other"],
-        longer=[(2, 1)],
-    ),
-    ours(
-        "commit",
-        nothing("a_1"),
-        {"one": by(actors.stage_and_commit, "1", "2")},
-        [(0, 1)],
-        afterwards=is_whole,
-        drain=actors.drain_runs,
-        longer=[(0, 2)],
-    ),
-    ours(
-        "commit, patiently",
-        nothing("a_1"),
-        {"one": by(actors.stage_and_commit, "1", "2")},
-        [(0, 1)],
-        afterwards=is_whole,
-        drain=actors.drain_runs,
-        patient=["one"],
-        longer=[(0, 2)],
-    ),
-    ours(
-        "commit, or nothing",
-        _staged,
-        {"one": actors.commit_staged, "other": actors.stage_and_commit},
-        [(1, 0), (0, 1)],
-        afterwards=is_whole,
-        drain=actors.drain_runs,
-        patient=["one", "other"],
-        longer=[(3, 1)],
-    ),
-    ours(
-        "commit or discard",
-        _staged,
-        {"one": actors.commit_staged, "other": actors.discard_staged},
-        [(2, 0), (0, 1)],
-        afterwards=is_whole,
-        drain=actors.drain_runs,
-        patient=["one", "other"],
-        longer=[(3, 1)],
-    ),
-    ours(
-        "commit or clear up",
-        _staged,
-        {"one": actors.commit_staged, "gc": actors.clear_up},
-        [(2, 0), (0, 1)],
-        afterwards=is_whole,
-        drain=actors.drain_runs,
-        patient=["one", "gc"],
-        longer=[(3, 1)],
-    ),
-    ours(
-        "stage or clear up",
-        nothing("a_1"),
-        {"one": by(actors.stage_and_commit, "1", "2"), "gc": actors.clear_up},
-        [(2, 0), (0, 1)],
-        afterwards=is_whole,
-        drain=actors.drain_runs,
-        patient=["one", "gc"],
-        longer=[(3, 1)],
-    ),
-    ours(
-        "stream and its zombie",
-        _stream_opened,
-        {"zombie": by(actors.stream, "zombie", 0, 1), "driver": by(actors.stream, "driver", 0, 1)},
-        [(1, 0), (0, 1)],
-        faulty=["zombie"],
-        afterwards=is_each_batch_once,
-        drain=actors.drain_runs,
-        patient=["zombie", "driver"],
-        longer=[(2, 0), (3, 1)],
     ),
     ours(
         "archive",
@@ -2314,7 +2182,7 @@ OURS = [
     ),
     tied(
         "driver of a keyed run with a group",
-        _awaited_run("r"),
+        _awaited_run,
         {"driver": group_actors.drive_keyed, "a_1": by(actors.work, "a_1", most=2)},
         [(1, 0), (0, 1)],
         faulty=["driver"],
@@ -2324,23 +2192,13 @@ OURS = [
     ),
     tied(
         "two drivers of a keyed run with a group",
-        _awaited_run("r"),
+        _awaited_run,
         {"one": group_actors.drive_keyed, "two": group_actors.drive_keyed},
         [(2, 0), (0, 1)],
         faulty=["one"],
         drain=group_actors.finish_keyed,
         afterwards=comes_after_its_run,
         longer=[(3, 1)],
-    ),
-    tied(
-        "driver of a staged run with a group",
-        _awaited_run("s"),
-        {"driver": group_actors.drive_staged, "a_1": by(actors.work, "a_1", most=2)},
-        [(1, 0), (0, 1)],
-        faulty=["driver"],
-        drain=group_actors.finish_staged,
-        afterwards=comes_after_its_run,
-        longer=[(2, 1)],
     ),
     # Tasks that a running task makes: each once, and only by an attempt that has its task
     tied(
@@ -2571,15 +2429,6 @@ OURS = [
         {"p": by(actors.purge, "t-1"), "old_1": old},
         [(2, 0), (1, 1)],
         afterwards=is_purged_or_run,
-        frail=["old_1"],
-        longer=[(4, 1)],
-    ),
-    mixed(
-        "commit beside 1.0.0",
-        _staged,
-        {"one": actors.commit_staged, "old_1": old},
-        [(3, 0), (1, 1)],
-        drain=actors.drain_runs,
         frail=["old_1"],
         longer=[(4, 1)],
     ),

@@ -31,11 +31,6 @@ def commit(client, **options):
     flow.commit()
 
 
-def stage(client, **options):
-    staging = client.get_queue("video").open_staging("s", **options)
-    staging.commit([staging.stage([b"in"], are_json=False)])
-
-
 # name: how a task of the queue video is made with some options
 WAYS = {
     "enqueue": lambda queue, **options: queue.enqueue("in", **options),
@@ -54,7 +49,7 @@ def made(client, cli, tmp_path, url):
     """Make a task in a way, and return it."""
 
     def made(way, client=client, **options):
-        more = {"staged": stage, "workflow": commit}
+        more = {"workflow": commit}
         if way in WAYS:
             WAYS[way](client.get_queue("video"), **options)
         elif way == "feed":
@@ -67,7 +62,7 @@ def made(client, cli, tmp_path, url):
     return made
 
 
-EVERY = [*WAYS, "staged", "workflow", "feed"]
+EVERY = [*WAYS, "workflow", "feed"]
 
 
 @pytest.mark.parametrize("way", EVERY)
@@ -92,7 +87,7 @@ def test_a_bad_title_is_refused_before_anything_is_written(made, cli, way):
 TAGS = ["customer:17", "ü"]
 
 
-@pytest.mark.parametrize("way", [way for way in EVERY if way != "staged"])
+@pytest.mark.parametrize("way", EVERY)
 def test_a_task_is_in_the_index_of_its_tags_as_long_as_it_is_there(made, client, cli, way):
     task = made(way, tags=TAGS)
     assert (task.tags, entries(cli)) == (TAGS, [f"customer:17 {task.id}", f"ü {task.id}"])
@@ -111,16 +106,6 @@ def test_a_task_without_tags_costs_no_index(queue, cli):
 
     assert not cli.exists(keys.TAGS)
     assert cli.hget(keys.task(queue.enqueue("in")), "tags") is None
-
-
-def test_staged_tasks_with_tags_are_refused_before_anything_is_written(queue, cli):
-    with pytest.raises(InvalidInput, match="tags: staged tasks have none"):
-        queue.open_staging("s", tags=TAGS)
-    staging = queue.open_staging("s")
-    with pytest.raises(InvalidInput, match="tags: staged tasks have none"):
-        queue.join_staging(staging.record, tags=TAGS)
-
-    assert cli.zrange(keys.runs("video"), 0, -1) == ["s"]
 
 
 def test_a_repeated_key_does_not_change_the_tags_of_its_task(queue, cli):

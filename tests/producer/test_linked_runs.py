@@ -12,11 +12,9 @@ from transactions import protocol
 
 import blueque
 from blueque import InvalidInput, NoSuchTask, RedisAway, WrongRun
-from blueque.audit.audit import audit
 from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.ids import id_of_run_key
-from blueque.model.run import require_same
 from blueque.model.units import Timing
 from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.row_batch import Rows
@@ -142,11 +140,6 @@ def test_a_run_that_is_closed_is_told_so_though_its_group_cannot_be_ended_yet(
     settle(client, 2 * LOOK_EVERY)
     assert seen(client)[0] == "ended"
     away.close()
-
-
-def test_a_chunk_that_is_too_large_is_refused_in_the_words_of_other_runs(queue):
-    with pytest.raises(InvalidInput, match="1 to 1000 rows are taken at a time, not 1500"):
-        queue.open_staging("r").stage([b"1"] * 1500)
 
 
 def test_an_empty_run_ends_its_group_at_once(client, queue):
@@ -365,188 +358,6 @@ def test_what_is_in_no_group_cannot_be_waited_for_and_says_what_to_do(queue):
             queue.enqueue("x", after=done)
         with pytest.raises(InvalidInput, match="give that call group="):
             queue.enqueue("x", after=blueque.after(any=done))
-
-
-# Staged runs
-
-
-def stage(run, some=KEYS):
-    return [run.stage(texts(some[:5])), run.stage(texts(some[5:]))]
-
-
-def test_staged_tasks_join_their_group_all_at_once_and_it_is_closed_then(client, queue):
-    run = queue.open_staging("n1", group="n1")
-    chunks = stage(run)
-    assert seen(client) == ("open", 0, 0, 0)
-
-    done = run.commit(chunks)
-    after = client.get_queue("join").enqueue("all", after=done)
-
-    assert (done.tasks, done.group) == (10, "n1")
-    assert client.get_run(Q, "n1")["kind"] == "staged_linked"
-    assert seen(client) == ("closed", 10, 10, 0)
-    run_all(client)
-    settle(client)
-    assert seen(client) == ("ended", 10, 0, 0)
-    assert client.get_task(after).status == "pending"
-
-
-def test_what_is_not_committed_is_in_no_group(client, queue, state):
-    run = queue.open_staging("n1", group="n1")
-    stage(run)
-    chosen = stage(run)
-
-    run.commit(chosen)
-
-    assert seen(client) == ("closed", 10, 10, 0)
-    assert len([key for key in state() if key.startswith("blueque_task_")]) == 10
-
-
-def test_the_group_is_open_until_the_last_chunk_is_published_whoever_does_it(client, queue):
-    run = queue.open_staging("n1", group="n1")
-    chunks = stage(run)
-    protocol.commit_run(client._redis, run.record, chunks, None, "m", time.time())
-    links = run.links
-    protocol.publish(client._redis, Q, "n1", chunks[0], time.time(), None, links)
-    assert run_all(client) == 5
-    settle(client)
-    assert seen(client) == ("open", 5, 0, 0)
-    (left,) = Leftovers(client.connections).find([Q], -1)
-    assert left.way == "finish"
-
-    assert Leftovers(client.connections).end(left)
-
-    assert seen(client) == ("closed", 10, 5, 0)
-    assert queue.open_staging("n1").is_committed
-
-
-@pytest.mark.parametrize("having", [b"publishing", b"RPUSH", b"HINCRBY", b"finished"])
-@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
-def test_a_commit_that_is_cut_off_at_any_write_is_finished_by_the_next(
-    client, proxy, queue, fault, having
-):
-    away = blueque.Client(proxy.url, patience=0)
-    run = away.get_queue(Q).open_staging("n1", group="n1")
-    chunks = stage(run)
-    proxy.arm(fault, having=having)
-    with pytest.raises(RedisAway):
-        run.commit(chunks)
-    assert seen(client)[0] == (
-        "closed" if (fault, having) == (Fault.CUT_AFTER, b"finished") else "open"
-    )
-
-    done = queue.open_staging("n1").commit(chunks)
-
-    assert (done.tasks, done.group) == (10, "n1")
-    assert seen(client) == ("closed", 10, 10, 0)
-    assert run_all(client) == 10
-    away.close()
-
-
-def test_staged_tasks_wait_for_a_group(client, queue):
-    first = queue.enqueue_many(KEYS, keys=KEYS, run="n1", group="n1")
-    join = client.get_queue("join")
-    run = join.open_staging(after=first, group="n2", broken="cancel")
-
-    done = run.commit(stage(run))
-
-    assert statuses(client, "join") == {"blocked": 10}
-    assert run_all(client, "join") == 0
-    run_all(client)
-    settle(client)
-    assert run_all(client, "join") == 10
-    settle(client)
-    assert seen(client, done.group) == ("ended", 10, 0, 0)
-
-
-def test_staged_tasks_whose_parents_have_gone_since_are_left_to_recheck(client, queue, cli):
-    parent = queue.enqueue("x")
-    join = client.get_queue("join")
-    run = join.open_staging("r", after=parent, broken="cancel")
-    chunks = stage(run)
-    run_all(client)
-    queue.delete_task(client.get_task(parent))
-
-    run.commit(chunks)
-
-    assert statuses(client, "join") == {"blocked": 10}
-    assert not cli.exists(keys.dependents(parent)) and not cli.exists(keys.task(parent))
-    (ids,) = client._redis.read(("ZRANGE", keys.tasks("join"), 0, -1))
-    for task in ids:
-        protocol.recheck(client._redis, "join", task, time.time())
-    assert statuses(client, "join") == {"cancelled": 10}
-
-
-def test_a_group_that_is_cancelled_before_the_commit_takes_none_and_after_it_all(client, queue):
-    early = queue.open_staging("early", group="early")
-    chunks = stage(early)
-    client.group("early").cancel()
-    with pytest.raises(GroupCancelled):
-        early.commit(chunks)
-    assert early.discard() == 2 and statuses(client) == {}
-
-    late = queue.open_staging("late", group="late")
-    chunks = stage(late)
-    protocol.commit_run(client._redis, late.record, chunks, None, "m", time.time())
-    client.group("late").cancel()
-    settle(client)
-    assert seen(client, "late")[0] == "ended"
-    late.commit(chunks)
-    for seconds in (61, 122):
-        settle(client, seconds)
-
-    assert statuses(client) == {"cancelled": 10}
-    assert seen(client, "late") == ("ended", 10, 0, 10)
-
-
-def test_many_conditions_of_staged_tasks_are_divided_among_chunks(client, queue):
-    parents = [queue.enqueue(number) for number in range(100)]
-    run = client.get_queue("join").open_staging(after=parents)
-
-    names = list(run.stage_each([Rows(texts([str(number) for number in range(11)]))]))
-    run.commit(names)
-
-    assert len(names) == 2
-    assert statuses(client, "join") == {"blocked": 11}
-    with pytest.raises(InvalidInput, match="10 tasks that wait for 100 others each"):
-        run.stage(texts([str(number) for number in range(11)]))
-
-
-def test_a_stream_has_no_end_that_could_be_waited_for(queue):
-    for links in ({"group": "n1"}, {"after": "x"}):
-        with pytest.raises(InvalidInput, match="a stream has no end: its tasks join no group"):
-            queue.open_staging("s", stream=True, **links)
-
-
-def test_the_doctor_finds_nothing_wrong_with_a_linked_run_at_any_time(client, queue, redis):
-    parent = queue.enqueue("x")
-    client.get_queue("k").enqueue_many(KEYS, keys=KEYS, run="k", group="k", after=parent)
-    run = queue.open_staging("s", group="g", after=parent)
-    names = stage(run)
-    assert audit(redis) == []
-    protocol.commit_run(redis, run.record, names, None, "m", time.time())
-    protocol.publish(redis, Q, "s", names[0], time.time(), None, run.links)
-    assert audit(redis) == []
-
-    run.commit(names)
-
-    assert audit(redis) == []
-
-
-# Programs that know nothing of links
-
-
-def test_an_older_program_refuses_a_linked_run(client, queue):
-    queue.open_run("n1", group="n1")
-    fields = client.get_run(Q, "n1")
-
-    # This is what every function of it asks before anything is written.
-    with pytest.raises(WrongRun, match="it is a keyed_linked run, not a keyed one"):
-        require_same(fields, Q, "n1", "keyed")
-    run = queue.open_staging("n2", group="n2")
-    protocol.commit_run(client._redis, run.record, [], None, "m", time.time())
-    # The garbage collection of such a program finishes what is `committing`, and nothing else.
-    assert client.get_run(Q, "n2")["state"] == "publishing"
 
 
 def test_a_run_without_links_has_the_commands_that_it_had(client, queue, cli):

@@ -368,16 +368,14 @@ def test_a_run_of_another_queue_whose_key_is_the_same_is_refused(client):
     ) as raised:
         theirs.open_run("a_b")
     assert (raised.value.run, raised.value.queue) == ("a_b", "c")
-    with pytest.raises(WrongRun):
-        theirs.open_staging("a_b")
     assert theirs.open_run("a").name == "a"  # the key of run a in queue c is another
     assert client.get_run("c", "a_b") is None
 
 
-def test_a_run_of_another_kind_is_refused(queue):
-    queue.open_staging("r")
+def test_a_run_of_another_kind_is_refused(queue, cli):
+    cli.hset(keys.run(Q, "r"), mapping={"run": "r", "queue": Q, "kind": "staged", "state": "open"})
 
-    with pytest.raises(WrongRun, match="it is a staged run, not a keyed one"):
+    with pytest.raises(WrongRun, match="it is a staged run: end it with the version of Blueque"):
         queue.open_run("r")
 
 

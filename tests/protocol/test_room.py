@@ -109,20 +109,6 @@ def test_a_keyed_run_goes_on_when_there_is_room(client, cli):
     assert (counted, counted.new, client.get_run("video", "r")["state"]) == (3, 1, "committed")
 
 
-def test_a_staged_run_is_committed_as_a_whole_or_stays_staged(client, cli):
-    queue = bound(client, 2)
-    staging = queue.open_staging("r")
-    chunks = [staging.stage([b"1", b"2"]), staging.stage([b"3"])]
-
-    with pytest.raises(QueueFull) as caught:
-        staging.commit(chunks)
-
-    assert (caught.value.tasks, in_line(client)) == (3, 0)
-    assert client.get_run("video", "r")["state"] == "open"
-    queue.set_settings({"max_pending": 3})
-    assert staging.commit(chunks).tasks == 3 and in_line(client) == 3
-
-
 def test_a_fan_out_puts_tasks_into_all_queues_or_none(client, cli):
     bound(client, 0, "small")
     with pytest.raises(QueueFull) as caught:
@@ -229,7 +215,7 @@ def test_a_fan_out_discards_nothing_for_tasks_that_do_not_fit_elsewhere(client, 
 def test_a_run_without_tasks_needs_no_room(client, cli):
     client.get_queue("video").enqueue("a")
     queue = bound(client, 0, discard="oldest")
-    assert queue.open_staging("r").commit([]).tasks == 0
+    assert queue.open_run("r").close(0).tasks == 0
     assert in_line(client) == 1
 
 

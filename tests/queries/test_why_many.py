@@ -48,7 +48,7 @@ def test_each_answer_is_the_same_as_to_the_question_alone(redis, waiting):
         alone = inspector.inquire(one.task.id)
         for name in ("line", "needs", "before", "length", "higher", "beside", "pause", "room"):
             assert getattr(one, name) == getattr(alone, name), (one.task, name)
-        for name in ("holders", "counted", "staged", "usual", "wish", "workflow"):
+        for name in ("holders", "counted", "usual", "wish", "workflow"):
             assert getattr(one, name) == getattr(alone, name), (one.task, name)
         assert [node.id for node in one.nodes] == [node.id for node in alone.nodes]
         assert {*alone.tasks} <= {*one.tasks}

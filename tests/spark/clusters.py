@@ -70,16 +70,20 @@ def check(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path) -
         "keyed": {"key": "id", "run": "r"},
         "shuffled": {"key": ["id", "scene"], "run": "r", "shuffle": True, "params": "scene"},
         "keys": {"key": "scene"},
-        "staged": {"run": "r"},
     }
     for queue, said in ways.items():
         done = [bs.enqueue(rows, queue, url=url, **said) for _ in range(2)]  # type: ignore[arg-type]
         assert [one.new for one in done] == [ROWS, 0], (queue, done)
         assert len(pending(cli, queue)) == ROWS, queue
     if HAS_SOURCES:
-        rows.write.format("blueque").options(url=url, queue="format").mode("append").save()
+        rows.write.format("blueque").options(url=url, queue="format", key="id").mode(
+            "append"
+        ).save()
         assert len(pending(cli, "format")) == ROWS
-    for said, kind in ({}, TooLarge), ({"key": "id", "run": "r", "check": False}, JobFailed):
+    for said, kind in (
+        ({"key": "id"}, TooLarge),
+        ({"key": "id", "run": "r", "check": False}, JobFailed),
+    ):
         try:
             bs.enqueue(rows, "refused", url=url, max_bytes=10, **said)  # type: ignore[arg-type]
         except kind:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 4000  # of `df`, in two partitions: two chunks each, and four of the naive way
-collect_ignore = [] if HAS_SOURCES else ["test_writer.py", "test_stream.py"]
+collect_ignore = [] if HAS_SOURCES else ["test_writer.py"]
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # What makes Spark quick for a minute, and slow for an hour.
 FAST = {

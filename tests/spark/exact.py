@@ -27,9 +27,7 @@ def pending(cli: redis_py.Redis, queue: str = "render") -> Counter[str]:
 
 
 def is_exact(cli: redis_py.Redis, rows: int, queue: str = "render") -> bool:
-    """Tell whether there is one task for each of so many different rows, and nothing staged or half
-    published anywhere.
-    """
+    """Tell whether there is one task for each of so many different rows, each in line."""
     found = pending(cli, queue)
     return len(found) == sum(found.values()) == rows and leftovers(cli) == []
 
@@ -42,12 +40,7 @@ def tally(found: Counter[str], rows: int) -> str:
 
 
 def leftovers(cli: redis_py.Redis) -> list[str]:
-    """Return the keys of what is staged, and of what is decided and not yet in line; and tasks that
-    are in no line.
-    """
-    kept = [
-        name for kind in ("staging", "staged", "manifest") for name in cli.keys(f"blueque_{kind}_*")
-    ]
+    """Return the keys of tasks that are in no line."""
     lines = [
         name
         for kind in ("pending_tasks", "line", "scheduled_tasks")
@@ -59,12 +52,9 @@ def leftovers(cli: redis_py.Redis) -> list[str]:
         for task in (cli.zrange if cli.type(name) == "zset" else cli.lrange)(name, 0, -1)
     }
     return [
-        *kept,
-        *{
-            name
-            for name in cli.keys("blueque_task_*")
-            if name.removeprefix("blueque_task_") not in listed
-        },
+        name
+        for name in cli.keys("blueque_task_*")
+        if name.removeprefix("blueque_task_") not in listed
     ]
 
 

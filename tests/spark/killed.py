@@ -44,59 +44,30 @@ PATIENCE = 300.0  # seconds until a driver has come to where it is to be killed
 # Where the writer of each queue is when its driver is killed: the step, and which time it comes
 # there.
 STEPS = {
-    "staged": ("after stage", 1),
-    "undecided": ("before commit_run", 1),
-    "decided": ("after commit_run", 1),
-    "begun": ("after publish", 1),
-    "midway": ("after publish", 3),
-    "published": ("before finish_run", 1),
-    "finished": ("after finish_run", 1),
     "keyed": ("after enqueue_run", 2),
     "uncommitted": ("before close_run", 1),
     "committed": ("after close_run", 1),
     "naive": ("after chunk", 2),
 }
-KEYED = ("keyed", "uncommitted", "committed")
-# Spark 3.5 has neither these nor the streams.
-FORMAT = {"format-staged": ("after stage", 1), "format-midway": ("after publish", 3)}
+FORMAT = {"format": ("after enqueue_run", 2)}  # Spark 3.5 does not have it
 STREAMS = {
-    "stream-staged": ("after stage", 4),  # the second chunk of the second batch
-    "stream-undecided": ("before commit_run", 2),
-    "stream-decided": ("after commit_run", 2),
-    "stream-midway": ("after publish", 3),
-    "stream-finished": ("after finish_run", 2),
+    "stream": ("after enqueue_run", 3),  # in the second batch
+    "stream-uncommitted": ("before close_run", 2),
+    "stream-committed": ("after close_run", 2),
     "stream-naive": ("after batch", 2),
 }
 # How many tasks each has in line then; of the others that is not certain.
 VISIBLE = {
-    "staged": 0,
-    "undecided": 0,
-    "decided": 0,
-    "begun": 1000,
-    "midway": 3000,
-    "published": ROWS,
-    "finished": ROWS,
     "uncommitted": ROWS,
     "committed": ROWS,
-    "format-staged": 0,
-    "format-midway": 3000,
-    "stream-staged": FILE,
-    "stream-undecided": FILE,
-    "stream-decided": FILE,
-    "stream-midway": FILE + 1000,
-    "stream-finished": 2 * FILE,
+    "stream-uncommitted": 2 * FILE,
+    "stream-committed": 2 * FILE,
     "stream-naive": 2 * FILE,
 }
 ARCHIVED = "archived"  # a queue that is archived: it is killed when a part is deleted from Redis
 ARCHIVES = {ARCHIVED: ("after erase", 2)}
 # Where a stream is killed one time after the other: in its first batch, its second, ...
-OFTEN = [
-    ("after stage", 1),
-    ("before commit_run", 2),
-    ("after commit_run", 2),
-    ("after publish", 3),
-    ("after finish_run", 2),
-]
+OFTEN = [("after enqueue_run", 1), ("before close_run", 2), ("after close_run", 2)]
 
 
 def frame(spark: SparkSession) -> DataFrame:
@@ -111,11 +82,10 @@ def write(spark: SparkSession, url: str, queue: str, source: str = "blueque") ->
         frame(spark).foreachPartition(mishaps.naive(url, queue))
     elif queue in FORMAT:
         activate(spark)
-        options = {"url": url, "queue": queue, "run": RUN, "group": queue}
+        options = {"url": url, "queue": queue, "run": RUN, "group": queue, "key": "scene"}
         frame(spark).write.format(source).options(**options).mode("append").save()
     else:
-        key: dict[str, Any] = {"key": "scene", "shards": 1} if queue in KEYED else {}
-        bs.enqueue(frame(spark), queue, url=url, run=RUN, group=queue, **key)
+        bs.enqueue(frame(spark), queue, url=url, run=RUN, group=queue, key="scene", shards=1)
 
 
 def add_files(spark: SparkSession, directory: Path, *numbers: int) -> None:
@@ -124,9 +94,7 @@ def add_files(spark: SparkSession, directory: Path, *numbers: int) -> None:
         some.write.mode("append").parquet(str(directory / "source" / f"file={number}"))
 
 
-def stream(
-    spark: SparkSession, url: str, directory: Path, queue: str, source: str = "blueque"
-) -> Any:
+def stream(spark: SparkSession, url: str, directory: Path, queue: str) -> Any:
     """Start the stream of a queue, and return the query: it ends when it has taken all files."""
     files = (
         spark.readStream.schema("id long, file int")
@@ -135,9 +103,15 @@ def stream(
     )
     query = files.drop("file").writeStream.trigger(availableNow=True)
     query = query.option("checkpointLocation", str(directory / "checkpoints" / queue))
-    if queue == "stream-naive":
-        return query.foreachBatch(naively(url, queue)).start()
-    return query.format(source).options(url=url, queue=queue, name=queue).start()
+    each = naively(url, queue) if queue == "stream-naive" else by_batch(url, queue)
+    return query.foreachBatch(each).start()
+
+
+def by_batch(url: str, queue: str) -> Callable[[DataFrame, int], None]:
+    def each(batch: DataFrame, number: int) -> None:
+        bs.enqueue(batch, queue, url=url, key="id", run=f"{RUN}-{number}", shards=1)
+
+    return each
 
 
 def naively(url: str, queue: str) -> Callable[[DataFrame, int], None]:
@@ -279,10 +253,7 @@ def matrix() -> None:
         cli = mishaps.patient(server.url)
         spark = bs.session("matrix", "local[2]", **FAST)
         frames = STEPS | FORMAT if HAS_SOURCES else STEPS
-        streams = STREAMS if HAS_SOURCES else {}
-        parts = {"steps": functools.partial(check, queues=frames | streams)}
-        if HAS_SOURCES:
-            parts["stream"] = check_stream
+        parts = {"steps": functools.partial(check, queues=frames | STREAMS), "stream": check_stream}
         ours = [queue for queue in frames if queue != "naive"]  # its way is not one of Connect
         for master in ("local-cluster[2,6,1024]", CONNECT):
             parts[master] = functools.partial(check, queues=[*ours, ARCHIVED], master=master)
@@ -309,7 +280,7 @@ def main(master: str, url: str, directory: str, *queues: str) -> None:
                 target=archive, args=(spark, url, Path(directory)), daemon=True
             ).start()
         elif queue.startswith("stream"):
-            stream(spark, url, Path(directory), queue, "mishap")
+            stream(spark, url, Path(directory), queue)
         else:
             threading.Thread(target=write, args=(spark, url, queue, "mishap"), daemon=True).start()
     threading.Event().wait()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSource
 
-from blueque.model.units import redis_url
 from blueque.spark import datasource
 from spark import mishaps
 
@@ -25,12 +24,3 @@ class MishapSource(DataSource):
         writer = datasource.writer(schema, self.options, overwrite)
         writer._inner = mishaps.Struck(writer._inner)
         return writer
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        writer = datasource.stream_writer(schema, self.options, overwrite)
-        url, queue = str(self.options.get("url", redis_url()[0])), str(self.options["queue"])
-        return StreamStruck(writer, mishaps.Mishaps(url, queue))
-
-
-class StreamStruck(mishaps.Struck, DataSourceStreamArrowWriter):
-    pass

@@ -21,7 +21,7 @@ import redis as redis_py
 from pyspark import TaskContext
 from transactions import protocol
 
-from blueque.spark import sink
+from blueque.spark import write_options
 
 PATIENCE = 60.0  # seconds
 CHUNK = 500  # rows that the naive way writes at a time
@@ -37,7 +37,7 @@ def plan(
     partition: int = 1,
     again: bool = False,
 ) -> None:
-    """Have something happen before or after the call-th `step` for a queue, as `before publish`, in
+    """Have something happen before or after the call-th `step` for a queue, as `before close_run`, in
     whatever process it is.
 
     act: raise; kill: this process; pause: until the plan is gone. In tasks of Spark it strikes one
@@ -70,10 +70,10 @@ def key(queue: str) -> str:
 class Struck:
     """Has a writer do everything, with mishaps."""
 
-    def __init__(self, inner: Any, mishaps: Mishaps | None = None) -> None:
+    def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._mishaps = mishaps or Mishaps(inner.sink.url, inner.sink.queue)
-        self.sink, self.fate = inner.sink, getattr(inner, "fate", "")
+        self._mishaps = Mishaps(inner.target.url, inner.target.queue)
+        self.target, self.fate = inner.target, inner.fate
 
     def write(self, batches: Any) -> Any:
         with self._mishaps.happening():
@@ -82,15 +82,9 @@ class Struck:
     def has_all(self, reports: Any) -> Any:
         return self._inner.has_all(reports)
 
-    def commit(self, reports: Any, *batch: int) -> Any:
+    def commit(self, reports: Any) -> Any:
         with self._mishaps.happening():
-            return self._inner.commit(reports, *batch)
-
-    def abort(self, *given: Any) -> None:
-        self._inner.abort(*given)
-
-    def settle(self) -> Any:
-        return self._inner.settle()
+            return self._inner.commit(reports)
 
 
 class Mishaps:
@@ -208,7 +202,7 @@ def patient(url: str) -> redis_py.Redis:
 
 def have_patience() -> None:
     """Have all of ours in this process wait for Redis where the machine may stand still for seconds."""
-    sink.PATIENCE = PATIENCE
+    write_options.PATIENCE = PATIENCE
 
 
 def processes_of(pid: int) -> list[psutil.Process]:

@@ -35,7 +35,6 @@ KILLS = 3
 WAYS: dict[str, dict[str, Any]] = {
     "keyed": {"key": "id", "run": "r"},
     "keys": {"key": "id", "keep": "1d"},
-    "staged": {"run": "r"},
 }
 # An executor has 1024 MiB: with less for a worker there, no driver starts.
 MASTERS = ("local[6]", "local-cluster[2,3,1024]", CONNECT)
@@ -83,9 +82,8 @@ def play(url: str, master: str) -> None:
         consumer.start()
 
     def progress() -> int:
-        staged = sum(map(cli.zcard, cli.keys("blueque_staging_*")))
         ran = sum(consumer.seen.total() for consumer in consumers.values())
-        return ran + sum(cli.llen(keys.pending(way)) for way in WAYS) + 1000 * staged
+        return ran + sum(cli.llen(keys.pending(way)) for way in WAYS)
 
     killed = []
     for _ in range(KILLS):

@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import blueque.spark as bs
-from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun
+from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge
 from blueque.model import keys
-from blueque.spark import enqueueing, sink
+from blueque.spark import enqueueing, write_options
 from blueque.spark.writer import Written
 from spark import mishaps
 from spark.conftest import ROWS
@@ -78,9 +78,9 @@ def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spar
 def test_one_column_of_text_that_is_named_is_what_the_task_gets(spark, client, enqueue):
     frame = spark.createDataFrame([("as it is",)], "line string")
 
-    enqueue(frame, "left over")
-    enqueue(frame, "text", params="line")
-    enqueue(frame.select(F.lit("[1]").alias("line")), "json", json=True)
+    enqueue(frame, "left over", key="line")
+    enqueue(frame, "text", key="line", params="line")
+    enqueue(frame.select(F.lit("[1]").alias("line")), "json", key="line", json=True)
 
     assert [
         client.get_task(_only(client, queue)).parameters for queue in ("left over", "text", "json")
@@ -167,7 +167,7 @@ def test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues(spark, client,
 
 
 def test_rows_that_make_no_task_for_their_key_is_that_of_another_are_counted_in_a_warning(caplog):
-    to = sink.Sink(Q, "redis://localhost", run="r", keys=("camera",))
+    to = write_options.Target(Q, "redis://localhost", ("camera",), "r")
 
     for written, known in (((40, 3, 3), False), ((40, 3, 0), True), ((40, 40, 40), False)):
         enqueueing._outcome(to, Written(*written), time.monotonic(), known)
@@ -181,30 +181,21 @@ def test_rows_that_make_no_task_for_their_key_is_that_of_another_are_counted_in_
 def test_a_frame_without_rows_is_a_run_without_tasks(spark, client, enqueue):
     empty = spark.createDataFrame([], "scene string, frame int")
 
-    for said in ({}, {"run": "named"}, {"key": "scene", "run": "keyed"}, {"key": "scene"}):
-        assert enqueue(empty, **said)[2:5] == (0, 0, 0)
-    assert client.get_run(Q, "named")["state"] == client.get_run(Q, "keyed")["state"] == "committed"
+    for said in ({"run": "named"}, {}):
+        assert enqueue(empty, key="scene", **said)[2:5] == (0, 0, 0)
+    assert client.get_run(Q, "named")["state"] == "committed"
 
 
 def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqueue, caplog):
-    for said in ({"run": "keyed", "key": "scene"}, {"run": "staged"}):
-        first = enqueue(df.limit(100), **said)
-        forget_tasks(cli)
-        with caplog.at_level(logging.WARNING, "blueque"):
-            again = enqueue(df, **said)
+    said = {"run": "keyed", "key": "scene"}
+    first = enqueue(df.limit(100), **said)
+    forget_tasks(cli)
+    with caplog.at_level(logging.WARNING, "blueque"):
+        again = enqueue(df, **said)
 
-        assert (first.new, again.new, again.rows, again.tasks, again.is_replay) == (
-            100,
-            0,
-            100,
-            100,
-            True,
-        )
-        assert (
-            f"run {said['run']} of queue render was committed before: nothing new was written"
-            in caplog.text
-        )
-        assert pending(cli) == Counter()
+    assert (first.new, *again[2:5], again.is_replay) == (100, 100, 100, 0, True)
+    assert "run keyed of queue render was committed before: nothing new was written" in caplog.text
+    assert pending(cli) == Counter()
 
 
 # What is refused, here and in words of ours, and before anything is written
@@ -213,6 +204,7 @@ def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqu
 @pytest.mark.parametrize(
     ("said", "kind", "sentence"),
     [
+        ({"key": None}, InvalidInput, "a key is needed: name the columns whose values tell each"),
         ({"key": "id"}, InvalidInput, "key: there is no column 'id'; there are 'scene', 'frame'"),
         ({"params": ["scene", "x"]}, InvalidInput, "params: there is no column 'x'"),
         ({"eta": "scene"}, InvalidType, "eta: column 'scene' is of type string"),
@@ -222,13 +214,13 @@ def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqu
         ({"priority": 101}, InvalidInput, "priority 101 is not between -100 and 100"),
         ({"retry": 1.5}, InvalidType, "retry"),
         ({"json": True}, InvalidInput, "params are one column of text, and they are not"),
-        ({"shuffle": True}, InvalidInput, "shuffle is for rows with a key in a run"),
+        ({"shuffle": True}, InvalidInput, "shuffle is for rows of a run"),
         ({"time_limit": "soon"}, InvalidInput, "'soon' is not a duration"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said, kind, sentence):
     with pytest.raises(kind, match=sentence):
-        enqueue(df, **said)
+        enqueue(df, **{"key": "scene"} | said)
     assert state() == {}
 
 
@@ -289,17 +281,6 @@ def test_values_that_no_task_may_have_are_found_before_any_row_is_written(
     assert state() == {}
 
 
-def test_without_a_key_one_row_that_is_refused_leaves_nothing(spark, cli, enqueue, state):
-    frame = spark.range(0, 8000, 1, 2).selectExpr("id", "if(id = 7999, repeat('x', 200), '') as p")
-
-    sentence = r"row '.*7999.*xxx\.\.\.': the parameters take 218 bytes; the limit is 100"
-    with pytest.raises(TooLarge, match=sentence) as refused:
-        enqueue(frame, max_bytes=100)
-
-    assert (refused.value.size, refused.value.limit) == (218, 100)
-    assert state() == {keys.QUEUES: {Q: 0.0}}
-
-
 def test_what_a_worker_has_refused_is_the_cause_where_rows_may_be_written_already(df, enqueue):
     with pytest.raises(
         JobFailed, match="bytes; the limit is 10 bytes; what was written stays"
@@ -313,30 +294,18 @@ def test_a_frame_that_cannot_be_computed_fails_in_a_sentence(spark, enqueue, req
     ansi = "spark.sql.ansi.enabled"  # in Spark 3.5 it is not the default
     spark.conf.set(ansi, "true")
     request.addfinalizer(lambda: spark.conf.unset(ansi))
-    frame = spark.range(4).selectExpr(
-        "id", "1 / (id - 2) as x", "cast(1 / (id - 2) as timestamp) as due"
-    )
-    sentence = r"^the Spark job for queue 'render' has failed: \[DIVIDE_BY_ZERO\] Division by zero.*; nothing "
-    for said, fate in ({}, "of it is visible$"), ({"key": "id", "eta": "due"}, "was written$"):
-        with pytest.raises(JobFailed, match=sentence + fate) as failed:
-            enqueue(frame, **said)
-        assert "\n" not in str(failed.value) and isinstance(
-            failed.value.__cause__, PySparkException
-        )
-
-
-def test_a_run_of_another_kind_is_refused(df, enqueue):
-    enqueue(df.limit(1), run="tonight")
-
-    with pytest.raises(WrongRun, match="it is a staged run, not a keyed one"):
-        enqueue(df.limit(1), run="tonight", key="scene")
+    frame = spark.range(4).selectExpr("id", "cast(1 / (id - 2) as timestamp) as due")
+    sentence = r"^the Spark job for queue 'render' has failed: \[DIVIDE_BY_ZERO\] Division by zero.*; nothing was written$"
+    with pytest.raises(JobFailed, match=sentence) as failed:
+        enqueue(frame, key="id", eta="due")
+    assert "\n" not in str(failed.value) and isinstance(failed.value.__cause__, PySparkException)
 
 
 def test_redis_that_does_not_answer_is_said_at_once_and_by_us(df, monkeypatch):
-    monkeypatch.setattr(sink, "PATIENCE", 0.1)
-    for said in ({}, {"key": "scene"}, {"key": "scene", "run": "tonight", "check": False}):
+    monkeypatch.setattr(write_options, "PATIENCE", 0.1)
+    for said in ({}, {"run": "tonight", "check": False}):
         with pytest.raises(RedisAway, match="no Redis at"):
-            bs.enqueue(df, Q, url="redis://127.0.0.1:1/0", **said)
+            bs.enqueue(df, Q, key="scene", url="redis://127.0.0.1:1/0", **said)
 
 
 # What goes wrong on the way
@@ -375,10 +344,6 @@ def test_the_whole_run_twice_at_once_doubles_nothing(df, url, cli, enqueue):
         cli.flushdb()
 
         done = list(pool.map(lambda _: enqueue(df, key="scene", run="tonight"), range(2)))
-        assert is_exact(cli, ROWS) and {(one.rows, one.tasks) for one in done} == {(ROWS, ROWS)}
-        cli.flushdb()
-
-        done = list(pool.map(lambda _: enqueue(df, run="tonight"), range(2)))
         assert is_exact(cli, ROWS) and {(one.rows, one.tasks) for one in done} == {(ROWS, ROWS)}
 
 

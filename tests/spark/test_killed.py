@@ -9,8 +9,8 @@ from spark.oldest import HAS_SOURCES
 
 # One of each way; `bin/soak` has all steps of each. That the naive way fails is in
 # test_enqueue.py.
-SOME = ("midway", "keyed", killed.ARCHIVED)
-SOME_OF_SOURCES = ("format-midway", "stream-staged") if HAS_SOURCES else ()
+SOME = ("uncommitted", "keyed", "stream", killed.ARCHIVED)
+SOME_OF_SOURCES = ("format",) if HAS_SOURCES else ()
 
 
 def test_a_driver_killed_while_it_writes_or_archives_leaves_what_the_next_run_makes_exact(

@@ -13,11 +13,11 @@ from pyspark.sql import types as T
 from blueque import InvalidInput, InvalidType, TooLarge
 from blueque.producer.row_batch import Rows
 from blueque.spark.layout import lay_out, read
-from blueque.spark.sink import Sink
+from blueque.spark.write_options import Target
 
 
-def sink(**said):
-    return Sink("render", "redis://127.0.0.1:1/0", **said)
+def target(keys=(), **said):
+    return Target("render", "redis://127.0.0.1:1/0", keys, **said)
 
 
 def frame(**columns):
@@ -33,7 +33,7 @@ SCENES = frame(scene="string", frame="integer", due="timestamp", urgent="short",
 
 
 def test_all_columns_that_are_nothing_else_make_the_parameters():
-    layout = lay_out(SCENES, sink(keys=("scene", "frame"), eta="due", priority="urgent"))
+    layout = lay_out(SCENES, target(keys=("scene", "frame"), eta="due", priority="urgent"))
 
     left = ("scene", "frame", "weight")  # the key, too
     assert layout == (
@@ -52,14 +52,14 @@ def test_all_columns_that_are_nothing_else_make_the_parameters():
 
 
 def test_a_column_that_is_named_is_in_the_parameters_whatever_else_it_is():
-    assert lay_out(SCENES, sink(keys=("scene",), parameters=("scene", "frame"))).parameters == (
+    assert lay_out(SCENES, target(keys=("scene",), parameters=("scene", "frame"))).parameters == (
         "scene",
         "frame",
     )
 
 
 def test_a_name_is_found_in_any_case_and_stays_in_json_as_it_was_written():
-    layout = lay_out(SCENES, sink(keys=("SCENE",), parameters=("Frame", "scene"), eta="Due"))
+    layout = lay_out(SCENES, target(keys=("SCENE",), parameters=("Frame", "scene"), eta="Due"))
     batch = pa.record_batch(
         {"scene": ["a"], "frame": [7], "due": pa.array([0], pa.timestamp("us", "UTC"))}
     )
@@ -68,53 +68,53 @@ def test_a_name_is_found_in_any_case_and_stays_in_json_as_it_was_written():
     assert read(batch, layout) == Rows([b'{"Frame":7,"scene":"a"}'], ["a"], True, [0.0])
     for said, words in (({"keys": ("SCENE",)}, "no column 'SCENE'"), ({"eta": "Due"}, "'Due'")):
         with pytest.raises(InvalidInput, match=words):
-            lay_out(SCENES, sink(**said), is_case_sensitive=True)
+            lay_out(SCENES, target(**said), is_case_sensitive=True)
     both = frame(a="string", A="string")
-    assert lay_out(both, sink(parameters=("A",))).parameters == ("A",)
+    assert lay_out(both, target(parameters=("A",))).parameters == ("A",)
     with pytest.raises(
         InvalidInput, match="key: 'AA' may be 'aA' or 'Aa': write the name as it is"
     ):
-        lay_out(frame(aA="string", Aa="string"), sink(keys=("AA",)))
+        lay_out(frame(aA="string", Aa="string"), target(keys=("AA",)))
 
 
 def test_columns_that_are_left_over_make_an_object_however_many_they_are():
-    layout = lay_out(frame(line="string", k="long"), sink(keys=("k",)))
+    layout = lay_out(frame(line="string", k="long"), target(keys=("k",)))
     batch = pa.record_batch({"line": ["as it is"], "k": pa.array([1], pa.int64())})
 
     assert read(batch, layout) == Rows([b'{"line":"as it is","k":1}'], ["1"])
     assert read(
-        pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), sink(keys=("k",)))
+        pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), target(keys=("k",)))
     ).parameters == [b'{"k":"a"}']
 
 
 def test_one_column_that_is_named_alone_is_all_of_the_parameters():
-    alone = sink(keys=("k",), parameters=("line",), is_value=True)
+    alone = target(keys=("k",), parameters=("line",), is_value=True)
     layout = lay_out(frame(line="string", k="long"), alone)
     batch = pa.record_batch({"line": ["as it is", "é"], "k": pa.array([1, -2], pa.int64())})
 
     assert read(batch, layout) == Rows([b"as it is", "é".encode()], ["1", "-2"], are_json=False)
-    k = lay_out(frame(line="string", k="long"), sink(parameters=("k",), is_value=True))
-    assert read(batch, k) == Rows([b"1", b"-2"])
-    in_a_list = lay_out(frame(line="string", k="long"), sink(parameters=("line",)))
+    k = lay_out(frame(line="string", k="long"), alone._replace(parameters=("k",)))
+    assert read(batch, k) == Rows([b"1", b"-2"], ["1", "-2"])
+    in_a_list = lay_out(frame(line="string", k="long"), target(parameters=("line",)))
     assert read(batch, in_a_list).parameters[0] == b'{"line":"as it is"}'
 
 
 def test_one_column_of_text_may_hold_json():
-    layout = lay_out(frame(line="string"), sink(is_json=True))
+    layout = lay_out(frame(line="string"), target(keys=("line",), is_json=True))
 
-    assert read(pa.record_batch({"line": ["{}"]}), layout) == Rows([b"{}"], are_json=True)
+    assert read(pa.record_batch({"line": ["{}"]}), layout) == Rows([b"{}"], ["{}"], are_json=True)
 
 
 def test_one_column_that_is_no_text_makes_an_object():
-    assert read(pa.record_batch({"frame": [7]}), lay_out(frame(frame="integer"), sink())) == Rows(
-        [b'{"frame":7}']
-    )
+    layout = lay_out(frame(frame="integer"), target(keys=("frame",)))
+
+    assert read(pa.record_batch({"frame": [7]}), layout) == Rows([b'{"frame":7}'], ["7"])
 
 
 def test_keys_of_several_columns_cannot_run_into_each_other():
     layout = lay_out(
         frame(p="integer", a="string", b="string", day="date"),
-        sink(keys=("a", "b", "day"), parameters=("p",)),
+        target(keys=("a", "b", "day"), parameters=("p",)),
     )
     day = pa.array([0, 0], pa.date32())
 
@@ -126,7 +126,7 @@ def test_keys_of_several_columns_cannot_run_into_each_other():
 
 
 def test_rows_have_their_own_times_and_priorities():
-    said = sink(parameters=("p",), eta="due", priority="urgent", is_value=True)
+    said = target(("p",), parameters=("p",), eta="due", priority="urgent", is_value=True)
     layout = lay_out(frame(p="string", due="timestamp", urgent="byte"), said)
     due = datetime(2030, 1, 31, 8, 0, 0, 250_000, tzinfo=UTC)
     batch = pa.record_batch(
@@ -137,13 +137,15 @@ def test_rows_have_their_own_times_and_priorities():
         }
     )
 
-    assert read(batch, layout) == Rows([b"a", b"b"], None, False, [due.timestamp(), None], [-3, 0])
+    assert read(batch, layout) == Rows(
+        [b"a", b"b"], ["a", "b"], False, [due.timestamp(), None], [-3, 0]
+    )
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.decimal128(21, 2)])
 def test_a_time_may_be_unix_seconds(kind):
     layout = lay_out(
-        frame(p="string", due="long"), sink(parameters=("p",), eta="due", is_value=True)
+        frame(p="string", due="long"), target(parameters=("p",), eta="due", is_value=True)
     )
 
     assert read(
@@ -152,7 +154,7 @@ def test_a_time_may_be_unix_seconds(kind):
 
 
 def test_all_rows_may_have_the_same_time():
-    layout = lay_out(frame(p="string"), sink(parameters=("p",), eta=0.0, is_value=True))
+    layout = lay_out(frame(p="string"), target(parameters=("p",), eta=0.0, is_value=True))
 
     assert read(pa.record_batch({"p": ["a", "b"]}), layout).etas == [0.0, 0.0]
 
@@ -191,7 +193,7 @@ def test_all_rows_may_have_the_same_time():
 )
 def test_columns_that_are_missing_or_of_the_wrong_type_are_named(said, kind, sentence):
     with pytest.raises(kind, match=sentence):
-        lay_out(SCENES, sink(**said))
+        lay_out(SCENES, target(**said))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_columns_that_are_missing_or_of_the_wrong_type_are_named(said, kind, sen
 )
 def test_frames_that_cannot_be_meant_are_refused(schema, said, sentence):
     with pytest.raises(InvalidInput, match=sentence):
-        lay_out(schema, sink(**said))
+        lay_out(schema, target(**said))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ def test_values_that_no_task_may_have_are_shown(columns, kind, sentence):
     schema = frame(p="string", k="integer", due="double", urgent="integer")
     layout = lay_out(
         schema,
-        sink(
+        target(
             keys=("k",),
             parameters=("p",),
             eta="due",
@@ -279,7 +281,7 @@ def test_values_that_no_task_may_have_are_shown(columns, kind, sentence):
 
 @pytest.mark.parametrize("key", ["", "x" * 1001, "é" * 501])
 def test_a_key_takes_1_to_1000_bytes(key):
-    layout = lay_out(frame(p="string", k="string"), sink(keys=("k",)))
+    layout = lay_out(frame(p="string", k="string"), target(keys=("k",)))
     read(pa.record_batch({"p": ["a"], "k": ["é" * 500]}), layout)
 
     with pytest.raises(InvalidInput, match="key: a key takes 1 to 1000 bytes, not"):

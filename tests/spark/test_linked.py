@@ -58,31 +58,24 @@ def seen(client, group="n1"):
     return (found.state, found.members, found.open, found.bad)
 
 
-@pytest.mark.parametrize("key", ["frame", None])
 def test_the_second_frame_runs_when_the_first_is_complete_though_its_driver_fails_in_between(
-    client, cli, frame, enqueue, mishap, key
+    client, cli, frame, enqueue, mishap
 ):
-    mishap("raise", "before close_run" if key else "after publish", 1)
-    if key:
-        with pytest.raises(RuntimeError, match="struck"):
-            enqueue(frame, key=key, run="n1", group="n1")
-        assert seen(client) == ("open", ROWS, ROWS, 0)
-        # All that is in line may run meanwhile, and the group stays open.
-        assert run_all(client) == ROWS
-        assert seen(client) == ("open", ROWS, 0, 0)
-    done = enqueue(frame, key=key, run="n1", group="n1")
+    mishap("raise", "before close_run", 1)
+    with pytest.raises(RuntimeError, match="struck"):
+        enqueue(frame, key="frame", run="n1", group="n1")
+    assert seen(client) == ("open", ROWS, ROWS, 0)
+    # All that is in line may run meanwhile, and the group stays open.
+    assert run_all(client) == ROWS
+    assert seen(client) == ("open", ROWS, 0, 0)
+    done = enqueue(frame, key="frame", run="n1", group="n1")
     assert mishaps.struck(cli) == 1
     assert (done.group, done.tasks) == ("n1", ROWS)
 
-    second = enqueue(frame, JOIN, key=key, run="n1", group="n2", after=done)
-    again = enqueue(frame, JOIN, key=key, run="n1", group="n2", after=done)
+    second = enqueue(frame, JOIN, key="frame", run="n1", group="n2", after=done)
+    again = enqueue(frame, JOIN, key="frame", run="n1", group="n2", after=done)
 
     assert (second.tasks, again.is_replay, again.group) == (ROWS, True, "n2")
-    if not key:
-        assert seen(client) == ("closed", ROWS, ROWS, 0)
-        assert cli.zcard(keys.blocked(JOIN)) == ROWS
-        assert run_all(client, JOIN) == 0
-        assert run_all(client) == ROWS
     assert run_all(client, JOIN) == ROWS
     assert seen(client, "n2") == ("ended", ROWS, 0, 0)
 
@@ -116,13 +109,12 @@ def test_each_way_of_writing_makes_tasks_that_wait(spark, client, cli, url, fram
     parent = client.get_queue("first").enqueue("x")
 
     enqueue(frame, "keyed", key="frame", run="r", after=parent)
-    enqueue(frame, "keys", key="frame", after=parent)
-    enqueue(frame, "staged", after=blueque.after(any=parent), broken="cancel")
+    enqueue(frame, "keys", key="frame", after=blueque.after(any=parent), broken="cancel")
     if HAS_SOURCES:
         writer = frame.write.format("blueque").option("url", url).option("queue", "format")
-        writer.option("after", parent).mode("append").save()
+        writer.option("key", "frame").option("after", parent).mode("append").save()
 
-    for queue in ("keyed", "keys", "staged") + ("format",) * HAS_SOURCES:
+    for queue in ("keyed", "keys") + ("format",) * HAS_SOURCES:
         assert cli.zcard(keys.blocked(queue)) == ROWS, queue
         assert cli.llen(keys.pending(queue)) == 0
 
@@ -133,8 +125,8 @@ def test_what_is_in_no_group_cannot_be_waited_for(frame, enqueue):
     with pytest.raises(
         InvalidInput, match=r"the tasks of that call are in no group.*give that cal"
     ):
-        enqueue(frame, JOIN, after=done)
+        enqueue(frame, JOIN, key="frame", after=done)
     with pytest.raises(InvalidInput, match="option 'group' needs a run"):
-        enqueue(frame, JOIN, group="n2")
+        enqueue(frame, JOIN, key="frame", group="n2")
     with pytest.raises(WrongRun, match="it was opened without a group"):
         enqueue(frame, key="frame", run="n1", group="n1")

@@ -56,8 +56,8 @@ def test_the_page_does_what_it_says(
 
     assert capsys.readouterr().out.splitlines()[0] == f"True {SCENES} 0 {SCENES}"
     assert cli.llen("blueque_pending_tasks_proxies") == SCENES
-    # A run, the batch of the stream, and that of foreachBatch.
-    assert cli.llen("blueque_pending_tasks_render") == SCENES + 5 + 5
+    # A run, and the batch of the stream.
+    assert cli.llen("blueque_pending_tasks_render") == SCENES + 5
     assert names["history"].count() == 30
     assert cli.llen("blueque_complete_tasks_render") == 0
     assert "<svg" in Path("report.html").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.sql import functions as F
 
 import blueque
 import blueque.spark as bs
@@ -48,8 +49,10 @@ def test_a_row_makes_the_same_parameters_whichever_way_it_goes(
     rows = spark.read.parquet(path)
 
     blueque.feed(path, "fed", name="f", client=client)
-    bs.enqueue(rows, "enqueued", url=url)
-    rows.write.format("blueque").options(url=url, queue="written").mode("append").save()
+    rows = rows.withColumn("key", F.coalesce("string", F.lit("none")))
+    said = {"url": url, "key": "key", "params": ",".join(TYPES)}
+    bs.enqueue(rows, "enqueued", url=url, key="key", params=[*TYPES])
+    rows.write.format("blueque").options(queue="written", **said).mode("append").save()
 
     fed, written, enqueued = (parameters(cli, queue) for queue in ("fed", "written", "enqueued"))
     assert (

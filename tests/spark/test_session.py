@@ -14,7 +14,6 @@ from running import TEST_PATHS, is_there, until
 import blueque
 import blueque.spark as bs
 from blueque import InvalidInput, JobFailed, NoJava, SparkEnded
-from blueque.model import keys
 from blueque.spark import environment, gateway
 from blueque.system import process
 from blueque.task_process.running_task import RunningTask
@@ -65,7 +64,7 @@ def use_spark(writing, inherited, directory, url):
             found.append(rows.count())
             os.write(writing, f"{found[0]}\n".encode())
             try:
-                bs.enqueue(rows, "render", url=url, run="tonight")
+                bs.enqueue(rows, "render", key="id", url=url, run="tonight")
             except JobFailed as error:
                 found.append(str(error))
             rows.count()
@@ -78,7 +77,7 @@ def use_spark(writing, inherited, directory, url):
 def test_a_forked_process_gets_a_session_of_its_own_whose_java_may_die(
     spark, url, cli, mishap, tmp_path, monkeypatch
 ):
-    mishap("pause", "after stage", 2, partition=0)
+    mishap("pause", "after enqueue_run", 2, partition=0)
     # Its workers find the modules of the tests.
     path = os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
@@ -104,10 +103,9 @@ def test_a_forked_process_gets_a_session_of_its_own_whose_java_may_die(
     assert {*answers} == {7} and numbers.count() == 7
     until(lambda: not is_there(java), what="the end of its Java")
     assert failed.startswith("the Spark job for queue 'render', run 'tonight' has failed: ")
-    # What was staged has gone at once, and the same again makes all of it.
-    assert cli.zcard(keys.staging("render", "tonight")) == 0
     mishaps.forget(cli)
-    assert bs.enqueue(spark.range(0, ROWS, 1, 2), "render", url=url, run="tonight").tasks == ROWS
+    said = {"key": "id", "url": url, "run": "tonight"}
+    assert bs.enqueue(spark.range(0, ROWS, 1, 2), "render", **said).tasks == ROWS
     assert is_exact(cli, ROWS)
 
 

@@ -15,7 +15,6 @@ from blueque import (
     BluequeError,
     InvalidInput,
     InvalidType,
-    OldBatch,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
@@ -26,8 +25,8 @@ from blueque import (
 from blueque.model import keys
 from blueque.model.ids import id_of_run_key, octets_of
 from blueque.producer.abandoned_runs import Leftovers
-from blueque.spark import analytics, datasource, enqueueing, jobs, sink
-from spark.exact import is_exact, leftovers, pending
+from blueque.spark import analytics, datasource, enqueueing, jobs
+from spark.exact import is_exact
 
 Q = "render"
 SCHEMA = StructType().add("id", "long").add("scene", "string")
@@ -44,11 +43,11 @@ def batches(first=0, rows=2500, size=1000):
 
 @pytest.fixture
 def options(url):
-    return {"url": url, "queue": Q}
+    return {"url": url, "queue": Q, "key": "id"}
 
 
-def make(options, is_stream=False):
-    return (datasource.stream_writer if is_stream else datasource.writer)(SCHEMA, options, False)
+def make(options):
+    return datasource.writer(SCHEMA, options, False)
 
 
 def write(writer, **rows):
@@ -65,60 +64,7 @@ def test_what_a_queue_cannot_do_is_refused_with_a_sentence(options):
         analytics.failures(Q)
 
 
-def test_what_is_staged_is_seen_when_it_is_committed_and_not_before(options, cli):
-    writer = make(options)
-    messages = [write(writer), write(writer, first=2500)]
-    assert sum(pending(cli).values()) == 0
-
-    writer.commit([messages[0], None, messages[1]])
-
-    assert is_exact(cli, 5000)
-
-
-def test_a_job_that_is_aborted_leaves_nothing_and_lets_nobody_stage_for_it_any_more(options, cli):
-    writer = make(options)
-    message, late = write(writer), pickle.loads(pickle.dumps(writer)).write(batches())
-    forgotten = late.report.chunks
-
-    writer.abort([message, None])
-    assert set(cli.keys("*")) == {keys.QUEUES}
-    with pytest.raises(RunDropped):
-        writer.commit([message, late])
-    assert forgotten and sum(pending(cli).values()) == 0
-
-
-def test_an_abort_of_a_named_run_leaves_alone_what_others_stage_for_it(options, cli):
-    options["run"] = "tonight"
-    one, other = make(options), make(options)
-    message, others = write(one), write(other)
-
-    one.abort([message])
-    other.commit([others])
-
-    assert is_exact(cli, 2500)
-
-
-def test_a_task_of_spark_that_fails_takes_what_it_has_staged_with_it(options, cli):
-    writer = make(options | {"run": "tonight"})
-    with pytest.raises(ZeroDivisionError):
-        writer.write(
-            batch if batch["id"][0].as_py() < 4000 else 1 / 0 for batch in batches(rows=9000)
-        )
-
-    assert leftovers(cli) == []
-
-
-def test_an_abort_after_the_decision_deletes_nothing(options, cli):
-    writer = make(options)
-    message = write(writer)
-    writer.commit([message])
-
-    writer.abort([message])
-
-    assert is_exact(cli, 2500)
-
-
-@pytest.mark.parametrize("more", [{}, {"key": "id", "run": "tonight"}, {"key": "id"}])
+@pytest.mark.parametrize("more", [{"run": "tonight"}, {}])
 def test_a_row_that_is_refused_does_not_fail_its_task_which_would_be_tried_again_but_the_commit(
     options, client, more
 ):
@@ -133,7 +79,7 @@ def test_a_row_that_is_refused_does_not_fail_its_task_which_would_be_tried_again
 
 
 def test_a_commit_that_is_called_twice_commits_once(options, cli):
-    for more in ({}, {"key": "id", "run": "tonight", "queue": "keyed"}):
+    for more in ({}, {"run": "tonight", "queue": "keyed"}):
         writer = make(options | more)
         message = write(writer)
         for _ in range(2):
@@ -180,123 +126,25 @@ def test_a_run_that_has_lost_tasks_is_not_committed_before_they_are_written_agai
     assert cli.hget(keys.group("g"), "state") == "closed"
 
 
-def test_a_run_of_another_kind_is_refused_when_the_write_is_planned(options):
-    make(options | {"run": "tonight"})
+def test_to_overwrite_a_queue_and_to_write_a_stream_is_refused_in_few_lines(options, state):
+    with pytest.raises(InvalidInput, match="mode 'overwrite' would mean to empty the queue first"):
+        datasource.writer(SCHEMA, options, True)
+    with pytest.raises(InvalidInput, match="a stream writes with foreachBatch") as refused:
+        datasource.stream_writer(SCHEMA, options, False)
 
-    with pytest.raises(WrongRun, match="it is a staged run, not a keyed one"):
-        make(options | {"run": "tonight", "key": "id"})
-
-
-@pytest.mark.parametrize(
-    ("make_one", "sentence"),
-    [
-        (
-            datasource.writer,
-            "mode 'overwrite' would mean to empty the queue first: write with mode 'append'",
-        ),
-        (
-            datasource.stream_writer,
-            "outputMode 'complete' writes all rows again with each batch: use outputMode 'append'",
-        ),
-    ],
-)
-def test_to_overwrite_a_queue_is_refused(options, state, make_one, sentence):
-    with pytest.raises(InvalidInput, match=sentence):
-        make_one(SCHEMA, options | {"name": "in"}, True)
     assert state() == {}
+    frames = 0
+    way = refused.value.__traceback__
+    while way is not None:
+        frames, way = frames + 1, way.tb_next
+    assert frames <= 3  # Spark shows all of that before the sentence
+    assert refused.value.__suppress_context__ and refused.value.__cause__ is None
 
 
-def test_the_batches_of_a_stream_come_once_each_by_their_number(options, cli):
-    writer = make(options | {"name": "in"}, is_stream=True)
-    dead = write(writer, first=90_000)
-    for number in (0, 0, 1, 1):
-        writer.commit([write(writer, first=number * 2500), None], number)
-
-    assert dead.report.chunks and is_exact(cli, 5000)
-
-
-def test_a_batch_of_a_stream_that_is_aborted_may_be_tried_again(options, cli):
-    writer = make(options | {"name": "in"}, is_stream=True)
-    message = write(writer)
-    writer.abort([message, None], 0)
-    assert leftovers(cli) == []
-    writer.commit([write(writer)], 0)
-    writer.abort([message], 0)  # a commit that came through, of which the answer was lost
-
-    assert is_exact(cli, 2500)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "sentence"),
-    [
-        (
-            [0, 1],
-            "has committed batch 1, so batch 0 is too late; a query with a new checkpoint needs a new name",
-        ),
-        (
-            [0],
-            "has committed batch 0 with 2500 rows, and here it has 7: a query with a new checkpoint needs a new name",
-        ),
-    ],
-)
-def test_a_new_checkpoint_is_refused_if_spark_does_not_say_whose_query_it_is(
-    options, cli, numbers, sentence
-):
-    writer = make(options | {"name": "in"}, is_stream=True)
-    for number in numbers:
-        writer.commit([write(writer, first=number * 2500)], number)
-
-    message = write(writer, rows=7)
-    with pytest.raises(InvalidInput, match=sentence):
-        writer.commit([message], 0)
-    writer.abort([message], 0)  # as Spark does
-    assert is_exact(cli, 2500 * len(numbers))
-
-
-def test_a_new_query_is_refused_where_it_is_not_known_whose_batch_was_committed(
-    options, client, cli
-):
-    stream = client.get_queue(Q).open_staging("in", stream=True)
-    stream.commit([stream.stage([b"1", b"2"])], 0)
-    writer = make(options | {"name": "in"}, is_stream=True)
-
-    with pytest.raises(InvalidInput, match="a query with a new checkpoint needs a new name"):
-        writer.commit([of("q2", write(writer))], 0)
-
-
-def test_leftovers_of_a_run_whose_record_has_expired_are_no_record(options, client, cli):
-    staging = client.get_queue(Q).open_staging("tonight")
-    staging.stage([b"1"])
-    cli.delete(keys.run(Q, "tonight"))
-
-    assert enqueueing._record(sink.parse(options | {"run": "tonight"})) is None
-
-
-def of(query, message):
-    message.report.query = query
-    return message
-
-
-def test_a_query_that_was_changed_before_its_decided_batch_came_again_goes_on(options, cli, caplog):
-    writer = make(options | {"name": "in"}, is_stream=True)
-    writer.commit([of("q1", write(writer))], 0)
-    writer = make(options | {"name": "in"}, is_stream=True)  # as Spark does for each batch
-    writer.commit([of("q1", write(writer, rows=7))], 0)
-    assert (
-        "has committed batch 0 with 2500 rows, and here it has 7, which are left out" in caplog.text
-    )
-    with pytest.raises(WrongRun, match="its batches are of another query"):
-        writer.commit([of("q2", write(writer))], 1)
-    writer.commit([of("q1", write(writer, first=2500))], 1)
-
-    assert is_exact(cli, 5000)
-
-
-@pytest.mark.parametrize("key", [None, "id"])
 def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_made_anew(
-    options, client, key, state
+    options, client, state
 ):
-    options |= {"run": "tonight"} | ({"key": key} if key else {})
+    options["run"] = "tonight"
     writer = make(options)
     message = write(writer)
     assert Leftovers(client.connections).drop(Q, "tonight")
@@ -307,32 +155,9 @@ def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_ma
     assert isinstance(write(writer).report.error, RunDropped)
     with pytest.raises(RunDropped):
         writer.commit([message])
-    writer.abort([message])
 
     assert state() == before
     again.commit([])
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        ({}, "option 'name' is missing: a stream is known by its name"),
-        ({"name": ""}, "option 'name': it is empty"),
-        ({"name": "in", "key": "id"}, "option 'key' is not for streams"),
-        ({"name": "in", "run": "x"}, "there is no option 'run': a stream has a 'name'"),
-    ],
-)
-def test_what_is_no_stream_is_refused(options, state, more, sentence):
-    with pytest.raises(InvalidInput, match=sentence) as refused:
-        make(options | more, is_stream=True)
-
-    assert state() == {}
-    frames = 0
-    way = refused.value.__traceback__
-    while way is not None:
-        frames, way = frames + 1, way.tb_next
-    assert frames <= 3  # Spark shows all of that before the sentence
-    assert refused.value.__suppress_context__ and refused.value.__cause__ is None
 
 
 @pytest.mark.parametrize(
@@ -370,8 +195,7 @@ def test_why_a_job_has_failed_is_one_sentence(said, sentence):
     "error",
     [
         TooLarge("row 'é'", 218, 100),
-        OldBatch("incoming", "render", 3, 7),
-        WrongRun("tonight", "render", "it is staged"),
+        WrongRun("tonight", "render", "its key is in use"),
         InvalidType("a value"),
         RedisRefused("OOM command not allowed"),
     ],

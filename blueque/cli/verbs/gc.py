@@ -1,4 +1,4 @@
-"""`blueque gc`: finish or remove what interrupted runs and producers have left."""
+"""`blueque gc`: remove what interrupted runs and producers have left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.values import DURATION
-from blueque.errors import NoSuchGroup, RunDropped, WrongGroup, WrongQueue, WrongRun, WrongState
+from blueque.errors import NoSuchGroup, WrongGroup, WrongQueue, WrongRun, WrongState
 from blueque.system import process
 
 if TYPE_CHECKING:
@@ -54,12 +54,11 @@ def gc(
     blueque gc --dry-run
     blueque gc render --older-than 2d --yes
 
-    The tasks of a decided run are put in line, if no program has done so for a minute. An undecided run is forgotten and
-    its staged tasks are deleted; it asks first. A run that a program works on is left alone. A task whose producer died
-    before it had named all tasks for which that one waits can never run: it is cancelled. So is a workflow whose
-    producer died before all of its tasks were there, unless you name queues. Once such a workflow has been cancelled for
-    as long as it is to be kept, it is removed with its tasks, none of which has run. The exit code is 75 if something could
-    not be done, or a program works on the run again.
+    An open run is forgotten, and its tasks stay; it asks first. A run that a program works on is left alone. A task whose
+    producer died before it had named all tasks for which that one waits can never run: it is cancelled. So is a workflow
+    whose producer died before all of its tasks were there, unless you name queues. Once such a workflow has been cancelled
+    for as long as it is to be kept, it is removed with its tasks, none of which has run. The exit code is 75 if something
+    could not be done, or a program works on the run again.
     """
     from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
     from blueque.queries import half_made
@@ -93,17 +92,15 @@ def gc(
 
 
 def _ask(found: Sequence[Leftover], is_sure: bool) -> None:
-    undecided = [run for run in found if run.way != "finish"]
-    if undecided:
-        chunks = count(sum(len(run.chunks) for run in undecided), "staged chunk")
-        facts = f"{count(len(undecided), 'undecided run')} with {chunks} would be forgotten"
+    if found:
+        facts = f"{count(len(found), 'open run')} would be forgotten"
         require_consent(is_sure, facts, "Forget them?", [_sentence(run) for run in found])
 
 
 def _end(abandoned: Leftovers, run: Leftover) -> bool:
     try:
         return abandoned.end(run)
-    except (RunDropped, WrongRun) as error:
+    except WrongRun as error:
         printing.talk(str(error))
         return False
 
@@ -143,22 +140,11 @@ def _print(sentences: Sequence[str], done: Sequence[bool]) -> None:
 
 
 def _sentence(run: Leftover) -> str:
-    what = {
-        "finish": f"decided, {count(run.record['unpublished'], 'chunk')} to be put in line",
-        "discard": f"{count(len(run.chunks), 'staged chunk')} that were not chosen",
-        "drop": f"open, {count(len(run.chunks), 'staged chunk')}",
-    }[run.way]
-    return f"{run.run}  {run.queue}  {what}, for {printing.span(run.age)}"
+    return f"{run.run}  {run.queue}  open, for {printing.span(run.age)}"
 
 
 def _item(run: Leftover) -> dict[str, Any]:
-    return {
-        "queue": run.queue,
-        "run": run.run,
-        "way": run.way,
-        "chunks": len(run.chunks),
-        "age_seconds": round(run.age, 3),
-    }
+    return {"queue": run.queue, "run": run.run, "way": "drop", "age_seconds": round(run.age, 3)}
 
 
 def _sentence_of_task(task: HalfMade) -> str:

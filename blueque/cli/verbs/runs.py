@@ -10,13 +10,12 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
-from blueque.cli.failure import MISSING, REFUSED, Failure
+from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
-from blueque.cli.printing import Column, count, number_columns, text_columns
+from blueque.cli.printing import number_columns, text_columns
 from blueque.cli.verbs import feeds
 from blueque.documents.groups import of_runs
-from blueque.errors import WrongRun
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
@@ -24,20 +23,15 @@ if TYPE_CHECKING:
     from blueque.queries.run_progress import RunSeen
 
 _COLUMNS = [
-    *text_columns("NAME", "QUEUE"),
-    *text_columns("KIND", "STATE"),
+    *text_columns("NAME", "QUEUE", "STATE"),
     *number_columns("AGE", "TASKS", "DONE", "FAIL", "RUN", "WAIT", "ETA"),
-    Column("STAGED", True),
 ]
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[QUEUE...]")
 @click.option(
-    "--forget",
-    "forgotten",
-    metavar="RUN",
-    help="Forget this run of the queue and delete its staged tasks.",
+    "--forget", "forgotten", metavar="RUN", help="Forget this run of the queue; its tasks stay."
 )
 @yes_option
 @json_option
@@ -49,23 +43,19 @@ def runs(
     is_sure: bool,
     as_json: bool,
 ) -> None:
-    """List the runs of all queues, or of these. A run makes many tasks once, or all of them at once.
+    """List the runs of all queues, or of these. A run makes many tasks, each once.
 
     \b
     blueque runs render
     blueque runs render --forget 2026-11-21
 
-    An open run is not complete; the program that began it can begin it again without duplicates. A committing or publishing run is
-    decided: its program puts the tasks in line, or has died meanwhile; then `blueque gc` does it. AGE is the time since
-    the run was opened. TASKS are those of the whole run, of a stream those of its last batch. If the run has a group of
-    its own, as those of blueque.spark have, DONE are complete, FAIL have failed or were cancelled, RUN are running, and WAIT
-    have not begun; ETA is when all will have ended if the tasks go on as they did so far. STAGED are chunks of up to 1000
-    tasks that are not in line, shown where there are any. Below are the feeds, see blueque feeds.
+    An open run is not complete; the program that began it can begin it again without duplicates. AGE is the
+    time since the run was opened. If the run has a group of its own, as those of blueque.spark have, DONE are complete, FAIL
+    have failed or were cancelled, RUN are running, and WAIT have not begun; ETA is when all will have ended if the tasks go
+    on as they did so far. Below are the feeds, see blueque feeds.
 
-    --forget forgets a run, and asks first. Its tasks stay where they are; its staged tasks are deleted. If you begin a run
-    of this name again, an open keyed run makes those of its tasks again that have been deleted, a committed one makes all
-    again. For a stream, the number of its last batch is forgotten too: a query that restarts from its checkpoint may put
-    that batch in line again. So delete the checkpoint as well, and start under a new name.
+    --forget forgets a run, and asks first. Its tasks stay where they are. If you begin a run of this name again, an open run
+    makes those of its tasks again that have been deleted, a committed one makes all again.
     """
     client = invocation.client()
     if forgotten is None:
@@ -88,8 +78,7 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
         printing.print_json("runs", **of_runs(records, seen, fed, now))
         return
     rows = [_row(record, far, now) for record, far in zip(records, seen, strict=True)]
-    shown = len(_COLUMNS) - all(row[-1] == "0" for row in rows)  # STAGED only where there are any
-    tables = [printing.table(_COLUMNS[:shown], [row[:shown] for row in rows])] if rows else []
+    tables = [printing.table(_COLUMNS, rows)] if rows else []
     if fed:
         tables.append(printing.table(feeds.COLUMNS, [feeds.row(record, now) for record in fed]))
     click.echo("\n\n".join("\n".join(lines) for lines in tables), nl=bool(tables))
@@ -103,22 +92,10 @@ def _forget(client: Client, queue: str, run: str, is_sure: bool) -> None:
     record = client.get_run(queue, run)
     if record is None:
         raise Failure(MISSING, f"no run {run!r} of queue {queue!r}", "See the runs: blueque runs")
-    facts = f"run {run} is {record.get('state')} and would be forgotten"
-    if record["staged"]:
-        facts += f"; {count(record['staged'], 'chunk')} of staged tasks would be deleted"
-    if record.get("kind") == "stream" and "batch" in record:
-        facts += (
-            f"; if its query restarts from its checkpoint, it may put batch {record['batch']} in line again, because "
-            "only this record says that the batch is there"
-        )
-    require_consent(is_sure, facts, "Forget it?")
-    try:
-        Leftovers(client.connections).drop(queue, run)
-    except WrongRun as error:
-        advice = (
-            "blueque gc puts the rest of its tasks in line if no program has done so for a minute."
-        )
-        raise Failure(REFUSED, str(error), advice) from error
+    require_consent(
+        is_sure, f"run {run} is {record.get('state')} and would be forgotten", "Forget it?"
+    )
+    Leftovers(client.connections).drop(queue, run)
 
 
 def _row(record: dict[str, Any], seen: RunSeen, now: float) -> list[str]:
@@ -128,10 +105,8 @@ def _row(record: dict[str, Any], seen: RunSeen, now: float) -> list[str]:
     return [
         record["run"],
         record["queue"],
-        record.get("kind", "?").removesuffix("_linked"),
         "ended" if seen.has_ended else record.get("state", "?"),
         age,
         *["-" if number is None else str(number) for number in counts],
         f"~{roughly(seen.seconds_left)}" if seen.seconds_left else "-",
-        str(record["staged"] + record["unpublished"]),
     ]

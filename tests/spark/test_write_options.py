@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 import pytest
 
 from blueque import Group, InvalidInput, InvalidType, Retry, after
-from blueque.spark.sink import parse, write_options
+from blueque.spark.write_options import parse, write_options
 
 URL = "redis://127.0.0.1:1/0"  # nobody is there, and nobody is asked
 
 
 def said(**options):
-    return parse({"queue": "render", "url": URL, **options})
+    return parse({"queue": "render", "url": URL, "key": "id", **options})
 
 
 def test_every_option_means_what_it_says():
-    sink = said(
+    target = said(
         key="scene, frame",
         params='["a, b"]',
         json="TRUE",
@@ -34,22 +34,22 @@ def test_every_option_means_what_it_says():
         lead="30",
     )
 
-    assert (sink.queue, sink.url, sink.run, sink.keys, sink.parameters) == (
+    assert (target.queue, target.url, target.run, target.keys, target.parameters) == (
         "render",
         URL,
         "tonight",
         ("scene", "frame"),
         ("a, b",),
     )
-    assert (sink.is_json, sink.eta, sink.priority, sink.keep, sink.shards, sink.max_bytes) == (
-        True,
-        datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(),
-        -5,
-        "2d",
-        7,
-        8192,
-    )
-    assert sink.options == {
+    assert (
+        target.is_json,
+        target.eta,
+        target.priority,
+        target.keep,
+        target.shards,
+        target.max_bytes,
+    ) == (True, datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(), -5, "2d", 7, 8192)
+    assert target.options == {
         "resources": {"gpu": 1, "memory": 8 * 2**30},
         "lock": ("licence", 3),
         "retry": Retry(2),
@@ -59,9 +59,13 @@ def test_every_option_means_what_it_says():
 
 
 def test_an_eta_and_a_priority_may_be_columns():
-    sink = said(eta="due_at", priority="how_urgent")
+    target = said(eta="due_at", priority="how_urgent")
 
-    assert (sink.eta, sink.priority, sink.constants) == ("due_at", "how_urgent", {"priority": 0})
+    assert (target.eta, target.priority, target.constants) == (
+        "due_at",
+        "how_urgent",
+        {"priority": 0},
+    )
 
 
 def test_options_given_in_python_come_back_from_text():
@@ -74,9 +78,9 @@ def test_options_given_in_python_come_back_from_text():
         "priority": 3,
     }
 
-    sink = parse(write_options(queue="render", url=URL, lead=None, **given))
+    target = parse(write_options(queue="render", url=URL, key="id", lead=None, **given))
 
-    assert sink.constants == {
+    assert target.constants == {
         "resources": {"gpu": 2, "memory": 2**30},
         "lock": ("customer=17", 1),
         "retry": False,
@@ -89,25 +93,12 @@ def test_options_given_in_python_come_back_from_text():
 def test_what_tasks_wait_for_comes_back_from_text():
     wanted = after(ok=Group("n 1"), any=["a", "b"])
 
-    sink = parse(write_options(queue="render", url=URL, run="r", after=wanted, group="n2"))
-
-    assert sink.links == {"after": wanted, "group": "n2"}
-    assert said(after="a, group n 1").links["after"] == after(ok=["a", Group("n 1")])
-
-
-def test_a_stream_has_no_end_that_could_be_waited_for():
-    for option in ("after", "group", "broken"):
-        with pytest.raises(InvalidInput, match=f"option '{option}' is not for streams, which have"):
-            parse({"queue": "render", "url": URL, "name": "s", option: "cancel"}, "name")
-
-
-def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_ours():
-    sink = parse(
-        {"Queue": "render", "URL": URL, "Name": "a", "checkpointLocation": "/c", "queryName": "q"},
-        "name",
+    target = parse(
+        write_options(queue="render", url=URL, key="id", run="r", after=wanted, group="n2")
     )
 
-    assert (sink.queue, sink.run) == ("render", "a")
+    assert target.links == {"after": wanted, "group": "n2"}
+    assert said(after="a, group n 1").links["after"] == after(ok=["a", Group("n 1")])
 
 
 @pytest.mark.parametrize(
@@ -120,14 +111,15 @@ def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_
         ({"broken": "mend"}, "broken is 'hold' or 'cancel', not 'mend'"),
         ({"queue": ""}, "option 'queue': a queue name cannot be empty"),
         ({"queue": "a\0b"}, r"option 'queue': the queue name 'a\\x00b' holds a NUL character"),
+        ({"hold": "1d"}, "option 'hold' needs a run"),
+        ({"append": "true"}, "option 'append' needs a run"),
         ({"prioritty": "1"}, "there is no option 'prioritty': did you mean 'priority'?"),
         ({"colour": "red"}, "there is no option 'colour': there are queue, url, key, "),
-        ({"name": "x"}, "there is no option 'name': only a stream has a 'name', this is a 'run'"),
         ({"path": "out/"}, "a queue is not a path: name it with option 'queue'"),
-        ({"run": ""}, "option 'run': it is empty"),
+        ({"run": ""}, "option 'run': "),
         (
             {"run": "x" * 201},
-            "the run name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200",
+            "option 'run': the run name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200",
         ),
         ({"key": "a,,b"}, "option 'key': 'a,,b' is not a list of columns"),
         ({"params": "[1]"}, r"option 'params': '\[1\]' is not a list of columns"),
@@ -154,14 +146,20 @@ def test_what_cannot_be_meant_is_refused_by_name(options, sentence):
         said(**options)
 
 
+def test_names_of_options_may_be_written_in_any_case():
+    target = parse({"Queue": "render", "URL": URL, "Key": "id", "Run": "a"})
+
+    assert (target.queue, target.keys, target.run) == ("render", ("id",), "a")
+
+
+def test_a_write_without_a_key_is_refused_with_what_a_key_is():
+    with pytest.raises(InvalidInput, match="a key is needed: name the columns whose values tell"):
+        parse({"queue": "render", "url": URL})
+
+
 def test_a_queue_must_be_named():
     with pytest.raises(InvalidInput, match="option 'queue' is missing: to which queue"):
         parse({"url": URL})
-
-
-def test_a_run_of_a_stream_is_called_its_name():
-    with pytest.raises(InvalidInput, match="there is no option 'run': a stream has a 'name'"):
-        parse({"queue": "render", "url": URL, "run": "a"}, "name")
 
 
 def test_resources_that_are_none_are_refused_in_python_too():

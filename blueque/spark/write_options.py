@@ -28,8 +28,10 @@ SHARDS = 32  # so that concurrent tasks of Spark seldom write to the same shard
 MAX_SHARDS = 1024
 PATIENCE = 5.0  # seconds, as for any client: nothing is lost by giving up
 
-# Options that Spark itself adds for a stream.
-_OF_SPARK = ("checkpointlocation", "queryname")
+NO_KEY = (
+    "a key is needed: name the columns whose values tell each row from all others and are the same whenever "
+    "Spark computes the frame, such as an id or a path"
+)
 
 
 class ForAll(TypedDict, total=False):
@@ -48,10 +50,10 @@ class ForAll(TypedDict, total=False):
     context: Mapping[str, Any] | None
 
 
-class Sink(NamedTuple):
+class Target(NamedTuple):
     """Where rows go. Spark copies it to every process that writes.
 
-    run: the name of the run, or of the stream; None: the run has no name.
+    run: the name of the run in which keys count; None: they count in the queue.
     keys, parameters: names of columns; no parameters: all columns that have no other use.
     is_value: one column is named as text, and not in a list: its value alone is the parameters.
     is_json: the one column of parameters is JSON text. eta, priority: a value for all rows, or the
@@ -64,8 +66,8 @@ class Sink(NamedTuple):
 
     queue: str
     url: str
+    keys: tuple[str, ...]
     run: str | None = None
-    keys: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     is_json: bool = False
     eta: float | str | None = None
@@ -95,24 +97,21 @@ class Sink(NamedTuple):
         return self.for_all | ({} if self.keep is None else {"keep": self.keep})
 
 
-def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run") -> Sink:
-    """Return what the options of a write ask for. Raises InvalidInput, which names the option.
-
-    name_of_run: the option that names the run, or the stream.
-    """
-    given = {
-        name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK
-    }
-    _refuse_unknown(given, name_of_run)
+def parse(options: Mapping[str, str]) -> Target:
+    """Return what the options of a write ask for. Raises InvalidInput, which names the option."""
+    given = {name.lower(): value for name, value in options.items()}
+    _refuse_unknown(given)
     said = {name: _read(name, value) for name, value in given.items()}
     if "queue" not in said:
         raise InvalidInput("option 'queue' is missing: to which queue?")
+    if "key" not in said:
+        raise InvalidInput(NO_KEY)
     priority = said.get("priority", 0)
-    sink = Sink(
+    target = Target(
         said["queue"],
         said.get("url", redis_url()[0]),
-        said.get(name_of_run),
-        said.get("key", ()),
+        said["key"],
+        said.get("run"),
         said.get("params", ()),
         said.get("json", False),
         said.get("eta"),
@@ -126,14 +125,11 @@ def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run
         said.get("hold"),
         said.get("append", False),
     )
-    _require_links(sink, name_of_run)
-    _require_run(sink, name_of_run)
-    if sink.run is not None:
-        require_run_name(sink.run)
+    _require_run(target)
     # asks Redis nothing, and refuses what a queue would refuse
-    with sink.connected() as client:
-        client.get_queue(sink.queue).enqueue_iter((), **sink.constants, **sink.links)
-    return sink
+    with target.connected() as client:
+        client.get_queue(target.queue).enqueue_iter((), **target.constants, **target.links)
+    return target
 
 
 def write_options(
@@ -165,52 +161,40 @@ def write_options(
     return options
 
 
-def _require_links(sink: Sink, name_of_run: str) -> None:
-    """Refuse links that could not be kept."""
-    if name_of_run == "name" and sink.links:
-        raise InvalidInput(
-            f"option {next(iter(sink.links))!r} is not for streams, which have no end: use foreachBatch, and "
-            "give each batch a run"
-        )
-    if "group" in sink.links and sink.run is None:
+def _require_run(target: Target) -> None:
+    """Refuse what only a run has."""
+    if target.run is not None:
+        return
+    if "group" in target.links:
         raise InvalidInput(
             "option 'group' needs a run: without one, a second try could not go on with the group of the first"
         )
-
-
-def _require_run(sink: Sink, name_of_run: str) -> None:
-    """Refuse what only a run has."""
-    if sink.hold is not None and (sink.run is None or name_of_run == "name"):
+    if target.hold is not None:
         raise InvalidInput("option 'hold' needs a run: only its record can say what was collected")
-    if sink.grows and (sink.run is None or not sink.keys or name_of_run == "name"):
-        raise InvalidInput("option 'append' needs a run and a key: what is new is told by the keys")
+    if target.grows:
+        raise InvalidInput("option 'append' needs a run: it is what takes the new keys")
 
 
-def _refuse_unknown(given: Mapping[str, str], name_of_run: str) -> None:
-    known = [*_READERS, name_of_run]
+def _refuse_unknown(given: Mapping[str, str]) -> None:
     for name in given:
         if name == "path":
             raise InvalidInput(
-                "a queue is not a path: name it with option 'queue', and say save() or start() without one"
+                "a queue is not a path: name it with option 'queue', and say save() without one"
             )
-        if name not in known:
-            other = {
-                "run": "a stream has a 'name'",
-                "name": "only a stream has a 'name', this is a 'run'",
-            }.get(name)
-            raise InvalidInput(f"there is no option {name!r}: {other or _hint(name, known)}")
+        if name not in _READERS:
+            raise InvalidInput(f"there is no option {name!r}: {_hint(name)}")
 
 
-def _hint(name: str, known: list[str]) -> str:
+def _hint(name: str) -> str:
     from difflib import get_close_matches  # here: needed for a mistake only
 
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+    close = get_close_matches(name, _READERS, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_READERS)}"
 
 
 def _read(name: str, text: str) -> Any:
     try:
-        return _READERS.get(name, _name)(text)
+        return _READERS[name](text)
     except (InvalidInput, ValueError) as error:
         raise InvalidInput(f"option {name!r}: {error}") from error
 
@@ -304,6 +288,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "queue": require_queue_name,
     "url": _name,
     "key": _columns,
+    "run": require_run_name,
     "params": _columns,
     "json": _yes_or_no,
     "eta": _eta,
