@@ -536,7 +536,7 @@ class BatchFailed(BluequeError):
 
 
 class JobFailed(BluequeError):
-    """A Spark job that enqueues, archives or compacts has failed.
+    """A Spark job that enqueues or archives has failed.
 
     Its `__cause__` is the error of Blueque that stopped it, such as TooLarge, or else the error of
     Spark.

@@ -1,32 +1,238 @@
-"""Opens archives: in a directory (disk.py), or in a store without rename (objects.py)."""
+"""One archive, in a directory or in a store of objects: which files it has, and which of them count.
+
+    queue=video.encode/day=2026-11-21/[batch]-[writer]-[name].parquet     written by that writer
+    _written/queue=video.encode/[batch]-[writer].json   the files of the batch, once they are whole
+    _published/queue=video.encode/[batch]-[writer]      once this exists, these files count
+    _archive.json                                       what the archive is
+
+A batch is published by one file, whose existence alone counts: to write it twice, or half, does no
+harm. All names but this one are written once, by one writer. A file of a batch that no published
+list has is left by a dead archiver, and the next one removes it. Files with other names count
+without a list: a person may merge small files, and older versions had no lists in a directory.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.archives import disk, objects, stores
-from blueque.archives.disk import Disk
-from blueque.archives.objects import Objects
-from blueque.archives.partitions import MARK, Directory
+from blueque.archives import stores
+from blueque.archives.claims import Claim
+from blueque.archives.partitions import SUFFIX, File, parse_partition, partition
+from blueque.archives.picking import FILE_FIELDS
+from blueque.archives.stores import AT_ONCE, Store
 from blueque.errors import ArchiveRefused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MARK = "_archive.json"
+VERSION = 3  # 1 and 2 are read, too
+
+_WRITTEN, _PUBLISHED, _LIST = "_written", "_published", ".json"
+# the beginning of the name of a file of a batch: the batch and its writer
+_OF_BATCH = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}-[0-9a-f]{16}[-.]")
 
 log = logging.getLogger("blueque")
 
 
+class Output(NamedTuple):
+    """Where a writer puts files: a path for each day and run, in a folder. Spark copies it to its
+    workers.
+    """
+
+    archive: Archive
+    folder: str
+    prefix: str = ""
+
+    def path(self, day: str | None, run: str | None, number: int) -> str:
+        folders = self.archive.folders(day, run)
+        return "/".join([self.folder, *folders, f"{self.prefix}{number:05}{SUFFIX}"])
+
+    def part(self) -> Output:
+        """Return where one of several writers of a batch writes: under names of its own."""
+        return self._replace(prefix=f"{self.prefix}{os.urandom(8).hex()}-")
+
+
+class Archive:
+    """One archive.
+
+    root: its absolute path, or its URL. identity: tells it from an archive of the same path, as on
+        another machine; empty: nothing is in it yet. is_by_run: its files are by run, too.
+    """
+
+    def __init__(self, root: str, identity: str, is_by_run: bool = False) -> None:
+        self.root, self.identity, self.is_by_run = root, identity, is_by_run
+        self.is_local = stores.scheme_of(root) is None
+        self._store = Store(root)
+        self._lists: dict[str, list[str]] = {}  # they never change
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.root, self.identity, self.is_by_run)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns of a file."""
+        return tuple(name for name in FILE_FIELDS if not (self.is_by_run and name == "run"))
+
+    def folders(self, day: str | None, run: str | None) -> list[str]:
+        """Return the names of the folders of a file below that of its queue."""
+        return [partition("day", day), *([partition("run", run)] if self.is_by_run else [])]
+
+    def files(self, queue: str | None = None) -> list[File]:
+        """Return the files that count, sorted, of one queue or of all."""
+        if not self.identity:
+            return []
+        queues = [queue] if queue is not None else self._queues()
+        return [file for name in queues for file in self._files(name, "")]
+
+    def published(self, queue: str, batch: str) -> list[File]:
+        """Return the files of a batch."""
+        return self._files(queue, f"{batch}-")
+
+    def prepare(self, claim: Claim) -> Output:
+        """Remove what dead writers have left, and return where to write the files of a new batch."""
+        ours, seen = f"{claim.batch}-{claim.writer}", self._of_batches(claim.queue, "")
+        # All that was seen is of earlier writers: nobody but us can publish in this queue now.
+        claim.make_sure()
+        counts = self._counting(claim.queue, self._published(claim.queue, ""))
+        dead = [path for path in seen if not posixpath.basename(path).startswith(ours)]
+        self._store.remove({*dead} - counts)
+        return Output(self, self._folder(claim.queue), f"{ours}-")
+
+    def keep(self, claim: Claim, paths: Sequence[str], rows: int) -> None:
+        """Write down that these are the files of our batch, which have so many rows."""
+        self._store.sync(paths)
+        folder = self._folder(claim.queue)
+        content = {"files": [posixpath.relpath(path, folder) for path in paths], "rows": rows}
+        name = f"{claim.batch}-{claim.writer}{_LIST}"
+        path = f"{self._hidden(_WRITTEN, claim.queue)}/{name}"
+        self._store.put(path, json.dumps(content).encode())
+
+    def publish(self, claim: Claim) -> None:
+        """Have readers see the files of a batch that is written. It may be done already."""
+        name = f"{claim.batch}-{claim.staging}"
+        self._store.put(f"{self._hidden(_PUBLISHED, claim.queue)}/{name}", b"published\n")
+
+    def tidy(self, claim: Claim) -> None:
+        """Remove what of a batch does not count, as what a worker has written that was replaced."""
+        counts = self._counting(claim.queue, [f"{claim.batch}-{claim.staging}"])
+        self._store.remove({*self._of_batches(claim.queue, f"{claim.batch}-")} - counts)
+
+    def require_same(self, host: str) -> None:
+        """Raise ArchiveRefused if this process, on that host, does not see the same archive."""
+        found = _mark(self._store)
+        if found is None or found.get("archive") != self.identity:
+            raise ArchiveRefused(
+                self.root,
+                f"is not there on {host}: driver and workers of Spark need the archive by the same path",
+            )
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Return a file to read from. Raises FileNotFoundError."""
+        return self._store.open(path)
+
+    def create(self, path: str) -> pa.NativeFile:
+        """Return a new file to write to."""
+        return self._store.create(path)
+
+    def _queues(self) -> list[str]:
+        found = [parse_partition(name, "queue") for name in self._store.names(self._store.path())]
+        return [value[0] for value in found if value is not None and value[0] is not None]
+
+    def _files(self, queue: str, beginning: str) -> list[File]:
+        """Return the files of a queue that count, and whose name begins so."""
+        folder, names = self._folder(queue), self._published(queue, beginning)
+        listed = self._listed(queue, names)
+        # After the names: the files of what was published by then are all there.
+        found = [self._file(queue, path, folder) for path in self._store.below(folder)]
+        return sorted(
+            file
+            for file in found
+            if file is not None
+            and (name := posixpath.basename(file.path)).startswith(beginning)
+            and (file.path.removeprefix(f"{folder}/") in listed or not _OF_BATCH.match(name))
+        )
+
+    def _file(self, queue: str, path: str, folder: str) -> File | None:
+        """Return the file at this path; None: it is not a file of an archive."""
+        *folders, name = path.removeprefix(f"{folder}/").split("/")
+        kinds = ("day", "run") if self.is_by_run else ("day",)
+        if len(folders) != len(kinds) or name[0] in "._" or not name.endswith(SUFFIX):
+            return None
+        values = list(map(parse_partition, folders, kinds))
+        return File(path, queue, *[value[0] for value in values if value]) if all(values) else None
+
+    def _of_batches(self, queue: str, beginning: str) -> list[str]:
+        """Return the paths of files and lists of batches whose name begins so, published or not."""
+        folders = self._folder(queue), self._hidden(_WRITTEN, queue)
+        paths = [path for folder in folders for path in self._store.below(folder)]
+        names = map(posixpath.basename, paths)
+        return [
+            path
+            for path, name in zip(paths, names, strict=True)
+            if name.startswith(beginning) and _OF_BATCH.match(name)
+        ]
+
+    def _counting(self, queue: str, names: Sequence[str]) -> set[str]:
+        """Return the paths of these lists, and of the files in them."""
+        folder, written = self._folder(queue), self._hidden(_WRITTEN, queue)
+        files = {f"{folder}/{file}" for file in self._listed(queue, names)}
+        return files | {f"{written}/{name}{_LIST}" for name in names}
+
+    def _published(self, queue: str, beginning: str) -> list[str]:
+        names = self._store.names(self._hidden(_PUBLISHED, queue))
+        return [name for name in names if name.startswith(beginning)]
+
+    def _listed(self, queue: str, names: Iterable[str]) -> set[str]:
+        """Return the names of the files of these batches, below the folder of the queue."""
+        folder = self._hidden(_WRITTEN, queue)
+
+        def read(name: str) -> list[str]:
+            if name not in self._lists:
+                content = self._store.get(f"{folder}/{name}{_LIST}")
+                self._lists[name] = [] if content is None else json.loads(content)["files"]
+            return self._lists[name]
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return {file for files in threads.map(read, names) for file in files}
+
+    def _folder(self, queue: str) -> str:
+        return self._store.path(partition("queue", queue))
+
+    def _hidden(self, kind: str, queue: str) -> str:
+        return self._store.path(kind, partition("queue", queue))
+
+
 def create(
     path: str | os.PathLike[str], is_by_run: bool | None = None, unverified: bool = False
-) -> Directory:
+) -> Archive:
     """Return the archive in this place, and make it if needed. Raises ArchiveRefused.
 
     is_by_run: whether a new archive is by run, too; None: no, or as the archive is.
     """
     root = _root(path, unverified)
-    scheme = stores.scheme_of(root)
-    is_url = scheme is not None
-    if is_url and scheme not in stores.TESTED:
+    scheme, store = stores.scheme_of(root), Store(root)
+    if scheme is not None and scheme not in stores.TESTED:
         log.warning("archive %s: Blueque was not tested on %s:", root, scheme)
-    (objects.create if is_url else disk.create)(root, bool(is_by_run))
+    try:
+        if store.is_file():
+            raise ArchiveRefused(root, "is not a directory")
+        if _mark(store) is None:
+            # All would write the same: two at once do no harm, nor does one that has died over it.
+            identity = hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+            by = ["queue", "day", *(["run"] if is_by_run else [])]
+            content = json.dumps({"archive": identity, "version": VERSION, "by": by})
+            store.put(store.path(MARK), content.encode())
+    except OSError as error:
+        raise ArchiveRefused(root, f"cannot be written to: {error}") from error
     made = open_(path, unverified)
     if is_by_run is not None and made.is_by_run != is_by_run:
         how = "is" if made.is_by_run else "is not"
@@ -34,16 +240,31 @@ def create(
     return made
 
 
-def open_(path: str | os.PathLike[str], unverified: bool = False) -> Directory:
-    """Return the archive in this place. Raises ArchiveRefused."""
+def open_(path: str | os.PathLike[str], unverified: bool = False) -> Archive:
+    """Return the archive in this place; a place with nothing in it is an empty archive. Raises
+    ArchiveRefused.
+    """
     root = _root(path, unverified)
-    is_url = stores.scheme_of(root) is not None
-    found = (objects.read_mark if is_url else disk.read_mark)(root)
+    store = Store(root)
+    try:
+        found = _mark(store)
+        if found is None and store.is_empty():
+            return Archive(root, "")
+    except OSError as error:
+        raise ArchiveRefused(root, f"cannot be read: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("archive"), str):
         raise ArchiveRefused(root, f"is not an archive: it has no {MARK}")
-    if found.get("version") not in (1, 2):
+    if found.get("version") not in range(1, VERSION + 1):
         raise ArchiveRefused(root, "is an archive of a later version of Blueque")
-    return (Objects if is_url else Disk)(root, found["archive"], "run" in found.get("by", ()))
+    return Archive(root, found["archive"], "run" in found.get("by", ()))
+
+
+def _mark(store: Store) -> Any:
+    content = store.get(store.path(MARK))
+    try:
+        return None if content is None else json.loads(content)
+    except ValueError:
+        return None  # half of it: it is being made, or its maker has died
 
 
 def _root(path: str | os.PathLike[str], unverified: bool) -> str:

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from blueque.archives import picking
-from blueque.archives.partitions import Directory, File, Output
+from blueque.archives.layout import Archive, Output
+from blueque.archives.partitions import File
 from blueque.archives.picking import Partition
+from blueque.archives.stores import AT_ONCE
 from blueque.protocol.archiving import Written
 from blueque.tables import arrow
 
@@ -26,14 +28,14 @@ class Files:
     """The files of one writer: one for each day, and run, or several if its rows are not in order."""
 
     def __init__(self, output: Output) -> None:
-        self._output, self._schema = output, arrow.schema(output.fields)
+        self._output, self._schema = output, arrow.schema(output.archive.fields)
         self._open: dict[Partition, _Open] = {}  # the last written at the end
         self.paths: list[str] = []
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; see `picking.pick`."""
-        for partition, rows in picking.by_partition(batch, self._output.directory.is_by_run):
+        for partition, rows in picking.by_partition(batch, self._output.archive.is_by_run):
             file = self._open.pop(partition, None) or self._new(partition)
             self._open[partition] = file
             file.add(rows.select(self._schema.names))
@@ -49,7 +51,7 @@ class Files:
 
     def _new(self, partition: Partition) -> _Open:
         self.paths.append(self._output.path(*partition, len(self.paths) + 1))
-        return _Open(self._output.create(self.paths[-1]), self._schema)
+        return _Open(self._output.archive.create(self.paths[-1]), self._schema)
 
     def _held(self) -> int:
         return sum([file.bytes for file in self._open.values()])
@@ -84,7 +86,7 @@ class _Open:
         self._held, self._rows, self.bytes = [], 0, 0
 
 
-def written(directory: Directory, files: Iterable[File]) -> Iterator[list[Written]]:
+def written(archive: Archive, files: Iterable[File]) -> Iterator[list[Written]]:
     """Yield, in pieces and in order, the fields of tasks in the files that tell whether a task has
     changed since.
     """
@@ -92,7 +94,7 @@ def written(directory: Directory, files: Iterable[File]) -> Iterator[list[Writte
 
     pa = arrow.pyarrow()
     for file in files:
-        with parquet.ParquetFile(directory.open(file.path)) as source:
+        with parquet.ParquetFile(archive.open(file.path)) as source:
             for batch in source.iter_batches(
                 10_000, columns=["task_id", "status", "updated", "attempts"]
             ):
@@ -101,10 +103,10 @@ def written(directory: Directory, files: Iterable[File]) -> Iterator[list[Writte
                 yield list(map(Written, *[column.to_pylist() for column in columns]))
 
 
-def count_rows(directory: Directory, paths: Iterable[str]) -> int:
+def count_rows(archive: Archive, paths: Iterable[str]) -> int:
     """Return how many rows the files have, as their footers say."""
     from pyarrow import parquet
 
-    with ThreadPoolExecutor(directory.at_once) as threads:
-        footers = threads.map(lambda path: parquet.read_metadata(directory.open(path)), paths)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        footers = threads.map(lambda path: parquet.read_metadata(archive.open(path)), paths)
         return sum(footer.num_rows for footer in footers)

@@ -1,4 +1,4 @@
-"""Reads an archive: every published row once, even during archiving or compaction."""
+"""Reads an archive: every published row once, even while tasks are archived."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from blueque.archives import compaction, layout
-from blueque.archives.disk import Disk
-from blueque.archives.partitions import Directory, File
+from blueque.archives import layout
+from blueque.archives.layout import Archive
+from blueque.archives.partitions import File
+from blueque.archives.stores import AT_ONCE
 from blueque.errors import Contended, InvalidInput
 from blueque.model import columns
 from blueque.model.columns import DEFAULT_FIELDS, LISTED_AS, OTHER
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 DAY = "day"
 FIELDS = (*[name for name in DEFAULT_FIELDS if name != LISTED_AS], OTHER, DAY)
 
-_TRIES = 100
+_TRIES = 10
 
 
 def read(
@@ -51,45 +52,37 @@ def read(
         files = select(place, queue, days, run)
         try:
             table = _table(place, files, wanted, latest, run)
-        except FileNotFoundError:  # compacted meanwhile
+        except FileNotFoundError:  # a person has merged files meanwhile
             continue
         return _latest(table).select(wanted) if latest else table.select(wanted)
     raise Contended("read", _TRIES)
 
 
+def files(
+    directory: str | os.PathLike[str],
+    *,
+    queue: str | None = None,
+    days: tuple[date | str, date | str] | None = None,
+    run: str | None = None,
+    unverified: bool = False,
+) -> list[str]:
+    """Return the paths of the files that count now, for another reader of Parquet; `read` says what
+    the options are. In a store they are paths of `pyarrow.fs`.
+    """
+    place = layout.open_(directory, unverified)
+    return [file.path for file in select(place, queue, days, run)]
+
+
 def select(
-    directory: Directory,
-    queue: str | None,
-    days: tuple[date | str, date | str] | None,
-    run: str | None,
+    archive: Archive, queue: str | None, days: tuple[date | str, date | str] | None, run: str | None
 ) -> list[File]:
     """Return the files that may have rows of this queue, these days and this run."""
     return [
         file
-        for file in view(directory, queue)
+        for file in archive.files(queue)
         if (days is None or is_within(file.day, *days))
-        and (run is None or not directory.is_by_run or file.run == run)
+        and (run is None or not archive.is_by_run or file.run == run)
     ]
-
-
-def view(directory: Directory, queue: str | None = None) -> list[File]:
-    """Return files that together have every published row once, now."""
-    if not isinstance(directory, Disk):
-        return [*directory.files(queue)]
-    for _ in range(_TRIES):
-        before = compaction.generation(directory)
-        decided = compaction.pending(directory)
-        old = {path for one in decided for path in one.remove}
-        new = [
-            one.add if os.path.exists(one.add.path) else one.add._replace(path=one.made)
-            for one in decided
-            if queue in (None, one.add.queue)
-        ]
-        hidden = old | {one.add.path for one in decided}
-        files = [file for file in directory.files(queue) if file.path not in hidden]
-        if compaction.generation(directory) == before:
-            return [*files, *new]
-    raise Contended("view", _TRIES)
 
 
 def _require_fields(fields: tuple[str, ...] | list[str] | None) -> list[str]:
@@ -110,12 +103,12 @@ def is_within(day: str | None, first: date | str, last: date | str) -> bool:
 
 
 def _table(
-    directory: Directory, files: list[File], wanted: list[str], latest: bool, run: str | None
+    archive: Archive, files: list[File], wanted: list[str], latest: bool, run: str | None
 ) -> pa.Table:
     more = [*(("task_id", "updated") if latest else ()), *(("run",) if run is not None else ())]
     needed = [*wanted, *(name for name in more if name not in wanted)]
-    with ThreadPoolExecutor(directory.at_once) as threads:
-        loaded = threads.map(lambda file: [*load(directory, file, needed)], files)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        loaded = threads.map(lambda file: [*load(archive, file, needed)], files)
         found = [schema_of(needed).empty_table(), *chain.from_iterable(loaded)]
     pa = arrow.pyarrow()
     table = pa.concat_tables(found)
@@ -133,19 +126,19 @@ def schema_of(fields: Sequence[str]) -> pa.Schema:
     )
 
 
-def load(directory: Directory, file: File, fields: Sequence[str]) -> Iterator[pa.Table]:
+def load(archive: Archive, file: File, fields: Sequence[str]) -> Iterator[pa.Table]:
     """Yield these columns of a file, in pieces. Raises FileNotFoundError."""
     from pyarrow import parquet  # here: pyarrow is imported only when needed, see arrow.py
 
     pa = arrow.pyarrow()
-    schema, inside = schema_of(fields), [name for name in fields if name in directory.fields]
+    schema, inside = schema_of(fields), [name for name in fields if name in archive.fields]
     day = None if file.day is None else date.fromisoformat(file.day)
     of_folders = {"queue": file.queue, DAY: day, "run": file.run}
-    with parquet.ParquetFile(directory.open(file.path)) as source:
+    with parquet.ParquetFile(archive.open(file.path)) as source:
         names = [name for name in inside if name in source.schema_arrow.names]
         for number in range(source.num_row_groups):
             rows = source.read_row_group(number, names)
-            rows = compaction.as_written(rows, arrow.schema(inside), file)
+            rows = _as_written(rows, arrow.schema(inside))
             arrays = [
                 rows[field.name]
                 if field.name in inside
@@ -153,6 +146,20 @@ def load(directory: Directory, file: File, fields: Sequence[str]) -> Iterator[pa
                 for field in schema
             ]
             yield pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _as_written(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table in the schema of our files. Another engine may have written it a little
+    differently.
+    """
+    pa = arrow.pyarrow()
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _latest(table: pa.Table) -> pa.Table:

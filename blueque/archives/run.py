@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from blueque.archives import claims, layout, parquet, picking, steps
 from blueque.archives.claims import Claim, Record
-from blueque.archives.partitions import Directory, Output
+from blueque.archives.layout import Archive, Output
 from blueque.archives.window import ended_before, window
 from blueque.client import Client
 from blueque.connection.redis import Redis
@@ -165,7 +165,7 @@ class _Run:
         self,
         client: Client,
         queue: str,
-        directory: Directory,
+        archive: Archive,
         statuses: list[str],
         before: float | None,
         size: int,
@@ -175,7 +175,7 @@ class _Run:
         self._client = client
         self._redis = client._redis
         self._queue = queue
-        self._directory = directory
+        self._archive = archive
         self._statuses = statuses
         self._before = before
         self._size = size
@@ -195,14 +195,14 @@ class _Run:
                     break
                 is_first = False
                 size = self._size if limit is None else min(self._size, limit - self._written)
-                claim = claims.take(self._redis, self._directory, self._queue, self._wait)
+                claim = claims.take(self._redis, self._archive, self._queue, self._wait)
                 with claim.beating():
                     self._carry(claim, size)
         finally:
             self._thaw()
         return Archived(
             self._queue,
-            self._directory.root,
+            self._archive.root,
             tuple(self._batches),
             tuple(self._resumed),
             self._written,
@@ -228,22 +228,22 @@ class _Run:
         if claim.state == "claimed":
             self._write(claim, size)
         if claim.state == "written":
-            steps.publish(self._directory, claim)
+            steps.publish(self._archive, claim)
         if claim.state == "published":
             steps.delete(
                 self._redis,
-                self._directory,
+                self._archive,
                 claim,
                 lambda done: self._say("delete", claim, done, claim.rows),
             )
-        steps.finish(self._directory, claim)
+        steps.finish(self._archive, claim)
         if claim.rows:
             self._batches.append(claim.batch)
             self._written += claim.rows
             self._deleted += claim.deleted
 
     def _write(self, claim: Claim, size: int) -> None:
-        output = self._directory.prepare(claim)
+        output = self._archive.prepare(claim)
         pieces = window(self._frozen(), self._position, size)
         total = sum(piece.last - piece.first for piece in pieces)
 
@@ -256,7 +256,7 @@ class _Run:
                 self._redis,
                 Work(self._queue, claim.batch, pieces, self._before, output, total, tell),
             )
-            steps.write_down(self._directory, claim, paths)
+            steps.write_down(self._archive, claim, paths)
         except Exception:
             with suppress(RedisAway, RedisRefused):  # the first error says more
                 claim.make_sure()  # another archiver may have removed what we have written

@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 from blueque.archives import parquet
 from blueque.archives.claims import Claim
-from blueque.archives.partitions import Directory
+from blueque.archives.layout import Archive
 from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused
 from blueque.model import keys
@@ -30,25 +30,26 @@ PASSED = 100_000  # entries of a list, besides those of the batch, among which t
 Tell = Callable[[int], object]  # is called with the number of tasks so far
 
 
-def write_down(directory: Directory, claim: Claim, paths: Sequence[str]) -> None:
+def write_down(archive: Archive, claim: Claim, paths: Sequence[str]) -> None:
     """Record that these files, which we have written, are those of the batch."""
-    claim.rows = parquet.count_rows(directory, paths)
-    directory.keep(claim, paths, claim.rows)
+    claim.rows = parquet.count_rows(archive, paths)
+    if claim.rows:
+        archive.keep(claim, paths, claim.rows)
     claim.mark("written" if claim.rows else "deleted", staging=claim.writer, rows=claim.rows)
     claim.staging = claim.writer
 
 
-def publish(directory: Directory, claim: Claim) -> None:
+def publish(archive: Archive, claim: Claim) -> None:
     """Have readers see the files."""
-    directory.publish(claim)
-    _require_all(directory, claim)
+    archive.publish(claim)
+    _require_all(archive, claim)
     claim.mark("published")
 
 
-def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None:
+def delete(redis: Redis, archive: Archive, claim: Claim, tell: Tell) -> None:
     """Delete from Redis the tasks in the published files that have not changed."""
-    _require_all(directory, claim)
-    rows = iter(_as_listed(redis, directory, claim))
+    _require_all(archive, claim)
+    rows = iter(_as_listed(redis, archive, claim))
     done, some = 0, list(islice(rows, MOST))
     while some:
         claim.require()
@@ -60,13 +61,13 @@ def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None
     claim.mark("deleted")
 
 
-def _as_listed(redis: Redis, directory: Directory, claim: Claim) -> list[Written]:
+def _as_listed(redis: Redis, archive: Archive, claim: Claim) -> list[Written]:
     """Return the tasks in the published files, status by status, in the order of their lists.
 
     To remove a task from its list, Redis searches from the tail. The files are by day, and the days
     may alternate in the list: by files, each search would pass what other days have.
     """
-    files = parquet.written(directory, directory.published(claim.queue, claim.batch))
+    files = parquet.written(archive, archive.published(claim.queue, claim.batch))
     rows = {row.task: row for row in chain.from_iterable(files)}
     statuses = Counter(row.status for row in rows.values())
     listed: list[Written] = []
@@ -80,20 +81,21 @@ def _as_listed(redis: Redis, directory: Directory, claim: Claim) -> list[Written
     return listed + list(rows.values())
 
 
-def finish(directory: Directory, claim: Claim) -> None:
+def finish(archive: Archive, claim: Claim) -> None:
     """Close the batch."""
-    directory.tidy(claim)
+    archive.tidy(claim)
     claim.finish()
 
 
-def _require_all(directory: Directory, claim: Claim) -> None:
+def _require_all(archive: Archive, claim: Claim) -> None:
     """Raise ArchiveRefused if files are missing because they were removed."""
-    files = directory.published(claim.queue, claim.batch)
-    rows = parquet.count_rows(directory, [file.path for file in files])
+    files = archive.published(claim.queue, claim.batch)
+    rows = parquet.count_rows(archive, [file.path for file in files])
     if rows != claim.rows:
-        claim.make_sure()  # another archiver may have gone on, and compacted them
+        claim.make_sure()  # another archiver may have gone on, and a person merged them
         raise ArchiveRefused(
-            directory.root,
+            archive.root,
             f"batch {claim.batch} of queue {claim.queue!r} has {count(rows, 'row')} in its files, and {claim.rows} were written: put "
-            f"back what is missing; if it is lost for good, delete the key {keys.archive(claim.queue)}",
+            f"back what is missing, or finish the batch with the version of Blueque that has begun it; if it is lost for "
+            f"good, delete the key {keys.archive(claim.queue)}",
         )

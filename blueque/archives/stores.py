@@ -1,8 +1,11 @@
-"""Stores of objects, by way of pyarrow.fs: what an archive needs of them, and which are tested."""
+"""Where the files of an archive are, by way of pyarrow.fs: a directory, or a store of objects; and
+which stores are tested.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 import re
 from collections.abc import Iterable
@@ -26,10 +29,24 @@ _WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
 
 
 class Store:
-    """The objects below a URL. Paths are those of pyarrow, from `path` and `below`."""
+    """The files below a directory or a URL. Paths are those of pyarrow, from `path` and `below`."""
 
     def __init__(self, url: str) -> None:
         self._url = url
+
+    def is_file(self) -> bool:
+        """Tell whether a file is in this place, where a directory should be."""
+        return bool(self._files.get_file_info(self.path()).is_file)
+
+    def is_empty(self) -> bool:
+        """Tell whether the place is there, and has nothing but hidden names, which begin with _ or
+        a dot.
+        """
+        from pyarrow.fs import FileType  # here, because it takes time: see arrow.py
+
+        kind = self._files.get_file_info(self.path()).type
+        is_there = kind == FileType.Directory
+        return is_there and all(name[0] in "._" for name in self.names(self.path()))
 
     def path(self, *names: str) -> str:
         return posixpath.join(self._opened[1], *names)
@@ -51,8 +68,23 @@ class Store:
             return None
 
     def put(self, path: str, content: bytes) -> None:
+        """Write a file; it is there for good when this returns."""
         with self.create(path) as file:
             file.write(content)
+        self.sync([path])
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Have files survive a power cut. What is in a store of objects does so anyway."""
+        if self._files.type_name != "local":
+            return
+        folders = set()
+        for path in paths:
+            _sync(path)
+            while path != (path := posixpath.dirname(path)):
+                folders.add(path)
+        for folder in sorted(folders):
+            with contextlib.suppress(PermissionError):  # one far above, which was not made here
+                _sync(folder)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files; files that are gone already are fine."""
@@ -93,10 +125,20 @@ class Store:
         return list(self._files.get_file_info(selector))
 
 
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def connect(url: str) -> tuple[Any, str]:
     """Return a file system of pyarrow, and the path in it."""
     from pyarrow import fs  # here, because it takes time: see arrow.py
 
+    if scheme_of(url) is None:
+        return fs.LocalFileSystem(), url
     scheme, _, rest = url.partition(":")
     if scheme.lower() in ("s3a", "s3n"):  # as Hadoop names it
         return fs.FileSystem.from_uri(f"s3:{rest}")

@@ -19,7 +19,7 @@ from blueque.errors import NotInstalled
 
 if TYPE_CHECKING:
     from blueque.spark.analytics import failures, histogram, stats
-    from blueque.spark.archiving import archive, compact, read_archive
+    from blueque.spark.archiving import archive, read_archive
     from blueque.spark.enqueueing import Enqueued, enqueue
     from blueque.spark.reader import read
     from blueque.spark.reporting import report
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Enqueued",
     "archive",
-    "compact",
     "enqueue",
     "failures",
     "histogram",
@@ -51,7 +50,6 @@ OLDEST_PYSPARK = "3.5"  # as in pyproject.toml
 _MODULES = {
     "Enqueued": "enqueueing",
     "archive": "archiving",
-    "compact": "archiving",
     "enqueue": "enqueueing",
     "failures": "analytics",
     "histogram": "analytics",

@@ -1,4 +1,4 @@
-"""Archives with Spark: its workers write and merge the files, and read them as a table.
+"""Archives with Spark: its workers write the files, and read them as a table.
 
 The claim on a queue, and when a task is deleted from Redis, are as without Spark, see
 blueque/archives. So each kind goes on where the other was killed, and both may write into one
@@ -13,22 +13,18 @@ from contextlib import closing
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DateType, StructField, StructType
 
-from blueque.archives import compaction, layout, parquet, picking, reading
-from blueque.archives.compaction import MIN_FILES, TARGET, Compacted, merge
-from blueque.archives.compaction import compact as compact_with
-from blueque.archives.disk import Disk
-from blueque.archives.partitions import Directory, File, Output
+from blueque.archives import layout, parquet, picking, reading
+from blueque.archives.layout import Archive, Output
+from blueque.archives.partitions import File
 from blueque.archives.run import Archived, Work
 from blueque.archives.run import archive as archive_with
 from blueque.archives.run import write as write_here
 from blueque.client import Client
 from blueque.connection.redis import Redis
-from blueque.errors import ArchiveRefused, BluequeError, Contended
+from blueque.errors import BluequeError
 from blueque.model import units
 from blueque.model.columns import ARCHIVE_FIELDS, COLUMNS
 from blueque.model.snapshot import SLICE, Slice, Snapshot
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PIECE = SLICE  # tasks that one worker writes at a time
-TRIES = 10  # reads again while another process compacts
 MOST_ROWS = 10_000  # of a batch of Arrow
 MOST_PARTITIONS = 200
 MOST_TWICE = 10_000  # tasks archived more than once that a query lists by id
@@ -86,27 +81,6 @@ def archive(
     )
 
 
-def compact(
-    spark: SparkSession,
-    directory: str | os.PathLike[str],
-    min_files: int = MIN_FILES,
-    target: int = TARGET,
-) -> Compacted:
-    """Merge the small files of each queue and day, where there are `min_files` or more, into files
-    of about `target` bytes.
-
-    As `blueque.archives.compact`, but the workers of Spark merge. Killed at any point, it neither
-    loses nor doubles rows.
-    Raises ArchiveRefused, InvalidInput, JobFailed.
-    """
-    return compact_with(
-        directory,
-        min_files=min_files,
-        target=target,
-        engine=lambda place, groups: _merge_all(spark, place, groups),
-    )
-
-
 def read_archive(
     spark: SparkSession,
     directory: str | os.PathLike[str],
@@ -120,29 +94,22 @@ def read_archive(
     """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as,
     and `other` and `day`.
 
-    It holds what is published now, each row once, even during archiving or compaction. A later
-    query fails if a compaction has removed files that it needs; read the archive again then.
+    It holds what is published now, each row once, even while tasks are archived. A later query
+    fails if a file that it needs was removed since; read the archive again then.
     latest: only the newest state of a task that was archived more than once, because it was put in
         line again. That needs one look at all ids at once; without it nothing is read before a
         query.
     queue, days, run: only the tasks of that queue, of the days from the first to the last of the
         two, and of that run. unverified: see `blueque.archive`. schema: of the results, as for
         `bs.read`.
-    Raises ArchiveRefused, InvalidInput, Contended.
+    Raises ArchiveRefused, InvalidInput.
     """
     place = layout.open_(directory, unverified)
-    for _ in range(TRIES):
-        before = compaction.generation(place)
-        try:
-            files = reading.select(place, queue, days, run)
-            frame = parsed(_table(spark, place, files), schema)
-            if run is not None:
-                frame = frame.where(functions.col("run") == run)
-            return _latest(frame) if latest else frame
-        except (PySparkException, Py4JJavaError):
-            if compaction.generation(place) == before:
-                raise
-    raise Contended("read_archive", TRIES)
+    files = reading.select(place, queue, days, run)
+    frame = parsed(_table(spark, place, files), schema)
+    if run is not None:
+        frame = frame.where(functions.col("run") == run)
+    return _latest(frame) if latest else frame
 
 
 class Part(NamedTuple):
@@ -166,38 +133,25 @@ def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> Sequence[
         (BluequeError,),
     ):
         written = executors.run(spark, write_part, parts)
-    place = work.output.directory
-    rows = _count_unique(place, [path for paths in written for path in paths])
+    place = work.output.archive
+    made = [path for paths in written for path in paths]
+    rows = _count_unique(place, made)
     if rows is None:
         # a list may have a task twice, as 1.0.0 can leave it: one process has to see all
         return write_here(redis, work)
     work.tell(rows)
-    return place.gather(work.output, written)
+    return made
 
 
 def write_part(part: Part) -> list[str]:
     """Write the tasks of a slice in a worker, and return the paths of the files."""
-    place = part.output.directory
-    if isinstance(place, Disk) and not os.path.isdir(part.output.folder):
-        raise ArchiveRefused(
-            part.output.folder,
-            f"is not there on {name_for_people()}: driver and workers of Spark need the archive by the same path",
-        )
+    part.output.archive.require_same(name_for_people())
     # Its own: Spark may run the same in another worker, and only one of them counts.
-    files, seen = parquet.Files(place.part(part.output)), set[str]()
+    files, seen = parquet.Files(part.output.part()), set[str]()
     with closing(Client(part.url, patience=PATIENCE)) as client:
         for rows in client.read(part.piece, ARCHIVE_FIELDS):
             files.write(picking.pick(rows, part.queue, part.before, seen))
     return files.close()
-
-
-def _merge_all(spark: SparkSession, place: Disk, groups: Sequence[Sequence[File]]) -> list[str]:
-    with jobs.failing(None, None, "the archive reads as before: run it again", (BluequeError,)):
-        return executors.run(spark, _merge, [(place, group) for group in groups])
-
-
-def _merge(work: tuple[Disk, Sequence[File]]) -> str:
-    return merge(*work)
 
 
 def _schema() -> StructType:
@@ -209,14 +163,14 @@ def _schema() -> StructType:
     )
 
 
-def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> DataFrame:
+def _table(spark: SparkSession, place: Archive, files: Sequence[File]) -> DataFrame:
     """Return the rows of these files."""
-    if isinstance(place, Disk):
-        return _table_of_disk(spark, place, files)
+    if place.is_local:
+        return _table_of_directory(spark, place, files)
     return _table_of_objects(spark, place, files)
 
 
-def _table_of_objects(spark: SparkSession, place: Directory, files: Sequence[File]) -> DataFrame:
+def _table_of_objects(spark: SparkSession, place: Archive, files: Sequence[File]) -> DataFrame:
     """Return the rows of these files: workers read them as they were written, without Hadoop."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -229,31 +183,20 @@ def _table_of_objects(spark: SparkSession, place: Directory, files: Sequence[Fil
     return spark.range(0, len(files), 1, partitions).mapInArrow(read, _schema())
 
 
-def _table_of_disk(spark: SparkSession, place: Disk, files: Sequence[File]) -> DataFrame:
+def _table_of_directory(spark: SparkSession, place: Archive, files: Sequence[File]) -> DataFrame:
+    """Return the rows of these files, as Spark reads Parquet itself."""
     schema = _schema()
+    if not files:
+        return spark.createDataFrame([], schema)
     # A missing file must be an error, whatever the session's option for missing files is.
-    reader = (
+    frame = (
         spark.read.schema(schema)
         .option("ignoreMissingFiles", "false")
         .option("ignoreCorruptFiles", "false")
+        .option("basePath", place.root)
+        .parquet(*[file.path for file in files])
     )
-    is_inside = {file: os.path.dirname(file.path) == place.folder(*file[1:]) for file in files}
-    inside = [file.path for file in files if is_inside[file]]
-    frame = (
-        reader.option("basePath", place.root).parquet(*inside)
-        if inside
-        else spark.createDataFrame([], schema)
-    )
-    frame = frame.select(*reading.FIELDS)
-    # made by a compaction, and not yet moved in
-    for file in [file for file in files if not is_inside[file]]:
-        told = {
-            "queue": functions.lit(file.queue),
-            reading.DAY: functions.lit(file.day).cast("date"),
-            **({"run": functions.lit(file.run)} if place.is_by_run else {}),
-        }
-        frame = frame.unionByName(reader.parquet(file.path).withColumns(told))
-    return frame
+    return frame.select(*reading.FIELDS)
 
 
 def _latest(frame: DataFrame) -> DataFrame:
@@ -272,7 +215,7 @@ def _latest(frame: DataFrame) -> DataFrame:
     return frame.where(~is_twice).unionByName(several.where("_place = 1").drop("_place"))
 
 
-def _count_unique(place: Directory, paths: Sequence[str]) -> int | None:
+def _count_unique(place: Archive, paths: Sequence[str]) -> int | None:
     """Return how many tasks these files have. None: they have a task twice."""
     from pyarrow import parquet as pq  # here: pyarrow is imported only when needed, see arrow.py
 

@@ -6,19 +6,13 @@ import os
 import time
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from blueque.archives import compaction, layout
-from blueque.archives.partitions import Directory
-from blueque.errors import Contended, InvalidInput
+from blueque.archives import layout
+from blueque.errors import InvalidInput
 from blueque.report.page import page
-from blueque.report.summary import Summary
 from blueque.spark.archiving import read_archive
 from blueque.spark.summaries import summarise
-
-TRIES = 3  # reads again while another process compacts
 
 
 def report(
@@ -31,30 +25,19 @@ def report(
 
     source: the directory of an archive, or what `read` or `read_archive` returned. path: of an HTML
         file, replaced as a whole. It contains names of queues and hosts, and messages of errors;
-        neither parameters nor results. Other processes may archive and compact meanwhile.
+        neither parameters nor results. Other processes may archive meanwhile.
     Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks
-    a column; Contended when the archive is compacted again and again meanwhile.
+    a column.
     """
     target = Path(path)
     if not target.parent.is_dir():
         raise InvalidInput(f"there is no directory {str(target.parent)!r} for {target.name!r}")
     if isinstance(source, (str, os.PathLike)):
-        summary = _of_archive(spark, layout.open_(source), title)
+        place = layout.open_(source)
+        df = read_archive(spark, place.root)
+        summary = summarise(df, title or "Tasks", f"archive {place.root}", time.time(), keep=False)
     else:
         summary = summarise(source, title or "Tasks", "a table of tasks", time.time())
     whole = target.with_name(f".{target.name}.{os.getpid()}")
     whole.write_text(page(summary), encoding="utf-8")
     return whole.replace(target)
-
-
-def _of_archive(spark: SparkSession, place: Directory, title: str) -> Summary:
-    for _ in range(TRIES):
-        before = compaction.generation(place)
-        try:
-            df = read_archive(spark, place.root)
-            return summarise(df, title or "Tasks", f"archive {place.root}", time.time(), keep=False)
-        except (PySparkException, Py4JJavaError):
-            # the listed files are gone: list them again
-            if compaction.generation(place) == before:
-                raise
-    raise Contended("report", TRIES)

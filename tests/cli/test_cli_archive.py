@@ -68,7 +68,7 @@ def test_it_says_what_was_archived_and_deleted(run, cli, shelf):
 def test_json_says_it_all(run, cli, shelf):
     fill(cli, 10)
 
-    said = json.loads(run(QUEUE, shelf, "--json", "--compact").stdout)
+    said = json.loads(run(QUEUE, shelf, "--json").stdout)
 
     assert {name: said[name] for name in said if name not in ("seconds", "batches")} == {
         "blueque": 2,
@@ -78,7 +78,6 @@ def test_json_says_it_all(run, cli, shelf):
         "written": 10,
         "deleted": 10,
         "resumed": [],
-        "compacted": {"before": 0, "after": 0, "rows": 0},
     }
     assert len(said["batches"]) == 1 and said["seconds"] > 0
 
@@ -109,16 +108,6 @@ def test_age_limit_and_states_choose_what_goes(run, cli, shelf):
     ].to_pylist()
 
 
-def test_compacting_says_how_many_files_are_left(run, url, cli, shelf):
-    fill(cli, 20)
-    archives.archive(QUEUE, shelf, url=url, batch=2)
-
-    assert (
-        run(QUEUE, shelf, "--compact").stdout
-        == f"{QUEUE}  nothing to archive\n10 files merged into 1\n"
-    )
-
-
 def test_a_pattern_archives_one_queue_after_the_other(run, cli, shelf):
     fill(cli, 3)
     name = f"{QUEUE}-too"
@@ -130,14 +119,13 @@ def test_a_pattern_archives_one_queue_after_the_other(run, cli, shelf):
         cli.lpush(keys.complete(name), task)
     cli.zadd(keys.QUEUES, {name: 0, "elsewhere": 0})
 
-    printed = run(f"{QUEUE}*", shelf, "--json", "--compact").stdout
+    printed = run(f"{QUEUE}*", shelf, "--json").stdout
 
     told = [json.loads(one) for one in printed.replace("}\n{", "}\0{").split("\0")]
     assert [(one["queue"], one["written"], one["deleted"]) for one in told] == [
         (QUEUE, 3, 3),
         (name, 2, 2),
     ]
-    assert told[0]["compacted"] is None and told[1]["compacted"] is not None
     assert not cli.exists(keys.complete(QUEUE)) and not cli.exists(keys.complete(name))
     assert run("x*", shelf).returncode == 3
 
@@ -150,7 +138,7 @@ def test_a_pattern_archives_one_queue_after_the_other(run, cli, shelf):
         ([QUEUE, "a", "--older-than", "soon"], 2, "soon"),
         ([QUEUE, "a", "--limit", "0"], 2, "--limit"),
         ([QUEUE, "a", "--state", "pending"], 2, "pending"),
-        ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be made"),
+        ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be written to"),
         ([QUEUE, "s3a://bucket"], 78, "Blueque was not tested on s3a:"),
     ],
 )
@@ -238,7 +226,7 @@ def test_what_others_change_meanwhile_is_counted(cli, url, shelf, capsys):
     from blueque.cli.verbs import archive as verb
 
     done = archives.Archived(QUEUE, str(shelf), ("b",), (), 10, 8, 2.0)
-    verb._print_text(done, None)
+    verb._print_text(done)
 
     assert (
         "8 deleted from Redis, 2 changed or deleted by others meanwhile" in capsys.readouterr().out

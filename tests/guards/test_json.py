@@ -121,7 +121,7 @@ LINES = (
     "queue show video",
     "queue forget video",
     "prune --older-than 0s --dry-run",
-    "archive shelf {dir}/archive --compact",
+    "archive shelf {dir}/archive",
     "prune --older-than 0s --yes",
     "queue purge video --state pending --yes",
     "node pause gpu-1 --yes",

@@ -20,7 +20,7 @@ from oracle import EVENTS
 from transactions import protocol
 
 from blueque import Client, archives
-from blueque.archives import claims, disk, durable, layout, parquet, picking, steps
+from blueque.archives import claims, layout, parquet, picking, steps, stores
 from blueque.model import keys
 
 QUEUE = "a/b_c"  # needs to be escaped in a path
@@ -94,7 +94,19 @@ def require_exact(
     ]:
         assert not gone & {*members}
     assert not cli.exists(keys.archive(QUEUE))
-    assert disk.names(layout.open_(directory).stagings(QUEUE)) == []
+    require_nothing_left_over(str(directory))
+
+
+def require_nothing_left_over(directory: str) -> None:
+    """Require that each file and each list in the archive counts."""
+    place, store = layout.open_(directory, unverified=True), stores.Store(directory)
+    root = store.path()
+    names = [path.removeprefix(f"{root}/") for path in store.below(root)]
+    lists = {os.path.basename(name) for name in names if name.startswith("_written")}
+    assert {f"{os.path.basename(one)}.json" for one in names if one.startswith("_pub")} == lists
+    assert {name for name in names if name.startswith("queue=")} == {
+        file.path.removeprefix(f"{root}/") for file in place.files()
+    }
 
 
 # Dying in the middle
@@ -113,7 +125,7 @@ POINTS = [
         (protocol, name)
         for name in ("claim_batch", "mark_batch", "erase", "finish_batch", "freeze", "thaw")
     ],
-    *[(durable, name) for name in ("sync", "make_folder", "move", "remove_tree", "write_json")],
+    *[(stores.Store, name) for name in ("names", "below", "put", "create", "remove", "sync")],
     *OF_ANY_STORE,
 ]
 

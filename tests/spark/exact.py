@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,13 +70,25 @@ class Verdict(NamedTuple):
     both: int
 
 
+def _that_count(directory: Path) -> Iterator[Path]:
+    """Yield the files that published lists name, and files that are not of a batch."""
+    listed = set()
+    for mark in directory.glob("_published/*/*"):
+        queue, name = mark.parts[-2:]
+        names = json.loads((directory / "_written" / queue / f"{name}.json").read_text())["files"]
+        listed |= {directory / queue / name for name in names}
+    for path in directory.glob("queue=*/day=*/*.parquet"):
+        if path in listed or not re.match(r"\d{8}T\d{6}-", path.name):
+            yield path
+
+
 def judge(
     cli: redis_py.Redis, directory: Path, ids: Iterable[str], queue: str = "render"
 ) -> Verdict:
-    """Look at Redis and at every file that anybody sees, without Spark and without our reader."""
+    """Look at Redis and at each file that counts, without Spark and without our reader."""
     rows = Counter(
         task
-        for path in directory.glob("queue=*/day=*/*.parquet")
+        for path in _that_count(directory)
         for task in pyarrow.parquet.read_table(path, columns=["task_id"], partitioning=None)[
             "task_id"
         ].to_pylist()

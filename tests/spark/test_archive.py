@@ -1,11 +1,10 @@
-"""bs.archive, bs.compact and bs.read_archive: nothing is lost and nothing doubled, wherever it is
-killed.
-"""
+"""bs.archive and bs.read_archive: nothing is lost and nothing doubled, wherever it is killed."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import object_store
@@ -18,14 +17,14 @@ from transactions import protocol
 
 import blueque.spark as bs
 from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives
-from blueque.archives import compaction, durable, layout, reading
-from blueque.archives.partitions import Output
+from blueque.archives import layout, reading
+from blueque.archives.layout import Output
 from blueque.model import keys
 from blueque.protocol.archiving import BatchRef
 from blueque.spark import archiving, executors
 from spark.conftest import DAEMON
 from spark.exact import judge
-from spark.seeds import DAY, NOON, seed
+from spark.seeds import DAY, seed
 from spark.standstill import Standstill
 
 START = 100.0  # seconds within which another Spark has come to the point
@@ -38,7 +37,8 @@ WHILE_WORKERS_WRITE = (b"HGETALL", 6, False, "claimed")
 
 def half_written(directory):
     """Return the files of workers whose batch is not written yet."""
-    return [*directory.glob("_staging/*/*/_part-*/day=*/*.parquet")]
+    is_written = any(directory.glob("_written/*/*.json"))
+    return [] if is_written else [*directory.glob("queue=*/day=*/*.parquet")]
 
 
 def ids_of(frame):
@@ -194,9 +194,8 @@ def test_spark_goes_on_where_another_archiver_has_stopped(spark, url, cli, direc
     done = bs.archive(spark, "render", directory, url=url)
 
     assert done.resumed == (batch,) and done.written == done.deleted == 500
-    assert judge(cli, directory, ids) == (0, 0, 0) and not [
-        *(directory / "_staging").rglob("*.parquet")
-    ]
+    assert judge(cli, directory, ids) == (0, 0, 0)
+    assert len(archives.files(directory)) == len([*directory.rglob("*.parquet")])
 
 
 def naive(spark, url, cli, directory, ids, is_killed=False):
@@ -253,83 +252,19 @@ def test_workers_that_are_killed_while_they_write_are_replaced(
     assert struck and judge(cli, directory, ids) == (0, 0, 0)
 
 
-def test_many_files_become_few_and_every_moment_in_between_reads_the_same(
-    spark, url, client, directory
-):
-    ids = []
-    for number in range(6):
-        ids += seed(url, "render", 10, first=10 * number)
-        archives.archive("render", directory, client=client)
-    place = layout.open_(directory)
-    (group,) = compaction.plan(place, 3, 1 << 20)
-    durable.make_folder(place.compactions)
-
-    one = compaction.commit(place, group, compaction.merge(place, group))
-
-    assert ids_of(bs.read_archive(spark, directory, latest=False)) == sorted(ids)
-    durable.move(one.made, one.add.path)  # decided, and not yet applied to its end
-    assert ids_of(bs.read_archive(spark, directory, latest=False)) == sorted(ids)
-    assert spark.read.parquet(str(directory)).count() == 120  # who does not know of the record
-    seed(url, "render", 10, first=100, end=NOON - DAY)
-    archives.archive("render", directory, client=client)
-    assert bs.compact(spark, directory, min_files=3).before == 0  # it has applied it
-    assert (
-        bs.read_archive(spark, directory, latest=False).count()
-        == spark.read.parquet(str(directory)).count()
-        == 70
-    )
-
-
-def test_workers_compact(spark, url, client, directory):
-    ids = []
-    for number in range(8):
-        ids += seed(url, "render", 20, first=20 * number, spread=2 * DAY)
-        archives.archive("render", directory, client=client)
-
-    done = bs.compact(spark, directory, min_files=4)
-
-    assert (done.after, done.rows) == (3, 160) and done.before == 24
-    assert len([*directory.rglob("*.parquet")]) == 3
-    frame = bs.read_archive(spark, directory, latest=False)
-    assert ids_of(frame) == ids_of(spark.read.parquet(str(directory))) == sorted(ids)
-
-
-def test_a_table_whose_files_were_compacted_meanwhile_is_an_error_and_not_an_empty_table(
+def test_a_table_whose_files_are_gone_is_an_error_and_not_an_empty_table(
     spark, url, client, directory
 ):
     for number in range(3):
         seed(url, "render", 10, first=10 * number)
         archives.archive("render", directory, client=client)
     frame = bs.read_archive(spark, directory)
-    bs.compact(spark, directory, min_files=2)
+    os.unlink(archives.files(directory)[0])
 
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
         frame.count()
 
-    assert bs.read_archive(spark, directory).count() == 30
-
-
-@pytest.mark.parametrize("is_latest", [True, False])
-def test_files_that_are_compacted_while_one_looks_are_looked_for_again(
-    spark, url, client, directory, monkeypatch, is_latest
-):
-    ids = []
-    for number in range(3):
-        ids += seed(url, "render", 10, first=10 * number)
-        archives.archive("render", directory, client=client)
-    view = reading.view
-
-    def overtaken(*given):
-        monkeypatch.undo()
-        files = view(*given)
-        archives.compact(directory, min_files=2)
-        return files
-
-    monkeypatch.setattr(reading, "view", overtaken)
-
-    frame = bs.read_archive(spark, directory, latest=is_latest)
-
-    assert ids_of(frame) == sorted(ids)
+    assert bs.read_archive(spark, directory).count() == 20
 
 
 def lose_redis(part):
@@ -365,22 +300,6 @@ def test_what_stops_a_worker_is_told_in_a_sentence(
     assert judge(cli, directory, ids) == (0, 0, 0)
 
 
-def test_what_stops_a_worker_that_compacts_is_told_in_a_sentence(
-    spark, url, client, directory, monkeypatch
-):
-    ids = []
-    for number in range(2):
-        ids += seed(url, "render", 10, first=10 * number)
-        archives.archive("render", directory, client=client)
-    monkeypatch.setattr(archiving, "_merge", run_out_of_disk)
-
-    sentence = r"No space left on device; the archive reads as before: run it again$"
-    with pytest.raises(JobFailed, match=rf"^the Spark job has failed: OSError: .* {sentence}"):
-        bs.compact(spark, directory, min_files=2)
-
-    assert ids_of(bs.read_archive(spark, directory)) == sorted(ids)
-
-
 def test_one_that_was_taken_for_dead_is_told_so_and_blames_no_cluster(
     spark, url, cli, redis, directory, monkeypatch, caplog
 ):
@@ -393,7 +312,6 @@ def test_one_that_was_taken_for_dead_is_told_so_and_blames_no_cluster(
         protocol.claim_batch(
             redis, BatchRef("render", "b", "another"), {}, {}, 9.0, over=record["writer"]
         )
-        durable.remove_tree(layout.open_(directory).stagings("render"))
         protocol.leave_batch(redis, BatchRef("render", record["batch"], "another"))
         return parts(*given)
 
@@ -411,10 +329,11 @@ def test_what_cannot_be_meant_is_refused(spark, url, directory, tmp_path):
     with pytest.raises(InvalidInput, match="there is no status 'pending' here"):
         bs.archive(spark, "render", directory, statuses="pending", url=url)
     with pytest.raises(ArchiveRefused, match="is not an archive"):
-        bs.read_archive(spark, tmp_path)
+        bs.read_archive(spark, tmp_path / "missing")
     with pytest.raises(ArchiveRefused, match="Blueque was not tested on s3a:"):
         bs.archive(spark, "render", "s3a://bucket/archive", url=url)
-    elsewhere = Output(layout.create(directory), str(tmp_path / "elsewhere"))
+    assert bs.read_archive(spark, tmp_path).count() == 0  # nothing is in it yet
+    elsewhere = Output(layout.Archive(str(tmp_path / "elsewhere"), "i"), "")
     with pytest.raises(ArchiveRefused, match="by the same path"):
         archiving.write_part(archiving.Part(url, "render", None, None, elsewhere))
 

@@ -232,27 +232,6 @@ def test_a_report_says_where_the_archive_is_wherever_it_was_made(
     )
 
 
-def test_files_that_are_compacted_while_a_report_is_made_are_looked_for_again(
-    spark, client, url, tmp_path, monkeypatch
-):
-    directory = tmp_path / "archive"
-    for number in range(3):
-        seed(url, "render", 10, "failed", first=10 * number)
-        blueque.archive("render", directory, client=client)
-    groups = summaries._groups
-
-    def overtaken(*given):
-        monkeypatch.undo()
-        assert blueque.archives.compact(directory, min_files=2).before == 3
-        return groups(*given)
-
-    monkeypatch.setattr(summaries, "_groups", overtaken)
-
-    text = bs.report(spark, directory, tmp_path / "report.html").read_text(encoding="utf-8")
-
-    assert ">30<" in text and not [*directory.glob("queue=*/day=*/*.parquet")][1:]
-
-
 def test_of_no_tasks_there_is_a_report_that_says_so(spark, tmp_path):
     written = bs.report(spark, frame(spark, [], FIELDS), str(tmp_path / "report.html"))
 
@@ -276,5 +255,5 @@ def test_what_cannot_become_a_report_is_refused_before_anything_is_computed(spar
     with pytest.raises(InvalidInput, match="no column 'attempts', 'node'"):
         bs.report(spark, frame(spark, [], ("task_id", "queue", "status")), tmp_path / "report.html")
     with pytest.raises(ArchiveRefused):
-        bs.report(spark, tmp_path, tmp_path / "report.html")
+        bs.report(spark, tmp_path / "missing", tmp_path / "report.html")
     assert [*tmp_path.iterdir()] == []

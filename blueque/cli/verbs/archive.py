@@ -17,7 +17,7 @@ from blueque.cli.values import DURATION
 from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
-    from blueque.archives import Archived, Compacted, Progress
+    from blueque.archives import Archived, Progress
 
 _VERBS = {"write": "written", "delete": "deleted from Redis"}
 
@@ -36,12 +36,6 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 )
 @state_option(
     FINISHED, "Only tasks in this state, or in these: failed,cancelled; default all three."
-)
-@click.option(
-    "--compact",
-    "is_compacting",
-    is_flag=True,
-    help="Then merge the small files of each day into a few large ones.",
 )
 @click.option(
     "--by-run",
@@ -64,7 +58,6 @@ def archive(
     older_than: float | None,
     limit: int | None,
     states: Sequence[str],
-    is_compacting: bool,
     is_by_run: bool | None,
     unverified: bool,
     as_json: bool,
@@ -103,10 +96,7 @@ def archive(
                 unverified=unverified,
             )
             screen.clear()
-            is_last = is_compacting and queue == queues[-1]
-            merged = archives.compact(directory, tell=screen.tell_merged) if is_last else None
-            screen.clear()
-            (_print_json if as_json else _print_text)(done, merged)
+            (_print_json if as_json else _print_text)(done)
     except BaseException as error:
         screen.clear()
         if isinstance(error, KeyboardInterrupt):
@@ -120,7 +110,7 @@ def _queues(invocation: Invocation, pattern: str) -> list[str]:
     return queues_matching(client.get_inspector().queues(), [pattern])
 
 
-def _print_text(done: Archived, merged: Compacted | None) -> None:
+def _print_text(done: Archived) -> None:
     name = printing.clean(done.queue)
     if done.batches:
         rate = done.written / max(done.seconds, 0.001)
@@ -133,12 +123,6 @@ def _print_text(done: Archived, merged: Compacted | None) -> None:
         click.echo(f"{name}  nothing to archive")
     if done.resumed:
         printing.talk("It finished an interrupted run first.")
-    if merged is not None:
-        click.echo(
-            f"{merged.before:,} files merged into {merged.after:,}"
-            if merged.before
-            else "no small files to merge"
-        )
 
 
 def _fate(done: Archived) -> str:
@@ -148,7 +132,7 @@ def _fate(done: Archived) -> str:
     return f"; {done.deleted:,} deleted from Redis, {kept:,} changed or deleted by others meanwhile"
 
 
-def _print_json(done: Archived, merged: Compacted | None) -> None:
+def _print_json(done: Archived) -> None:
     printing.print_json(
         "archive",
         queue=done.queue,
@@ -158,9 +142,6 @@ def _print_json(done: Archived, merged: Compacted | None) -> None:
         batches=list(done.batches),
         resumed=list(done.resumed),
         seconds=round(done.seconds, 3),
-        compacted=None
-        if merged is None
-        else {"before": merged.before, "after": merged.after, "rows": merged.rows},
     )
 
 
@@ -186,9 +167,6 @@ class _Screen:
                 f"{progress.done:,} of {progress.total:,} {_VERBS[progress.stage]}, {rate:,.0f}/s"
             )
         )
-
-    def tell_merged(self, done: int, total: int) -> None:
-        self._line.draw(lambda: f"{done:,} of {total:,} files merged")
 
     def _tell_waiting(self, progress: Progress) -> None:
         if self._stage == ("wait", progress.batch):
