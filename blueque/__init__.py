@@ -58,13 +58,12 @@ _NAMES = {
     "client": "Client",
     "config.contents": "Config",
     "errors": """
-        ArchiveRefused BacklogRefused BatchFailed BatchTaken BluequeError ConfigRefused
-        Contended CycleFound DirectoryTaken EventsGone FeedTaken GroupCancelled GroupClosed
-        HasDependents IdTaken InvalidInput InvalidType JobFailed NoJava NoServer NoSuchGroup
-        NoSuchSchedule NoSuchTask NodeTaken NotFree NotInstalled NotOwner NotRegistered
-        OutcomeUnknown QueueFull RedisAway RedisRefused RunDropped SnapshotGone
-        SparkEnded SpoolRefused SubmitFailed TooLarge TooManyConditions WaitTimedOut
-        WrongGroup WrongQueue WrongRun WrongSchedule WrongState
+        ArchiveRefused BacklogRefused BatchFailed BluequeError ConfigRefused Contended
+        CycleFound EventsGone HasDependents IdTaken InvalidInput InvalidType JobFailed
+        NoSuchGroup NoSuchSchedule NoSuchTask NotFree NotInstalled NotOwner NotRegistered
+        OutcomeUnknown QueueFull RedisAway RedisRefused RunDropped SnapshotGone SparkEnded
+        SpoolRefused SubmitFailed Taken TooLarge WaitTimedOut WrongGroup WrongQueue WrongRun
+        WrongSchedule WrongState
     """,
     "feeder": "feed",
     "listener.listener": "Listener",

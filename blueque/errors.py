@@ -11,7 +11,6 @@ BluequeError
 |   |-- InvalidType (TypeError)     The value has a type that cannot be stored.
 |   |-- TooLarge                    The value is larger than the limit.
 |   |-- IdTaken                     Another task has this id. Choose another one.
-|   |-- TooManyConditions           The task waits for too many others. Wait for a group.
 |   |-- CycleFound                  Tasks of a workflow would wait for each other. Cut the circle.
 |   |-- BacklogRefused              The named file, or its row, cannot be fed. Correct it.
 |   |-- ConfigRefused               The named key of blueque.toml has a mistake. Correct it.
@@ -21,9 +20,8 @@ BluequeError
 |   |-- WrongState                  The status of the task forbids it. The message says what it is.
 |   |-- HasDependents               Others, or its group, wait for the task. Delete it when they
 |   |                               have been told.
-|   |-- GroupClosed                 The group takes no more tasks. Use another group.
-|   |-- GroupCancelled              The group was cancelled. Use another group.
-|   |-- WrongGroup                  The group is in use in another way. The message says how.
+|   |-- WrongGroup                  The group takes no more tasks, or is in use in another way. The
+|   |                               message says which. Use another group.
 |   |-- WrongRun                    The run is of another kind, or its key is in use. Choose another
 |   |                               name.
 |   `-- WrongSchedule               The schedule is in a state that forbids this. The message says
@@ -50,10 +48,8 @@ BluequeError
 |   ... another program has it: leave it alone
 |-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
 |-- NotRegistered                   The listener has no registration. Register again.
-|-- NodeTaken                       Another listener uses this node id. Choose another name.
-|-- FeedTaken                       Another feeder has the feed. Leave it to that one.
-|-- BatchTaken                      Another archiver has taken over the batch. Stop, and wait.
-|-- DirectoryTaken                  Another `blueque dev` uses this directory. End that one first.
+|-- Taken                           Another program has the node id, feed, batch or directory. Leave it
+|                                   to that one.
 |
 |   ... Redis
 |-- RedisAway (ConnectionError)     Redis did not answer, and nothing was written. Try later.
@@ -70,9 +66,7 @@ BluequeError
 |   ... this machine lacks something
 |-- ArchiveRefused                  The directory cannot be this archive. Choose another.
 |-- SpoolRefused                    The spool directory cannot be used. Choose another.
-|-- NoServer                        This machine has no Redis server program. Install one.
-|-- NoJava                          This machine has no Java, which Spark needs. Install it.
-`-- NotInstalled (ImportError)      An optional package is missing. Install what the message names.
+`-- NotInstalled (ImportError)      A package or a program is missing. The message says how to install it.
 """
 
 from __future__ import annotations
@@ -125,14 +119,6 @@ class IdTaken(InvalidInput):
     def __init__(self, task_id: str, why: str) -> None:
         super().__init__(f"there is a task {task_id} already, {why}; choose another id")
         self.task_id = task_id
-
-
-class TooManyConditions(InvalidInput):
-    """The task would wait for more than 1,000 others. Nothing was written."""
-
-    def __init__(self, conditions: int) -> None:
-        super().__init__(f"a task can wait for 1,000 others, not for {conditions:,}")
-        self.conditions = conditions
 
 
 class CycleFound(InvalidInput):
@@ -221,35 +207,15 @@ class HasDependents(InvalidInput):
         self.task_id, self.is_group = task_id, is_group
 
 
-class GroupClosed(InvalidInput):
-    """The group is closed, so no more tasks join it. Nothing was written.
+class WrongGroup(InvalidInput):
+    """The group is in a state, or in use in a way, that forbids this. Nothing was written.
 
-    state: closed, ended or making.
+    state: open, closed, ended, making or cancelled; None: it does not matter.
     """
 
-    def __init__(self, group: str, state: str = "closed") -> None:
-        what = {
-            "making": "is making: not all tasks of this workflow are there yet",
-            "ended": "has ended",
-        }.get(state, "is closed")
-        super().__init__(f"group {group!r} {what}; no other task joins it")
-        self.group, self.state = group, state
-
-
-class GroupCancelled(InvalidInput):
-    """The group was cancelled, so no more tasks join it. Nothing was written."""
-
-    def __init__(self, group: str, then: str = "") -> None:
-        super().__init__(f"group {group!r} was cancelled{then}")
-        self.group = group
-
-
-class WrongGroup(InvalidInput):
-    """The group is in use in a way that forbids this. Nothing was written."""
-
-    def __init__(self, group: str, why: str) -> None:
+    def __init__(self, group: str, why: str, state: str | None = None) -> None:
         super().__init__(f"group {group!r}: {why}")
-        self.group, self.why = group, why
+        self.group, self.why, self.state = group, why, state
 
 
 class WrongRun(InvalidInput):
@@ -425,49 +391,15 @@ class NotRegistered(BluequeError):
         self.node, self.queue = node, queue
 
 
-class NodeTaken(BluequeError):
-    """Another instance is registered under the same node id. Nothing was written.
+class Taken(BluequeError):
+    """Another program has the node id, feed, batch or directory. Nothing was written.
 
-    instance, beat: of that registration. A listener whose beat does not change is dead.
+    holder: that program, as a node, an instance or a process id; None: not known, or it is gone.
     """
 
-    def __init__(self, node: str, queue: str, instance: str, beat: int) -> None:
-        super().__init__(f"another listener is registered as {node} on queue {queue!r}")
-        self.node, self.queue, self.instance, self.beat = node, queue, instance, beat
-
-
-class FeedTaken(BluequeError):
-    """Another feeder has the feed, or the feed is gone. This feeder has written nothing since.
-
-    node: of the feeder; None: there is none.
-    """
-
-    def __init__(self, feed: str, queue: str, node: str | None, was_ours: bool = True) -> None:
-        why = (
-            f"was taken over by {node}; this feeder has written nothing since"
-            if node and was_ours
-            else f"is fed by {node}: stop that one, or, if it is dead, try again a minute later"
-            if node
-            else "is gone: it was removed, or Redis has lost it; this feeder has written nothing since"
-        )
-        super().__init__(f"feed {feed!r} of queue {queue!r} {why}")
-        self.feed, self.queue, self.node = feed, queue, node
-
-
-class BatchTaken(BluequeError):
-    """Another archiver has taken over the batch, or it is finished. Nothing was written."""
-
-    def __init__(self, queue: str, batch: str) -> None:
-        super().__init__(f"batch {batch} of queue {queue!r} is another archiver's now")
-        self.queue, self.batch = queue, batch
-
-
-class DirectoryTaken(BluequeError):
-    """Another `blueque dev` uses the directory."""
-
-    def __init__(self, directory: str, pid: str) -> None:
-        super().__init__(f"blueque dev runs already in {directory}, as process {pid or '?'}")
-        self.directory, self.pid = directory, pid
+    def __init__(self, message: str, holder: str | None = None) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class RedisAway(BluequeError, ConnectionError):
@@ -591,37 +523,25 @@ class SpoolRefused(BluequeError):
     """The spool directory cannot be used."""
 
 
-class NoServer(BluequeError):
-    """There is no Redis server program on this machine."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "no redis-server or valkey-server here: apt install redis-server (or set BLUEQUE_REDIS_SERVER)"
-        )
-
-
-class NoJava(BluequeError):
-    """There is no Java on this machine, which Spark needs."""
-
-    def __init__(self, where: str = "here") -> None:
-        super().__init__(
-            f"Spark needs Java 17 or newer, and there is none {where}: apt install default-jre-headless"
-        )
-
-
 class NotInstalled(BluequeError, ImportError):
-    """An optional package is not installed, or is too old.
+    """A package or a program that Blueque needs is not installed, or is too old.
 
     what: the part of Blueque that needs it. package: its name. extra: the extra of blueque that
-        installs it.
+        installs it. how: if there is none, how to install it.
     oldest, installed: for a package that is too old, the oldest version that works, and the
         installed one; else empty.
     """
 
     def __init__(
-        self, what: str, package: str, extra: str, oldest: str = "", installed: str = ""
+        self,
+        what: str,
+        package: str,
+        extra: str = "",
+        oldest: str = "",
+        installed: str = "",
+        how: str = "",
     ) -> None:
-        install = f"in the clone of Blueque: pip install '.[{extra}]'"
+        install = how or f"in the clone of Blueque: pip install '.[{extra}]'"
         missing = f"{what} needs {package}, which is not installed; {install}"
         too_old = (
             f"{what} needs {package} {oldest} or newer, and {package} {installed} is installed. On a cluster, "

@@ -73,7 +73,7 @@ def feed(
         often, with a FeedProgress.
     options: as for `Queue.enqueue`: priority, resources, lock, retry, limits and labels, for all tasks.
         Once it has begun, it waits while Redis is away, and logs it.
-    Raises BacklogRefused, which names file and row; FeedTaken; RedisRefused; RedisAway when Redis
+    Raises BacklogRefused, which names file and row; Taken; RedisRefused; RedisAway when Redis
     does not answer at the start, for as long as the client has patience.
     Source: docs/protocol/feeds.md, "Feeds".
     """

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from blueque.connection.redis import Redis
-from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
+from blueque.errors import ArchiveRefused, BluequeError, Taken
 from blueque.model import keys
 from blueque.protocol import archiving
 from blueque.protocol.archiving import BatchRef
@@ -44,16 +44,16 @@ class Claim:
         self._is_lost = False
 
     def require(self) -> None:
-        """Raise BatchTaken if a beat has found that the batch is not ours any more."""
+        """Raise Taken if a beat has found that the batch is not ours any more."""
         if self._is_lost:
-            raise BatchTaken(self.queue, self.batch)
+            raise archiving.taken(self.ref)
 
     def make_sure(self) -> None:
-        """Ask Redis whether the batch is ours. Raises BatchTaken."""
+        """Ask Redis whether the batch is ours. Raises Taken."""
         archiving.beat_batch(self._redis, self.ref, time.time())
 
     def mark(self, state: str, **facts: str | int) -> None:
-        """Record the state of the batch. Raises BatchTaken."""
+        """Record the state of the batch. Raises Taken."""
         self.deleted = archiving.mark_batch(self._redis, self.ref, state, facts, time.time())
         self.state = state
         log.info("archive queue=%s batch=%s: %s", self.queue, self.batch, state)
@@ -87,7 +87,7 @@ class Claim:
             while not is_over.wait(BEAT):
                 try:
                     self.make_sure()
-                except BatchTaken:
+                except Taken:
                     self._is_lost = True
                     return
                 except BluequeError as error:

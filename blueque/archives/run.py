@@ -19,11 +19,11 @@ from blueque.client import Client
 from blueque.connection.redis import Redis
 from blueque.errors import (
     ArchiveRefused,
-    BatchTaken,
     BluequeError,
     InvalidInput,
     RedisAway,
     RedisRefused,
+    Taken,
 )
 from blueque.model.columns import ARCHIVE_FIELDS
 from blueque.model.encoding import require_number, require_queue_name, require_whole
@@ -58,7 +58,7 @@ class Work(NamedTuple):
 
     before: only tasks that ended before that time, in Unix seconds; None: all. total: how many ids
         the slices have.
-    tell: takes how many are written so far, and raises BatchTaken when another archiver has taken
+    tell: takes how many are written so far, and raises Taken when another archiver has taken
         over.
     """
 
@@ -214,7 +214,7 @@ class _Run:
         try:
             self._carry_on(claim, size)
         except (
-            BatchTaken
+            Taken
         ) as error:  # we were taken for dead; the other archiver goes on, and we wait for it
             log.warning("archive queue=%s: %s", self._queue, error)
         except BaseException:

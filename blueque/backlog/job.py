@@ -18,7 +18,7 @@ from blueque.backlog.files import Backlog
 from blueque.backlog.progress import Tell, Teller
 from blueque.backlog.rows import Shape
 from blueque.connection.redis import Redis
-from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
+from blueque.errors import BacklogRefused, Contended, RedisAway, Taken
 from blueque.model.lines import line_of
 from blueque.protocol import feeding
 from blueque.protocol.feeding import Fed, FeedChunk, FeedRef, Window
@@ -106,7 +106,7 @@ class Feeding:
     def run(self) -> bool:
         """Feed until the end, or until `stop`. Tell whether it is the end.
 
-        Raises BacklogRefused, FeedTaken, RedisRefused; RedisAway only before the first answer.
+        Raises BacklogRefused, Taken, RedisRefused; RedisAway only before the first answer.
         """
         is_ours, self._gives_up = True, time.monotonic() + self._job.patience
         try:
@@ -116,7 +116,7 @@ class Feeding:
             return self._finish()
         except Stopped:
             return False
-        except FeedTaken:
+        except Taken:
             is_ours = False
             raise
         except KeyboardInterrupt:
@@ -132,7 +132,7 @@ class Feeding:
     # The claim
 
     def _claim(self) -> dict[str, str]:
-        """Become the feeder, and return the record. Raises FeedTaken if another one is at work."""
+        """Become the feeder, and return the record. Raises Taken if another one is at work."""
         job = self._job
         if not feeds.load(self._redis, job.queue, job.feed):
             job.backlog.files()  # a mistyped path leaves no record behind
@@ -142,7 +142,9 @@ class Feeding:
         if self._is_others(record) and pid.isdecimal() and process.is_gone(int(pid), record):
             record = self._open(dead=record["token"])
         if self._is_others(record):
-            raise FeedTaken(job.feed, job.queue, record.get("node"), was_ours=False)
+            node = record.get("node")
+            how = "stop that one, or, if it is dead, try again a minute later"
+            raise Taken(f"feed {job.feed!r} of queue {job.queue!r} is fed by {node}: {how}", node)
         return record
 
     def _open(self, dead: str | None = None) -> dict[str, str]:

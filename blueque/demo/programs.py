@@ -18,7 +18,7 @@ from pathlib import Path
 from blueque.connection.address import Address
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import exchange
-from blueque.errors import NoServer
+from blueque.errors import NotInstalled
 from blueque.system import process, signals
 from blueque.system.embedded_redis import find_server, running_server
 from blueque.text.terminal import cut
@@ -167,7 +167,7 @@ def open_server(stack: contextlib.ExitStack, directory: Path) -> tuple[int, str]
     """Start a Redis that ends with the stack; return its port and its description."""
     try:
         server = stack.enter_context(running_server())
-    except NoServer:
+    except NotInstalled:
         if importlib.util.find_spec("fakeredis") is None:
             raise
         print(IN_MEMORY)

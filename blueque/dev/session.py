@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from blueque.client import Client
 from blueque.dev.sources import Sources
-from blueque.errors import DirectoryTaken, RedisAway
+from blueque.errors import RedisAway, Taken
 from blueque.model.task import Task
 from blueque.system import process, signals
 from blueque.system.embedded_redis import Server
@@ -60,7 +60,7 @@ class Session:
         self._asked = 0  # how often the person has asked to end
 
     def run(self) -> int:
-        """Run until the person ends it; return an exit code. Raises DirectoryTaken, NoServer."""
+        """Run until the person ends it; return an exit code. Raises Taken, NotInstalled."""
         self._home.mkdir(exist_ok=True)
         asked = signals.Signals(_ENDS)
         try:
@@ -75,13 +75,15 @@ class Session:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Keep others out of the directory. Raises DirectoryTaken."""
+        """Keep others out of the directory. Raises Taken."""
         with (self._home / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 file.seek(0)
-                raise DirectoryTaken(str(self._home), file.read().strip()) from error
+                pid = file.read().strip()
+                why = f"blueque dev runs already in {self._home}, as process {pid or '?'}"
+                raise Taken(why, pid or None) from error
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from blueque.connection.redis import Redis
-from blueque.errors import Contended, NodeTaken, NotFree, NotRegistered, RedisAway, RedisRefused
+from blueque.errors import Contended, NotFree, NotRegistered, RedisAway, RedisRefused, Taken
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
@@ -91,7 +91,7 @@ class Registration:
                 membership.register(
                     self._redis, self.queue, node, instance, facts, time.time(), dead
                 )
-            except NodeTaken as taken:
+            except Taken as taken:
                 # Containers may all have one host name, and pid 1. The other is judged by its beat,
                 # like everybody.
                 node = _another_name()

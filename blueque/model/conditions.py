@@ -117,6 +117,13 @@ def count_named(names: Iterable[str]) -> int:
     return len({name for name in names if name != HOLD and not is_gate(group_of(name) or "")})
 
 
+def require_few(named: int) -> None:
+    """Refuse a task that would wait for more than 1,000 others. Raises InvalidInput."""
+    if named > MAX_CONDITIONS:
+        why = f"a task can wait for {MAX_CONDITIONS:,} others, not for {named:,}"
+        raise InvalidInput(f"{why}; it can wait for a group of them")
+
+
 def unmet(conditions: Mapping[str, str]) -> list[str]:
     """Return the ids of the tasks on which a condition is not decided."""
     return [

@@ -184,7 +184,7 @@ class ManyTasks:
             but for 30 days at most; or another such time, up to `keep`. They may be archived.
         append: add keys to the run, even if it was closed, until a week after that.
         Raises WrongRun when another run has that name, or was opened with other ones, or its keys
-        are forgotten; NoSuchTask, NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup.
+        are forgotten; NoSuchTask, NoSuchGroup, WrongGroup.
         Source: docs/protocol/bulk.md, "open_run", "reopen_run".
         """
         count, fields = require_whole(shards, "shards", 1, MAX_SHARDS), self.fields_of(**options)

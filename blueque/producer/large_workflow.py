@@ -17,11 +17,10 @@ from blueque.errors import (
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
-    TooManyConditions,
     WrongGroup,
 )
 from blueque.model import trace
-from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK, count_named
+from blueque.model.conditions import HOLD, OK, count_named, require_few
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.model.parts import in_parts
 from blueque.producer.dependent_tasks import name_conditions
@@ -73,7 +72,7 @@ class LargeWorkflow:
 
         is_again: an earlier call may have put all of them there, but was not told.
         Raises OutcomeUnknown if it stops halfway: nothing runs until it is called again.
-        GroupCancelled if it was cancelled before all tasks were there, and perhaps removed since.
+        WrongGroup if it was cancelled before all tasks were there, and perhaps removed since.
         """
         state = state_of(self._redis, self._group)
         if state is None:
@@ -210,8 +209,7 @@ def _held(new: NewTask) -> NewTask:
 
 def _require_room(new: NewTask) -> None:
     named = count_named(new.conditions)
-    if named > MAX_CONDITIONS:
-        raise TooManyConditions(named)
+    require_few(named)
     size = len(new.parameters.encode())
     if size > MOST_BYTES:
         why = f"the parameters of one task take {size:,} bytes; a workflow takes {MOST_BYTES:,} at once"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from blueque.errors import InvalidInput, InvalidType, TooManyConditions
-from blueque.model.conditions import MAX_CONDITIONS, After, Ids, conditions_of
+from blueque.errors import InvalidInput, InvalidType
+from blueque.model.conditions import After, Ids, conditions_of, require_few
 from blueque.model.group import Group
 from blueque.model.options import Broken, Options, require_after, require_broken, waiting_fields
 from blueque.model.run import Links
@@ -72,15 +72,14 @@ def wait_for(
 
     group: a Group, or its name. has_each: it waits for others besides, which are named for
         each of many tasks.
-    Raises InvalidInput, InvalidType, TooManyConditions.
+    Raises InvalidInput, InvalidType.
     """
     if after is None and group is None and broken == "hold" and not (results or has_each):
         return NOTHING  # as most tasks: a producer may call this for each of a million
     require_broken(broken)
     require_after(has_each or after is not None, broken, bool(results))
     conditions = conditions_of(after)
-    if len(conditions) > MAX_CONDITIONS:
-        raise TooManyConditions(len(conditions))
+    require_few(len(conditions))
     named = Group(group) if isinstance(group, str) else group
     if named is not None and not isinstance(named, Group):
         raise InvalidType(f"group is a name or a blueque.Group, not {type(group).__name__}")

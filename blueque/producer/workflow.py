@@ -132,9 +132,9 @@ class Workflow(TaskGroup):
         4 MiB of parameters take several transactions, and no task runs before the last of them. If
         that stops halfway, commit a workflow of the same content again, in any process: it goes on
         and returns True; False if all tasks were there. Cancel it, or `blueque gc` does after a day.
-        Raises CycleFound, InvalidInput, TooManyConditions, NoSuchTask, NoSuchGroup before anything is
+        Raises CycleFound, InvalidInput, NoSuchTask, NoSuchGroup before anything is
             written; WrongGroup, too, if a group that is not a workflow, or a workflow without some
-            of these tasks, has the name; GroupCancelled, also if that happens meanwhile; RedisAway.
+            of these tasks, has the name; WrongGroup, also if that happens meanwhile; RedisAway.
             After OutcomeUnknown, call it again: True, if this or that call has made the tasks.
             NoSuchTask of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
         Source: docs/protocol/groups.md, "enqueue_graph", "Large workflows".

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from blueque.connection.packing import pack_each
 from blueque.connection.redis import Command, Look, Redis, as_hash
-from blueque.errors import BatchTaken
+from blueque.errors import Taken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
 from blueque.protocol.fields import Facts, flat
@@ -103,7 +103,7 @@ def claim_batch(
 
 
 def beat_batch(redis: Redis, ref: BatchRef, now: float) -> None:
-    """Show that the archiver is alive. Raises BatchTaken."""
+    """Show that the archiver is alive. Raises Taken."""
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         _require(ref, _Record._make(reply))
@@ -114,7 +114,7 @@ def beat_batch(redis: Redis, ref: BatchRef, now: float) -> None:
 
 def mark_batch(redis: Redis, ref: BatchRef, state: str, facts: Facts, now: float) -> int:
     """Record that the batch is written, published or deleted. Return how many tasks were deleted.
-    Raises BatchTaken.
+    Raises Taken.
     """
     key = keys.archive(ref.queue)
 
@@ -137,7 +137,7 @@ def erase(
     following: Sequence[Written] = (),
 ) -> int:
     """Delete the tasks that are still as they are in the archive, for which no others wait, and
-    whose end their group has noted. Return how many. Raises BatchTaken.
+    whose end their group has noted. Return how many. Raises Taken.
 
     following: the rows of the next call; its look is sent with our EXEC.
     """
@@ -179,7 +179,7 @@ def _take_out(queue: str, same: Sequence[tuple[Written, _TaskFields]]) -> list[C
 
 
 def finish_batch(redis: Redis, ref: BatchRef) -> bool:
-    """Close the batch. False: it was closed already. Raises BatchTaken."""
+    """Close the batch. False: it was closed already. Raises Taken."""
 
     def decide(reply: list[str | None]) -> Verdict[bool]:
         record = _Record._make(reply)
@@ -224,7 +224,12 @@ def _contents(
 
 def _require(ref: BatchRef, owner: Sequence[str | None]) -> None:
     if [*owner[:2]] != [ref.batch, ref.writer]:
-        raise BatchTaken(ref.queue, ref.batch)
+        raise taken(ref)
+
+
+def taken(ref: BatchRef) -> Taken:
+    """Return the error for an archiver that has lost its batch."""
+    return Taken(f"batch {ref.batch} of queue {ref.queue!r} is another archiver's now")
 
 
 def _is_as_written(queue: str, row: Written, fields: _TaskFields) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import InvalidInput, TooManyConditions, WrongGroup, WrongState
+from blueque.errors import InvalidInput, WrongGroup, WrongState
 from blueque.model import keys
-from blueque.model.conditions import HOLD, MAX_CONDITIONS, are_met, count_named, is_marked, mark
+from blueque.model.conditions import HOLD, are_met, count_named, is_marked, mark, require_few
 from blueque.model.group import condition_on, group_of
 from blueque.model.lines import line_of
 from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
@@ -63,8 +63,8 @@ def enqueue_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: fl
 
     of_queues: at most 100 tasks, with at most 100 parents and 1,000 conditions together; all have a
         key, or none has; a chosen id counts as one. They join the group in their options.
-    Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, GroupClosed,
-        GroupCancelled or WrongGroup for a group that does not take the task.
+    Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, WrongGroup
+        for a group that does not take the task.
     """
     return _enqueue(redis, "enqueue_each", of_queues, now, False)
 
@@ -258,7 +258,7 @@ def add_conditions(
 ) -> None:
     """Add conditions to a new task that has the condition `hold`.
 
-    conditions: at most 100. Raises NoSuchTask, NoSuchGroup, TooManyConditions; WrongState, if the task has that
+    conditions: at most 100. Raises NoSuchTask, NoSuchGroup, InvalidInput; WrongState, if the task has that
     condition no more.
     """
     parents = Parents(conditions)
@@ -271,8 +271,7 @@ def add_conditions(
         if status not in OPEN or of_queue != queue or HOLD not in known:
             raise WrongState(task, status, "unblock")
         count, named = len({**known, **conditions}), count_named([*known, *conditions])
-        if named > MAX_CONDITIONS:
-            raise TooManyConditions(named)
+        require_few(named)
         states = parents.statuses(replies)
         require_parents(conditions, states, parents.making(replies))
         more = marked(conditions, states, inputs is not None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis, as_hash
-from blueque.errors import FeedTaken, InvalidInput
+from blueque.errors import InvalidInput, Taken
 from blueque.model import keys
 from blueque.protocol.bulk import Batch
 from blueque.protocol.fields import flat
@@ -167,7 +167,7 @@ def feed(
     any case show that the feeder is alive.
 
     meanwhile: see transact.
-    Raises FeedTaken.
+    Raises Taken.
     """
 
     def decide(reply: list[str | None], *numbers: int) -> Verdict[Fed | None]:
@@ -175,7 +175,7 @@ def feed(
         lengths, exists = numbers[: 1 + len(window.lines)], numbers[1 + len(window.lines) :]
         waiting = sum(lengths)
         if token != ref.token:
-            raise FeedTaken(ref.feed, ref.queue, node)
+            raise _taken(ref, node)
         if rows == str(chunk.after.rows):
             return Change([_is_alive(ref)], Fed("fed", waiting))
         if rows != str(chunk.before):
@@ -199,7 +199,7 @@ def end_feed(redis: Redis, ref: FeedRef, done: Mapping[str, str] | None, now: fl
     """Let the next feeder go on at once, and record whether the whole backlog is fed.
 
     done: the last files and their marks; None: there are more rows, or may be.
-    Raises FeedTaken when the backlog is fed and the feed is another feeder's by now.
+    Raises Taken when the backlog is fed and the feed is another feeder's by now.
     """
     queue, feed, _ = ref
     key, files = keys.feed(queue, feed), keys.fed(queue, feed)
@@ -209,7 +209,7 @@ def end_feed(redis: Redis, ref: FeedRef, done: Mapping[str, str] | None, now: fl
         if token != ref.token:
             if done is None or (token is None and state == "finished"):
                 return Answer(None)
-            raise FeedTaken(feed, queue, node)
+            raise _taken(ref, node)
         commands: list[Command] = [("HSET", files, *flat(done))] if done else []
         if done is not None:
             commands += [("HSET", key, "state", "finished", "finished", now, "updated", now)]
@@ -274,3 +274,12 @@ def _moves(ref: FeedRef, chunk: FeedChunk, new: Sequence[int], now: float) -> li
 
 def _is_alive(ref: FeedRef) -> Command:
     return ("SET", keys.feeder(ref.queue, ref.feed), 1, "EX", ALIVE)
+
+
+def _taken(ref: FeedRef, node: str | None) -> Taken:
+    """Return the error for a feeder that has lost its feed."""
+    what = "is gone: it was removed, or Redis has lost it"
+    if node:
+        what = f"was taken over by {node}"
+    why = f"{what}; this feeder has written nothing since"
+    return Taken(f"feed {ref.feed!r} of queue {ref.queue!r} {why}", node)

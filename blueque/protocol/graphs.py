@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
-from blueque.errors import GroupCancelled, InvalidInput, NoSuchGroup, WrongGroup
+from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.conditions import HOLD
 from blueque.model.group import MAKING, condition_on, gate_of
@@ -52,8 +52,8 @@ def enqueue_graph(redis: Redis, graph: Graph, now: float) -> bool:
     is a group with this name.
 
     Raises InvalidInput for a workflow that is too large; NoSuchTask, NoSuchGroup; WrongGroup if
-        tasks of an earlier workflow with this name are in Redis, or another one is not complete;
-        GroupCancelled if that was cancelled before it was.
+        tasks of an earlier workflow with this name are in Redis, or another one is not complete,
+        or was cancelled before it was.
     """
     group, new = graph.group, [new for _, new in graph.tasks]
     own = {each.task for each in new}
@@ -98,8 +98,8 @@ def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
     """Create the group of a large workflow, and its gate. False: there is another group with this
     name.
 
-    Raises WrongGroup if another workflow with this name is not complete; GroupCancelled if that was
-        cancelled before it was.
+    Raises WrongGroup if another workflow with this name is not complete, or was cancelled
+        before it was.
     """
     group, gate = graph.group, gate_of(graph.group)
     keep = str(graph.keep)
@@ -134,7 +134,7 @@ def extend_graph(
 
     first: how many come before these. tasks: each after those for which it waits, and with a
         condition on one of these or on the gate; as many as `why_too_large` allows.
-    Raises NoSuchTask, NoSuchGroup, WrongGroup, GroupCancelled.
+    Raises NoSuchTask, NoSuchGroup, WrongGroup.
     """
     own = dict.fromkeys(new.task for _, new in tasks)
     others = Parents(
@@ -167,7 +167,7 @@ def close_graph(redis: Redis, graph: Graph, now: float) -> int:
     """Declare that all tasks of a large workflow are there, unless some are missing. Return how many
     are there.
 
-    Raises NoSuchGroup, WrongGroup, GroupCancelled.
+    Raises NoSuchGroup, WrongGroup.
     """
     group, gate = graph.group, gate_of(graph.group)
     closed = ("state", "closed", "closed", now)
@@ -212,8 +212,8 @@ def _require_ours(graph: Graph, found: _Record) -> _Record:
 
 
 def _is_ours(graph: Graph, found: _Record) -> bool:
-    """Tell whether a group is this workflow. Raises GroupCancelled, WrongGroup if it is one that is
-    not complete, and will not be, or not by us.
+    """Tell whether a group is this workflow. Raises WrongGroup if it is one that is not
+    complete, and will not be, or not by us.
     """
     if found.gate is not None and found.state != MAKING:
         raise was_cancelled(graph.group)
@@ -223,11 +223,13 @@ def _is_ours(graph: Graph, found: _Record) -> bool:
     return found.made_by == graph.mark
 
 
-def was_cancelled(group: str) -> GroupCancelled:
+def was_cancelled(group: str) -> WrongGroup:
     """Return the error for a workflow that was cancelled before all of its tasks were there."""
     then = "when it has ended, remove it and commit it again"
-    why = f" before all of its tasks were there; {then}: blueque workflow rm {group}"
-    return GroupCancelled(group, why)
+    why = (
+        f"it was cancelled before all of its tasks were there; {then}: blueque workflow rm {group}"
+    )
+    return WrongGroup(group, why, "cancelled")
 
 
 def require_sound(graph: Graph) -> None:

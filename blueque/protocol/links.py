@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from blueque.connection.redis import Command
-from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, WrongGroup
+from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.group import RUN, condition_on
 from blueque.model.run import Links
@@ -16,6 +16,7 @@ from blueque.protocol.groups import closing, new_record, opening
 from blueque.protocol.parents import (
     LOOK_EVERY,
     Parents,
+    closed,
     enter_dependents,
     groups_among,
     require_parents,
@@ -70,8 +71,7 @@ class NewLinks:
     def commands(self, replies: Sequence[Any], now: float) -> list[Command]:
         """Return the commands that make the group, if there is none.
 
-        replies: to `reads`. Raises NoSuchTask, NoSuchGroup, GroupCancelled, GroupClosed,
-            WrongGroup.
+        replies: to `reads`. Raises NoSuchTask, NoSuchGroup, WrongGroup.
         """
         group, conditions = self._links.group, self._links.conditions
         asked = replies[: len(self._parents.reads)]
@@ -83,9 +83,9 @@ class NewLinks:
             owner = maker if maker.startswith("run ") else "a workflow"
             raise WrongGroup(group, f"it is the group of {owner}")
         if cancel is not None:
-            raise GroupCancelled(group)
+            raise WrongGroup(group, "it was cancelled", "cancelled")
         if state not in (None, "open") and maker != self._maker:
-            raise GroupClosed(group, state)
+            raise closed(group, state)
         if conditions:
             self._require_no_circle(group, replies, waiting if state is not None else 0)
         if state is not None:  # of an earlier run of this name, which was dropped
@@ -165,7 +165,7 @@ def reopening_of(
     """Return the commands that open the group of a run again, if the run has made it.
 
     replies: to the look at its `state`, `made_by` and `cancel`; empty: the run has no group.
-    Raises NoSuchGroup, GroupClosed, GroupCancelled.
+    Raises NoSuchGroup, WrongGroup.
     """
     if links.group is None:
         return []
@@ -173,10 +173,10 @@ def reopening_of(
     if state is None:
         raise NoSuchGroup(links.group)
     if cancel is not None:
-        raise GroupCancelled(links.group)
+        raise WrongGroup(links.group, "it was cancelled", "cancelled")
     if maker != made_by(queue, run):
         if state != "open":
-            raise GroupClosed(links.group, state)
+            raise closed(links.group, state)
         return []
     return _opening_again(links.group, now)
 

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import NodeTaken, NotRegistered
+from blueque.errors import NotRegistered, Taken
 from blueque.model import keys
 from blueque.model.states import FINISHED, HELD
 from blueque.protocol.events import Event, record_in_queue
@@ -82,7 +82,7 @@ def register(
         instance does not.
     facts: further fields of the registration, see docs/protocol.md, "Listener".
     dead: an instance with the same node id that the caller knows to be dead; it is replaced.
-    Raises NodeTaken when another instance, not known to be dead, has the node id.
+    Raises Taken when another instance, not known to be dead, has the node id.
     """
     registration = keys.listener(queue, node)
 
@@ -91,9 +91,8 @@ def register(
         if registered.get("instance") == instance:
             return Answer(None)
         if registered.get("state") == "alive" and registered.get("instance") != dead:
-            beat = registered.get("beat", "")
-            beats = int(beat) if beat.isdecimal() else 0
-            raise NodeTaken(node, queue, registered.get("instance", ""), beats)
+            why = f"another listener is registered as {node} on queue {queue!r}"
+            raise Taken(why, registered.get("instance"))
         fields = ("instance", instance, "state", "alive", "beat", 0, "beat_at", now, *flat(facts))
         commands: list[Command] = [
             ("DEL", registration),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from blueque.connection.redis import Command
-from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, NoSuchTask, WrongGroup
+from blueque.errors import NoSuchGroup, NoSuchTask, WrongGroup
 from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.group import MAKING, condition_on, group_of, status_of
@@ -236,7 +236,7 @@ class Parents:
         replies: to `reads`. joins: of those tasks that are made; see `joins_of`. What exists has
             joined before. member_of: a group that takes them although it is closed: a running
             member makes them.
-        Raises NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup.
+        Raises NoSuchGroup, WrongGroup.
         """
         first = len(self._tasks) + 3 * len(self._groups)
         last = first + len(self._joined)
@@ -289,13 +289,22 @@ def require_parents(
 
 
 def _require_open(group: str, state: str | None, cancel: str | None) -> None:
-    """Raise NoSuchGroup, GroupCancelled or GroupClosed unless new tasks may join a group."""
+    """Raise NoSuchGroup or WrongGroup unless new tasks may join a group."""
     if state is None:
         raise NoSuchGroup(group, is_joined=True)
     if cancel is not None:
-        raise GroupCancelled(group)
+        raise WrongGroup(group, "it was cancelled", "cancelled")
     if state != "open":
-        raise GroupClosed(group, state)
+        raise closed(group, state)
+
+
+def closed(group: str, state: str) -> WrongGroup:
+    """Return the error for a group that takes no more tasks."""
+    why = {
+        "making": "it is making: not all tasks of this workflow are there yet",
+        "ended": "it has ended",
+    }.get(state, "it is closed")
+    return WrongGroup(group, f"{why}; no other task joins it", state)
 
 
 def enter_dependents(

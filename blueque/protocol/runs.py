@@ -145,7 +145,7 @@ class RunBatch(Batch):
     def links_to_parents(self, replies: Sequence[Any], new: Sequence[int]) -> list[Command]:
         """Return the commands by which the parents of new tasks know of them.
 
-        Raises NoSuchGroup, GroupClosed, GroupCancelled for a group that does not take them.
+        Raises NoSuchGroup, WrongGroup for a group that does not take them.
         """
         first = len(self._shards)
         linked = replies[first : first + len(self._parents.reads)]
@@ -205,8 +205,8 @@ def open_run(
     With links, it opens the group, too, if there is none.
     created: of the run, for a program that takes part in a run which another has opened. Raises
         RunDropped when that run is gone, even if a new one has its name: the ledgers are gone, too.
-    Raises WrongRun when it was opened with other links; NoSuchTask, NoSuchGroup, GroupClosed,
-    GroupCancelled, WrongGroup for links of a new run.
+    Raises WrongRun when it was opened with other links; NoSuchTask, NoSuchGroup, WrongGroup
+    for links of a new run.
     """
     key, links = keys.run(queue, run), terms.links
     kind = "keyed_linked" if links else "keyed"
@@ -261,8 +261,8 @@ def reopen_run(redis: Redis, opened: Record, now: float, hold: int | None = None
     opened; return its record.
 
     opened: the record as it was when it was opened. hold: see RunTerms; from now on.
-    Raises RunDropped; WrongRun when its keys are forgotten; NoSuchGroup, GroupClosed,
-    GroupCancelled when its group takes no tasks.
+    Raises RunDropped; WrongRun when its keys are forgotten; NoSuchGroup, WrongGroup
+    when its group takes no tasks.
     """
     queue, run, shards = opened["queue"], opened["run"], opened["shards"]
     key, links = keys.run(queue, run), Links.of(opened)

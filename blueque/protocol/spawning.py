@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import InvalidInput, TooManyConditions, WrongGroup, WrongState
+from blueque.errors import InvalidInput, WrongGroup, WrongState
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import KINDS, MAX_CONDITIONS, count_named, mark
+from blueque.model.conditions import KINDS, count_named, mark, require_few
 from blueque.model.group import condition_on, group_of
 from blueque.model.ids import octets_of
 from blueque.model.new import NewRecord, require_room
@@ -53,7 +53,7 @@ class Spawning:
     ) -> list[Command]:
         """Return the commands that make new tasks while the task runs. group: of the task.
 
-        Raises NoSuchTask, NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup.
+        Raises NoSuchTask, NoSuchGroup, WrongGroup.
         """
         of_parents = replies[1 + len(self._tasks) :]
         self._parents.require_open(of_parents, joins_of(new), group)
@@ -84,8 +84,8 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
 
     tasks: at most 200, as for `Spawning`. They join the group in their options; that of the running
         task takes them, too, if it is closed, for it does not end before that task.
-    Raises NotOwner; NoSuchTask for a parent that is not in Redis; NoSuchGroup, GroupClosed,
-        GroupCancelled or WrongGroup for a group that does not take the task; InvalidInput.
+    Raises NotOwner; NoSuchTask for a parent that is not in Redis; NoSuchGroup,
+        WrongGroup for a group that does not take the task; InvalidInput.
     """
     task = attempt.task
     spawning = Spawning(task, tasks, AT_ONCE)
@@ -120,7 +120,7 @@ def link(
     stays as it is.
 
     conditions: at most 100, on tasks that have never waited for others.
-    Raises NotOwner, WrongState, NoSuchTask, TooManyConditions, InvalidInput.
+    Raises NotOwner, WrongState, NoSuchTask, InvalidInput.
     """
     task, key = attempt.task, keys.task(child)
     if any(group_of(parent) is not None for parent in conditions):
@@ -144,8 +144,7 @@ def link(
         if known.get(task) not in KINDS:
             raise InvalidInput(f"task {child} does not wait for task {task}")
         named = count_named([*known, *new])
-        if named > MAX_CONDITIONS:
-            raise TooManyConditions(named)
+        require_few(named)
         parents = dict(zip(conditions, replies, strict=True))
         states = {parent: parents[parent][0] for parent in new}
         require_parents(new, states)

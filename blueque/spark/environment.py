@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from blueque.errors import InvalidInput, NoJava, NotInstalled
+from blueque.errors import InvalidInput, NotInstalled
 
 _HERE = Path(__file__).parent
 # in a checkout only; an installed package has its content elsewhere
@@ -22,7 +22,7 @@ _RUNS_ALREADY = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}
 
 
 def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
-    """Set the variables that Java and the workers need, before Java starts. Raises NoJava.
+    """Set the variables that Java and the workers need, before Java starts. Raises NotInstalled.
 
     is_local: the workers are on this machine.
     """
@@ -76,13 +76,16 @@ def option(name: str, value: object) -> tuple[str, str]:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the path of the Java that Spark would run. Raises NoJava."""
+    """Return the path of the Java that Spark would run. Raises NotInstalled."""
     home = environ.get("JAVA_HOME")
     found = shutil.which(
         os.path.join(home, "bin", "java") if home else "java", path=environ.get("PATH")
     )
     if found is None:
-        raise NoJava(f"in JAVA_HOME, {home}" if home else "here")
+        how = "apt install default-jre-headless"
+        if home:
+            how = f"there is none in JAVA_HOME, {home}: correct that, or {how}"
+        raise NotInstalled("Spark", "Java 17 or newer", how=how)
     return found
 
 

@@ -32,7 +32,7 @@ def session(app: str = "blueque", master: str | None = None, **conf: Any) -> Spa
         all of this machine.
     conf: options of Spark, `**{"spark.driver.memory": "2g"}` or `spark_driver_memory="2g"`; they
         override ours.
-    Raises NoJava; SparkEnded when the Java process of an earlier session in this process is gone;
+    Raises NotInstalled; SparkEnded when the Java process of an earlier session in this process is gone;
     InvalidInput.
     """
     options = dict(environment.option(name, value) for name, value in conf.items())

@@ -40,7 +40,7 @@ def submit(
 
     file: a Python program or a jar. conf: as for `session`. options: others of spark-submit,
         `["--class", "com.acme.Main"]`.
-    Raises SubmitFailed with the last lines of its output; SystemExit after SIGTERM; NoJava,
+    Raises SubmitFailed with the last lines of its output; SystemExit after SIGTERM; NotInstalled,
     NotInstalled, InvalidInput.
     """
     chosen = dict(environment.option(name, value) for name, value in (conf or {}).items())

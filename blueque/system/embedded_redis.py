@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from blueque.errors import BluequeError, NoServer
+from blueque.errors import BluequeError, NotInstalled
 from blueque.system import process
 
 START_TIMEOUT = 10.0
@@ -77,7 +77,8 @@ class Server:
         """Start it, or start it again with the same port and data, and wait until it answers."""
         executable = self._executable or find_server()
         if executable is None:
-            raise NoServer
+            how = "apt install redis-server (or set BLUEQUE_REDIS_SERVER)"
+            raise NotInstalled("starting Redis", "redis-server or valkey-server", how=how)
         command = [
             executable,
             "--bind",

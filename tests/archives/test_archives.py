@@ -37,7 +37,7 @@ from shelves import (
 )
 from transactions import protocol
 
-from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput, archives
+from blueque import ArchiveRefused, Client, Inspector, InvalidInput, Taken, archives
 from blueque.archives import claims, layout, parquet, picking, steps
 from blueque.archives.layout import Output
 from blueque.model import keys
@@ -608,7 +608,7 @@ def test_one_that_was_taken_for_dead_notices_at_its_next_beat(redis, shelf, monk
     with claim.beating():
         claim.require()
         protocol.claim_batch(redis, BatchRef(QUEUE, "b", "another"), {}, {}, 9.0, over=claim.writer)
-        with pytest.raises(BatchTaken):
+        with pytest.raises(Taken):
             tell_for_seconds(claim, 30)
 
 

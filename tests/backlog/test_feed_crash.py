@@ -19,7 +19,7 @@ from running import until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 from transactions import protocol
 
-from blueque import FeedTaken
+from blueque import Taken
 from blueque.backlog import chunks
 from blueque.backlog import job as feeding
 from blueque.backlog.files import Backlog
@@ -189,7 +189,7 @@ class Ground:
         job = Job("video", "f", Backlog(self.path), Shape(), {}, 100, False, threading.Event())
         try:
             assert Feeding(redis, job).run()
-        except FeedTaken:  # as it must be for one of them
+        except Taken:  # as it must be for one of them
             pass
 
     def naive(self, redis):

@@ -20,7 +20,7 @@ from running import Programs, until
 from transactions import protocol
 
 import blueque
-from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry
+from blueque import BacklogRefused, Client, InvalidInput, RedisAway, Retry, Taken
 from blueque.audit.audit import audit
 from blueque.backlog import job
 from blueque.model import keys
@@ -392,7 +392,7 @@ def test_a_second_feeder_is_refused_and_told_who_feeds_until_the_first_stops(fee
     first = threading.Thread(target=feed, args=(plenty,), kwargs={"window": 100, "stop": stop})
     first.start()
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
-    with pytest.raises(FeedTaken, match=f"is fed by {blueque.system.process.node_id()}: stop"):
+    with pytest.raises(Taken, match=f"is fed by {blueque.system.process.node_id()}: stop"):
         feed(plenty)
     assert cli.llen(keys.pending("video")) == 100
 
@@ -443,7 +443,7 @@ def test_a_feeder_of_another_host_counts_as_dead_when_it_gives_no_sign_of_life(
     stop = threading.Event()
     feed(plenty, window=100, stop=stop, progress=lambda progress: progress.rows and stop.set())
     protocol.begin_feed(redis, FeedRef("video", "f", "t"), "i", "x", {"node": "ws_7"}, None, 1.0)
-    with pytest.raises(FeedTaken, match="is fed by ws_7: stop that one"):
+    with pytest.raises(Taken, match="is fed by ws_7: stop that one"):
         feed(plenty)
     assert 50 < cli.ttl(keys.feeder("video", "f")) <= 60
     cli.delete(keys.feeder("video", "f"))  # as it expires after a minute
@@ -465,7 +465,7 @@ def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(programs, plen
     before = cli.hgetall(FEED)
     program.send(signal.SIGCONT)
     assert program.wait() == 1
-    assert "FeedTaken" in program.log and "is gone" in program.log
+    assert "Taken" in program.log and "is gone" in program.log
     assert (cli.llen(keys.pending("video")), cli.hgetall(FEED)) == (0, before)
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from transactions import protocol
 
-from blueque.errors import GroupCancelled
+from blueque.errors import WrongGroup
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
@@ -75,14 +75,16 @@ def test_the_states_have_the_same_words_everywhere(run, night, redis, client, cl
     (flow,) = [line for line in lines if line.startswith("flow")]
     assert "AGE  LAST TASK  TASKS" in header and "2 h ago" in flow
     refused = run("enqueue", "video", "1", "--group", "flow").stderr
-    assert "group 'flow' is making" in refused
+    assert "group 'flow': it is making" in refused
     refused = run("enqueue", "video", "1", "--after", "group flow").stderr
     assert "workflow 'flow' is making" in refused
     client.group("night").close()
     assert states("night") == "closed"
     (waiting,) = cli.zrange(keys.awaiting("night"), 0, -1)
     assert "group night: closed\n" in run("show", waiting).stdout
-    assert "group 'night' is closed; no" in run("enqueue", "video", "1", "--group", "night").stderr
+    assert (
+        "group 'night': it is closed; no" in run("enqueue", "video", "1", "--group", "night").stderr
+    )
     client.group("night").cancel()
     assert states("night") == "cancelling"
     settle(client)
@@ -246,7 +248,7 @@ def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, r
     flow = client.workflow("night")
     flow.add("video", "p")
 
-    with pytest.raises(GroupCancelled, match=r"commit it again: blueque workflow rm night$"):
+    with pytest.raises(WrongGroup, match=r"commit it again: blueque workflow rm night$"):
         flow.commit()
 
 

@@ -51,14 +51,9 @@ from transactions import TRANSACTIONS, protocol
 import blueque
 from blueque.connection.redis import Redis, as_hash
 from blueque.errors import (
-    BatchTaken,
     BluequeError,
-    FeedTaken,
-    GroupCancelled,
-    GroupClosed,
     HasDependents,
     InvalidInput,
-    NodeTaken,
     NoSuchGroup,
     NoSuchSchedule,
     NoSuchTask,
@@ -66,6 +61,7 @@ from blueque.errors import (
     NotOwner,
     NotRegistered,
     RunDropped,
+    Taken,
     WrongGroup,
     WrongQueue,
     WrongRun,
@@ -2759,7 +2755,7 @@ SAMPLES = [
             ("with another group", opened_linked("x"), {}, WrongRun),
             ("with other conditions", opened_linked(GROUP), {"t3": "ok"}, WrongRun),
             ("the group of another run", opened_linked(GROUP, "x"), {}, WrongGroup),
-            ("a closed group", given(opened_group, closed_group), {}, GroupClosed),
+            ("a closed group", given(opened_group, closed_group), {}, WrongGroup),
             ("no such parent", nothing, {"t3": "ok"}, NoSuchTask),
             (
                 "a group for which a task waits",
@@ -2838,7 +2834,7 @@ SAMPLES = [
         enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
         {**KEYED_RUN, "ENTERED": [GROUP]},
         until="MULTI",
-        refuses=GroupClosed,
+        refuses=WrongGroup,
     ),
     Sample(
         "close_run",
@@ -2945,14 +2941,14 @@ SAMPLES = [
                 ),
                 {"group": GROUP},
                 {**CLOSE, "ENTERED": [GROUP]},
-                GroupCancelled,
+                WrongGroup,
             ),
             (
                 "the group of another is closed",
                 given(opened_group, opened_linked(GROUP), close_run(group=GROUP), closed_group),
                 {"group": GROUP},
                 {**CLOSE, "ENTERED": [GROUP]},
-                GroupClosed,
+                WrongGroup,
             ),
         ]
     ],
@@ -3302,7 +3298,7 @@ SAMPLES = [
         FEEDING,
         [A_TASK],
         until="MULTI",
-        refuses=FeedTaken,
+        refuses=Taken,
     ),
     Sample("end_feed", "the backlog is not over", begun_feed(), end_feed(), FEED_ENDED),
     Sample(
@@ -3337,7 +3333,7 @@ SAMPLES = [
         end_feed({}),
         FEED_ENDED,
         until="MULTI",
-        refuses=FeedTaken,
+        refuses=Taken,
     ),
     Sample("forget_feed", "as usual", given(begun_feed(), end_feed(DONE)), forget_feed, BEGUN_FEED),
     Sample("forget_feed", "again", nothing, forget_feed, BEGUN_FEED, until="MULTI"),
@@ -3982,7 +3978,7 @@ SAMPLES = [
         register,
         TASK,
         until="MULTI",
-        refuses=NodeTaken,
+        refuses=Taken,
     ),
     Sample("beat", "as usual", registered(), beat, BEAT, [MAY_HOLD]),
     Sample("beat", "with an empty list", registered(), beat_bare, BEAT),
@@ -5438,7 +5434,7 @@ SAMPLES = [
         beat_batch,
         BATCH,
         until="MULTI",
-        refuses=BatchTaken,
+        refuses=Taken,
     ),
     Sample(
         "mark_batch",
@@ -5462,7 +5458,7 @@ SAMPLES = [
         mark_batch("written"),
         BATCH,
         until="MULTI",
-        refuses=BatchTaken,
+        refuses=Taken,
     ),
     Sample(
         "erase",
@@ -5499,7 +5495,7 @@ SAMPLES = [
         erase(("t1", "failed", 5.0, 1)),
         {**BATCH, "TASK": ["t1"]},
         until="MULTI",
-        refuses=BatchTaken,
+        refuses=Taken,
     ),
     Sample(
         "prune",
@@ -5664,7 +5660,7 @@ SAMPLES = [
         finish_batch,
         BATCH,
         until="MULTI",
-        refuses=BatchTaken,
+        refuses=Taken,
     ),
     Sample("leave_batch", "as usual", claim_batch("w"), leave_batch("w"), BATCH),
     Sample("leave_batch", "taken over", claim_batch("v"), leave_batch("w"), BATCH, until="MULTI"),
@@ -6814,7 +6810,7 @@ SAMPLES = [
         enqueue_after_with({"group": GROUP}, t1={}),
         {**ONE_AFTER, "PARENT": [], "ENTERED": [GROUP]},
         until="MULTI",
-        refuses=GroupClosed,
+        refuses=WrongGroup,
     ),
     Sample("add_conditions", "as usual", held_back, add_conditions, ADD),
     Sample(
@@ -7355,7 +7351,7 @@ SAMPLES = [
         opened_graph,
         IN_LARGE,
         until="MULTI",
-        refuses=GroupCancelled,
+        refuses=WrongGroup,
     ),
     Sample(
         "extend_graph",
@@ -7463,7 +7459,7 @@ SAMPLES = [
         close_graph,
         IN_LARGE,
         until="MULTI",
-        refuses=GroupCancelled,
+        refuses=WrongGroup,
     ),
     Sample(
         "close_graph",

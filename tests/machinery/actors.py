@@ -14,9 +14,6 @@ from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, make_wait, to_
 from blueque.connection.redis import Redis
 from blueque.errors import (
     BatchFailed,
-    BatchTaken,
-    GroupCancelled,
-    GroupClosed,
     HasDependents,
     NoSuchGroup,
     NoSuchTask,
@@ -24,6 +21,8 @@ from blueque.errors import (
     NotRegistered,
     QueueFull,
     RedisAway,
+    Taken,
+    WrongGroup,
     WrongState,
 )
 from blueque.listener.listener import Listener
@@ -114,7 +113,7 @@ def spawn(world: World, redis: Redis, task: Task, *names: str, **options: Any) -
         world.note_wait(one.task, dict(one.conditions))
     try:
         are_new = insist(lambda: protocol.spawn(redis, attempt, new, time.time()))
-    except (NotOwner, GroupCancelled, GroupClosed):
+    except (NotOwner, WrongGroup):
         return
     world.ledger.notes += [one.task for one, is_new in zip(new, are_new, strict=True) if is_new]
     if any(are_new):
@@ -280,7 +279,7 @@ def archive(world: World, redis: Redis, name: str) -> None:
         )  # type: ignore[misc]
     try:
         carry_on(world, redis, name, open_batch)
-    except BatchTaken:
+    except Taken:
         pass
 
 

@@ -12,16 +12,7 @@ from transactions import protocol
 from world import QUEUE, World, insist, join, make_wait, start_one
 
 from blueque.connection.redis import Redis
-from blueque.errors import (
-    GroupCancelled,
-    GroupClosed,
-    HasDependents,
-    InvalidInput,
-    NoSuchTask,
-    NotOwner,
-    WrongGroup,
-    WrongState,
-)
+from blueque.errors import HasDependents, InvalidInput, NoSuchTask, NotOwner, WrongGroup, WrongState
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import MAKING, condition_on, gate_of
@@ -104,7 +95,7 @@ def enter(world: World, redis: Redis, task: str) -> None:
     """Be a producer of one more member. It is fine if the group takes none any more."""
     try:
         insist(lambda: make_wait(world, redis, task, {}, group=GROUP))
-    except (GroupClosed, GroupCancelled):
+    except WrongGroup:
         world.ledger.notes.append(f"{task} came too late")
     else:
         world.ledger.accepted.add(task)
@@ -182,7 +173,7 @@ def commit_large(world: World, redis: Redis) -> None:
     workflow = large_workflow.LargeWorkflow(redis, GROUP, KEEP, tasks)
     try:
         world.ledger.notes.append(("committed", insist(workflow.commit)))
-    except GroupCancelled:
+    except WrongGroup:
         world.ledger.notes.append("refused")
 
 

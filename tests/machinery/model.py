@@ -15,16 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from blueque.errors import (
-    GroupCancelled,
-    GroupClosed,
     HasDependents,
     InvalidInput,
-    NodeTaken,
     NoSuchGroup,
     NoSuchTask,
     NotFree,
     NotOwner,
     NotRegistered,
+    Taken,
     WrongGroup,
     WrongQueue,
     WrongState,
@@ -769,9 +767,9 @@ class Model:
         if group.record is None:
             raise Refusal(NoSuchGroup)
         if "cancel" in group.record:
-            raise Refusal(GroupCancelled)
+            raise Refusal(WrongGroup)
         if group.record["state"] != "open":
-            raise Refusal(GroupClosed)
+            raise Refusal(WrongGroup)
         if kinds and group.awaiting:  # it might wait for one of these
             raise Refusal(WrongGroup)
 
@@ -1397,7 +1395,7 @@ class Model:
         if known is not None and known["instance"] == instance:
             return
         if known is not None and known["state"] == "alive" and known["instance"] != dead:
-            raise Refusal(NodeTaken)
+            raise Refusal(Taken)
         self.registrations[queue, node] = {
             "instance": instance,
             "state": "alive",

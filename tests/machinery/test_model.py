@@ -52,7 +52,7 @@ FLOORS = {
     "order: True": 40,
     "order: False": 5,
     "register: None": 600,
-    "register: NodeTaken": 20,
+    "register: Taken": 20,
     "beat: some": 200,
     "beat: NotRegistered": 12,
     "wait: True": 20,

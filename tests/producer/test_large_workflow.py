@@ -12,13 +12,10 @@ from transactions import protocol
 from blueque import Client, after
 from blueque.errors import (
     CycleFound,
-    GroupCancelled,
-    GroupClosed,
     InvalidInput,
     NoSuchGroup,
     NoSuchTask,
     OutcomeUnknown,
-    TooManyConditions,
     WrongGroup,
 )
 from blueque.model import keys
@@ -273,7 +270,7 @@ def test_a_workflow_that_is_cancelled_halfway_stops_its_commit(client, redis, cl
     client.group(NIGHT).cancel(by="ann", reason="late")
     assert not cli.exists(keys.group(GATE))
     for flow in (fan(client), fan(client, word=" other")):
-        with pytest.raises(GroupCancelled):
+        with pytest.raises(WrongGroup):
             flow.commit()
     settle(redis)
     settle(redis)
@@ -421,7 +418,7 @@ def test_what_was_cancelled_halfway_can_be_removed_and_made_whole(client, redis,
         died.setattr(protocol, "delete", stopping)
         with pytest.raises(KeyboardInterrupt):
             flow.delete()
-    with pytest.raises(GroupCancelled):
+    with pytest.raises(WrongGroup):
         flow.commit()
     assert flow.delete()
 
@@ -447,7 +444,7 @@ def test_the_record_of_what_was_cancelled_halfway_stays_with_its_tasks(
 
     assert flow.progress()[2:5] == (200, 0, 200)
     assert cli.ttl(keys.group(NIGHT)) == -1 and not cli.hexists(keys.group(NIGHT), "expires")
-    with pytest.raises(GroupCancelled):
+    with pytest.raises(WrongGroup):
         flow.commit()
 
 
@@ -477,7 +474,7 @@ def test_a_cancel_between_the_last_task_and_the_end_wins(client, redis, cli, mon
         return real(*arguments)
 
     monkeypatch.setattr(large_workflow, "close_graph", cancel_first)
-    with pytest.raises(GroupCancelled):
+    with pytest.raises(WrongGroup):
         fan(client).commit()
     settle(redis)
 
@@ -489,7 +486,7 @@ def test_no_task_joins_a_workflow_that_is_not_complete_nor_waits_for_it(client, 
     halfway(client, monkeypatch)
     queue = client.get_queue("video")
 
-    with pytest.raises(GroupClosed):
+    with pytest.raises(WrongGroup):
         queue.enqueue("joins", group=NIGHT)
     with pytest.raises(NoSuchGroup, match="workflow 'night' is making"):
         queue.enqueue("waits", after=Group(NIGHT))
@@ -543,7 +540,7 @@ def test_a_commit_says_that_its_workflow_was_cancelled_meanwhile(
         return real(*arguments)
 
     monkeypatch.setattr(large_workflow, name, overtaken)
-    with pytest.raises(GroupCancelled, match="group 'night' was cancelled"):
+    with pytest.raises(WrongGroup, match="group 'night': it was cancelled"):
         wide_fan(client).commit()
 
     assert counts(cli) == [0, 0]
@@ -553,7 +550,7 @@ def test_a_commit_that_lacks_its_gate_says_that_it_was_cancelled(client, cli, mo
     halfway(client, monkeypatch, times=0)
     cli.delete(keys.group(GATE))
 
-    with pytest.raises(GroupCancelled, match="group 'night' was cancelled"):
+    with pytest.raises(WrongGroup, match="group 'night': it was cancelled"):
         fan(client).commit()
 
 
@@ -692,7 +689,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(client, cli):
         (["nobody"], NoSuchTask),
         (Group("nobody"), NoSuchGroup),
         (Group(NIGHT), WrongGroup),
-        (after(any=[*(str(number) for number in range(1000)), outer]), TooManyConditions),
+        (after(any=[*(str(number) for number in range(1000)), outer]), InvalidInput),
     ):
         flow = fan(client)
         flow.link(flow.add("video", "last"), waits)

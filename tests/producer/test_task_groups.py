@@ -8,7 +8,7 @@ import pytest
 from transactions import protocol
 
 import blueque
-from blueque.errors import GroupClosed, InvalidInput, InvalidType, NoSuchGroup, WrongGroup
+from blueque.errors import InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
@@ -109,7 +109,7 @@ def test_a_group_that_is_closed_or_unknown_takes_no_tasks(client, queue):
     with pytest.raises(NoSuchGroup):
         client.group("night").close()
     client.group("night").open().close()
-    with pytest.raises(GroupClosed):
+    with pytest.raises(WrongGroup):
         queue.enqueue("a", group="night")
 
 

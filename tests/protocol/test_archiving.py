@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transactions import protocol
 
-from blueque import BatchTaken
+from blueque import Taken
 from blueque.model import keys
 from blueque.protocol.archiving import MOST, BatchRef, Written
 
@@ -77,7 +77,7 @@ def test_who_has_lost_the_batch_can_change_nothing_of_it(redis, cli, state, batc
         lambda: erase(redis),
         lambda: erase(redis, writer="v", batch="b0"),
     ):
-        with pytest.raises(BatchTaken):
+        with pytest.raises(Taken):
             call()
     protocol.leave_batch(redis, BatchRef("q", "b1", "w"))
 

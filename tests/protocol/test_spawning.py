@@ -8,14 +8,7 @@ from transactions import protocol
 
 from blueque import Client, NoSuchGroup, NoSuchTask, NotOwner
 from blueque.audit.audit import audit
-from blueque.errors import (
-    GroupCancelled,
-    GroupClosed,
-    InvalidInput,
-    TooManyConditions,
-    WrongGroup,
-    WrongState,
-)
+from blueque.errors import InvalidInput, WrongGroup, WrongState
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Group
@@ -308,11 +301,11 @@ def test_a_running_member_adds_to_its_closed_group_which_does_not_end_before(red
 @pytest.mark.parametrize(
     ("steps", "refusal"),
     [
-        (["open other", "close other"], GroupClosed),
+        (["open other", "close other"], WrongGroup),
         ([], NoSuchGroup),
-        (["open other", "cancel other"], GroupCancelled),
-        (["cancel night", "own"], GroupCancelled),
-        (["end night", "own"], GroupClosed),
+        (["open other", "cancel other"], WrongGroup),
+        (["cancel night", "own"], WrongGroup),
+        (["end night", "own"], WrongGroup),
     ],
 )
 def test_a_task_joins_no_other_group_that_is_not_open(redis, cli, state, steps, refusal):
@@ -344,7 +337,7 @@ def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli):
     again = [new("a", group="day"), new("b", group="day", after=["t1"])]
     assert spawn(redis, *again, new("c", group="night")) == [False, False, True]
     assert cli.lrange(keys.members("day"), 0, -1) == [A, B]
-    with pytest.raises(GroupClosed):
+    with pytest.raises(WrongGroup):
         spawn(redis, *again, new("d", group="day"))
 
 
@@ -383,7 +376,7 @@ def test_a_group_that_is_cancelled_meanwhile_takes_no_task(redis, other, cli, ov
     join(redis, cli)
     overtaken(lambda: protocol.cancel_group(other, "night", "ann", None, 8.7))
 
-    with pytest.raises(GroupCancelled):
+    with pytest.raises(WrongGroup):
         spawn(redis, new("a", group="night"))
     assert not cli.exists(f"blueque_task_{A}")
 
@@ -577,7 +570,7 @@ def test_a_task_waits_for_1000_others_at_most(redis, cli):
     spawn(redis, new("b"), new("c"))
     cli.hset(keys.conditions(A), mapping={f"old {n}": "+complete" for n in range(998)})
 
-    with pytest.raises(TooManyConditions):
+    with pytest.raises(InvalidInput):
         link(redis, B, C)
     link(redis, B)
     assert cli.hlen(keys.conditions(A)) == 1000

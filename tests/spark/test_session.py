@@ -13,7 +13,7 @@ from running import TEST_PATHS, is_there, until
 
 import blueque
 import blueque.spark as bs
-from blueque import InvalidInput, JobFailed, NoJava, SparkEnded
+from blueque import InvalidInput, JobFailed, NotInstalled, SparkEnded
 from blueque.spark import environment, gateway
 from blueque.system import process
 from blueque.task_process.running_task import RunningTask
@@ -168,9 +168,11 @@ def test_the_python_of_workers_elsewhere_is_for_others_to_say(tmp_path):
 
 
 def test_without_java_it_says_what_to_install(tmp_path):
-    with pytest.raises(NoJava, match=r"Java 17 or newer, and there is none here: apt install"):
+    with pytest.raises(
+        NotInstalled, match=r"Spark needs Java 17 or newer, which is not installed; apt install"
+    ):
         environment.prepare({"PATH": str(tmp_path)}, is_local=True)
-    with pytest.raises(NoJava, match="none in JAVA_HOME, /nowhere"):
+    with pytest.raises(NotInstalled, match="none in JAVA_HOME, /nowhere"):
         environment.prepare({"PATH": os.environ["PATH"], "JAVA_HOME": "/nowhere"}, is_local=True)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import CONFIGURATION, REFUSED, Failure
+from blueque.cli.failure import REFUSED, Failure
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.values import Value
-from blueque.errors import DirectoryTaken, NoServer
+from blueque.errors import Taken
 from blueque.model.units import require_module_name
 
 
@@ -51,12 +51,10 @@ def dev(
         printing.talk("No MODULE is named, so no task runs: blueque dev MODULE")
     try:
         return Session(Path.cwd(), wish, printing.talk).run()
-    except DirectoryTaken as error:
+    except Taken as error:
         raise Failure(
             REFUSED, str(error), "End that one first, or use another directory."
         ) from error
-    except NoServer as error:
-        raise Failure(CONFIGURATION, str(error), "On Debian: apt install redis-server") from error
 
 
 def _has_page() -> bool:
