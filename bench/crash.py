@@ -447,11 +447,11 @@ def sweep(count: int = 10_000) -> None:
             reserving.pop(redis, "sweep", node, "i")
             reserving.reserve(redis, AttemptRef("sweep", task, "t", node), "i", time.time())
             attempts.start(redis, AttemptRef("sweep", task, "t", node), 1, time.time())
-        judge = Recovery(client.connections, "sweep")
+        judge = Recovery(client.connections)
         times = []
         for _ in range(6):
             began = time.perf_counter()
-            judge.step()
+            judge.step(["sweep"])
             times.append(time.perf_counter() - began)
     print(f"one look of a judge at {count:,} listeners with a started task each")
     print(

@@ -19,6 +19,7 @@ from bench.systems import OURS
 from bench.venvs import clean_environment
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol import attempts, logs_and_checkpoints, membership, reserving
+from blueque.protocol.membership import Heartbeat
 from blueque.spool.log_tail import Line
 
 LINES = 500_000
@@ -31,6 +32,7 @@ QUEUE = "telling"
 # It works between two lines, so that alone it prints as many in a second as it is to print.
 PRINTER = """\
 import json, sys, time
+
 
 def handle(task):
     say(task.parameters)
@@ -207,10 +209,7 @@ def _tell(
                 beats[one.node] += 1
                 membership.beat(
                     stage.redis,
-                    QUEUE,
-                    one.node,
-                    one.instance,
-                    beats[one.node],
+                    [Heartbeat(QUEUE, one.node, one.instance, beats[one.node])],
                     time.time(),
                     one.task,
                 )

@@ -30,6 +30,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.protocol import attempts, logs_and_checkpoints, membership
+from blueque.protocol.membership import Heartbeat
 
 TASKS, QUEUES, VIEWERS = 1_000_000, 1000, 50
 HISTORIES, EVENTS = 20, 10_000  # queues whose events are drawn, and how many each has of a day
@@ -304,7 +305,7 @@ def fill(stage: Stage, queues: int, tasks: int, events: int) -> None:
     for number, queue in enumerate(names):
         node = f"host-{number % 100:02}_{number + 1}"
         looking.register(stage, queue, node, now)
-        membership.beat(stage.redis, queue, node, "i", 10, now)
+        membership.beat(stage.redis, [Heartbeat(queue, node, "i", 10)], now)
         looking.send_all(stage, looking.tasks(queue, node, max(tasks // queues, 1), now, 0))
         attempt = AttemptRef(queue, f"running-{number}", "t", node)
         looking.send_all(stage, _running(attempt, now))

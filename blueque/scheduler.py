@@ -27,7 +27,8 @@ from blueque.queries.queue_changes import Lookout
 from blueque.queries.schedules import clock_of
 from blueque.recovery.dependents import AT_ONCE, GRACE, Dependents
 from blueque.recovery.expiry import Expiry
-from blueque.recovery.judge import LOOK_AT_STARTED, Recovery
+from blueque.recovery.judge import Recovery
+from blueque.recovery.observed import LOOK_AT_STARTED
 from blueque.recovery.retention import Retention
 from blueque.system import process, signals
 from blueque.system.outage import Outage
@@ -98,7 +99,8 @@ class Scheduler:
         self._prune_at = time.monotonic() + PRUNE_EVERY  # at the start there is other work
         self._expiry = Expiry(self._judging.connections)
         self._expire_at = 0.0
-        self._judges: dict[str, Recovery] = {}
+        self._recovery = Recovery(self._judging.connections, self._beats.observe)
+        self._observed: set[str] = set()  # queues with listeners, as far as we know
         self._judge_at: dict[str, float] = {}  # queue -> when to look at its listeners again
         self._judged: dict[str, float] = {}  # queue -> how many it had at the last look
 
@@ -268,10 +270,11 @@ class Scheduler:
     def _judge(self) -> None:
         """Look at the listeners of the queues whose turn it is, and see to what the dead have left."""
         for gone in self._judge_at.keys() - self._lookout.views.keys():
-            self._judges.pop(gone, None)
+            self._recovery.forget(gone)
+            self._observed.discard(gone)
             del self._judge_at[gone], self._judged[gone]
         due = [name for name in self._lookout.views if self._is_to_be_judged(name)]
-        strange = [name for name in due if name not in self._judges]
+        strange = [name for name in due if name not in self._observed]
         empty = set(strange).difference(self._beats.with_listeners(strange))
         for name in due:
             if name in empty:
@@ -287,12 +290,11 @@ class Scheduler:
 
     def _judge_one(self, queue: Queue) -> None:
         name = queue.name
-        if name not in self._judges:
-            self._judges[name] = Recovery(self._judging.connections, name, self._beats.observe)
+        self._observed.add(name)
         self._judged[name] = self._lookout.listeners.get(name, 0.0)
         self._judge_at[name] = time.monotonic() + LONGEST_PAUSE  # should the look fail
-        self._judges[name].step()
-        self._judge_at[name] = time.monotonic() + self._judges[name].rest
+        self._recovery.step([name])
+        self._judge_at[name] = time.monotonic() + self._recovery.rest([name])
 
     def run(self) -> int:
         """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are

@@ -9,7 +9,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import NotRegistered, RedisRefused
 from blueque.listener.registration import Registration
 from blueque.model.parts import in_parts
-from blueque.protocol import many_queues
+from blueque.protocol import membership
 from blueque.protocol.membership import Standing, order_of
 
 BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
@@ -48,10 +48,10 @@ class Beat:
         return self._standing
 
     def _beat(self, some: Sequence[Registration]) -> None:
-        pulses = [each.pulse(self._obeys_settings) for each in some]
+        heartbeats = [each.heartbeat(self._obeys_settings) for each in some]
         try:
-            beaten, missing = many_queues.beat_all(
-                self._redis, pulses, time.time(), self._task, self._may_hold
+            beaten, missing = membership.beat(
+                self._redis, heartbeats, time.time(), self._task, self._may_hold
             )
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
@@ -62,11 +62,11 @@ class Beat:
                 for each in some:
                     self._beat([each])
             return
-        for each, pulse in zip(some, pulses, strict=True):
+        for each, heartbeat in zip(some, heartbeats, strict=True):
             if each.queue in missing:
                 self._lost.append(each)
             else:
-                each.note_beaten(pulse.facts)
+                each.note_beaten(heartbeat.facts)
         self._standing = _joined(self._standing, beaten)
 
 

@@ -16,8 +16,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.model.task import Task
-from blueque.protocol.many_queues import Pulse
-from blueque.protocol.membership import News
+from blueque.protocol.membership import Heartbeat, News
 from blueque.protocol.reserving import Popped
 from blueque.queries.inspector import Inspector
 from blueque.system import hosts, process
@@ -106,11 +105,11 @@ class Registration:
         self.is_list_unsure = True
         log.info("register queue=%s node=%s", self.queue, self.node)
 
-    def pulse(self, obeys_settings: bool) -> Pulse:
+    def heartbeat(self, obeys_settings: bool) -> Heartbeat:
         """Count a beat, and return what it writes."""
         self._beat += 1
         facts = tuple(self._news.items()) if obeys_settings else None
-        return Pulse(self.queue, self.node, self.instance or "", self._beat, facts)
+        return Heartbeat(self.queue, self.node, self.instance or "", self._beat, facts)
 
     def note_beaten(self, facts: News | None) -> None:
         """Note that a beat has written these fields of our registration."""

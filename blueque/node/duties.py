@@ -17,7 +17,7 @@ from blueque.node.control import Order
 from blueque.node.maintenance import AFTER_TROUBLE, NEVER, Maintenance
 from blueque.node.memory_kills import MemoryKills
 from blueque.protocol.membership import Standing
-from blueque.recovery.judges import Recoveries
+from blueque.recovery.judge import Recovery
 
 log = logging.getLogger("blueque")
 
@@ -37,7 +37,7 @@ class Duties:
         self._defaults, self._spool = context.defaults, context.spool
         self._orders, self._outage = context.orders, context.outage
         self._on_beat = on_beat
-        self._recovery = Recoveries(context.client.connections, context.listener.queues)
+        self._recovery = Recovery(context.client.connections)
         self._maintenance = Maintenance(context)
         self._next_beat = self._next_look = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock
@@ -143,13 +143,13 @@ class Duties:
         members: the listeners of our queues, as our beat has just read them.
         """
         try:
-            self.orphans = self._recovery.step(members)
+            self.orphans = self._recovery.step(self._listener.queues, members)
         except (RedisAway, RedisRefused, Contended) as error:
             self._outage.note(error, "waiting", duty="look")
             self._next_look = time.monotonic() + AFTER_TROUBLE
         else:
             self._outage.note(None, duty="look")
-            self._next_look = time.monotonic() + self._recovery.rest
+            self._next_look = time.monotonic() + self._recovery.rest(self._listener.queues)
 
     def beat(self, watched: str | None, may_hold: bool = True) -> Standing | None:
         """Beat, and register again if needed. Return the state of that task; None: Redis did not

@@ -5,7 +5,7 @@ reserving.py.
 
 Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for runs with
     keys; feeding.py for a backlog larger than Redis.
-Listeners: membership.py, many_queues.py, reserving.py, attempts.py, ends.py, logs_and_checkpoints.py.
+Listeners: membership.py, reserving.py, attempts.py, ends.py, logs_and_checkpoints.py.
 Tasks that wait for others: dependencies.py, settling.py, groups.py, graphs.py; children.py and parents.py
     are what these share.
 Tasks that a running task makes: spawning.py. Recurring tasks: schedules.py.

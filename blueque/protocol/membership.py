@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import NotRegistered, Taken
+from blueque.errors import Taken
 from blueque.model import keys
 from blueque.model.states import FINISHED, HELD
 from blueque.protocol.events import Event, record_in_queue
@@ -52,6 +52,20 @@ class Registration(NamedTuple):
     instance: str | None
     state: str | None
     order: str | None
+
+
+class Heartbeat(NamedTuple):
+    """What `beat` writes in one of the queues of a listener.
+
+    number: one more than the last time.
+    facts: fields of the registration that have changed; None: the listener obeys no settings.
+    """
+
+    queue: str
+    node: str
+    instance: str
+    number: int
+    facts: News | None = None
 
 
 class _Holding(NamedTuple):
@@ -110,61 +124,65 @@ def register(
 
 def beat(
     redis: Redis,
-    queue: str,
-    node: str,
-    instance: str,
-    beat: int,
+    heartbeats: Sequence[Heartbeat],
     now: float,
     task: str | None = None,
     may_hold: bool = True,
-    facts: News | None = None,
-) -> Standing:
-    """Show that the listener is alive, and read its order, the state of its task, the listeners and
-    the settings of the queue.
+) -> tuple[Standing, list[str]]:
+    """Show in some queues that the listener is alive, and read its orders, the state of its task,
+    the listeners and the settings of the queues.
 
-    beat: one more than the last time.
-    facts: fields of the registration that have changed; None: the listener obeys no settings.
     task: the id of the task that the listener watches, if there is one.
-    may_hold: whether to read its own list; False when it was empty a moment ago.
-    Raises NotRegistered when the registration is gone or another's: register again before taking
-    anything.
+    may_hold: whether to read its own lists; False when they were empty a moment ago.
+    Return the standing, with the order that the listener obeys, and the queues in which it is no
+    longer registered, where it has not beaten: register there again before taking anything.
     """
-    registration = keys.listener(queue, node)
 
-    def decide(
-        reply: list[str | None], members: list[str], task_fields: Sequence[Any] = ()
-    ) -> Verdict[Standing]:
-        registered = Registration._make(reply)
-        if registered[:2] != (instance, "alive"):
-            raise NotRegistered(node, queue)
-        standing = Standing(registered.order, *task_fields)
-        standing = standing._replace(members={queue: {*members}})
+    def decide(*replies: Any) -> Verdict[tuple[Standing, list[str]]]:
+        count = len(heartbeats)
+        registered = dict(zip(heartbeats, map(Registration._make, replies[:count]), strict=True))
+        members = dict(zip(heartbeats, replies[count : 2 * count], strict=True))
+        ours = [each for each in heartbeats if registered[each][:2] == (each.instance, "alive")]
+        # A 1.0.0 listener on this host that took us for dead has struck us off.
+        struck = [each for each in ours if each.node not in members[each]]
+        holders = ours if may_hold else []
+        obeying = [each for each in ours if each.facts is not None]
         # In the MULTI: a list or settings of a wrong type must not prevent the beat.
-        own: list[Command] = [("LRANGE", keys.reserved(queue, node), 0, -1)] if may_hold else []
-        said: list[Command] = [] if facts is None else [("HGETALL", keys.settings(queue))]
-        return Change(
-            [
-                *own,
-                *said,
-                ("HSET", registration, "beat", beat, "beat_at", now, *chain(*(facts or ()))),
-                ("ZADD", keys.nodes(queue), now, node),
-                # A 1.0.0 listener on this host that took us for dead has struck us off.
-                *_join(queue, node, node in members),
-            ],
-            lambda replies: standing._replace(
-                held=tuple((queue, held) for held in replies[0]) if own else (),
-                settings={queue: as_hash(replies[len(own)])} if said else {},
-            ),
-        )
+        commands: list[Command] = [
+            *[("LRANGE", keys.reserved(each.queue, each.node), 0, -1) for each in holders],
+            *[("HGETALL", keys.settings(each.queue)) for each in obeying],
+            *[_beat(each, now) for each in ours],
+            *[("ZADD", keys.nodes(each.queue), now, each.node) for each in ours],
+            *[("SADD", keys.listeners(each.queue), each.node) for each in struck],
+            *[("ZINCRBY", keys.QUEUES, 1, each.queue) for each in struck],
+        ]
+        order = order_of(registered[each].order for each in ours)
+        standing = Standing(order, *(replies[-1] if task is not None else ()))
+        lost = [each.queue for each in heartbeats if each not in ours]
 
-    reads: list[Command] = [
-        ("HMGET", registration, *Registration._fields),
-        ("SMEMBERS", keys.listeners(queue)),
-    ]
+        def result(executed: Sequence[list[str]]) -> tuple[Standing, list[str]]:
+            lists = zip(holders, executed, strict=False)
+            held = tuple((each.queue, entry) for each, entries in lists for entry in entries)
+            seen = {each.queue: {*members[each]} for each in ours}
+            hashes = zip(obeying, executed[len(holders) :], strict=False)
+            settings = {each.queue: as_hash(reply) for each, reply in hashes}
+            return standing._replace(held=held, members=seen, settings=settings), lost
+
+        return Change(commands, result) if commands else Answer((standing, lost))
+
+    registrations = [keys.listener(each.queue, each.node) for each in heartbeats]
+    listeners = [keys.listeners(each.queue) for each in heartbeats]
+    reads: list[Command] = [("HMGET", key, *Registration._fields) for key in registrations]
+    reads += [("SMEMBERS", key) for key in listeners]
     if task is not None:
         reads += [("HMGET", keys.task(task), *TASK_FIELDS)]
-    look: AnyLook = Look([registration, keys.listeners(queue)], reads)
+    look: AnyLook = Look([*registrations, *listeners], reads)
     return transact(redis, "beat", look, decide)
+
+
+def _beat(one: Heartbeat, now: float) -> Command:
+    registration, facts = keys.listener(one.queue, one.node), chain.from_iterable(one.facts or ())
+    return "HSET", registration, "beat", one.number, "beat_at", now, *facts
 
 
 def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
@@ -273,34 +291,38 @@ def forget(redis: Redis, queue: str, node: str, instance: str | None) -> bool:
 
 
 def observe(
-    redis: Redis, queue: str, members: Set[str] | None = None
-) -> tuple[dict[str, float], Set[str]]:
-    """Read the beats of all listeners of a queue: {node: a number that changes with each beat}, and
-    the set of listeners.
+    redis: Redis, queues: Sequence[str], members: Mapping[str, Set[str]] | None = None
+) -> list[tuple[dict[str, float], Set[str]]]:
+    """Read for each queue the beats of all its listeners, {node: a number that changes with each
+    beat}, and the set of listeners.
 
     This includes a write without effect. It fails while Redis refuses writes: then no listener can
     beat, and no lease expires.
-    members: the listeners, as a beat of the caller has just read them. That beat has written.
+    members: the listeners of each queue, as a beat of the caller has just read them. That beat has
+        written.
     """
     if members is not None:
-        (beats,) = redis.read(*ask_beats(queue, is_writing=False, has_members=False))
-        return scores(beats), members
-    _, beats, found = redis.read(*ask_beats(queue))
-    return scores(beats), set(found)
+        beats = redis.read(*map(ask_beats, queues))
+        return [(scores(reply), members[each]) for each, reply in zip(queues, beats, strict=True)]
+    asked = [*map(ask_beats, queues), *map(ask_members, queues)]
+    _, *replies = redis.read(write_nothing(queues[0]), *asked)
+    pairs = zip(replies[: len(queues)], replies[len(queues) :], strict=True)
+    return [(scores(beats), set(found)) for beats, found in pairs]
 
 
-def ask_beats(queue: str, is_writing: bool = True, has_members: bool = True) -> list[Command]:
-    """Return the commands of `observe`.
-
-    is_writing: with the write without effect. has_members: with the members of the listeners.
+def write_nothing(queue: str) -> Command:
+    """Return a command of `observe` that writes without effect, and does not bring back a forgotten
+    queue.
     """
-    commands: list[Command] = []
-    if is_writing:
-        commands += [("ZADD", keys.QUEUES, "XX", "INCR", 0, queue)]
-    commands += [("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES")]
-    if has_members:
-        commands += [("SMEMBERS", keys.listeners(queue))]
-    return commands
+    return "ZADD", keys.QUEUES, "XX", "INCR", 0, queue
+
+
+def ask_beats(queue: str) -> Command:
+    return "ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES"
+
+
+def ask_members(queue: str) -> Command:
+    return "SMEMBERS", keys.listeners(queue)
 
 
 def scores(reply: Sequence[Any]) -> dict[str, float]:

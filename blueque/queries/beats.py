@@ -15,7 +15,7 @@ from blueque.connection.redis import Connection, exchange, raise_refusal
 from blueque.connection.tracking import Tracking
 from blueque.model import keys
 from blueque.model.parts import in_parts
-from blueque.protocol.membership import ask_beats, scores
+from blueque.protocol.membership import ask_beats, ask_members, scores, write_nothing
 
 AT_ONCE = 500  # queues in one write
 TRUSTED = 60.0  # seconds until all is read again: a few changes are not reported, such as SWAPDB
@@ -31,10 +31,10 @@ class Beats:
         self._known: set[str] = set()  # keys of beats that were read
         self._forget_at = -math.inf  # on the monotonic clock
 
-    def observe(self, queue: str) -> tuple[dict[str, float], Set[str]]:
-        """See `protocol.observe`. Raises RedisAway, RedisRefused."""
+    def observe(self, queues: Sequence[str]) -> list[tuple[dict[str, float], Set[str]]]:
+        """See `membership.observe`. Raises RedisAway, RedisRefused."""
         try:
-            return self._observe(queue)
+            return [self._observe(queue) for queue in queues]
         except BaseException:
             self.close()
             raise
@@ -72,7 +72,8 @@ class Beats:
         # A beat since the last look has shown that Redis takes writes.
         is_writing = nodes in self._unchanged or nodes not in self._known
         members = self._members.get(listeners)
-        replies = exchange(connection, ask_beats(queue, is_writing, members is None))
+        commands = [write_nothing(queue)] * is_writing + [ask_beats(queue)]
+        replies = exchange(connection, commands + [ask_members(queue)] * (members is None))
         raise_refusal(replies)
         self._known.add(nodes)
         self._unchanged.add(nodes)

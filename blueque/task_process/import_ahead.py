@@ -105,7 +105,6 @@ def _import_for_client() -> None:
     import blueque.queries.task_log
     import blueque.queries.timeline
     import blueque.recovery.judge
-    import blueque.recovery.judges
     import blueque.recovery.purge
     import blueque.recovery.retention
     import blueque.tables.reader

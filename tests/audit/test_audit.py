@@ -37,6 +37,7 @@ from blueque.model.schedule import Definition
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.queries.schedules import records
@@ -2179,7 +2180,9 @@ class Bustle:
     def beat(self) -> None:
         node = self.any_node()
         protocol.beat(
-            self.redis, Q, node, self.nodes[node], self.random.randint(1, 99), time.time()
+            self.redis,
+            [Heartbeat(Q, node, self.nodes[node], self.random.randint(1, 99))],
+            time.time(),
         )
 
     def order(self) -> None:

@@ -275,8 +275,8 @@ def test_an_empty_queue_is_forgotten_with_all_that_was_its_own(run, redis, clien
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "video  forgotten\n", "")
     assert (set(cli.keys()), cli.zrange(keys.QUEUES, 0, -1)) == (others, ["audio"])
-    protocol.observe(redis, "video")  # a judge that has not noticed yet brings nothing back
-    protocol.observe_all(redis, ["video", "audio"])
+    protocol.observe(redis, ["video"])  # a judge that has not noticed yet brings nothing back
+    protocol.observe(redis, ["video", "audio"])
     assert (set(cli.keys()), run("queue", "forget", "video").returncode) == (others, 3)
 
 

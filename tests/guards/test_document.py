@@ -110,8 +110,7 @@ from blueque.protocol.ends import End
 from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
 from blueque.protocol.graphs import Graph
-from blueque.protocol.many_queues import Pulse
-from blueque.protocol.membership import News
+from blueque.protocol.membership import Heartbeat
 from blueque.protocol.occurrences import plan_of
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
@@ -844,8 +843,7 @@ DUE = {
     "EVENTS": [],
     "COUNT": 0,
 }
-BEAT = {**TASK, "BEAT": 5, "FACTS": []}
-BEATS = {
+BEAT = {
     **TASK,
     "QUEUE": [Q, "audio"],
     "NODE": [NODE, "host_1b"],
@@ -855,10 +853,7 @@ BEATS = {
     "HELD_IN": [Q, "audio"],
     "HOLDER": [NODE, "host_1b"],
     "OBEYED": [],
-    "CHANGED_IN": [],
-    "REGISTERED": [],
-    "FIELD": [],
-    "VALUE": [],
+    "FACTS": [[], []],
 }
 OBSERVED = {"FIRST": Q, "QUEUE": [Q, "audio"], "UNREAD": [Q, "audio"]}
 WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
@@ -1259,22 +1254,6 @@ def register(redis: Redis) -> None:
     protocol.register(redis, Q, NODE, I, FACTS, 9.25, dead="instance-0")
 
 
-def beat(redis: Redis) -> None:
-    protocol.beat(redis, Q, NODE, I, 5, 9.25)
-
-
-def beat_with_news(redis: Redis) -> None:
-    protocol.beat(redis, Q, NODE, I, 5, 9.25, facts=(("retry", ""),))
-
-
-def beat_watching(redis: Redis) -> None:
-    protocol.beat(redis, Q, NODE, I, 5, 9.25, "t1")
-
-
-def beat_bare(redis: Redis) -> None:
-    protocol.beat(redis, Q, NODE, I, 5, 9.25, may_hold=False)
-
-
 def wait(seconds: float, is_idle: bool = True, expects_task: bool = False) -> Given:
     return lambda redis: protocol.wait(
         redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle, expects_task
@@ -1288,9 +1267,13 @@ def wait_in_two(is_idle: bool = True) -> Given:
     )
 
 
-def beat_all(task: str | None = None, may_hold: bool = True, facts: News | None = None) -> Given:
-    pulses = [Pulse(Q, NODE, I, 5, facts), Pulse("audio", "host_1b", "instance-1b", 7)]
-    return lambda redis: protocol.beat_all(redis, pulses, 9.25, task, may_hold)
+HEARTBEATS = [Heartbeat(Q, NODE, I, 5), Heartbeat("audio", "host_1b", "instance-1b", 7)]
+
+
+def beat(
+    heartbeats: Sequence[Heartbeat] = HEARTBEATS, task: str | None = None, may_hold: bool = True
+) -> Given:
+    return lambda redis: protocol.beat(redis, heartbeats, 9.25, task, may_hold)
 
 
 def pop(redis: Redis) -> None:
@@ -1626,19 +1609,11 @@ def claim(instance: str | None = "instance-0") -> Given:
 
 
 def observe(redis: Redis) -> None:
-    protocol.observe(redis, Q)
+    protocol.observe(redis, [Q, "audio"])
 
 
 def observe_beaten(redis: Redis) -> None:
-    protocol.observe(redis, Q, {NODE})
-
-
-def observe_all(redis: Redis) -> None:
-    protocol.observe_all(redis, [Q, "audio"])
-
-
-def observe_all_beaten(redis: Redis) -> None:
-    protocol.observe_all(redis, [Q, "audio"], {Q: {NODE}, "audio": set()})
+    protocol.observe(redis, [Q, "audio"], {Q: {NODE}, "audio": set()})
 
 
 def fence(redis: Redis) -> None:
@@ -1819,8 +1794,7 @@ IN_TIME = {"start_before": 99.5, "expired_to": "late"}
 OF_TIME = {"OPTIONS": flat(IN_TIME), "START_BEFORE": 99.5}
 HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
-MAY_HOLD, NOT_BEATEN = "it may hold a task", "it has not just beaten"
-OBEYS = "it obeys settings"
+NOT_BEATEN = "it has not just beaten"
 made_by_1_0_0 = raw(
     "HSET",
     keys.task("t1"),
@@ -3980,73 +3954,43 @@ SAMPLES = [
         until="MULTI",
         refuses=Taken,
     ),
-    Sample("beat", "as usual", registered(), beat, BEAT, [MAY_HOLD]),
-    Sample("beat", "with an empty list", registered(), beat_bare, BEAT),
     Sample(
         "beat",
-        "with another policy",
-        given(registered(), settings(retry="null")),
-        beat_with_news,
-        {**BEAT, "FACTS": ["retry", ""]},
-        [OBEYS, MAY_HOLD],
-    ),
-    Sample(
-        "beat", "struck off", given(registered(), struck_off), beat, BEAT, [MAY_HOLD, NOT_MEMBER]
-    ),
-    Sample("beat", "not registered", nothing, beat, BEAT, until="MULTI", refuses=NotRegistered),
-    Sample(
-        "beat",
-        "watching a task",
-        given(registered(), started("t1")),
-        beat_watching,
-        BEAT,
-        [MAY_HOLD, WATCHES],
-    ),
-    Sample(
-        "beat",
-        "watching a task that is gone",
+        "in one queue",
         registered(),
-        beat_watching,
-        BEAT,
-        [MAY_HOLD, WATCHES],
-    ),
-    Sample("beat_all", "as usual", in_two, beat_all(), BEATS),
-    Sample(
-        "beat_all",
-        "with empty lists",
-        in_two,
-        beat_all(may_hold=False),
-        {**BEATS, "HELD_IN": [], "HOLDER": []},
-    ),
-    Sample(
-        "beat_all",
-        "struck off one",
-        given(in_two, struck_off),
-        beat_all(),
-        {**BEATS, "STRUCK_OFF": [Q], "ITS_NODE": [NODE]},
-    ),
-    Sample("beat_all", "not registered", nothing, beat_all(), BEATS, until="MULTI"),
-    Sample(
-        "beat_all",
-        "with another policy in one",
-        given(in_two, settings(retry="null")),
-        beat_all(facts=(("retry", ""),)),
+        beat(HEARTBEATS[:1]),
         {
-            **BEATS,
-            "OBEYED": [Q],
-            "CHANGED_IN": [Q],
-            "REGISTERED": [NODE],
-            "FIELD": ["retry"],
-            "VALUE": [""],
+            **BEAT,
+            **{name: BEAT[name][:1] for name in ("QUEUE", "NODE", "BEAT", "FACTS")},
+            "HELD_IN": [Q],
+            "HOLDER": [NODE],
         },
     ),
+    Sample("beat", "as usual", in_two, beat(), BEAT),
     Sample(
-        "beat_all",
-        "watching a task",
-        given(in_two, started("t1")),
-        beat_all("t1"),
-        BEATS,
-        [WATCHES],
+        "beat",
+        "with empty lists",
+        in_two,
+        beat(may_hold=False),
+        {**BEAT, "HELD_IN": [], "HOLDER": []},
+    ),
+    Sample(
+        "beat",
+        "struck off one",
+        given(in_two, struck_off),
+        beat(),
+        {**BEAT, "STRUCK_OFF": [Q], "ITS_NODE": [NODE]},
+    ),
+    Sample("beat", "not registered", nothing, beat(), BEAT, until="MULTI"),
+    Sample(
+        "beat",
+        "with another policy in one",
+        given(in_two, settings(retry="null")),
+        beat([HEARTBEATS[0]._replace(facts=(("retry", ""),)), HEARTBEATS[1]]),
+        {**BEAT, "OBEYED": [Q], "FACTS": [["retry", ""], []]},
+    ),
+    Sample(
+        "beat", "watching a task", given(in_two, started("t1")), beat(task="t1"), BEAT, [WATCHES]
     ),
     Sample(
         "wait",
@@ -6068,10 +6012,8 @@ SAMPLES = [
         TASK,
         until="MULTI",
     ),
-    Sample("observe", "as usual", registered(), observe, TASK, [NOT_BEATEN]),
-    Sample("observe", "after a beat", registered(), observe_beaten, TASK),
-    Sample("observe_all", "as usual", in_two, observe_all, OBSERVED, [NOT_BEATEN]),
-    Sample("observe_all", "after a beat", in_two, observe_all_beaten, {**OBSERVED, "UNREAD": []}),
+    Sample("observe", "as usual", in_two, observe, OBSERVED, [NOT_BEATEN]),
+    Sample("observe", "after a beat", in_two, observe_beaten, {**OBSERVED, "UNREAD": []}),
     Sample("fence", "as usual", dead_listener, fence, DIED, [MEMBER]),
     Sample(
         "fence",
@@ -6084,7 +6026,10 @@ SAMPLES = [
     Sample(
         "fence",
         "has beaten",
-        given(dead_listener, lambda redis: protocol.beat(redis, Q, DEAD, "instance-0", 1, 3.0)),
+        given(
+            dead_listener,
+            lambda redis: protocol.beat(redis, [Heartbeat(Q, DEAD, "instance-0", 1)], 3.0),
+        ),
         fence,
         FENCE,
         until="MULTI",
@@ -7965,7 +7910,7 @@ def test_a_transaction_whose_look_has_travelled_ahead_begins_at_multi(redis, mon
 
 
 def test_a_look_ahead_is_thrown_away_when_another_transaction_comes_first(redis, monitor):
-    given(registered(), enqueued("t1"), popped(), reserve, beat)(redis)
+    given(registered(), enqueued("t1"), popped(), reserve, beat())(redis)
 
     seen = monitor.commands_of(redis, lambda: start({})(redis))
 

@@ -16,8 +16,8 @@ from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.listener.listener import Listener
 from blueque.model.units import Timing
 from blueque.protocol import transaction
-from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED
-from blueque.recovery.judges import Recoveries
+from blueque.recovery.judge import Recovery
+from blueque.recovery.observed import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.system.process import node_id
 
 MANY = [f"queue {number}" for number in range(100)]
@@ -510,10 +510,10 @@ def test_one_look_judges_the_listeners_of_all_queues(client, redis, round_trips)
         protocol.register(redis, queue, "far_1", f"instance of {queue}", gone, time.time())
     client.get_queue(queues[7]).enqueue("")
     protocol.pop(redis, queues[7], "far_1", f"instance of {queues[7]}")
-    judges = Recoveries(client.with_patience(0).connections, queues)
+    judges = Recovery(client.with_patience(0).connections)
     judges._redis = redis
     until(
-        lambda: judges.step() == [] and not client.get_inspector().listeners(queues[9]),
+        lambda: judges.step(queues) == [] and not client.get_inspector().listeners(queues[9]),
         what="the end of far_1",
     )
     assert [client.get_inspector().listeners(queue) for queue in queues] == [[]] * 10
@@ -522,9 +522,11 @@ def test_one_look_judges_the_listeners_of_all_queues(client, redis, round_trips)
 
 def test_a_look_at_a_hundred_queues_in_which_nothing_happens_is_one_round_trip(client, round_trips):
     registered(client.get_listener(*MANY))
-    judges = Recoveries(client.connections, MANY)
-    assert round_trips(judges.step) == 3, "the beats, the started tasks, the registrations"
-    assert round_trips(judges.step) == 1
+    judges = Recovery(client.connections)
+    assert round_trips(lambda: judges.step(MANY)) == 3, (
+        "the beats, the started tasks, the registrations"
+    )
+    assert round_trips(lambda: judges.step(MANY)) == 1
 
 
 @pytest.mark.parametrize("queues", [["video"], ["video", "audio"]])
@@ -532,35 +534,37 @@ def test_a_judge_that_is_alone_looks_again_when_another_comes_or_a_minute_has_pa
     client, redis, round_trips, monkeypatch, queues
 ):
     group = registered(Listener(client.connections, queues))
-    judges = Recoveries(client.connections, queues)
+    judges = Recovery(client.connections)
     for queue in queues:
         judges.own(queue, group.node)
     members = {queue: {group.node} for queue in queues}
 
-    assert round_trips(lambda: judges.step(members)) == 3, "the first look"
-    assert round_trips(lambda: judges.step(members)) == 0
-    assert judges.rest > 0.9 * LONGEST_PACE
+    assert round_trips(lambda: judges.step(queues, members)) == 3, "the first look"
+    assert round_trips(lambda: judges.step(queues, members)) == 0
+    assert judges.rest(queues) > 0.9 * LONGEST_PACE
     joined = {**members, "video": {group.node, "far_1"}}
-    assert round_trips(lambda: judges.step(joined)) >= 1
-    assert round_trips(lambda: judges.step(members)) >= 1, "far_1 is looked at until it has left"
-    assert round_trips(lambda: judges.step(members)) == 0
+    assert round_trips(lambda: judges.step(queues, joined)) >= 1
+    assert round_trips(lambda: judges.step(queues, members)) >= 1, (
+        "far_1 is looked at until it has left"
+    )
+    assert round_trips(lambda: judges.step(queues, members)) == 0
     clock = Clock()
     clock.sleep(LOOK_AT_STARTED)
     monkeypatch.setattr("blueque.recovery.judge.time", clock)
-    monkeypatch.setattr("blueque.recovery.judges.time", clock)
-    assert round_trips(lambda: judges.step(members)) == 2, "the beats, the started tasks"
+    assert round_trips(lambda: judges.step(queues, members)) == 2, "the beats, the started tasks"
 
 
 def test_a_judge_without_the_members_of_all_its_queues_reads_them(client, redis, round_trips):
     group = registered(client.get_listener("video", "audio"))
-    judges = Recoveries(client.connections, ["video", "audio"])
-    for queue in ("video", "audio"):
+    judges = Recovery(client.connections)
+    queues = ["video", "audio"]
+    for queue in queues:
         judges.own(queue, group.node)
     members = {"video": {group.node}, "audio": {group.node}}
-    judges.step(members)
+    judges.step(queues, members)
 
-    assert round_trips(lambda: judges.step({"video": {group.node}})) == 1
-    assert round_trips(lambda: judges.step(members)) == 0
+    assert round_trips(lambda: judges.step(queues, {"video": {group.node}})) == 1
+    assert round_trips(lambda: judges.step(queues, members)) == 0
 
 
 def test_a_queue_that_cannot_be_looked_at_does_not_keep_the_others_from_being_judged(
@@ -575,9 +579,11 @@ def test_a_queue_that_cannot_be_looked_at_does_not_keep_the_others_from_being_ju
         {"beat_every": 0.1, "lease": 0.4, "boot": "another"},
         time.time(),
     )
-    judges = Recoveries(client.connections, ["video", "audio"])
+    judges = Recovery(client.connections)
     until(
-        lambda: judges.step() == [] and not client.get_inspector().listeners("audio"),
+        lambda: (
+            judges.step(["video", "audio"]) == [] and not client.get_inspector().listeners("audio")
+        ),
         what="the end of far_1",
     )
     assert sum("cannot judge the listeners of queue=video" in line for line in caplog.messages) == 1

@@ -564,11 +564,11 @@ def take_back(world: World, redis: Redis, node: str) -> None:
 
 def judge(world: World, redis: Redis) -> None:
     """Look after the listeners as slots and schedulers do, for as long as a lease takes."""
-    recovery = Recovery(redis, QUEUE)
+    recovery = Recovery(redis)
     for look in range(6):
         to_this_actor.now = look * Timing().lease / 5
         try:
-            recovery.step()
+            recovery.step([QUEUE])
         except RedisAway:
             continue
 

@@ -19,6 +19,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 from blueque.system.process import node_id
 
@@ -363,8 +364,11 @@ CALLS = {
     "beat with a task": Call(
         started,
         lambda client, _: protocol.beat(
-            client._redis, "video", node_id(), instance(client, node_id()), 5, 9.5, the_task(client)
-        )._replace(token=None),
+            client._redis,
+            [Heartbeat("video", node_id(), instance(client, node_id()), 5)],
+            9.5,
+            the_task(client),
+        )[0]._replace(token=None),
     ),
     "take": Call(two_in_line, lambda client, listener: until_known(listener.take).id),
     "take both": Call(
@@ -431,7 +435,7 @@ CALLS = {
         listening,
         lambda client, _: protocol.order(client._redis, "video", node_id(), "drain", "ann"),
     ),
-    "observe": Call(dead(), lambda client, _: protocol.observe(client._redis, Q)),
+    "observe": Call(dead(), lambda client, _: protocol.observe(client._redis, [Q])),
     "fence": Call(dead(pop, reserve), fence),
     "strike": Call(of_1_0_0, lambda client, _: protocol.strike(client._redis, Q, DEAD)),
     "recover what was popped": Call(dead(pop, fence), recover),

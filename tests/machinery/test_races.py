@@ -16,6 +16,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 
 Q, OURS, ANOTHER = "video", "host_1", "host_3"
@@ -77,7 +78,7 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "cancel": lambda redis: protocol.cancel(redis, Q, "t1", "ann", None, 9.5),
     "requeue": lambda redis: protocol.requeue(redis, Q, "t1", "mark", 9.5),
     "delete": lambda redis: protocol.delete(redis, Q, "t1"),
-    "beat": lambda redis: protocol.beat(redis, Q, OURS, "i1", 1, 8.5),
+    "beat": lambda redis: protocol.beat(redis, [Heartbeat(Q, OURS, "i1", 1)], 8.5),
     "order": lambda redis: protocol.order(redis, Q, OURS, "drain", "ann"),
     "deregister": lambda redis: protocol.deregister(redis, Q, OURS, "i1"),
     "register anew": lambda redis: protocol.register(redis, Q, OURS, "i2", {}, 8.5, dead="i1"),

@@ -8,6 +8,7 @@ from transactions import protocol
 from blueque import WrongQueue, WrongState
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 
 NODE = "host_1"
@@ -32,7 +33,7 @@ def interrupt(redis, by="ann", reason=None, now=8.5, queue="video"):
 
 
 def standing(redis):
-    return protocol.beat(redis, "video", NODE, "i1", 9, now=8.7, task="t1")
+    return protocol.beat(redis, [Heartbeat("video", NODE, "i1", 9)], 8.7, task="t1")[0]
 
 
 def test_the_next_beat_tells_the_token_of_the_attempt_that_is_to_end(redis, client):

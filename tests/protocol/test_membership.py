@@ -9,7 +9,7 @@ from transactions import protocol
 
 from blueque import NotRegistered, RedisRefused, Taken
 from blueque.model.attempt_ref import AttemptRef
-from blueque.protocol.membership import Standing
+from blueque.protocol.membership import Heartbeat, Standing
 
 NODE = "host_1"
 FACTS = {"pid": 1, "beat_every": 10.0, "boot": "b"}
@@ -75,7 +75,7 @@ def test_register_run_again_changes_nothing(redis, state):
 
 def test_register_refuses_the_node_id_of_a_living_instance_and_writes_nothing(redis, state):
     register(redis)
-    protocol.beat(redis, "video", NODE, "i1", 7, now=2.5)
+    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 7)], 2.5)
     before = state()
 
     with pytest.raises(Taken, match="host_1") as refusal:
@@ -135,7 +135,7 @@ def test_register_under_a_node_id_that_an_older_version_left_in_the_set_does_not
 def test_beat_moves_the_beat_and_nothing_else(redis, state):
     register(redis)
 
-    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
 
     beaten = REGISTERED["blueque_listener_video_host_1"] | {"beat": "1", "beat_at": "11.5"}
     assert state() == REGISTERED | {
@@ -146,10 +146,10 @@ def test_beat_moves_the_beat_and_nothing_else(redis, state):
 
 def test_beat_run_again_changes_nothing(redis, state):
     register(redis)
-    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
     before = state()
 
-    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
 
     assert state() == before
 
@@ -159,7 +159,7 @@ def test_beat_joins_again_after_a_neighbour_of_an_older_version_struck_us_off(re
     cli.srem("blueque_listeners_video", NODE)
     cli.zincrby("blueque_queues", -1, "video")
 
-    protocol.beat(redis, "video", NODE, "i1", 0, now=1.5)
+    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 0)], 1.5)
 
     assert state() == REGISTERED
 
@@ -176,10 +176,10 @@ def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(
         cli.hset("blueque_listener_video_host_1", mapping=registration)
     before = state()
 
-    with pytest.raises(NotRegistered, match="host_1") as refusal:
-        protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
-
-    assert (refusal.value.node, refusal.value.queue) == (NODE, "video")
+    assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5) == (
+        Standing(),
+        ["video"],
+    )
     assert state() == before
 
 
@@ -187,9 +187,14 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     register(redis)
     cli.hset("blueque_queue_video", "retry", "null")
     read = {"members": {"video": {NODE}}, "settings": {"video": {"retry": "null"}}}
-    assert protocol.beat(redis, "video", NODE, "i1", 1, 11.5, facts=()) == Standing(**read)
+    assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1, facts=())], 11.5)[0] == Standing(
+        **read
+    )
     del read["settings"]
-    assert protocol.beat(redis, "video", NODE, "i1", 2, now=11.5, task="gone").status is None
+    assert (
+        protocol.beat(redis, [Heartbeat("video", NODE, "i1", 2)], 11.5, task="gone")[0].status
+        is None
+    )
     protocol.order(redis, "video", NODE, "drain", "ann")
     task = {
         "status": "failed",
@@ -201,10 +206,10 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     }
     cli.hset("blueque_task_t1", mapping=task)
 
-    assert protocol.beat(redis, "video", NODE, "i1", 3, now=11.5).order == "drain"
-    assert protocol.beat(redis, "video", NODE, "i1", 4, now=11.5, task="t1") == Standing(
-        order="drain", **task, **read
-    )
+    assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 3)], 11.5)[0].order == "drain"
+    assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 4)], 11.5, task="t1")[
+        0
+    ] == Standing(order="drain", **task, **read)
 
 
 def test_beat_tells_what_is_in_the_own_list_of_the_listener(redis, cli):
@@ -212,7 +217,7 @@ def test_beat_tells_what_is_in_the_own_list_of_the_listener(redis, cli):
     cli.rpush(f"blueque_reserved_tasks_video_{NODE}", "t2", "t1")
     cli.rpush("blueque_reserved_tasks_video_host_2", "t3")
 
-    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5).held == (
+    assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)[0].held == (
         ("video", "t2"),
         ("video", "t1"),
     )
@@ -223,7 +228,7 @@ def test_beat_is_written_even_if_the_own_list_is_a_key_of_another_type(redis, cl
     cli.set(f"blueque_reserved_tasks_video_{NODE}", "odd")
 
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+        protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
 
     assert state()["blueque_nodes_video"] == {NODE: 11.5}
 
@@ -281,10 +286,9 @@ def test_observe_shows_the_beats_and_the_members_and_writes_without_changing_any
     cli.sadd("blueque_listeners_video", "old_1")
     before = state()
 
-    assert protocol.observe(redis, "video") == (
-        {NODE: 1.5, "host_2": 1.5},
-        {NODE, "host_2", "old_1"},
-    )
+    assert protocol.observe(redis, ["video"]) == [
+        ({NODE: 1.5, "host_2": 1.5}, {NODE, "host_2", "old_1"})
+    ]
     assert state() == before
 
 
@@ -292,7 +296,10 @@ def test_a_beat_of_a_listener_that_holds_nothing_does_not_read_its_list(redis, c
     register(redis)
     cli.rpush(f"blueque_reserved_tasks_video_{NODE}", "t1")
 
-    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5, may_hold=False).held == ()
+    assert (
+        protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5, may_hold=False)[0].held
+        == ()
+    )
     assert cli.zscore("blueque_nodes_video", NODE) == 11.5
 
 
@@ -302,8 +309,7 @@ def test_observe_after_a_beat_reads_the_beats_alone(redis, cli):
     cli.sadd("blueque_listeners_video", "old_1")
     members = {NODE, "who_1"}
 
-    assert protocol.observe(redis, "video", members) == ({NODE: 1.5, "host_2": 1.5}, members)
-    assert protocol.observe_all(redis, ["audio", "video"], {"audio": set(), "video": members}) == [
+    assert protocol.observe(redis, ["audio", "video"], {"audio": set(), "video": members}) == [
         ({}, set()),
         ({NODE: 1.5, "host_2": 1.5}, members),
     ]
@@ -312,9 +318,9 @@ def test_observe_after_a_beat_reads_the_beats_alone(redis, cli):
 def test_what_is_observed_changes_with_every_beat_and_with_nothing_else(redis):
     register(redis)
     dead_listener(redis, "started")
-    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
 
-    assert protocol.observe(redis, "video")[0] == {NODE: 11.5, "host_2": 1.5}
+    assert protocol.observe(redis, ["video"])[0][0] == {NODE: 11.5, "host_2": 1.5}
 
 
 def test_fence_declares_a_listener_dead_and_leaves_what_it_holds(redis, state):
@@ -377,8 +383,8 @@ def test_a_fenced_listener_can_take_nothing_and_starts_a_new_life_by_registering
     cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
     fence(redis)
 
+    assert protocol.beat(redis, [Heartbeat("video", "host_2", "i2", 1)], 11.5)[1] == ["video"]
     for act in (
-        lambda: protocol.beat(redis, "video", "host_2", "i2", 1, now=11.5),
         lambda: protocol.pop(redis, "video", "host_2", "i2"),
         lambda: protocol.reserve(
             redis, AttemptRef("video", "t1", "token", "host_2"), "i2", now=6.5
@@ -393,7 +399,7 @@ def test_a_fenced_listener_can_take_nothing_and_starts_a_new_life_by_registering
 
 def test_fence_gives_way_to_a_beat_at_the_last_moment(redis, other, overtaken, cli):
     dead_listener(redis)
-    overtaken(lambda: protocol.beat(other, "video", "host_2", "i2", 1, now=11.5))
+    overtaken(lambda: protocol.beat(other, [Heartbeat("video", "host_2", "i2", 1)], 11.5))
 
     assert fence(redis) is False
     assert cli.hget("blueque_listener_video_host_2", "state") == "alive"
@@ -403,8 +409,7 @@ def test_a_beat_that_comes_after_the_fence_is_refused(redis, other, overtaken, c
     dead_listener(redis)
     overtaken(lambda: fence(other))
 
-    with pytest.raises(NotRegistered):
-        protocol.beat(redis, "video", "host_2", "i2", 1, now=11.5)
+    assert protocol.beat(redis, [Heartbeat("video", "host_2", "i2", 1)], 11.5)[1] == ["video"]
     assert cli.hget("blueque_listener_video_host_2", "beat") == "0"
 
 

@@ -12,6 +12,7 @@ from transactions import protocol
 
 from blueque import Client, RedisRefused
 from blueque.model import keys
+from blueque.protocol.membership import Heartbeat
 from blueque.queries import beats as module
 from blueque.queries.beats import TRUSTED, Beats
 from blueque.scheduler import Scheduler
@@ -33,7 +34,7 @@ def look(beats, cli):
 
     def look():
         cli.config_resetstat()
-        seen = beats.observe("video")
+        seen = beats.observe(["video"])[0]
         sent = cli.info("commandstats")
         names = {name.removeprefix("cmdstat_"): sent[name]["calls"] for name in sent}
         asked = ("zadd", "zrange", "smembers")
@@ -44,7 +45,7 @@ def look(beats, cli):
 
 def beat(redis, beats, number):
     """Beat, and wait until Redis has reported it."""
-    protocol.beat(redis, "video", NODE, "i1", number, 10.0 + number)
+    protocol.beat(redis, [Heartbeat("video", NODE, "i1", number)], 10.0 + number)
     connection, _ = beats._tracking.open()
     assert connection.wait(10)
 
@@ -71,20 +72,20 @@ def test_another_queue_is_another_look(look, beats, redis):
     look()
     protocol.register(redis, "audio", "host_2", "i2", {"beat_every": 10}, 3.5)
 
-    assert beats.observe("audio") == ({"host_2": 3.5}, {"host_2"})
-    assert beats.observe("none") == ({}, set())
+    assert beats.observe(["audio"])[0] == ({"host_2": 3.5}, {"host_2"})
+    assert beats.observe(["none"])[0] == ({}, set())
 
 
 def test_a_look_fails_while_redis_takes_no_writes(own_server):
     client = Client(own_server.url)
     protocol.register(client.connections, "video", NODE, "i1", {"beat_every": 10}, 1.5)
     beats = Beats(client.connections.connect)
-    beats.observe("video")
+    beats.observe(["video"])[0]
     with redis_py.Redis(port=own_server.port) as admin:
         admin.config_set("min-replicas-to-write", 1)
 
     with pytest.raises(RedisRefused):
-        beats.observe("video")
+        beats.observe(["video"])[0]
 
     client.close()
 
@@ -109,9 +110,9 @@ def test_it_reads_everything_where_redis_does_not_report_changes(client, redis, 
     with redis_py.Redis.from_url(url) as ready:
         polling = Client(redis=ready)
         beats = Beats(polling.connections.connect)
-        assert beats.observe("video") == ({NODE: 1.5}, {NODE})
+        assert beats.observe(["video"])[0] == ({NODE: 1.5}, {NODE})
         redis.read(("SREM", keys.listeners("video"), NODE))
-        assert beats.observe("video") == ({NODE: 1.5}, set())
+        assert beats.observe(["video"])[0] == ({NODE: 1.5}, set())
         beats.close()
         polling.close()
 
@@ -145,13 +146,13 @@ def test_a_listener_of_a_queue_that_had_none_is_judged(client, redis, cli):
     cli.zadd(keys.QUEUES, {"video": 0, "audio": 0})
     scheduler = Scheduler(client)
     scheduler.step()
-    assert scheduler._judges == {}
+    assert scheduler._observed == set()
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
 
-    until(lambda: scheduler.step() and scheduler._judges, what="the look at video")
+    until(lambda: scheduler.step() and scheduler._observed, what="the look at video")
 
     scheduler.close()
-    assert [*scheduler._judges] == ["video"]
+    assert scheduler._observed == {"video"}
 
 
 def test_an_idle_scheduler_sends_one_command_from_beat_to_beat(client, redis, cli):

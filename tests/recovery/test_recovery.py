@@ -24,9 +24,11 @@ from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 from blueque.queries import history
 from blueque.recovery import judge as recovery
-from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED, Recovery
+from blueque.recovery.judge import Recovery
+from blueque.recovery.observed import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.scheduler import Scheduler
 from blueque.system import process
 
@@ -45,7 +47,7 @@ def _by_our_clock(monkeypatch):
 @pytest.fixture
 def judge(client):
     impatient = client.with_patience(0)
-    yield Recovery(impatient.connections, "video")
+    yield Recovery(impatient.connections)
     impatient.close()
 
 
@@ -70,7 +72,9 @@ def register_legacy(cli, node):
 
 
 def beat(redis, number, node=FAR, now=None):
-    protocol.beat(redis, "video", node, "i1", number, time.time() if now is None else now)
+    protocol.beat(
+        redis, [Heartbeat("video", node, "i1", number)], time.time() if now is None else now
+    )
 
 
 def hold(
@@ -121,11 +125,11 @@ def look_until(judge, is_so, what="it"):
     """
     deadline = time.monotonic() + PATIENCE
     while True:
-        orphans = judge.step()
+        orphans = judge.step(["video"])
         if is_so():
             return orphans
         assert time.monotonic() < deadline, what
-        time.sleep(min(judge.pace / 2, 0.1))
+        time.sleep(min(judge._of("video").pace / 2, 0.1))
 
 
 def look_for(judge, seconds):
@@ -165,10 +169,10 @@ def test_a_beat_that_moves_keeps_a_listener_alive_for_ever(redis, cli, judge):
     register(redis)
     end, number = time.monotonic() + 3 * LEASE, 0
     while time.monotonic() < end:
-        judge.step()
+        judge.step(["video"])
         number += 1
         beat(redis, number)
-        time.sleep(judge.pace / 2)
+        time.sleep(judge._of("video").pace / 2)
     assert is_alive(cli)
 
 
@@ -209,7 +213,7 @@ def test_a_lease_that_a_registration_does_not_tell_is_a_minute(redis, cli, judge
     register(redis, lease=lease)
     register(redis, "control_1", lease=0.4)
     look_until(judge, lambda: not is_alive(cli, "control_1"))
-    assert 1 < judge.pace <= LONGEST_PACE and is_alive(cli)
+    assert 1 < judge._of("video").pace <= LONGEST_PACE and is_alive(cli)
 
 
 def test_a_listener_that_registers_anew_is_judged_by_what_it_says_then(redis, cli, judge):
@@ -225,7 +229,7 @@ def test_a_node_that_was_one_of_1_0_0_is_judged_by_its_registration_once_it_has_
     redis, cli, judge
 ):
     register_legacy(cli, FAR)
-    judge.step()
+    judge.step(["video"])
     register(redis)
     look_until(judge, lambda: not is_alive(cli))
 
@@ -234,7 +238,7 @@ def test_a_node_that_held_what_nobody_remembered_is_judged_by_its_registration_o
     redis, cli, judge
 ):
     hold(redis, cli, status="started")
-    judge.step()
+    judge.step(["video"])
     register(redis)
     look_until(judge, lambda: not is_alive(cli))
 
@@ -269,7 +273,7 @@ def test_who_beats_after_the_look_and_before_the_fence_is_not_dead(
 def test_a_judge_does_not_judge_its_own_listener(redis, cli, judge):
     register(redis)
     register(redis, "control_1", lease=2 * LEASE)
-    judge.own_node = FAR
+    judge.own("video", FAR)
     look_until(judge, lambda: not is_alive(cli, "control_1"))
     assert is_alive(cli)
 
@@ -286,10 +290,10 @@ def test_a_listener_whose_clock_is_set_back_lives_on_and_dies_like_any_other(red
     register(redis)
     end, number = time.monotonic() + 2 * LEASE, 0
     while time.monotonic() < end:
-        judge.step()
+        judge.step(["video"])
         number += 1
         beat(redis, number, now=time.time() - number * 3600)
-        time.sleep(judge.pace / 2)
+        time.sleep(judge._of("video").pace / 2)
     assert is_alive(cli)
     began = time.monotonic()
     look_until(judge, lambda: not is_alive(cli))
@@ -307,7 +311,7 @@ def test_a_judge_who_looks_seldom_still_gives_up_what_the_fenced_hold(redis, cli
     while fields(cli)["status"] == "started":
         assert time.monotonic() < deadline, "still nobody's"
         time.sleep(LEASE / 2)
-        judge.step()
+        judge.step(["video"])
     assert fields(cli)["error_type"] == "lost"
 
 
@@ -329,7 +333,7 @@ def stand_still(judge, server, cli):
 
     awakening = threading.Timer(LEASE / 2, awake)
     awakening.start()
-    judge.step()
+    judge.step(["video"])
     awakening.join()
     return moments[0]
 
@@ -337,7 +341,7 @@ def stand_still(judge, server, cli):
 def restart(judge, server, cli):
     server.kill()
     with pytest.raises(RedisAway):
-        judge.step()
+        judge.step(["video"])
     server.start()
     return time.monotonic()
 
@@ -345,7 +349,7 @@ def restart(judge, server, cli):
 def refuse_to_write(judge, server, cli):
     cli.config_set("maxmemory", 1)
     with pytest.raises(RedisRefused, match="OOM"):
-        judge.step()
+        judge.step(["video"])
     cli.config_set("maxmemory", 0)
     return time.monotonic()
 
@@ -354,7 +358,7 @@ def refuse_to_write(judge, server, cli):
 def test_who_could_not_look_or_beat_begins_to_observe_anew(own_server, disturb):
     with redis_py.Redis.from_url(own_server.url, decode_responses=True) as cli:
         client = Client(own_server.url, patience=2.0)
-        judge = Recovery(client.with_patience(0).connections, "video")
+        judge = Recovery(client.with_patience(0).connections)
         register(client._redis)
         look_for(judge, LEASE * 0.6)
         assert is_alive(cli)
@@ -403,7 +407,7 @@ def test_a_listener_whose_process_has_ended_is_dead_at_once(
     child, identity = ended_process(is_reaped)
     register(redis, beat_every=beat_every, lease=60, **identity)
     hold(redis, cli, status="started")
-    judge.step()
+    judge.step(["video"])
     assert cli.hget(f"blueque_listener_video_{FAR}", "state") == "dead"
     child.wait()
 
@@ -414,7 +418,7 @@ def test_one_that_held_nothing_is_forgotten_at_once_and_an_event_tells_of_its_de
     child, identity = ended_process(True)
     register(redis, lease=60, **identity)
 
-    judge.step()
+    judge.step(["video"])
 
     assert client.get_inspector().nodes() == []
     (event,) = history.newest(redis, ["video"], 9)
@@ -428,7 +432,7 @@ def test_a_listener_whose_pid_is_another_processes_by_now_is_dead_at_once(redis,
     register(
         redis, "former_1", pid=os.getpid(), lease=60, **(own | {"pid_start": own["pid_start"] - 1})
     )
-    judge.step()
+    judge.step(["video"])
     assert (is_alive(cli, "own_1"), is_alive(cli, "former_1")) == (True, False)
 
 
@@ -438,7 +442,7 @@ def test_a_listener_whose_pid_is_another_processes_by_now_is_dead_at_once(redis,
 def test_a_pid_of_another_boot_or_namespace_proves_nothing(redis, cli, judge, other):
     _, identity = ended_process()
     register(redis, lease=60, **(identity | other))
-    judge.step()
+    judge.step(["video"])
     assert is_alive(cli)
 
 
@@ -450,7 +454,7 @@ def test_one_of_1_0_0_whose_process_on_this_host_has_ended_is_struck_off(
     for node in (gone, alive):
         register_legacy(cli, node)
         hold(redis, cli, f"of {node}", "reserved", node, token=None)
-    judge.step()
+    judge.step(["video"])
     assert (
         cli.smembers("blueque_listeners_video") == {alive}
         and cli.zscore("blueque_queues", "video") == 1
@@ -475,7 +479,7 @@ def test_who_does_not_see_all_processes_of_the_machine_judges_none_of_1_0_0(
     hold(redis, cli, "claimed", "reserved")
     claimed(cli, "claimed", claimant)
     look_until(judge, lambda: not is_alive(cli))
-    judge.step()
+    judge.step(["video"])
     assert cli.smembers("blueque_listeners_video") == {node} and held(cli, node) == [
         "started",
         "reserved",
@@ -500,7 +504,7 @@ def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(
         hold(redis, cli, f"t{number}", status)
     protocol.enqueue(redis, "video", "later", "in", time.time())
     kill(redis)
-    assert judge.step() == []
+    assert judge.step(["video"]) == []
     assert line(cli) == ["t0", "t1", "t2", "later"]
     for task in ("t0", "t1", "t2"):
         assert fields(cli, task).keys() - {"attempt", "events"} == {
@@ -530,7 +534,7 @@ def test_entries_that_are_of_no_task_or_of_one_that_has_ended_are_dropped(redis,
     )
     cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "ended")
     kill(redis)
-    judge.step()
+    judge.step(["video"])
     assert (held(cli), line(cli), fields(cli, "ended")["status"]) == ([], [], "complete")
     assert not cli.exists("blueque_task_nobody") and not cli.exists(f"blueque_listener_video_{FAR}")
 
@@ -643,7 +647,7 @@ def test_a_task_whose_process_lives_here_is_an_orphan_and_never_given_up(redis, 
     hold(redis, cli, "control")
     orphans = look_until(judge, lambda: fields(cli, "control")["status"] == "failed")
     assert [(task.id, task.pid, task.token) for task in orphans] == [("t1", living, "token")]
-    assert [task.id for task in judge.step()] == ["t1"]
+    assert [task.id for task in judge.step(["video"])] == ["t1"]
     assert fields(cli)["status"] == "started" and held(cli) == ["t1"]
 
 
@@ -668,7 +672,7 @@ def test_what_one_of_1_0_0_ran_is_lost_as_soon_as_both_are_gone_and_not_while_it
     register_legacy(cli, node)
     hold(redis, cli, "gone", node=node, token=None, pid=ended, identity=None)
     hold(redis, cli, "running", node=node, token=None, pid=living, identity=None)
-    assert judge.step() == []
+    assert judge.step(["video"]) == []
     assert (fields(cli, "gone")["error_type"], fields(cli, "running")["status"]) == (
         "lost",
         "started",
@@ -707,7 +711,7 @@ def test_a_reserved_task_that_1_0_0_has_claimed_is_left_to_its_claimant_unless_t
         hold(redis, cli, task, "reserved")
         claimed(cli, task, by)
     kill(redis)
-    judge.step()
+    judge.step(["video"])
     assert line(cli) == ["dead"] and "reclaimed_node" not in fields(cli, "dead")
     assert held(cli) == ["odd", "elsewhere", "living"]
     assert cli.hget(f"blueque_listener_video_{FAR}", "state") == "dead", (
@@ -746,7 +750,7 @@ def test_the_newest_entry_is_not_waited_for_when_1_0_0_cannot_be_about_to_run_it
     hold(redis, cli, "second", "popped")
     cli.srem("blueque_listeners_video", FAR)
     kill(redis)
-    judge.step()
+    judge.step(["video"])
     assert line(cli) == ["first", "second"]
 
 
@@ -757,7 +761,7 @@ def test_what_a_listener_holds_that_nobody_remembers_is_seen_to(redis, cli, judg
     for task, status in (("first", "reserved"), ("second", "started"), ("third", "popped")):
         hold(redis, cli, task, status)
     monkeypatch.setattr(units, "LOST_AFTER", LEASE)
-    judge.step()
+    judge.step(["video"])
     assert line(cli) == [], "whoever struck it off may have been wrong"
     look_until(judge, lambda: fields(cli, "second")["status"] == "failed")
     assert line(cli) == ["first", "third"]
@@ -776,7 +780,7 @@ def test_a_listener_that_comes_up_under_the_name_of_a_dead_one_leaves_what_that_
     look_until(judge, lambda: not is_alive(cli, process.node_id()))
     listener = client.get_listener("video")
     listener.register(Timing())
-    judge.own_node = listener.node
+    judge.own("video", listener.node)
     assert listener.node != process.node_id() and listener.node.startswith(process.host_name())
     assert listener.held() == [] and is_alive(cli, listener.node)
     look_until(judge, lambda: line(cli) == ["t1"], "the next attempt")
@@ -787,12 +791,12 @@ def test_a_listener_that_comes_up_under_the_name_of_a_dead_one_leaves_what_that_
 
 def test_one_that_takes_leave_properly_leaves_nothing_to_do(redis, cli, judge, state):
     register(redis)
-    judge.step()
+    judge.step(["video"])
     protocol.deregister(redis, "video", FAR, "i1")
     before = state()
-    assert judge.step() == []
+    assert judge.step(["video"]) == []
     assert state() == before
-    assert judge.pace == LOOK_AT_STARTED, "there is nobody to be judged"
+    assert judge._of("video").pace == LOOK_AT_STARTED, "there is nobody to be judged"
 
 
 # Judges
@@ -800,10 +804,12 @@ def test_one_that_takes_leave_properly_leaves_nothing_to_do(redis, cli, judge, s
 
 def test_the_longer_a_look_has_taken_the_shorter_is_the_rest_after_it(redis, judge):
     register(redis)
-    judge.step()
-    assert judge.pace / 2 <= judge.rest <= judge.pace < LEASE / 4
-    time.sleep(judge.pace)  # as if there had been much to see to
-    assert judge.rest == judge.pace / 2
+    judge.step(["video"])
+    assert (
+        judge._of("video").pace / 2 <= judge.rest(["video"]) <= judge._of("video").pace < LEASE / 4
+    )
+    time.sleep(judge._of("video").pace)  # as if there had been much to see to
+    assert judge.rest(["video"]) == judge._of("video").pace / 2
 
 
 def test_two_judges_at_once_do_everything_once(url, redis, cli):
@@ -815,7 +821,7 @@ def test_two_judges_at_once_do_everything_once(url, redis, cli):
     barrier = threading.Barrier(2)
 
     def be_judge(client):
-        judge = Recovery(client.connections, "video")
+        judge = Recovery(client.connections)
         barrier.wait()
         with contextlib.suppress(AssertionError):
             look_until(judge, lambda: len(line(cli)) >= 60)
@@ -894,11 +900,11 @@ def test_ten_thousand_listeners_are_looked_at_in_few_round_trips(proxy, cli):
         pipeline.sadd("blueque_listeners_video", f"far_{number}")
     pipeline.execute()
     client = Client(proxy.url, patience=0)
-    judge = Recovery(client.connections, "video")
-    judge.step()
+    judge = Recovery(client.connections)
+    judge.step(["video"])
     assert proxy.writes <= 40  # each registration once, many at a time
     writes, before = proxy.writes, cli.info("stats")["total_commands_processed"]
-    judge.step()
+    judge.step(["video"])
     assert proxy.writes - writes == 1
     assert cli.info("stats")["total_commands_processed"] - before == 3 + 1
     client.close()
@@ -944,7 +950,7 @@ def test_a_key_of_one_listener_that_is_not_what_it_should_be_does_not_keep_the_o
     register(redis, "far_6", lost_after=0.1)  # the one that is looked at first
     register(redis)
     hold(redis, cli, "started")
-    judge.step()
+    judge.step(["video"])
     cli.delete(key)
     cli.set(key, "odd")
     look_until(

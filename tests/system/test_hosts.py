@@ -171,14 +171,14 @@ def test_a_listener_of_1_0_0_called_localhost_is_not_struck_off_by_a_machine_tha
     gone = f"localhost_{ended_process()[0].pid}"
     register_legacy(cli, gone)
     hold(redis, cli, "t1", "reserved", gone, token=None)
-    judge = Recovery(client.with_patience(0).connections, "video")
+    judge = Recovery(client.with_patience(0).connections)
 
     named("localhost", "gpu-1")
-    judge.step()
+    judge.step(["video"])
     assert cli.smembers("blueque_listeners_video") == {gone}
     assert client.get_listener("video").claim_orphan() is None
     named("localhost", "gpu-1", "localhost")
-    judge.step()
+    judge.step(["video"])
     assert cli.smembers("blueque_listeners_video") == set()
 
 
@@ -188,9 +188,9 @@ def test_a_listener_of_another_machine_with_our_host_name_is_not_judged_by_its_p
     theirs = f"{hosts.host_name()}_{ended_process()[0].pid}"
     register(redis, node=theirs, lease=60, pid=int(theirs.rpartition("_")[2]))
     hold(redis, cli, "t1", "started", theirs)
-    judge = Recovery(client.with_patience(0).connections, "video")
+    judge = Recovery(client.with_patience(0).connections)
 
-    assert judge.step() == [] and client.get_listener("video").claim_orphan() is None
+    assert judge.step(["video"]) == [] and client.get_listener("video").claim_orphan() is None
     assert cli.hget(f"blueque_listener_video_{theirs}", "state") == "alive"
 
 

@@ -15,6 +15,7 @@ from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.producer.queue import Queue
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 from blueque.web import create_app
 from blueque.web.access import Viewer
 from blueque.web.site import Site
@@ -42,7 +43,7 @@ def start(client: Client, queue: Queue) -> Callable[..., str]:
         redis, now = client.connections, time.time()
         task_id = str(queue.enqueue(parameters or {"scene": 17}, **options))
         protocol.register(redis, queue.name, NODE, "i1", {"beat_every": 10}, now)
-        protocol.beat(redis, queue.name, NODE, "i1", 10, now)
+        protocol.beat(redis, [Heartbeat(queue.name, NODE, "i1", 10)], now)
         protocol.pop(redis, queue.name, NODE, "i1")
         attempt = AttemptRef(queue.name, task_id, "token", NODE)
         protocol.reserve(redis, attempt, "i1", now)

@@ -12,6 +12,7 @@ from blueque import Client
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 
 HOSTS = {"gpu-1": 2, "gpu-2": 1, "cpu-1": 2}
 
@@ -23,7 +24,7 @@ def fill(client: Client, now: float) -> dict[str, str]:
     for node in nodes:
         for queue in ("render.4k", "ocr.batch"):
             protocol.register(redis, queue, node, "i1", {"beat_every": 10, "version": "2.0"}, now)
-            protocol.beat(redis, queue, node, "i1", 10, now)
+            protocol.beat(redis, [Heartbeat(queue, node, "i1", 10)], now)
     for number in range(40):
         _run(
             client,

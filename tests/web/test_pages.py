@@ -20,6 +20,7 @@ from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 from blueque.protocol.feeding import FeedRef
+from blueque.protocol.membership import Heartbeat
 from blueque.queries.failures import UNKNOWN
 from blueque.version import __version__
 from blueque.web import create_app, visit
@@ -417,7 +418,7 @@ def test_a_host_that_died_idle_is_named_though_it_is_on_no_list(ask, client, que
     queue.enqueue({})
     for node in ("gone.example.com_1", "gone.example.com_2"):
         protocol.register(redis, queue.name, node, "i1", {"beat_every": 10}, now)
-        protocol.beat(redis, queue.name, node, "i1", 1, now)
+        protocol.beat(redis, [Heartbeat(queue.name, node, "i1", 1)], now)
         assert protocol.fence(redis, queue.name, node, "i1", "1", now)
         assert protocol.forget(redis, queue.name, node, "i1")
 

@@ -13,6 +13,7 @@ from transactions import protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import write_needs
 from blueque.protocol.ends import End
+from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 
 FACTS = {"beat_every": 10, "lost_after": 600, "version": "2.0"}
@@ -28,7 +29,7 @@ def begin(client, queue):
         line = f"0,{write_needs(options['resources'])}" if options else "0"
         for name in ("video", "audio"):
             protocol.register(redis, name, node, node, HAS, now)
-            protocol.beat(redis, name, node, node, 1, now - silent_for)
+            protocol.beat(redis, [Heartbeat(name, node, node, 1)], now - silent_for)
         attempt = AttemptRef(
             "video", str(queue.enqueue({"n": 1}, title=task, **options)), task, node
         )
