@@ -15,7 +15,7 @@ from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model.encoding import require_feed_name, require_whole
 from blueque.model.labels import room_beside
-from blueque.model.options import Common, require_known
+from blueque.model.options import TaskOptions, require_known
 from blueque.text.format import count
 
 MAX_WINDOW = 10_000_000
@@ -53,7 +53,7 @@ def feed(
     client: Client | None = None,
     progress: Tell | None = None,
     stop: threading.Event | None = None,
-    **options: Unpack[Common],
+    **options: Unpack[TaskOptions],
 ) -> FeedOutcome:
     """Make a task of each row of a backlog, once and in order, with at most `window` tasks waiting.
 
@@ -79,7 +79,7 @@ def feed(
     """
     if url is not None and client is not None:
         raise InvalidInput("give an address or a client, not both")
-    require_known("feed", options, Common)
+    require_known("feed", options, TaskOptions)
     given = client or Client(url)
     own = given.with_patience(0)  # so that `stop` works while Redis is away
     sink = own.get_queue(queue)

@@ -21,6 +21,7 @@ HOLD = "hold"
 GONE = "gone"  # the status of a task that is not in Redis any more
 DROPPED = "+dropped"  # the mark of a condition that a person has dropped
 MAX_CONDITIONS = 1000
+MOST_PARENTS = 100  # of all tasks that one transaction makes
 _AS_WRITTEN = "after=blueque.after(ok=ids, any=ids)"
 
 Ids: TypeAlias = "str | InGroup | Iterable[str | InGroup]"

@@ -44,14 +44,6 @@ def fields(
     return given
 
 
-def take_fields(options: dict[str, Any], trace: Mapping[str, str] = NO_TRACE) -> dict[str, str]:
-    """Take the labels out of the options of a task, and return them as fields.
-
-    trace: as for `fields`.
-    """
-    return fields(**{name: options.pop(name) for name in NAMES if name in options}, trace=trace)
-
-
 def require_title(title: object) -> str:
     """Return a title: one line of 1 to 200 bytes of UTF-8."""
     text = _require_text(title, "title: it")

@@ -3,75 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple, Unpack
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model import labels, limits, trace, units
-from blueque.model.conditions import After, Ids, conditions_of
+from blueque.model import labels, trace, units
+from blueque.model.conditions import MOST_PARENTS
 from blueque.model.encoding import encode, require_queue_name, require_time
-from blueque.model.group import Group
 from blueque.model.ids import ids_of_spawned, require_key
-from blueque.model.options import (
-    Broken,
-    Common,
-    Options,
-    option_fields,
-    require_after,
-    require_broken,
-    require_known,
-    require_retry,
-    waiting_fields,
-)
+from blueque.model.options import Options, SpawnOptions, require_known, task_fields
 from blueque.model.outcomes import Outcome
-from blueque.model.retry import Retry
-from blueque.model.start_time import Within
+from blueque.model.wait import wait_for
 
 MOST_AT_THE_END = 100  # tasks that a task makes with its end
 # Of all tasks that are made at once.
-MOST_PARENTS, MOST_CONDITIONS = 100, 1000
+MOST_CONDITIONS = 1000
 MOST_BYTES = 4 * 1024 * 1024  # of parameters
-
-
-class NewOptions(Common, total=False):
-    """The options of a new task, as for `Queue.enqueue`. eta: as for `Queue.schedule`."""
-
-    after: After | Ids | None
-    broken: Broken
-    results: bool
-    eta: float | datetime | None
-
-
-class SpawnOptions(NewOptions, total=False):
-    """The same, of a task that a running one makes. group: as for `Queue.enqueue`."""
-
-    group: Group | str | None
-
-
-class UnnamedOptions(Common, total=False):
-    """The options of `Queue.enqueue` but for `id`."""
-
-    start_within: Within
-    start_before: float | datetime | None
-    expired_to: str | None
-    key: str | int | None
-    keep: float | str
-    after: After | Ids | None
-    broken: Broken
-    results: bool
-    group: Group | str | None
-
-
-class EnqueueOptions(UnnamedOptions, total=False):
-    """The options of `Queue.enqueue`."""
-
-    id: str | None
-
-
-class FanoutOptions(UnnamedOptions, total=False):
-    """The options of `Fanout.enqueue`."""
-
-    eta: float | datetime | None
 
 
 class New:
@@ -92,7 +38,7 @@ class New:
     ) -> None:
         require_known("blueque.New", options, SpawnOptions)
         self.queue, self.key = require_queue_name(queue), require_key(key)
-        wanted = _read(**options)
+        wanted = _read(options)
         room = labels.room_beside(wanted.options, units.max_bytes())
         text, encoding = encode(parameters, "parameters", room)
         coded: Options = {}
@@ -208,29 +154,8 @@ def require_room(new: Iterable[NewRecord], most: int) -> None:
         room.take(each)
 
 
-def _read(
-    after: After | Ids | None = None,
-    broken: str = "hold",
-    results: bool = False,
-    eta: float | datetime | None = None,
-    priority: int = 0,
-    resources: Mapping[str, int | str] | None = None,
-    lock: str | tuple[str, int] | None = None,
-    retry: Retry | int | None = None,
-    group: Group | str | None = None,
-    **others: Any,
-) -> NewRecord:
-    its_labels = labels.take_fields(others, trace.of_caller())
-    fields = option_fields(
-        require_retry(retry), limits.fields(**others), priority, resources, lock, its_labels
-    )
-    conditions = conditions_of(after)
-    require_broken(broken)
-    require_after(after is not None, broken, bool(results))
-    fields |= waiting_fields(conditions, broken, bool(results))
-    if group is not None:
-        if not isinstance(group, Group | str):
-            raise InvalidType(f"group is a name or a blueque.Group, not {type(group).__name__}")
-        fields["group"] = Group(group).name if isinstance(group, str) else group.name
+def _read(options: SpawnOptions) -> NewRecord:
+    wait, eta = wait_for(options), options.get("eta")
+    fields = {**task_fields(options, trace.of_caller()), **wait.fields()}
     due = None if eta is None else require_time(eta)
-    return NewRecord("", "", "", fields, conditions, due)
+    return NewRecord("", "", "", fields, wait.conditions, due)

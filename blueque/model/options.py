@@ -1,25 +1,31 @@
-"""The fields of a new task that come from its options: retry, priority, resources, lock, limits,
-labels, and what it does if it waits for others.
+"""The options of a new task, each named once, and the fields that come from them.
+
+`TaskOptions` are what many tasks may share; `EnqueueOptions` are all that `Queue.enqueue` takes, and
+describes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypedDict, get_args
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypedDict, cast, get_args
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model.group import group_of
+from blueque.model import labels, limits
+from blueque.model.conditions import After, Ids
+from blueque.model.group import Group, group_of
 from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.model.retry import Retry
+from blueque.model.start_time import Within
 
 Options = dict[str, str | int | float]
 Broken = Literal["hold", "cancel"]
 
 
-class Common(TypedDict, total=False):
-    """The options of a task that many tasks may share, as for `Queue.enqueue`."""
+class SharedOptions(TypedDict, total=False):
+    """How a task runs, and what people see of it."""
 
-    priority: int
     resources: Mapping[str, int | str] | None
     lock: str | tuple[str, int] | None
     retry: Retry | int | None
@@ -33,30 +39,105 @@ class Common(TypedDict, total=False):
     context: Mapping[str, Any] | None
 
 
-def option_fields(
-    policy: Retry | Literal[False] | None,
-    limits: Mapping[str, int | float],
-    priority: int,
-    resources: Mapping[str, int | str] | None,
-    lock: str | tuple[str, int] | None,
-    labels: Mapping[str, str],
-) -> Options:
-    """Return the fields of a task with these options, as `Queue.enqueue` takes them.
+class TaskOptions(SharedOptions, total=False):
+    """The same with its place in line."""
 
-    policy: see `require_retry`. limits: see `limits.fields`. labels: see `labels.fields`.
-    Raises InvalidInput, InvalidType.
+    priority: int
+
+
+class WaitOptions(TypedDict, total=False):
+    """What a task waits for."""
+
+    after: After | Ids | None
+    broken: Broken
+    results: bool
+
+
+class GroupOptions(WaitOptions, total=False):
+    """What a task has to do with others."""
+
+    group: Group | str | None
+
+
+class StartOptions(TypedDict, total=False):
+    """By when a task must have started."""
+
+    start_within: Within
+    start_before: float | datetime | None
+    expired_to: str | None
+
+
+class EtaOption(TypedDict, total=False):
+    """When a task is due, as for `Queue.schedule`."""
+
+    eta: float | datetime | None
+
+
+class UnnamedOptions(TaskOptions, GroupOptions, StartOptions, total=False):
+    """The options of `Queue.enqueue` but for `id`."""
+
+    key: str | int | None
+    keep: float | str
+
+
+class EnqueueOptions(UnnamedOptions, total=False):
+    """The options of `Queue.enqueue`, which describes them."""
+
+    id: str | None
+
+
+class FanoutOptions(UnnamedOptions, EtaOption, total=False):
+    """The options of `Fanout.enqueue`."""
+
+
+class MemberOptions(TaskOptions, WaitOptions, EtaOption, total=False):
+    """The options of `Workflow.add`."""
+
+
+class SpawnOptions(TaskOptions, GroupOptions, EtaOption, total=False):
+    """The options of a task that a running task makes."""
+
+
+class Defaults(NamedTuple):
+    """What a queue says where its tasks say nothing. limits: as fields."""
+
+    retry: Retry | Literal[False] | None = None
+    limits: Mapping[str, int | float] = MappingProxyType({})
+    resources: Mapping[str, int | str] | None = None
+
+
+NO_DEFAULTS = Defaults()
+
+
+def task_fields(
+    options: TaskOptions, its_trace: Mapping[str, str], defaults: Defaults = NO_DEFAULTS
+) -> Options:
+    """Return the fields of a task with these options.
+
+    its_trace: of the caller, see `trace.of_caller`. Raises InvalidInput, InvalidType.
     """
-    options: Options = {**limits, **labels}
+    given = cast(Mapping[str, Any], options)
+    its_limits = limits.fields(**{name: given[name] for name in limits.NAMES if name in given})
+    its_labels = {name: given[name] for name in labels.NAMES if name in given}
+    fields: Options = {
+        **defaults.limits,
+        **its_limits,
+        **labels.fields(**its_labels, trace=its_trace),
+    }
+    retry, priority = options.get("retry"), options.get("priority", 0)
+    policy = defaults.retry if retry is None else require_retry(retry)
     if policy is not None:
         # null: no retries, even if the listener has a policy
-        options["retry"] = policy.to_text() if policy else "null"
+        fields["retry"] = policy.to_text() if policy else "null"
     if require_priority(priority):
-        options["priority"] = priority
-    if lock is None and resources is None:  # the usual case
-        return options
+        fields["priority"] = priority
+    resources, lock = options.get("resources"), options.get("lock")
+    wanted = defaults.resources if resources is None else resources
+    if lock is None and wanted is None:  # the usual case
+        return fields
     name, limit = (None, 1) if lock is None else require_lock(lock)
-    needs = write_needs(require_resources(resources or {}), name, limit)
-    return {**options, "needs": needs} if needs else options
+    needs = write_needs(require_resources(wanted or {}), name, limit)
+    return {**fields, "needs": needs} if needs else fields
 
 
 def waiting_fields(conditions: Mapping[str, str], broken: str, has_results: bool) -> Options:

@@ -28,11 +28,11 @@ from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, 
 from blueque.model.lines import require_priority
 from blueque.model.run import Links, Record
 from blueque.model.start_time import ANY_TIME, StartTime
+from blueque.model.wait import NOTHING, Wait
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import in_room
 from blueque.producer.row_batch import relay
-from blueque.producer.wait import NOTHING, Wait
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks, enqueue_many, schedule_many
 from blueque.protocol.links import rows_at_once
 from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs

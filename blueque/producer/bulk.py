@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
-from blueque.model import labels, limits, trace
+from blueque.model import labels, trace
 from blueque.model.conditions import After, Ids
 from blueque.model.encoding import require_run_name, require_time, require_whole
 from blueque.model.group import Group, tracked
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
-from blueque.model.options import Broken, Common
-from blueque.model.retry import Retry
+from blueque.model.options import (
+    Broken,
+    Defaults,
+    GroupOptions,
+    Options,
+    StartOptions,
+    TaskOptions,
+    require_known,
+    task_fields,
+)
 from blueque.model.run import Links, Record, require_same
-from blueque.model.start_time import Within, start_time
+from blueque.model.start_time import StartTime, start_time
+from blueque.model.wait import wait_for
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
-from blueque.producer.wait import wait_for
 from blueque.protocol import runs
 from blueque.protocol.runs import RunTerms
+from blueque.system import process
 from blueque.text.format import count
 
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024
 RUN_KEEP = "90d"
 UNTIL_COLLECTED = "until_collected"  # of `hold`, which has a bound all the same
-
-Options = dict[str, str | int | float]
 
 
 class Count(int):
@@ -52,7 +59,7 @@ class Count(int):
         return tracked(self.group)
 
 
-class Choices(Common, total=False):
+class Choices(TaskOptions, GroupOptions, StartOptions, total=False):
     """The options of many tasks: `keys`, `priorities` and `after_each` for each, the rest for all,
     as for `Queue.enqueue`.
     """
@@ -61,14 +68,7 @@ class Choices(Common, total=False):
     keep: float | str
     run: str | None
     priorities: Column | None
-    after: After | Ids | None
     after_each: Column | None
-    broken: Broken
-    results: bool
-    group: Group | str | None
-    start_within: Within
-    start_before: float | datetime | None
-    expired_to: str | None
 
 
 class ManyTasks:
@@ -77,7 +77,7 @@ class ManyTasks:
     name: str
     _redis: Redis
     _max_bytes: int
-    _options: Callable[..., Options]  # the options of `Queue.enqueue` as fields
+    _defaults: Defaults
     _start_within: float | None  # what the configuration says, in seconds
 
     def enqueue_many(
@@ -113,7 +113,7 @@ class ManyTasks:
         The batches before are in Redis then, and a note of the error says how many tasks they have.
         Source: docs/protocol/bulk.md, "enqueue_many".
         """
-        return _count(self._batches(iterable, batch, None, **options))
+        return _count(self._batches(iterable, batch, None, options))
 
     def enqueue_iter(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
@@ -121,7 +121,7 @@ class ManyTasks:
         """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis. It starts with
         the first `next`.
         """
-        return (made.task_ids() for made in self._batches(iterable, batch, None, **options))
+        return (made.task_ids() for made in self._batches(iterable, batch, None, options))
 
     def schedule_many(
         self,
@@ -139,7 +139,7 @@ class ManyTasks:
             enqueues at once. The rest is as for `enqueue_many`.
         Source: docs/protocol/bulk.md, "schedule_many".
         """
-        return _count(self._batches(iterable, batch, _one_of(eta, etas), **options))
+        return _count(self._batches(iterable, batch, _one_of(eta, etas), options))
 
     def schedule_iter(
         self,
@@ -154,8 +154,7 @@ class ManyTasks:
         with the first `next`.
         """
         return (
-            made.task_ids()
-            for made in self._batches(iterable, batch, _one_of(eta, etas), **options)
+            made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), options)
         )
 
     def open_run(
@@ -169,7 +168,7 @@ class ManyTasks:
         group: Group | str | None = None,
         hold: float | str | None = None,
         append: bool = False,
-        **options: Unpack[Common],
+        **options: Unpack[TaskOptions],
     ) -> KeyedRun:
         """Open a run in which each key makes one task, or open it again, and return it.
 
@@ -199,7 +198,7 @@ class ManyTasks:
         return opened
 
     def join_run(
-        self, record: Mapping[str, Any], append: bool = False, **options: Unpack[Common]
+        self, record: Mapping[str, Any], append: bool = False, **options: Unpack[TaskOptions]
     ) -> KeyedRun:
         """Return a run that another process has opened, to put some of its rows.
 
@@ -211,26 +210,12 @@ class ManyTasks:
         joined, fields = self._join(record), self.fields_of(**options)
         return KeyedRun(self._redis, joined, self._max_bytes, fields, append)
 
-    def fields_of(self, **options: Unpack[Common]) -> Options:
+    def fields_of(self, **options: Unpack[TaskOptions]) -> Options:
         """Return the fields of a task with these options of `enqueue`, with those of the
         configuration, and with the trace of the caller.
         """
-        return self.fields_with(trace.of_caller(), **options)
-
-    def fields_with(
-        self,
-        its_trace: Mapping[str, str],
-        /,
-        *,
-        priority: int = 0,
-        resources: Mapping[str, int | str] | None = None,
-        lock: str | tuple[str, int] | None = None,
-        retry: Retry | int | None = None,
-        **others: Any,
-    ) -> Options:
-        """Return the same with another trace."""
-        its_labels = labels.take_fields(others, its_trace)
-        return self._options(retry, limits.fields(**others), priority, resources, lock, its_labels)
+        require_known("Queue.fields_of", options, TaskOptions)
+        return self._fields(options)
 
     def _join(self, record: Mapping[str, Any]) -> Record:
         require_same(record, self.name, record["run"])
@@ -244,47 +229,32 @@ class ManyTasks:
         )
 
     def _batches(
-        self,
-        iterable: Iterable[Any],
-        batch: int,
-        etas: Column | None,
-        *,
-        keys: Column | None = None,
-        keep: float | str | None = None,
-        run: str | None = None,
-        priorities: Column | None = None,
-        after: After | Ids | None = None,
-        after_each: Column | None = None,
-        broken: Broken = "hold",
-        results: bool = False,
-        group: Group | str | None = None,
-        start_within: Within = None,
-        start_before: float | datetime | None = None,
-        expired_to: str | None = None,
-        **options: Unpack[Common],
+        self, iterable: Iterable[Any], batch: int, etas: Column | None, options: Choices
     ) -> Batches:
+        require_known("Queue.enqueue_many", options, Choices)
+        run, keys, keep = options.get("run"), options.get("keys"), options.get("keep")
+        after_each = options.get("after_each")
         if run is not None and keys is None:
             raise InvalidInput("in a run each task has a key: give keys, too")
-        wait = wait_for(after, broken, results, group, after_each is not None).of_many()
-        if run is not None and (results or after_each is not None):
+        wait = wait_for(options, after_each is not None).of_many()
+        if run is not None and (wait.has_results or after_each is not None):
             raise InvalidInput(
                 "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"
             )
-        default = None if run is not None else self._start_within
-        start = start_time(self.name, start_within, start_before, expired_to, default)
+        start = self._start(options, None if run is not None else self._start_within)
         if run is not None and start:
             raise InvalidInput(
                 "tasks of a run may start at any time: leave out run, or when to start"
             )
         kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
-        fields = self.fields_of(**options)
+        fields = self._fields(options)
         plan = Plan(
             self.name,
             labels.room_beside(fields, self._max_bytes),
             fields,
             require_whole(batch, "batch", 1, MAX_BATCH),
             keys,
-            priorities,
+            options.get("priorities"),
             etas,
             kept,
             None if run is None else require_run_name(run),
@@ -293,6 +263,23 @@ class ManyTasks:
             after_each,
         )
         return Batches(self._redis, plan, iterable)
+
+    def _fields(self, options: TaskOptions, its_trace: Mapping[str, str] | None = None) -> Options:
+        """Return the fields of a task with these options; its_trace: None: that of the caller."""
+        its_trace = trace.of_caller() if its_trace is None else its_trace
+        fields = task_fields(options, its_trace, self._defaults)
+        return {**fields, "producer": process.producer()}
+
+    def _start(self, options: StartOptions, default: float | None) -> StartTime:
+        """Return by when tasks with these options must have started. default: `start_within`."""
+        to = options.get("expired_to")
+        return start_time(
+            self.name,
+            options.get("start_within"),
+            options.get("start_before"),
+            None if to is None else self._redis.queue_name(to),
+            default,
+        )
 
 
 def _held(hold: float | str | None, keep: float | str) -> int | None:
@@ -307,7 +294,8 @@ def _held(hold: float | str | None, keep: float | str) -> int | None:
 
 def links_of(after: After | Ids | None, broken: Broken, group: Group | str | None) -> Links:
     """Return what the tasks of a run have to do with others. Raises InvalidInput, InvalidType."""
-    return wait_for(after, broken, False, group).of_many().links()
+    options: GroupOptions = {"after": after, "broken": broken, "group": group}
+    return wait_for(options).of_many().links()
 
 
 def _one_of(eta: float | datetime | None, etas: Column | None) -> Column:

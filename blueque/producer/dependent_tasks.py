@@ -22,8 +22,8 @@ from blueque.errors import (
 from blueque.model.conditions import HOLD
 from blueque.model.group import group_of
 from blueque.model.options import Options
+from blueque.model.wait import Wait
 from blueque.producer.room import in_room
-from blueque.producer.wait import Wait
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import (
     AT_ONCE,

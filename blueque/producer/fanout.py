@@ -10,8 +10,7 @@ from typing import Any, Unpack
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model.ids import TaskId
-from blueque.model.new import FanoutOptions
-from blueque.model.options import require_known
+from blueque.model.options import FanoutOptions, require_known
 from blueque.producer.dependent_tasks import make_each
 from blueque.producer.queue import Queue
 from blueque.protocol.dependencies import AT_ONCE

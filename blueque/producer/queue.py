@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from blueque.config.contents import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import IdTaken, InvalidInput
-from blueque.model import labels, limits, trace
-from blueque.model.conditions import After, Ids
+from blueque.model import labels
 from blueque.model.encoding import decode, encode, require_time, require_timeout
-from blueque.model.group import Group
 from blueque.model.ids import (
     DEFAULT_KEEP,
     TaskId,
@@ -25,28 +23,26 @@ from blueque.model.ids import (
     random_id,
     require_id,
 )
-from blueque.model.new import EnqueueOptions, UnnamedOptions
 from blueque.model.options import (
-    Broken,
-    Common,
+    Defaults,
+    EnqueueOptions,
     Options,
-    option_fields,
+    TaskOptions,
+    UnnamedOptions,
     require_known,
     require_retry,
 )
 from blueque.model.retry import Retry
-from blueque.model.start_time import StartTime, Within, start_time
+from blueque.model.wait import wait_for
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
 from blueque.producer.orders import TaskOrders
 from blueque.producer.room import in_room
 from blueque.producer.settings import Settings
-from blueque.producer.wait import wait_for
 from blueque.protocol import reserving, submit
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.watches import ASK_BOUNDED
 from blueque.queries.tasks import load
-from blueque.system import process
 
 log = logging.getLogger("blueque")
 
@@ -67,10 +63,12 @@ class Queue(ManyTasks, TaskOrders, Settings):
         config: QueueConfig = QueueConfig(),  # noqa: B008  # it does not change
     ) -> None:
         self.name = name
-        self._retry = require_retry(config.retry if retry is None else retry)
-        # A task has a limit or no field: "no limit" concerns the file and the listeners only.
-        self._limits = {name: limit for name, limit in config.limits.items() if limit is not None}
-        self._resources = config.resources or {}
+        self._defaults = Defaults(
+            require_retry(config.retry if retry is None else retry),
+            # A task has a limit or no field: "no limit" concerns the file and the listeners only.
+            {name: limit for name, limit in config.limits.items() if limit is not None},
+            config.resources or None,
+        )
         self._start_within = config.start_within
         self._redis = redis
         self._max_bytes = max_bytes
@@ -78,33 +76,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
 
-    def enqueue(
-        self,
-        parameters: Any,
-        *,
-        key: str | int | None = None,
-        id: str | None = None,
-        keep: float | str = DEFAULT_KEEP,
-        priority: int = 0,
-        resources: Mapping[str, int | str] | None = None,
-        lock: str | tuple[str, int] | None = None,
-        retry: Retry | int | None = None,
-        time_limit: float | str | None = None,
-        stall_limit: float | str | None = None,
-        memory_limit: int | str | None = None,
-        grace: float | str | None = None,
-        lead: float | str | None = None,
-        title: str | None = None,
-        tags: Iterable[str] | None = None,
-        context: Mapping[str, Any] | None = None,
-        after: After | Ids | None = None,
-        broken: Broken = "hold",
-        results: bool = False,
-        group: Group | str | None = None,
-        start_within: Within = None,
-        start_before: float | datetime | None = None,
-        expired_to: str | None = None,
-    ) -> TaskId:
+    def enqueue(self, parameters: Any, **options: Unpack[EnqueueOptions]) -> TaskId:
         """Put a new task in line and return its id, a str that also knows whether the task
         `is_new`.
 
@@ -115,8 +87,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         id: of the task, chosen by the caller; for a task that exists with these parameters, it
             makes no second one. 1 to 200 letters, digits and . _ : - of ASCII.
         keep: how long the key or the id stays in use after its task was deleted; seconds, or text as
-            "1d".
-        priority: -100 to 100. A higher priority goes first; among equal ones, the older task.
+            "1d", which is the default.
+        priority: -100 to 100; 0 if it is left out. A higher priority goes first; among equal ones,
+            the older task.
         resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}; it is reserved for
             the task.
         lock: only one task with this lock runs at a time, in all queues together. With
@@ -137,8 +110,8 @@ class Queue(ManyTasks, TaskOrders, Settings):
             that they are complete. The task is put in line when all conditions are met. 1,000 at
             most; no task, no condition. It takes groups, and what a call that makes many tasks of a
             `group` has returned.
-        broken: what happens when one of them fails, is cancelled or deleted: "hold": the task waits
-            until that is put right; "cancel": it is cancelled.
+        broken: what happens when one of them fails, is cancelled or deleted: "hold", the default:
+            the task waits until that is put right; "cancel": it is cancelled.
         results: whether the task is given their results, as `RunningTask.inputs`. Groups have none.
         group: the group that it joins, which must be open: see `Client.group`.
         start_within, start_before: if it has not started so long from now, in seconds or as "2h",
@@ -151,27 +124,11 @@ class Queue(ManyTasks, TaskOrders, Settings):
         stayed away, or when it went away before all of more than 100 conditions were written.
         Source: docs/protocol.md, "enqueue"; docs/protocol/dependencies.md, "enqueue_after".
         """
-        its_limits = limits.fields(
-            time_limit=time_limit,
-            stall_limit=stall_limit,
-            memory_limit=memory_limit,
-            grace=grace,
-            lead=lead,
-        )
-        its_labels = labels.fields(title, tags, context, trace.of_caller())
-        named, of_name = self._name(key, id, keep)
-        options = {
-            **self._options(retry, its_limits, priority, resources, lock, its_labels),
-            **of_name,
-            **self._start(start_within, start_before, expired_to).fields(time.time()),
-        }
-        wait = wait_for(after, broken, results, group)
-        text, coded = self._encode(parameters, options)
-        fields = {**coded, **options}
-        if wait:
-            fields |= wait.fields()
-            return self._enqueue_after(NewTask(named or random_id(), text, fields, wait.conditions))
-        return self._enqueue(text, fields, named)
+        require_known("Queue.enqueue", options, EnqueueOptions)
+        new, named = self._new(parameters, options, time.time())
+        if new.conditions or new.group is not None:
+            return self._enqueue_after(new)
+        return self._enqueue(new, named)
 
     def schedule(
         self, parameters: Any, eta: float | datetime, **options: Unpack[EnqueueOptions]
@@ -185,17 +142,16 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """
         require_known("Queue.schedule", options, EnqueueOptions)
         now, due = time.time(), require_time(eta)
-        new, named = self._new(parameters, now, due, **options)
-        task_id, text, fields = new.task, new.parameters, new.options or {}
+        new, named = self._new(parameters, options, now, due)
         if new.conditions or new.group is not None:
             return self._enqueue_after(new if due > now else new._replace(eta=None))
         if due < now:
-            return self._enqueue(text, fields, named)
+            return self._enqueue(new, named)
         is_new = submit.schedule(
-            self._redis, self.name, task_id, text, due, now, fields, named is None
+            self._redis, self.name, new.task, new.parameters, due, now, new.options, named is None
         )
-        log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
-        return self._made(task_id, is_new or named is None, text, fields)
+        log.info("schedule task=%s queue=%s eta=%s", new.task, self.name, due)
+        return self._made(new, is_new or named is None)
 
     def enqueue_due_tasks(self, now: float | None = None) -> list[str]:
         """Put every due task in line, earliest first, and return their ids.
@@ -218,13 +174,13 @@ class Queue(ManyTasks, TaskOrders, Settings):
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
 
-    def template(self, parameters: Any, **options: Unpack[Common]) -> tuple[str, Options]:
+    def template(self, parameters: Any, **options: Unpack[TaskOptions]) -> tuple[str, Options]:
         """Return the text of the parameters and the fields of a task with these options, as `enqueue`
         writes them.
         """
-        require_known("Queue.template", options, Common)
+        require_known("Queue.template", options, TaskOptions)
         # no trace: each deployment would change a schedule
-        fields = self.fields_with(labels.NO_TRACE, **options)
+        fields = self._fields(options, labels.NO_TRACE)
         text, coded = self._encode(parameters, fields)
         del fields["producer"]  # the caller may have tasks made by another program
         return text, {**coded, **fields}
@@ -241,7 +197,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """
         require_known("Queue.new_task", options, UnnamedOptions)
         due = None if eta is None else require_time(eta)
-        return self._new(parameters, time.time(), due, **options)[0]
+        return self._new(parameters, cast(EnqueueOptions, options), time.time(), due)[0]
 
     def join(self, timeout: float | None = None) -> None:
         """Block until nothing is left to do in this queue: no task is in line, runs, is blocked, or is
@@ -266,57 +222,47 @@ class Queue(ManyTasks, TaskOrders, Settings):
         reserving.wake(self._redis, self.name)
 
     def _new(
-        self,
-        parameters: Any,
-        now: float,
-        due: float | None,
-        *,
-        key: str | int | None = None,
-        id: str | None = None,
-        keep: float | str = DEFAULT_KEEP,
-        after: After | Ids | None = None,
-        broken: Broken = "hold",
-        results: bool = False,
-        group: Group | str | None = None,
-        start_within: Within = None,
-        start_before: float | datetime | None = None,
-        expired_to: str | None = None,
-        **options: Unpack[Common],
+        self, parameters: Any, options: EnqueueOptions, now: float, due: float | None = None
     ) -> tuple[NewTask, str | None]:
         """Return a new task, and its id if a key or the caller has chosen that."""
-        fields = self.fields_of(**options)
-        named, of_name = self._name(key, id, keep)
-        start = self._start(start_within, start_before, expired_to).fields(now, due)
-        wait = wait_for(after, broken, results, group)
+        fields = self._fields(options)
+        named, of_name = self._name(options)
+        start = self._start(options, self._start_within).fields(now, due)
+        wait = wait_for(options)
         text, coded = self._encode(parameters, fields)
         fields = {**coded, **fields, **of_name, **start, **wait.fields()}
         return NewTask(named or random_id(), text, fields, wait.conditions, due), named
 
-    def _enqueue(
-        self, text: str, fields: Mapping[str, str | int | float], named: str | None
-    ) -> TaskId:
+    def _enqueue(self, new: NewTask, named: str | None) -> TaskId:
         task_id, spare = self._ids() if named is None else (named, None)
+        new = new._replace(task=task_id)
         is_new = in_room(
             self._redis,
             lambda: submit.enqueue(
-                self._redis, self.name, task_id, text, time.time(), fields, spare, named is None
+                self._redis,
+                self.name,
+                task_id,
+                new.parameters,
+                time.time(),
+                new.options,
+                spare,
+                named is None,
             ),
         )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
         # without a key or an id of its own an earlier try of this call has made it
-        return self._made(task_id, is_new or named is None, text, fields)
+        return self._made(new, is_new or named is None)
 
     def _enqueue_after(self, new: NewTask) -> TaskId:
         is_new = make_one(self._redis, self.name, new, time.time())
         log.info("enqueue_after task=%s queue=%s", new.task, self.name)
-        return self._made(new.task, is_new, new.parameters, new.options or {})
+        return self._made(new, is_new)
 
-    def _name(
-        self, key: str | int | None, own: str | None, keep: float | str
-    ) -> tuple[str | None, Options]:
+    def _name(self, options: EnqueueOptions) -> tuple[str | None, Options]:
         """Return the id of a task with a key or an id of its own, and the fields that have to do with
         it. None: an id is drawn.
         """
+        key, own, keep = options.get("key"), options.get("id"), options.get("keep", DEFAULT_KEEP)
         if own is None:
             fields = key_fields(key, keep)
             return (None if key is None else id_of_key(self.name, str(fields["key"]))), fields
@@ -324,40 +270,19 @@ class Queue(ManyTasks, TaskOrders, Settings):
             raise InvalidInput("give a key or an id, not both: of a key, an id is made")
         return require_id(own), id_fields(keep)
 
-    def _made(self, task_id: str, is_new: bool, text: str, fields: Mapping[str, Any]) -> TaskId:
+    def _made(self, new: NewTask, is_new: bool) -> TaskId:
         """Return the id of a task. Raises IdTaken if the caller has chosen it, and it is that of
         another task.
         """
+        fields = new.options or {}
         if not is_new and "key" not in fields:
-            task = load(self._redis, task_id)
+            task = load(self._redis, new.task)
             if task.queue not in (None, self.name):
-                raise IdTaken(task_id, f"in queue {task.queue!r}")
-            ours = {"parameters": text, **fields}
+                raise IdTaken(new.task, f"in queue {task.queue!r}")
+            ours = {"parameters": new.parameters, **fields}
             if task.status is not None and _meaning(ours) != _meaning(task.fields):
-                raise IdTaken(task_id, "with other parameters")
-        return TaskId(task_id, is_new)
-
-    def _options(
-        self,
-        retry: Retry | int | None,
-        its_limits: Mapping[str, int | float],
-        priority: int,
-        resources: Mapping[str, int | str] | None,
-        lock: str | tuple[str, int] | None,
-        its_labels: Mapping[str, str],
-    ) -> Options:
-        policy = self._retry if retry is None else require_retry(retry)
-        wanted = self._resources or None if resources is None else resources
-        bounds = {**self._limits, **its_limits}
-        options = option_fields(policy, bounds, priority, wanted, lock, its_labels)
-        options["producer"] = process.producer()
-        return options
-
-    def _start(
-        self, within: Within, before: float | datetime | None, expired_to: str | None
-    ) -> StartTime:
-        to = None if expired_to is None else self._redis.queue_name(expired_to)
-        return start_time(self.name, within, before, to, self._start_within)
+                raise IdTaken(new.task, "with other parameters")
+        return TaskId(new.task, is_new)
 
     def _encode(self, parameters: Any, options: Options) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""

@@ -16,7 +16,7 @@ from blueque.model.encoding import Encoded, require_schedule_name, require_time,
 from blueque.model.ids import DEFAULT_KEEP, require_keep
 from blueque.model.labels import read_context
 from blueque.model.lines import Needs, parse_needs
-from blueque.model.options import Common
+from blueque.model.options import TaskOptions
 from blueque.model.parts import in_parts
 from blueque.model.recurrence import Rule, planned_times, read_rule
 from blueque.model.retry import Retry
@@ -75,7 +75,7 @@ class Recurrence(Policies, total=False):
     every: float | str | None
 
 
-class ScheduleOptions(Recurrence, Common, total=False):
+class ScheduleOptions(Recurrence, TaskOptions, total=False):
     """All that a schedule takes besides its queue and the parameters."""
 
     keep: float | str
@@ -97,12 +97,12 @@ def define(
     jitter: float | str = 0,
     pause_after_failures: int | None = None,
     keep: float | str = DEFAULT_KEEP,
-    **options: Unpack[Common],
+    **options: Unpack[TaskOptions],
 ) -> Definition:
     """Return what a person defines, as for `Client.set_schedule`. Raises InvalidInput, which begins
     with the name of the wrong option.
     """
-    if unknown := [option for option in options if option not in Common.__annotations__]:
+    if unknown := [option for option in options if option not in TaskOptions.__annotations__]:
         raise TypeError(f"a schedule has no option {unknown[0]!r}")
     rule = read_rule(cron=cron, every=every, timezone=timezone, start=start, until=until)
     policies = read_policies(

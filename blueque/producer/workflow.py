@@ -20,8 +20,14 @@ from blueque.errors import (
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.group import is_of_workflow
 from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
-from blueque.model.new import New, NewOptions
-from blueque.model.options import Broken, require_broken, require_known, waiting_fields
+from blueque.model.new import New
+from blueque.model.options import (
+    Broken,
+    MemberOptions,
+    require_broken,
+    require_known,
+    waiting_fields,
+)
 from blueque.producer.groups import AT_ONCE, TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.producer.room import in_room
@@ -71,7 +77,7 @@ class Workflow(TaskGroup):
         parameters: Any,
         *,
         key: str | int | None = None,
-        **options: Unpack[NewOptions],
+        **options: Unpack[MemberOptions],
     ) -> TaskId:
         """Add a task and return its id, for `after` of other tasks. Nothing is written before
         `commit`.
@@ -83,7 +89,7 @@ class Workflow(TaskGroup):
         Raises InvalidInput, also after `commit` has made the tasks, or had no answer from Redis;
             InvalidType, TooLarge.
         """
-        require_known("Workflow.add", options.keys() - {"group"}, NewOptions)
+        require_known("Workflow.add", options.keys() - {"group"}, MemberOptions)
         self._require_open()
         named = require_key(len(self._tasks) if key is None else key)
         task = self.id_of(named)

@@ -22,13 +22,13 @@ from blueque.model.conditions import After, Ids
 from blueque.model.conditions import after as conditions
 from blueque.model.encoding import require_time
 from blueque.model.group import Group, own_group, tracked
-from blueque.model.options import Broken
+from blueque.model.options import Broken, SharedOptions
 from blueque.model.run import Record, require_same
 from blueque.producer.run import Run
 from blueque.queries.run_progress import RunSeen
 from blueque.spark import executors, frames, jobs
 from blueque.spark.layout import Layout, lay_out
-from blueque.spark.write_options import ForAll, Target, parse, write_options
+from blueque.spark.write_options import Target, parse, write_options
 from blueque.spark.writer import RunWriter, Writer, Written, make_writer, open_run, warn_of_replay
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def enqueue(
     group: Group | str | Literal[False] | None = None,
     hold: float | str | None = None,
     append: bool = False,
-    **options: Unpack[ForAll],
+    **options: Unpack[SharedOptions],
 ) -> Enqueued:
     """Put a task in line for each row of a frame by a job of Spark, and return the result.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 from blueque.client import Client
 from blueque.errors import InvalidInput
@@ -32,22 +32,6 @@ NO_KEY = (
     "a key is needed: name the columns whose values tell each row from all others and are the same whenever "
     "Spark computes the frame, such as an id or a path"
 )
-
-
-class ForAll(TypedDict, total=False):
-    """Options of `Queue.enqueue`, for all tasks."""
-
-    resources: Mapping[str, int | str] | None
-    lock: str | tuple[str, int] | None
-    retry: Retry | Literal[False] | None
-    time_limit: float | str | None
-    stall_limit: float | str | None
-    memory_limit: int | str | None
-    grace: float | str | None
-    lead: float | str | None
-    title: str | None
-    tags: Sequence[str] | None
-    context: Mapping[str, Any] | None
 
 
 class Target(NamedTuple):
@@ -135,9 +119,9 @@ def parse(options: Mapping[str, str]) -> Target:
 def write_options(
     resources: Mapping[str, int | str] | None = None,
     lock: str | tuple[str, int] | None = None,
-    retry: Retry | Literal[False] | None = None,
+    retry: Retry | int | None = None,
     after: After | None = None,
-    tags: Sequence[str] | None = None,
+    tags: Iterable[str] | None = None,
     context: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> dict[str, str]:

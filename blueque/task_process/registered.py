@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from blueque.client import Client
     from blueque.model.ids import TaskId
-    from blueque.model.new import EnqueueOptions
+    from blueque.model.options import EnqueueOptions
     from blueque.model.retry import Retry
     from blueque.producer.bulk import Choices, Count
     from blueque.producer.queue import Queue

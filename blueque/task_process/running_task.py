@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.conditions import After, Ids
     from blueque.model.ids import TaskId
-    from blueque.model.new import New, SpawnOptions
+    from blueque.model.new import New
+    from blueque.model.options import SpawnOptions
     from blueque.task_process.spawning import Spawner
 
 T = TypeVar("T")
@@ -336,8 +337,8 @@ class RunningTask(Task):
         InvalidInput, also outside of a task; RedisAway, OutcomeUnknown: the same call again is safe.
         Source: docs/protocol/spawning.md, "spawn".
         """
-        from blueque.model.new import New, SpawnOptions  # here: most tasks make no others
-        from blueque.model.options import require_known
+        from blueque.model.new import New  # here: most tasks make no others
+        from blueque.model.options import SpawnOptions, require_known
 
         require_known("task.spawn", options, SpawnOptions)
         return self.spawn_many([New(queue, parameters, key=key, **options)])[0]

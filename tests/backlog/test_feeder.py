@@ -876,7 +876,7 @@ def test_a_file_that_grows_while_it_is_fed_is_refused(feed, few, monkeypatch):
         ({"params": [5]}, "names of columns"),
         (
             {"prority": 1},
-            r"^feed\(\) got an unexpected keyword argument 'prority'; for tasks there are priority, ",
+            r"^feed\(\) got an unexpected keyword argument 'prority'; for tasks there are resources, ",
         ),
     ],
 )

@@ -41,13 +41,6 @@ def test_a_title_is_text():
         labels.fields(title=5)  # type: ignore[arg-type]
 
 
-def test_labels_are_taken_out_of_the_options_of_a_task():
-    options = {"title": "A", "time_limit": 5}
-
-    assert labels.take_fields(options) == {"title": "A"}
-    assert options == {"time_limit": 5}
-
-
 def test_tags_are_written_in_their_order_each_once():
     assert labels.fields(tags=["customer:17", "ü", "customer:17"]) == {"tags": "customer:17 ü"}
     assert labels.fields(tags=iter(["a"])) == {"tags": "a"}

@@ -8,7 +8,7 @@ from faults import Fault
 from blueque import Client, InvalidInput, InvalidType, NoSuchTask
 from blueque.config.toml_file import parse
 from blueque.model import keys
-from blueque.model.new import FanoutOptions
+from blueque.model.options import FanoutOptions
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import inspect
 import pathlib
 import pickle
 import signal
@@ -16,9 +15,8 @@ from collections.abc import Mapping
 import pytest
 
 import blueque
-from blueque import Client, InvalidInput, InvalidType, Queue, Retry
+from blueque import Client, InvalidInput, InvalidType, Retry
 from blueque.config.toml_file import load
-from blueque.model.new import EnqueueOptions
 from blueque.task_process import registered
 from blueque.task_process.handlers import unfit
 from blueque.task_process.running_task import RunningTask
@@ -267,13 +265,3 @@ def test_without_a_client_it_is_the_redis_of_the_environment_and_the_file(
     (tmp_path / "blueque.toml").write_text(f'redis_url = "{url}"')
     assert handler.get_queue().name == "video" and len(registered._clients) == 2
     assert {one.url for one in registered._clients.values()} == {url} == {Client(config=load()).url}
-
-
-def test_the_options_of_a_handler_are_those_of_a_queue():
-    options = {
-        name
-        for name, parameter in inspect.signature(Queue.enqueue).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-
-    assert EnqueueOptions.__annotations__.keys() == options

@@ -1,4 +1,4 @@
-"""Wait: what new tasks wait for, from the arguments of `Queue.enqueue`."""
+"""Wait: what new tasks wait for, from the options of `Queue.enqueue`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model.conditions import After, Ids, conditions_of, require_few
+from blueque.model.conditions import MOST_PARENTS, conditions_of, require_few
 from blueque.model.group import Group
-from blueque.model.options import Broken, Options, require_after, require_broken, waiting_fields
+from blueque.model.options import (
+    GroupOptions,
+    Options,
+    require_after,
+    require_broken,
+    waiting_fields,
+)
 from blueque.model.run import Links
-from blueque.protocol.dependencies import AT_ONCE
 
 
 class Wait(NamedTuple):
@@ -50,9 +55,9 @@ class Wait(NamedTuple):
 
     def of_many(self) -> Wait:
         """Return the same, if many tasks can have these conditions. Raises InvalidInput."""
-        if len(self.conditions) > AT_ONCE:
+        if len(self.conditions) > MOST_PARENTS:
             raise InvalidInput(
-                f"many tasks can wait for {AT_ONCE} others each, not for {len(self.conditions)}: "
+                f"many tasks can wait for {MOST_PARENTS} others each, not for {len(self.conditions)}: "
                 "have one task wait for all of these, and the many wait for that one"
             )
         return self
@@ -61,19 +66,14 @@ class Wait(NamedTuple):
 NOTHING = Wait({}, "hold", False)
 
 
-def wait_for(
-    after: After | Ids | None,
-    broken: Broken = "hold",
-    results: bool = False,
-    group: Group | str | None = None,
-    has_each: bool = False,
-) -> Wait:
-    """Return what a task with these arguments of `Queue.enqueue` waits for, and its group.
+def wait_for(options: GroupOptions, has_each: bool = False) -> Wait:
+    """Return what a task with these options waits for, and its group.
 
-    group: a Group, or its name. has_each: it waits for others besides, which are named for
-        each of many tasks.
+    has_each: it waits for others besides, which are named for each of many tasks.
     Raises InvalidInput, InvalidType.
     """
+    after, group = options.get("after"), options.get("group")
+    broken, results = options.get("broken", "hold"), options.get("results", False)
     if after is None and group is None and broken == "hold" and not (results or has_each):
         return NOTHING  # as most tasks: a producer may call this for each of a million
     require_broken(broken)
