@@ -10,9 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVarTuple
 
 import hiredis
@@ -172,49 +170,6 @@ class Redis:
         replies = self.answers(*commands)
         raise_refusal(replies)
         return replies
-
-    def read_batches(self, batches: Iterable[Sequence[Command]]) -> Iterator[list[Any]]:
-        """Do the same with each batch, and yield its replies. The next batch is sent before the
-        replies to one are received, so that Redis need not wait for us.
-
-        Do nothing else with this Redis until the last one.
-        """
-        left, sent = iter(batches), deque[Sequence[Command]]()
-        is_ahead = True  # until the connection fails, or a reply needs another command
-        try:
-            while True:
-                for batch in islice(left, 2 - len(sent)):
-                    sent.append(batch)
-                    is_ahead = is_ahead and self._is_sent(batch)
-                if not sent:
-                    return
-                replies = self._received(sent[0]) if is_ahead else None
-                if replies is None:
-                    if is_ahead:
-                        self.close()
-                    is_ahead, replies = False, self.answers(*sent[0])
-                raise_refusal(replies)
-                sent.popleft()
-                yield replies
-        finally:
-            if sent and is_ahead:  # its replies will not be received
-                self.close()
-
-    def _is_sent(self, batch: Sequence[Command]) -> bool:
-        try:
-            self.connection().send(batch)
-        except RedisAway:
-            return False
-        return True
-
-    def _received(self, batch: Sequence[Command]) -> list[Any] | None:
-        """Return the replies to a batch that was sent; None: read it by itself."""
-        try:
-            replies = self.connection().receive(len(batch))
-        except (RedisAway, RedisRefused):
-            return None
-        is_refused = any(isinstance(reply, RedisRefused) for reply in replies)
-        return None if is_refused else replies
 
     def answers(self, *commands: Command) -> list[Any]:
         """Do the same as `read`, but return a refusal as a value: for reads that an ACL may forbid."""

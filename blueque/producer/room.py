@@ -14,7 +14,7 @@ from blueque.model.queue_settings import DISCARDED
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol import operator
 from blueque.protocol.children import BLUEQUE
-from blueque.queries.oldest_pending import oldest_pending
+from blueque.queries.line_order import oldest_pending
 
 log = logging.getLogger("blueque")
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
+from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
 
 LONGEST = 5.0  # seconds that one read waits for an event
 AT_ONCE = 1000  # events in one read
+FIRST = "0-0"  # the place before all events
 LATEST = 10  # events that are searched for the end of the last attempt
 _DECODER = json.JSONDecoder()
 _WAITING = ("prioritized", "moved")  # the events of a task that waits
@@ -173,6 +175,32 @@ def parse(queue: str, entries: Iterable[Any], without: str | None = None) -> Ite
             yield event
 
 
+def ends(redis: Redis, queue: str, start: str, end: str) -> Iterator[list[Event]]:
+    """Yield the ends of tasks behind one place, up to another, at most 1000 at a time."""
+    after = start
+    while True:
+        (entries,) = redis.read(("XRANGE", keys.events(queue), f"({after}", end, "COUNT", AT_ONCE))
+        yield [event for event in parse(queue, entries) if event.event in FINISHED]
+        if len(entries) < AT_ONCE:
+            return
+        after = entries[-1][0]
+
+
+def is_gone(redis: Redis, queue: str, place: str) -> bool:
+    """Tell whether events behind this place may have been deleted: a queue keeps about 10,000.
+
+    Redis does not say which was deleted last. So it is true as well if the event at this place is
+    gone, and none behind it.
+    """
+    if place == FIRST:
+        return False
+    key = keys.events(queue)
+    at_place, first = redis.read(
+        ("XRANGE", key, place, place), ("XRANGE", key, "-", "+", "COUNT", 1)
+    )
+    return not at_place and (not first or _numbers(first[0][0]) > _numbers(place))
+
+
 def _born(task: str, created: str | None, producer: str | None) -> list[Event]:
     try:
         return [] if created is None else [Event(task, "enqueued", float(created), 0, producer, {})]
@@ -199,3 +227,7 @@ def _event(
         return Event(task, event, at, attempt, _text(take("by", None)), told, queue, place)
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
         return None  # written by another program
+
+
+def _numbers(place: str) -> tuple[int, ...]:
+    return tuple(map(int, place.split("-")))

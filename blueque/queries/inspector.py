@@ -18,22 +18,14 @@ from blueque.model.lines import Needs, parse_needs
 from blueque.model.parts import in_parts
 from blueque.model.states import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
-from blueque.queries import (
-    contents,
-    dependencies,
-    line_order,
-    listing,
-    overview,
-    statistics,
-    why_facts,
-)
+from blueque.queries import dependencies, line_order, listing, overview, statistics, why_facts
 from blueque.queries.listeners import has_time
 from blueque.queries.queues import Pause, Room, room, settings
 from blueque.queries.signs import Signs, signs
 from blueque.queries.statistics import Statistics
 from blueque.queries.steps import clock, read
 from blueque.queries.tags import TagSeen, list_tags, tagged
-from blueque.queries.tasks import load
+from blueque.queries.tasks import load, with_contents
 
 if TYPE_CHECKING:
     from blueque.queries.dependencies import Dependencies
@@ -360,7 +352,7 @@ class Inspector:
         A field of more than 16 KiB is replaced by its size. Two round trips for a thousand fields,
         and at most 4 MiB.
         """
-        return contents.with_contents(self._redis, tasks, names)
+        return with_contents(self._redis, tasks, names)
 
     def archiving(self, queues: Sequence[str]) -> list[dict[str, str]]:
         """Return the record of the open archive batch of each queue; empty for a queue without one."""
@@ -527,9 +519,9 @@ class Inspector:
         trips for 20 queues.
         """
         # here: what a listener imports, each of its forks copies
-        from blueque.queries import finding
+        from blueque.queries import search
 
-        return finding.find(self._redis, prefix)
+        return search.find(self._redis, prefix)
 
 
 def _ask_work(queue: str) -> list[Command]:

@@ -10,7 +10,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused
 from blueque.protocol import settling
 from blueque.protocol.settling import Settled
-from blueque.queries.unsettled import tasks_to_recheck, unsettled_tasks, with_blocked_tasks
+from blueque.queries.due import tasks_to_recheck, unsettled_tasks, with_blocked_tasks
 from blueque.recovery.left_alone import LeftAlone
 from blueque.recovery.settling import GroupsLeftAlone, settle_groups_step
 

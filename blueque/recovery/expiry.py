@@ -8,7 +8,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol import placement
-from blueque.queries import expiring
+from blueque.queries.due import expiring, queues_of
 
 log = logging.getLogger("blueque")
 
@@ -39,11 +39,11 @@ class Expiry:
             return EVERY
 
     def _step(self) -> float:
-        now, times = expiring.first(self._redis, AT_ONCE + 1)
+        now, times = expiring(self._redis, AT_ONCE + 1)
         due = [task for task, before in times.items() if before <= now][:AT_ONCE]
         if not due:
             return max(min([EVERY, *(before - now for before in times.values())]), 0.0)
-        for task, queue in zip(due, expiring.queues_of(self._redis, due), strict=True):
+        for task, queue in zip(due, queues_of(self._redis, due), strict=True):
             try:
                 placement.expire(self._redis, queue or "", task, now)
                 tell_of_end(self._redis, task, now)

@@ -20,7 +20,7 @@ from blueque.errors import EventsGone, InvalidInput
 from blueque.model.columns import COLUMNS, LISTED_AS, TASK_ID
 from blueque.model.snapshot import Slice, require_statuses
 from blueque.model.states import FINISHED
-from blueque.queries import ended_events, history
+from blueque.queries import history
 from blueque.queries.history import Event
 from blueque.spark import reader as reading
 from blueque.tables import arrow, reader
@@ -72,7 +72,7 @@ class FinishedReader(DataSourceStreamReader):
         """Return where a new query begins."""
         if self._begin == "latest":
             return self.latestOffset()
-        return dict.fromkeys(self._wish.queues, ended_events.FIRST)
+        return dict.fromkeys(self._wish.queues, history.FIRST)
 
     def latestOffset(self) -> dict[str, str]:
         """Return where the events end now."""
@@ -82,7 +82,7 @@ class FinishedReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return a partition for each queue with events. Raises EventsGone."""
         parts = [
-            Part(queue, start.get(queue, ended_events.FIRST), end[queue])
+            Part(queue, start.get(queue, history.FIRST), end[queue])
             for queue in self._wish.queues
             if queue in end and start.get(queue) != end[queue]
         ]
@@ -97,7 +97,7 @@ class FinishedReader(DataSourceStreamReader):
             return
         part = Part(*json.loads(partition.value))
         with self._client() as client:
-            for events in ended_events.between(client.connections, *part):
+            for events in history.ends(client.connections, *part):
                 wanted = [event for event in events if event.event in self._statuses]
                 if wanted:
                     yield from rows(client, part.queue, wanted, self._wish.fields)
@@ -107,7 +107,7 @@ class FinishedReader(DataSourceStreamReader):
         return closing(Client(self._wish.url, patience=reading.PATIENCE))
 
     def _require_whole(self, client: Client, part: Part) -> None:
-        if not ended_events.is_gone(client.connections, part.queue, part.start):
+        if not history.is_gone(client.connections, part.queue, part.start):
             return
         error = EventsGone(part.queue, part.start)
         if self._fails:

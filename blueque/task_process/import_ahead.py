@@ -94,7 +94,6 @@ def _import_for_client() -> None:
     import blueque.protocol.permissions
     import blueque.queries.failures
     import blueque.queries.feeds
-    import blueque.queries.finding
     import blueque.queries.history
     import blueque.queries.queue_changes
     import blueque.queries.queue_ends

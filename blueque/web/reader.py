@@ -12,11 +12,11 @@ from blueque.client import Client
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.task import Task
 from blueque.queries import timeline
-from blueque.queries.counts import counts
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import Overview
 from blueque.queries.overview_queues import complete_only
+from blueque.queries.queues import counts
 from blueque.queries.statistics import Statistics
 from blueque.queries.steps import of_each, read
 from blueque.queries.timeline import Timeline

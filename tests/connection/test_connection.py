@@ -361,65 +361,6 @@ def test_a_long_reply_is_read_whole(server, cli, kind):
     assert ask(kind(server, patience=0), "LRANGE", "list", 0, -1) == values
 
 
-def test_the_next_batch_is_made_before_the_replies_to_one_are_taken(server, cli, kind):
-    cli.set("a", "1")
-    done = []
-
-    def batches():
-        for number in range(3):
-            done.append(f"made {number}")
-            yield [("GET", "a")] * (number + 1)
-
-    redis = kind(server)._redis
-    for replies in redis.read_batches(batches()):
-        done.append(replies)
-
-    assert done == ["made 0", "made 1", ["1"], "made 2", ["1"] * 2, ["1"] * 3]
-
-
-def test_batches_that_are_given_up_leave_no_reply_to_another_command(server, cli, kind):
-    cli.set("a", "1")
-    redis = kind(server)._redis
-    batches = redis.read_batches([("GET", "a")] for _ in range(3))
-    assert next(batches) == ["1"]
-
-    batches.close()
-
-    assert redis.read(("GET", "b")) == [None]
-
-
-def test_a_key_of_a_wrong_type_in_a_batch_is_taken_for_empty(server, cli):
-    cli.rpush("a", "1", "2")
-    cli.set("b", "of another program")
-    client = Client(server.url)
-    strict, lenient = client._redis, client._redis.lenient()
-    batches = [[("LLEN", "a"), ("LLEN", "b")], [("LLEN", "a")], [("LLEN", "b")], [("LLEN", "a")]]
-
-    assert [*lenient.read_batches(batches)] == [[2, 0], [2], [0], [2]]
-    assert lenient.wrong_types.kinds == {"b": "string"}
-    with pytest.raises(RedisRefused):
-        [*strict.read_batches(batches)]
-    assert strict.read(("LLEN", "a")) == [2]
-    client.close()
-    lenient.close()
-
-
-@pytest.mark.parametrize("batch", [1, 2, 3])
-def test_a_batch_is_read_again_on_a_new_connection(server, cli, batch):
-    cli.set("a", "1")
-    proxy = FaultProxy(server.url)
-    client = Client(proxy.url, patience=5)
-    proxy.arm(Fault.CUT_AFTER, having=b"a%d" % batch)
-
-    found = [
-        *client._redis.read_batches([("GET", f"a{number}"), ("GET", "a")] for number in range(4))
-    ]
-    client.close()
-    proxy.close()
-
-    assert (found, proxy.has_struck) == ([[None, "1"]] * 4, True)
-
-
 def test_wait_tells_whether_something_can_be_received(server, kind):
     connection = kind(server, patience=0)._redis.connection()
 

@@ -9,7 +9,7 @@ import pytest
 from blueque import BatchFailed, Client, QueueFull
 from blueque.model import keys
 from blueque.producer import room
-from blueque.queries.oldest_pending import oldest_pending
+from blueque.queries.line_order import oldest_pending
 
 LATER = 4e9
 

@@ -6,7 +6,7 @@ from transactions import protocol
 
 from blueque import Client
 from blueque.model import keys
-from blueque.queries import contents
+from blueque.queries import tasks as contents
 from blueque.queries.inspector import Inspector
 
 JSON = {"parameters_encoding": "json"}

@@ -10,7 +10,7 @@ from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
-from blueque.queries import counts
+from blueque.queries import queues
 from blueque.queries.listing import STATUSES
 
 
@@ -46,7 +46,7 @@ def filled(client, redis, queue):
 def test_they_are_those_of_the_overview(client, filled):
     lines = client.get_inspector().overview().lines
 
-    found = counts.counts(client.connections, filled)
+    found = queues.counts(client.connections, filled)
 
     assert [found[status] for status in STATUSES] == [
         sum(getattr(line, status) for line in lines) for status in STATUSES

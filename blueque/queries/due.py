@@ -1,13 +1,27 @@
-"""Ends of tasks that their dependents may not know, and the blocked tasks that are to be compared
-with the tasks for which they wait.
+"""What falls due: tasks that must start by a time, ends of tasks that their dependents may not know,
+and blocked tasks that are to be compared with those for which they wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueque.connection.redis import Redis
+from blueque.connection.redis import Redis, as_scores
 from blueque.model import keys
+from blueque.queries.steps import to_seconds
+
+
+def expiring(redis: Redis, most: int) -> tuple[float, dict[str, float]]:
+    """Return the clock of Redis, and until when tasks must have started, by id, the earliest first;
+    at most so many.
+    """
+    clock, found = redis.read(("TIME",), ("ZRANGE", keys.EXPIRING, 0, most - 1, "WITHSCORES"))
+    return to_seconds(clock), as_scores(found)
+
+
+def queues_of(redis: Redis, tasks: Sequence[str]) -> list[str | None]:
+    """Return the queue of each task; None: it is gone."""
+    return list(redis.read(*[("HGET", keys.task(task), "queue") for task in tasks]))
 
 
 def unsettled_tasks(redis: Redis, before: float, limit: int) -> list[str]:
