@@ -1,9 +1,8 @@
 """Sees at once when a queue gets work or a scheduled task, without polling.
 
-It reads over its own connection with CLIENT TRACKING: Redis says which of the keys that it read
-have changed. An idle Redis gets no commands, and a task of a 1.0.0 producer, which sends no
-wake-up, is seen in milliseconds. Without tracking (TLS through redis-py, a proxy, an ACL without
-+client|tracking) the caller has to refresh each second.
+Redis says which of the keys that it read have changed. An idle Redis gets no commands, and a task
+of a 1.0.0 producer, which sends no wake-up, is seen in milliseconds. Where Redis does not report
+changes the caller has to refresh each second.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, exchange, raise_refusal
-from blueque.connection.tracking import Tracking
+from blueque.connection.redis import Command, Connection, raise_refusal
+from blueque.connection.tracked import Tracked
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.parts import in_parts
@@ -65,21 +64,21 @@ class Lookout:
         self.is_unsettled = True
         # What `next_occurrence` returns may have changed since it was called.
         self.is_replanned = True
-        self._tracking = Tracking(connect)
+        self._tracked = Tracked(connect)
         self._stale: set[str] = set()
 
     @property
     def is_tracking(self) -> bool:
-        return self._tracking.is_tracking
+        return self._tracked.is_tracking
 
     def fileno(self) -> int | None:
-        return self._tracking.fileno()
+        return self._tracked.fileno()
 
     def has_news(self) -> bool:
         """Tell whether a change has arrived with another reply, so that `fileno()` does not show
         it.
         """
-        return self._tracking.has_news()
+        return self._tracked.has_news()
 
     def look_again_at(self, queue: str) -> None:
         """Make the next refresh read this queue."""
@@ -89,19 +88,11 @@ class Lookout:
         """Return ends that may not have been told to the tasks that wait, at most so many of tasks.
         Raises RedisAway, RedisRefused.
         """
-        try:
-            connection, _ = self._tracking.open()
-            replies = exchange(
-                connection,
-                [
-                    ("ZRANGE", keys.UNSETTLED_TASKS, 0, limit - 1, "WITHSCORES"),
-                    ("EXISTS", keys.UNSETTLED_MEMBERS),
-                    ("ZRANGE", keys.GROUPS, 0, 0, "WITHSCORES"),
-                ],
-            )
-        except BaseException:
-            self.close()
-            raise
+        replies = self._tracked.exchange(
+            ("ZRANGE", keys.UNSETTLED_TASKS, 0, limit - 1, "WITHSCORES"),
+            ("EXISTS", keys.UNSETTLED_MEMBERS),
+            ("ZRANGE", keys.GROUPS, 0, 0, "WITHSCORES"),
+        )
         raise_refusal(replies)
         tasks, has_members, group = replies
         self.is_unsettled = bool(tasks)
@@ -111,14 +102,7 @@ class Lookout:
         """Return in how many seconds of the clock of Redis a schedule is to be looked at; None: none
         is. Raises RedisAway, RedisRefused.
         """
-        try:
-            connection, _ = self._tracking.open()
-            replies = exchange(
-                connection, [("TIME",), ("ZRANGE", keys.SCHEDULES, 0, 0, "WITHSCORES")]
-            )
-        except BaseException:
-            self.close()
-            raise
+        replies = self._tracked.exchange(("TIME",), ("ZRANGE", keys.SCHEDULES, 0, 0, "WITHSCORES"))
         raise_refusal(replies)
         self.is_replanned = False
         at = _lowest(replies[1])
@@ -128,17 +112,16 @@ class Lookout:
         """Read what has changed, or everything; return the queues that were read. Raises RedisAway."""
         try:
             return self._refresh(whole)
-        except BaseException:
+        except BaseException:  # what was reported is to be read the next time
             self.close()
             raise
 
     def close(self) -> None:
-        self._tracking.close()
+        self._tracked.close()
 
     def _refresh(self, whole: bool) -> set[str]:
-        connection, is_new = self._tracking.open()
-        changed = connection.take_invalidated()
-        if whole or is_new or changed is None:
+        changed = self._tracked.changed()
+        if whole or changed is None:
             changed = {keys.QUEUES, keys.SCHEDULES, *_UNSETTLED}
             self.views.clear()
         self.is_unsettled = self.is_unsettled or not changed.isdisjoint(_UNSETTLED)
@@ -147,7 +130,7 @@ class Lookout:
         stale |= self._stale & set(self.views)
         self._stale.clear()
         if keys.QUEUES in changed:
-            replies = exchange(connection, [("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES")])
+            replies = self._tracked.exchange(("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES"))
             raise_refusal(replies)
             self.listeners = scores(replies[0])
             stale |= set(self.listeners) - set(self.views)
@@ -155,13 +138,13 @@ class Lookout:
                 queue: view for queue, view in self.views.items() if queue in self.listeners
             }
         for queues in in_parts(sorted(stale), BATCH):
-            self._read(connection, queues)
+            self._read(queues)
         return stale
 
-    def _read(self, connection: Connection, queues: Sequence[str]) -> None:
+    def _read(self, queues: Sequence[str]) -> None:
         """Read some queues. First one command for all: usually there is nothing in any of them."""
         every = [key for queue in queues for key in _watched(queue)]
-        (anything,) = exchange(connection, [("EXISTS", *every)])
+        (anything,) = self._tracked.exchange(("EXISTS", *every))
         if anything == 0:
             self.views.update(dict.fromkeys(queues, View()))
             return
@@ -170,13 +153,13 @@ class Lookout:
             commands += [("EXISTS", keys.pending(queue), keys.lines(queue))]
             commands += [("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES")]
         # Few queues have blocked tasks.
-        any_blocked, *replies = exchange(
-            connection, [("EXISTS", *map(keys.blocked, queues)), *commands]
+        any_blocked, *replies = self._tracked.exchange(
+            ("EXISTS", *map(keys.blocked, queues)), *commands
         )
         blocked: list[Any] = [[]] * len(queues)
         if any_blocked:
             asked = [("ZRANGE", keys.blocked(queue), 0, 0, "WITHSCORES") for queue in queues]
-            blocked = exchange(connection, asked)
+            blocked = self._tracked.exchange(*asked)
         for queue, exists, *firsts in zip(
             queues, replies[::2], replies[1::2], blocked, strict=True
         ):

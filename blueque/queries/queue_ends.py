@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, exchange, raise_refusal
+from blueque.connection.redis import Command, Connection, raise_refusal
 from blueque.errors import WaitTimedOut
 from blueque.model import keys
 from blueque.model.task import Task
@@ -63,21 +63,19 @@ class QueueWatcher(Watcher):
         return WaitTimedOut(timeout, self.statuses, message)
 
     def _look(self) -> Iterator[Task]:
-        connection, is_new = self._tracking.open()
-        if self._tracking.is_tracking and not is_new:
-            connection.take_invalidated()
-        while not self._read(connection):  # another line or listener has come
+        self._tracked.changed()
+        while not self._read():  # another line or listener has come
             pass
         self.statuses = {queue: str(left) for queue, left in self.left.items() if any(left)}
         self.has_looked = True
         yield from ()
 
-    def _read(self, connection: Connection) -> bool:
+    def _read(self) -> bool:
         """Read all queues. False: there are lines or listeners that were not known, and so not read."""
         now = time.time()
         asked = {queue: self._ask(queue, now) for queue in self.left}
         commands = [command for some in asked.values() for command in some]
-        replies = exchange(connection, [("MULTI",), *commands, ("EXEC",)])
+        replies = self._tracked.exchange(("MULTI",), *commands, ("EXEC",))
         raise_refusal(replies)
         raise_refusal(replies[-1])
         found, is_known = iter(replies[-1]), True

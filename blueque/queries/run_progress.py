@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, Redis, exchange, raise_refusal
+from blueque.connection.redis import Command, Connection, Redis, raise_refusal
 from blueque.errors import InvalidInput, RunDropped, WaitTimedOut
 from blueque.model import keys
 from blueque.model.group import RUN
@@ -186,17 +186,12 @@ class RunWatcher(Watcher):
         return WaitTimedOut(timeout, self.statuses, message)
 
     def _look(self) -> Iterator[Task]:
-        connection, is_new = self._tracking.open()
-        if self._tracking.is_tracking and not is_new:
-            connection.take_invalidated()
+        self._tracked.changed()
         group = self._group
-        replies = exchange(
-            connection,
-            [
-                ("HGET", keys.run(self._queue, self._run), "state"),
-                ("HGET", keys.group(group), "state"),
-                ("SCARD", keys.open_members(group)),
-            ],
+        replies = self._tracked.exchange(
+            ("HGET", keys.run(self._queue, self._run), "state"),
+            ("HGET", keys.group(group), "state"),
+            ("SCARD", keys.open_members(group)),
         )
         raise_refusal(replies)
         state, of_group, left = replies
@@ -205,17 +200,17 @@ class RunWatcher(Watcher):
         self.has_looked = True
         self.statuses[self._run] = f"{state}, {left} tasks left"
         is_over = state == "committed" and not left and of_group != "open"
-        if is_over and not self._is_any_put_in_line_again(connection):
+        if is_over and not self._is_any_put_in_line_again():
             del self.statuses[self._run]
         yield from ()
 
-    def _is_any_put_in_line_again(self, connection: Connection) -> bool:
+    def _is_any_put_in_line_again(self) -> bool:
         """Tell whether a person has just requeued a failed task, and the group has not noted it."""
         unsettled = ("ZRANGE", keys.UNSETTLED_MEMBERS, 0, UNSETTLED_AT_ONCE - 1)
-        (tasks,) = replies = exchange(connection, [unsettled])
+        (tasks,) = replies = self._tracked.exchange(unsettled)
         raise_refusal(replies)
         if not tasks:
             return False
-        replies = exchange(connection, [("SMISMEMBER", keys.bad_members(self._group), *tasks)])
+        replies = self._tracked.exchange(("SMISMEMBER", keys.bad_members(self._group), *tasks))
         raise_refusal(replies)
         return any(replies[0])

@@ -1,6 +1,6 @@
 """Sees tasks end without polling.
 
-Redis says when the hash of a task has changed, see `tracking`. A running task changes about once a
+Redis says when the hash of a task has changed, see `Tracked`. A running task changes about once a
 second, so only its status is read then. Without tracking all tasks are read each second.
 """
 
@@ -10,8 +10,8 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from blueque.connection.redis import Connection, Patience, as_hash, exchange, raise_refusal
-from blueque.connection.tracking import Tracking
+from blueque.connection.redis import Connection, Patience, as_hash, raise_refusal
+from blueque.connection.tracked import Tracked
 from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
 from blueque.model import keys
 from blueque.model.parts import in_parts
@@ -24,7 +24,6 @@ TASKS_AT_ONCE = 100  # with their results
 PACE = 1.0  # seconds between two reads without tracking
 COMES_BACK = 20.0  # seconds, two beats: a listener restores a task that Redis has lost
 NOTICE_EVERY = 5.0  # seconds between two looks at what holds up blocked tasks
-PROOF = 10.0  # seconds of silence after which the connection is tested
 
 
 class Watcher:
@@ -43,7 +42,7 @@ class Watcher:
         self.has_looked = False
         # tasks that a listener had, and until when it may restore them
         self._missing: dict[str, float] = {}
-        self._tracking, self._wait = Tracking(connect), wait
+        self._tracked, self._wait = Tracked(connect), wait
         self._by_key = {keys.task(task_id): task_id for task_id in self.statuses}
 
     def look(self) -> Iterator[Task]:
@@ -60,27 +59,13 @@ class Watcher:
         """
         if self._missing:
             seconds = min(seconds, PACE)
-        if not self._tracking.is_tracking:
+        if self._tracked.is_tracking:
+            self._tracked.wait(seconds)
+        else:
             time.sleep(min(seconds, PACE))
-            return
-        connection, is_new = self._tracking.open()
-        if (
-            is_new
-            or self._tracking.has_news()
-            or connection.wait(min(seconds, PROOF))
-            or seconds < PROOF
-        ):
-            return
-        try:
-            # A connection that was cut off silently stays silent for ever. Any answer proves that
-            # it is alive: a server that cannot save refuses PING, too.
-            exchange(connection, [("PING",)])
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
-        self._tracking.close()
+        self._tracked.close()
 
     def blocked(self) -> list[str]:
         """Return the ids of those that are blocked."""
@@ -91,10 +76,7 @@ class Watcher:
         return WaitTimedOut(timeout, self.statuses)
 
     def _look(self) -> Iterator[Task]:
-        connection, is_new = self._tracking.open()
-        changed = (
-            None if is_new or not self._tracking.is_tracking else connection.take_invalidated()
-        )
+        changed = self._tracked.changed()
         stale = [
             task_id
             for task_id in (
@@ -105,8 +87,8 @@ class Watcher:
             if task_id in self.statuses
         ]
         for ids in in_parts(stale, STATUSES_AT_ONCE):
-            statuses = exchange(
-                connection, [("HGET", keys.task(task_id), "status") for task_id in ids]
+            statuses = self._tracked.exchange(
+                *[("HGET", keys.task(task_id), "status") for task_id in ids]
             )
             raise_refusal(statuses)
             ended = [
@@ -115,7 +97,7 @@ class Watcher:
                 if self._note(task_id, status)
             ]
             for some in in_parts(ended, TASKS_AT_ONCE):
-                yield from self._load(connection, some)
+                yield from self._load(some)
         self.has_looked = True
 
     def _note(self, task_id: str, status: str | None) -> bool:
@@ -136,8 +118,8 @@ class Watcher:
             return False
         return time.monotonic() < self._missing.setdefault(task_id, time.monotonic() + COMES_BACK)
 
-    def _load(self, connection: Connection, ids: Sequence[str]) -> Iterator[Task]:
-        replies = exchange(connection, [("HGETALL", keys.task(task_id)) for task_id in ids])
+    def _load(self, ids: Sequence[str]) -> Iterator[Task]:
+        replies = self._tracked.exchange(*[("HGETALL", keys.task(task_id)) for task_id in ids])
         raise_refusal(replies)
         for task_id, reply in zip(ids, replies, strict=True):
             task = Task(task_id, reply if isinstance(reply, dict) else as_hash(reply), self._wait)

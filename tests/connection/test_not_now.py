@@ -137,7 +137,7 @@ def test_a_read_waits_for_a_busy_server(own_server, admin, caplog):
 
 
 def test_who_waits_for_tasks_waits_for_a_server_that_cannot_save(own_server, admin, monkeypatch):
-    monkeypatch.setattr("blueque.queries.task_ends.PROOF", 0.05)
+    monkeypatch.setattr("blueque.connection.tracked.PROOF", 0.05)
     client = Client(own_server.url, patience=0)
     task_id = client.get_queue("video").enqueue("in")
     relent, ends = be_unable_to_save(own_server, admin), []

@@ -26,6 +26,7 @@ from blueque import (
     Task,
     WaitTimedOut,
 )
+from blueque.connection import tracked
 from blueque.queries import task_ends
 
 
@@ -343,7 +344,7 @@ def test_a_key_that_is_no_task_is_an_error(client, cli):
 def test_a_connection_that_is_cut_off_without_a_word_is_noticed(
     monkeypatch, queue, cli, proxy, aside
 ):
-    monkeypatch.setattr(task_ends, "PROOF", 0.05)
+    monkeypatch.setattr(tracked, "PROOF", 0.05)
     task_id = queue.enqueue("in")
     client = Client(proxy.url, patience=0)
     cli.config_resetstat()
@@ -361,7 +362,7 @@ def test_what_is_put_in_line_again_before_it_was_read_is_waited_for_again(client
     seen = task_ends.Watcher(client._connect, [task_id])
     assert list(seen.look()) == []
 
-    assert list(seen._load(client._redis.connection(), [task_id])) == []
+    assert list(seen._load([task_id])) == []
     end(cli, task_id)
     until(lambda: [task.id for task in seen.look()] == [task_id], what="its end")
     seen.close()
