@@ -51,7 +51,7 @@ def _make(stage: Stage, count: int) -> list[str]:
     definition = define(queue, "bench", {"kind": "daily"}, every="366d")
     names = [f"schedule {number}" for number in range(count)]
     for name in names:
-        schedules.set_schedule(redis, name, definition, "hand")
+        schedules.set_schedule(redis, name, definition, "hand", "bench")
     return names
 
 

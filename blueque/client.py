@@ -178,13 +178,12 @@ class Client:
         start, until: the first and the last possible time; Unix seconds, a datetime or ISO text, with
             a time zone.
         overlap: what happens if the task before has not ended. "skip": none comes. "queue": one waits
-            for its end. "replace": it is cancelled. "allow": both run.
+            for its end. "allow": both run.
         catch_up: what comes when Blueque or Redis was down: the "last" of the missed ones, "all" or
             "none". "all" needs overlap="allow".
         window: how far back anything is caught up, at least a minute; a day if it is left out.
         jitter: spread the tasks over so much time, always by the same number of seconds for the same
             planned time; a day, or the time between two planned times, at most.
-        pause_after_failures: pause after so many failed tasks in a row.
         keep: for how long a deleted task still counts as made, for `Schedule.backfill`.
         options: further ones of the task, as for `Queue.enqueue`: priority, resources, lock, retry,
             time_limit, stall_limit, memory_limit, grace, lead, title, tags, context.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blueque.model.recurrence import Rule
 
 RULE = ("cron", "every", "timezone", "start", "until")
-POLICIES = ("overlap", "catch_up", "window", "jitter", "pause_after_failures")
+POLICIES = ("overlap", "catch_up", "window", "jitter")
 LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
 REMOVABLE = (
     *RULE[2:],
@@ -112,8 +112,8 @@ rule_options = together(
 policy_options = together(
     click.option(
         "--overlap",
-        type=click.Choice(("skip", "queue", "replace", "allow")),
-        help="If the task before has not ended: skip this one, queue it, replace that one, or allow both; default skip.",
+        type=click.Choice(("skip", "queue", "allow")),
+        help="If the task before has not ended: skip this one, queue it, or allow both; default skip.",
     ),
     click.option(
         "--catch-up",
@@ -122,12 +122,6 @@ policy_options = together(
     ),
     click.option("--window", type=DURATION, help="How far back anything is caught up; default 1d."),
     click.option("--jitter", type=DURATION, help="Let each come later, by less than this."),
-    click.option(
-        "--pause-after-failures",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Pause after N failed tasks in a row.",
-    ),
     click.option(
         "--keep",
         metavar="DURATION",

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from blueque.text.redaction import Hide
 
 _TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
-_COUNTED = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
+_COUNTED = ("made", "skipped", "missed", "triggered", "failures")
 _HIDDEN = (
-    *("name", "requires", "digest", "before", "forgiven"),
+    *("name", "requires", "digest", "before"),
     *("parameters", "parameters_encoding", "options"),
 )
 

@@ -17,7 +17,7 @@ from blueque.model.task import Task
 BATCH = 500  # records that are read in one write
 LATEST = 5  # occurrences of a schedule whose tasks are asked for their end
 OTHER = "other"  # the name of the sum of all others
-COUNTED = ("made", "skipped", "missed", "triggered", "backfilled")
+COUNTED = ("made", "skipped", "missed", "triggered")
 _TYPES = {field: FIELDS[field] for field in (*COUNTED, "at", "paused")}
 
 

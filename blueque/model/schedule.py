@@ -10,7 +10,8 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 from blueque.errors import InvalidInput
@@ -29,7 +30,7 @@ from blueque.model.recurrence import (
 )
 from blueque.model.units import DAY, parse_duration
 
-Overlap = Literal["skip", "queue", "replace", "allow"]
+Overlap = Literal["skip", "queue", "allow"]
 CatchUp = Literal["last", "all", "none"]
 
 # The fields of a record. Type and meaning as in docs/protocol/schedules.md, "Schedules"; every value
@@ -49,7 +50,6 @@ FIELDS: record.Types = {
     "catch_up": str,
     "window": int,
     "jitter": int,
-    "pause_after_failures": int,
     "requires": str,
     "version": int,
     "digest": str,
@@ -59,7 +59,6 @@ FIELDS: record.Types = {
     "last": int,
     "current": str,
     "before": str,
-    "doomed": str,
     "paused": record.number,
     "paused_by": str,
     "paused_reason": str,
@@ -67,15 +66,15 @@ FIELDS: record.Types = {
     "skipped": int,
     "missed": int,
     "triggered": int,
-    "backfilled": int,
     "failures": int,
-    "forgiven": str,
     "created": record.number,
     "updated": record.number,
 }
-DEFINED = tuple(FIELDS)[1:16]  # the fields that a person defines
+DEFINED = tuple(FIELDS)[1:15]  # the fields that a person defines
 OF_RULE = ("cron", "every", "timezone", "start", "until")
-POLICIES = ("overlap", "catch_up", "window", "jitter", "pause_after_failures")
+POLICIES = ("overlap", "catch_up", "window", "jitter")
+# Fields of earlier versions, which the next definition removes.
+RETIRED = ("pause_after_failures", "doomed", "forgiven", "backfilled")
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 
 AT_ONCE = 1000  # planned times about which one transaction decides, at most
@@ -83,9 +82,7 @@ PROMPT = 60  # seconds after its time in which an occurrence counts as not misse
 MAX_JITTER = 86400
 DEFAULT_WINDOW = 86400
 MOST_WINDOW = 10 * MOST_EVERY
-MOST_SKIPPED = 100  # planned times that one call skips
 MOST_BACKFILLED = 1000  # tasks that one call of `Schedule.backfill` makes, unless told otherwise
-BLUEQUE = "blueque"  # who has paused it after failures
 KEPT = 100  # occurrences in the list of a schedule
 
 
@@ -95,8 +92,7 @@ class Definition(NamedTuple):
     rule: when. queue, parameters, encoding, options: of each task, as they are written.
     overlap: what happens if the task before has not ended. catch_up: which of several missed
     occurrences come. window: how many seconds back anything is caught up. jitter: by how many seconds
-    at most a task comes later than planned. pause_after_failures: pause after so many failed tasks in
-    a row; None: never.
+    at most a task comes later than planned.
     """
 
     queue: str
@@ -108,7 +104,6 @@ class Definition(NamedTuple):
     catch_up: str = "last"
     window: int = DEFAULT_WINDOW
     jitter: int = 0
-    pause_after_failures: int | None = None
 
     @classmethod
     def of(cls, found: Mapping[str, str]) -> Definition:
@@ -129,18 +124,17 @@ class Definition(NamedTuple):
                 numbers.get("until"),
             )
             options = json.loads(found["options"])
-            most = found.get("pause_after_failures")
             definition = cls(
                 found["queue"],
                 rule,
                 found["parameters"],
                 found.get("parameters_encoding"),
                 options,
-                found["overlap"],
+                # An earlier version cancelled the task before. Both need the same lock.
+                "queue" if found["overlap"] == "replace" else found["overlap"],
                 found["catch_up"],
                 int(found["window"]),
                 int(found["jitter"]),
-                None if most is None else int(most),
             )
         except InvalidInput:
             raise
@@ -182,7 +176,6 @@ class Definition(NamedTuple):
             "catch_up": self.catch_up,
             "window": self.window,
             "jitter": self.jitter,
-            "pause_after_failures": self.pause_after_failures,
         }
         return {name: str(value) for name, value in values.items() if value is not None}
 
@@ -222,12 +215,16 @@ def read_policies(
     catch_up: str = "last",
     window: float | str = DEFAULT_WINDOW,
     jitter: float | str = 0,
-    pause_after_failures: int | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a Definition that say what happens besides.
 
     Raises InvalidInput, which begins with the name of the wrong option.
     """
+    if overlap == "replace":
+        raise InvalidInput(
+            'overlap: "replace" is gone; with "queue" the new task waits for the end of the one before,'
+            " which blueque cancel can end"
+        )
     for what, given, known in (("overlap", overlap, Overlap), ("catch_up", catch_up, CatchUp)):
         if given not in get_args(known):
             words = ", ".join(f'"{word}"' for word in get_args(known))
@@ -237,15 +234,11 @@ def read_policies(
             'catch_up: "all" needs overlap = "allow", for all that was missed comes at the same time;'
             " with a lock, the tasks still run one after the other"
         )
-    most = pause_after_failures
     return {
         "overlap": overlap,
         "catch_up": catch_up,
         "window": read_seconds("window", window, 0, MOST_WINDOW),
         "jitter": read_seconds("jitter", jitter, 0, MAX_JITTER),
-        "pause_after_failures": None
-        if most is None
-        else require_whole(most, "pause_after_failures", 1, 1_000_000),
     }
 
 
@@ -368,8 +361,6 @@ def is_out_of_order(found: Mapping[str, str]) -> bool:
 
 def score_of(found: Mapping[str, str]) -> str:
     """Return the score that a schedule has by its record."""
-    if "doomed" in found:
-        return "0"
     at = found.get("at", "")
     return "+inf" if "paused" in found or not at.isdecimal() else at
 
@@ -377,12 +368,10 @@ def score_of(found: Mapping[str, str]) -> str:
 class Occurrence(NamedTuple):
     """What came of a planned time.
 
-    what: made, skipped, missed, triggered or backfilled; or what was done to the schedule itself:
-    added, changed, paused, resumed or removed. planned: in Unix seconds. at: when that was decided.
+    what: made, skipped, missed or triggered. planned: in Unix seconds. at: when that was decided.
     task: that was made; if skipped, that had not ended, and its status. why: overlap, window,
-    catch_up, paused, changed or person; of a change, the fields; of a pause, its reason. by: who has
-    asked for it. until, times: if the same came of several planned times in a row, the last of them
-    and their number; `at` is that of the last, `task` that of the first.
+    catch_up, paused or changed. by: who has asked for it. until, times: the last, and the number, of
+    several planned times in a row that were missed together.
     """
 
     what: str
@@ -400,19 +389,6 @@ class Occurrence(NamedTuple):
         found = {name: value for name, value in self._asdict().items() if value is not None}
         return json.dumps(found, separators=(",", ":"))
 
-    def with_next(self, other: Occurrence, last: int) -> Occurrence | None:
-        """Return the occurrence that stands for this one and the planned time that follows it, both
-        skipped because of the same task in the same state. None: they are two.
-
-        last: the planned time that was decided before the other one.
-        """
-        ours, others = (one._replace(planned=0, at=0.0) for one in (self, other))
-        is_same = ours._replace(until=None, times=None) == others
-        if not is_same or self.why != "overlap" or (self.until or self.planned) != last:
-            return None
-        times = (self.times or 1) + 1
-        return self._replace(at=other.at, until=other.planned, times=times)
-
     @classmethod
     def read(cls, text: str) -> Occurrence | None:
         """Return what was written; None: it cannot be read."""
@@ -428,22 +404,24 @@ def missed_in_a_row(missed: list[tuple[int, str]], now: float) -> list[Occurrenc
     """Return one occurrence for all of one reason. missed: planned times and reasons, the oldest
     first.
     """
-    starts = [0, *[place for place, (a, b) in enumerate(pairwise(missed), 1) if a[1] != b[1]]]
-    parts = [missed[a:b] for a, b in pairwise([*starts, len(missed)])] if missed else []
-    return [together("missed", [moment for moment, _ in part], now, part[0][1]) for part in parts]
+    reasons = groupby(missed, key=itemgetter(1))
+    return [together([moment for moment, _ in some], now, why) for why, some in reasons]
 
 
-def together(
-    what: str,
-    times: list[int],
-    now: float,
-    why: str,
-    by: str | None = None,
-    task: str | None = None,
-) -> Occurrence:
-    """Return the occurrence that stands for several planned times in a row. task: of the first."""
-    one = Occurrence(what, times[0], now, task, why, by)
+def together(times: list[int], now: float, why: str) -> Occurrence:
+    """Return the occurrence that stands for several planned times in a row that were missed."""
+    one = Occurrence("missed", times[0], now, why=why)
     return one if len(times) == 1 else one._replace(until=times[-1], times=len(times))
+
+
+def outdated(found: Mapping[str, str]) -> str | None:
+    """Return what a record of an earlier version asks for and this one does otherwise; None: nothing."""
+    what = []
+    if found.get("overlap") == "replace":
+        what.append('overlap = "replace" does what "queue" does')
+    if "pause_after_failures" in found:
+        what.append("pause_after_failures does nothing")
+    return ", and ".join(what) or None
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:

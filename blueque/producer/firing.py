@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from itertools import zip_longest
 
 from blueque.connection.redis import Redis
-from blueque.errors import Contended, RedisAway, RedisRefused, WrongQueue, WrongState
+from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.model.parts import in_parts
-from blueque.producer.dependents import tell_of_end
-from blueque.protocol import occurrences, operator
-from blueque.protocol.occurrences import Fired, Plan, look_at, plan_of
+from blueque.model.schedule import Occurrence
+from blueque.protocol import occurrences
+from blueque.protocol.occurrences import Plan, plan_of
 from blueque.queries import schedules
-from blueque.queries.tasks import load
 from blueque.system.outage import Outage
 
 log = logging.getLogger("blueque")
@@ -117,12 +115,7 @@ class Firing:
         for name, record in records.items():
             assert not isinstance(record, RedisRefused)  # see _is_readable
             try:
-                if "doomed" in record:
-                    self._cancel(name, record["doomed"])
-                    continue
                 plan = plan_of(name, record, now)
-            except (RedisAway, Contended):
-                raise
             except Exception as error:  # whatever another program has written, the others come
                 self._leave_alone(name, error)
                 continue
@@ -133,32 +126,15 @@ class Firing:
         return plans
 
     def _fire(self, plans: Mapping[str, Plan]) -> None:
-        looks = [look_at(name, plan) for name, plan in plans.items()]
-        for (name, plan), ahead in zip_longest(plans.items(), looks[1:]):
+        for name, plan in plans.items():
             try:
-                _log(name, occurrences.fire(self._redis, name, plan, ahead), plan.step.missed)
+                _log(name, occurrences.fire(self._redis, name, plan), plan.step.missed)
                 self._named.discard(name)
                 self.note(None, name)
             except (RedisAway, Contended):
                 raise
             except Exception as error:
                 self._leave_alone(name, error)
-
-    def _cancel(self, name: str, task: str) -> None:
-        """Cancel the task in whose place another one has come."""
-        seen, now = load(self._redis, task), time.time()
-        by, reason = f"schedule {name}", "the next one has come"
-        try:
-            status = operator.cancel(self._redis, seen.queue or "", task, by, reason, now)
-            log.info("cancel task=%s queue=%s by=%s status=%s", task, seen.queue, by, status)
-            if status == "cancelled":
-                tell_of_end(self._redis, task, now)
-        except (WrongState, WrongQueue) as error:  # it has ended, or was moved just now
-            log.debug("cancel task=%s: %s", task, error)
-            if isinstance(error, WrongQueue):
-                self._left_alone[name] = time.monotonic() + MOVED_ON
-                return
-        occurrences.undoom(self._redis, name, task)
 
     def _leave_alone(self, name: str, error: Exception) -> None:
         self._left_alone[name] = time.monotonic() + REFUSED
@@ -169,15 +145,12 @@ class Firing:
             log.warning("leaving schedule %r alone: %s", name, error)
 
 
-def _log(name: str, fired: Fired | None, missed: Sequence[tuple[int, str]]) -> None:
+def _log(name: str, came: Occurrence | None, missed: Sequence[tuple[int, str]]) -> None:
     """missed: planned times and reasons, as in the step that was fired."""
-    if fired is None:
+    if came is None:
         return
-    if missed and fired.what != "paused":
+    if missed:
         first, last = missed[0][0], missed[-1][0]
         log.info("missed schedule=%s planned=%d until=%d times=%d", name, first, last, len(missed))
-        if fired.what == "missed":
-            return
-    level = logging.WARNING if fired.what == "paused" else logging.INFO
-    task = f" task={fired.task}" if fired.task else ""
-    log.log(level, "%s schedule=%s planned=%d%s", fired.what, name, fired.planned, task)
+    if came.task is not None:
+        log.info("%s schedule=%s planned=%d task=%s", came.what, name, came.planned, came.task)

@@ -13,17 +13,15 @@ from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model.cron import find_zone
 from blueque.model.encoding import Encoded, require_schedule_name, require_time, require_whole
-from blueque.model.ids import DEFAULT_KEEP, require_keep
+from blueque.model.ids import DEFAULT_KEEP, id_fields, id_of_occurrence, require_keep
 from blueque.model.labels import read_context
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.options import TaskOptions
-from blueque.model.parts import in_parts
 from blueque.model.recurrence import Rule, planned_times, read_rule
 from blueque.model.retry import Retry
 from blueque.model.schedule import (
     DEFAULT_WINDOW,
     MOST_BACKFILLED,
-    MOST_SKIPPED,
     POLICIES,
     CatchUp,
     Definition,
@@ -34,15 +32,15 @@ from blueque.model.schedule import (
     require_jitter,
     with_lock,
 )
+from blueque.producer.room import in_room
 from blueque.protocol import occurrences
-from blueque.protocol.occurrences import BACKFILLED_AT_ONCE
 from blueque.protocol.schedules import (
     delete_schedule,
     pause_schedule,
     resume_schedule,
     set_schedule,
-    skip_occurrences,
 )
+from blueque.protocol.submit import enqueue
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.system import process
@@ -65,7 +63,6 @@ class Policies(TypedDict, total=False):
     catch_up: CatchUp
     window: float | str
     jitter: float | str
-    pause_after_failures: int | None
 
 
 class Recurrence(Policies, total=False):
@@ -95,7 +92,6 @@ def define(
     catch_up: str = "last",
     window: float | str = DEFAULT_WINDOW,
     jitter: float | str = 0,
-    pause_after_failures: int | None = None,
     keep: float | str = DEFAULT_KEEP,
     **options: Unpack[TaskOptions],
 ) -> Definition:
@@ -105,13 +101,7 @@ def define(
     if unknown := [option for option in options if option not in TaskOptions.__annotations__]:
         raise TypeError(f"a schedule has no option {unknown[0]!r}")
     rule = read_rule(cron=cron, every=every, timezone=timezone, start=start, until=until)
-    policies = read_policies(
-        overlap=overlap,
-        catch_up=catch_up,
-        window=window,
-        jitter=jitter,
-        pause_after_failures=pause_after_failures,
-    )
+    policies = read_policies(overlap=overlap, catch_up=catch_up, window=window, jitter=jitter)
     text, fields = queue.template(parameters, **options)
     try:
         fields["keep"] = require_keep(keep)
@@ -121,7 +111,7 @@ def define(
             sentence if sentence.startswith("keep") else f"keep: {sentence}"
         ) from error
     encoding = fields.pop("parameters_encoding", None)
-    if overlap in ("queue", "replace"):
+    if overlap == "queue":
         fields = with_lock(fields, lock_of(name))
     require_jitter(policies["jitter"], rule, time.time())
     return Definition(
@@ -133,7 +123,7 @@ def given(name: str, definition: Definition) -> dict[str, Any]:
     """Return the arguments of `define` that give this definition, for a queue without settings."""
     rule, options = definition.rule, dict(definition.options)
     needs = parse_needs(str(options.pop("needs", ""))) or Needs()
-    is_own = definition.overlap in ("queue", "replace") and needs.lock == lock_of(name)
+    is_own = definition.overlap == "queue" and needs.lock == lock_of(name)
     retry, tags = options.pop("retry", None), options.pop("tags", None)
     context = options.pop("context", None)
     return {
@@ -216,8 +206,8 @@ class Schedule:
         return next_times(self.rule, self.decided, count)
 
     def history(self, limit: int = 100) -> list[Occurrence]:
-        """Return what has come of its last planned times, and who has changed it, the newest first;
-        100 are kept. After `delete` there is none.
+        """Return what has come of its last planned times, the newest first; 100 are kept. After
+        `delete` there is none.
         """
         return schedules.occurrences(self._redis, self.name, limit)
 
@@ -270,26 +260,6 @@ class Schedule:
         log.info("trigger schedule=%s by=%s task=%s", self.name, who, task)
         return task
 
-    def skip(self, count: int = 1, by: str | None = None) -> list[datetime]:
-        """Have nothing come of its next planned times, and return these, in its zone.
-
-        count: 1 to 100. by: as for `pause`.
-        Raises NoSuchSchedule; WrongSchedule when it has moved on since it was loaded: `refresh` it,
-        and look which times are the next by now.
-        Source: docs/protocol/schedules.md, "skip_occurrences".
-        """
-        most = require_whole(count, "count", 1, MOST_SKIPPED)
-        last, who, rule = self.seen.record.get("last", 0), who_of(by), self.rule
-        times = list(islice(rule.times(last), most))
-        if not times:
-            raise InvalidInput(
-                f"nothing is planned of schedule {self.name!r} that could be skipped"
-            )
-        skip_occurrences(self._redis, self.name, last, times, who)
-        self._is_stale = True
-        log.info("skip schedule=%s by=%s times=%d", self.name, who, len(times))
-        return [_in_zone(rule, each) for each in times]
-
     def planned_between(self, begin: float, end: float, most: int) -> list[int]:
         """Return the first planned times between two, both included, at most so many."""
         return planned_times(self.rule, begin - 1e-6, end, most)
@@ -304,14 +274,14 @@ class Schedule:
         by: str | None = None,
     ) -> list[str]:
         """Make the tasks of past planned times, and return the ids of those that are new: a planned
-        time has one task, however often it is asked for.
+        time has one task, however often it is asked for. If it fails, call it again.
 
         begin, end: both included; Unix seconds, or a datetime with a time zone.
         overlap: "queue": they run one after the other; "allow": they may run at the same time.
         most: refuse if more planned times lie between; a million at most.
         by: as for `pause`.
-        Raises NoSuchSchedule, InvalidInput; WrongSchedule if the end is still to come.
-        Source: docs/protocol/schedules.md, "backfill".
+        Raises NoSuchSchedule, InvalidInput, QueueFull; WrongSchedule if the end is still to come.
+        Source: docs/protocol.md, "enqueue".
         """
         if overlap not in ("queue", "allow"):
             raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
@@ -319,15 +289,33 @@ class Schedule:
         require_whole(most, "most", 1, MOST_EVER)
         if last > self.refresh().seen.now:
             raise WrongSchedule(self.name, "the end of that time is still to come")
+        definition = self.definition
         times = self.planned_between(first, last, most + 1)
         if len(times) > most:
             raise InvalidInput(f"more than {most} planned times lie between; give most=")
-        made: list[str] = []
-        self._is_stale = True
-        for some in in_parts(times, BACKFILLED_AT_ONCE):
-            made += occurrences.backfill(self._redis, self.name, some, who, overlap == "allow")
+        if overlap == "queue":
+            options = with_lock(definition.options, lock_of(self.name))
+            definition = definition._replace(options=options)
+        made = [
+            task for planned in times if (task := self._make_task(definition, planned)) is not None
+        ]
         log.info("backfill schedule=%s by=%s new=%d of=%d", self.name, who, len(made), len(times))
         return made
+
+    def _make_task(self, definition: Definition, planned: int) -> str | None:
+        """Put the task of a planned time in line, and return its id. None: it is there, or was deleted
+        and its id is still in use.
+        """
+        task = id_of_occurrence(self.name, planned)
+        fields = occurrences.fields_of_task(self.name, definition, planned)
+        fields |= id_fields(int(fields.get("keep", 0)))
+        is_new = in_room(
+            self._redis,
+            lambda: enqueue(
+                self._redis, definition.queue, task, definition.parameters, time.time(), fields
+            ),
+        )
+        return task if is_new else None
 
     def delete(self, by: str | None = None) -> bool:
         """Remove the schedule; its tasks stay. False: it is gone already.

@@ -1,4 +1,4 @@
-"""The tasks of schedules: fire, undoom, trigger, backfill.
+"""The tasks of schedules: fire and trigger.
 
 No program leads, and no task is made ahead. The EXEC that makes a task also moves the record on to what
 is next. The id of the task is made of the name and the planned time.
@@ -9,36 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_fields, as_hash
 from blueque.errors import InvalidInput, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence, id_of_trigger
 from blueque.model.lines import parse_needs
 from blueque.model.schedule import (
-    BLUEQUE,
     OPEN,
     Definition,
     Occurrence,
     Step,
     decide,
     is_out_of_order,
-    lock_of,
     missed_in_a_row,
-    together,
-    with_lock,
 )
 from blueque.protocol.dependencies import NewTask, creation
-from blueque.protocol.schedule_record import (
-    moved_on,
-    pausing,
-    recorded,
-    required,
-    time_of,
-    whole_number,
-)
+from blueque.protocol.schedule_record import moved_on, noted, required, time_of, told, whole_number
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-
-BACKFILLED_AT_ONCE = 100  # tasks that one `backfill` makes
 
 
 class Plan(NamedTuple):
@@ -52,17 +39,10 @@ class Plan(NamedTuple):
     task: str | None
 
 
-class Fired(NamedTuple):
-    """What has come of a schedule. what: made, skipped, missed, or paused after too many failures."""
+class _Task(NamedTuple):
+    """A task that came before, with the fields that say whether it has ended, and how."""
 
-    what: str
-    planned: int
-    task: str | None = None
-
-
-class _Current(NamedTuple):
-    """The fields of the task that came last which say whether it has ended, and how."""
-
+    id: str = ""
     status: str | None = None
     needs: str | None = None
 
@@ -71,11 +51,32 @@ class _Current(NamedTuple):
         return self.status in OPEN
 
 
-class _Hindrance(NamedTuple):
-    """The task that lets none come beside it, its status, and why it does not."""
+class _Before(NamedTuple):
+    """The task that came last, and the one that had not ended when that came."""
 
-    task: str
-    status: str | None
+    current: _Task = _Task()
+    before: _Task = _Task()
+
+    @classmethod
+    def of(cls, record: Mapping[str, str], states: Sequence[Sequence[str | None]]) -> _Before:
+        """states: the replies to `_reads_of` the same record."""
+        named = [name for name in cls._fields if name in record]
+        tasks = (_Task(record[name], *state) for name, state in zip(named, states, strict=True))
+        return cls(**dict(zip(named, tasks, strict=True)))
+
+
+class _Coming(NamedTuple):
+    """What comes of a planned time. fields: of the record. commands: those that make its task."""
+
+    occurrence: Occurrence
+    fields: Mapping[str, Any] = {}
+    commands: Sequence[Command] = ()
+
+
+class _Hindrance(NamedTuple):
+    """The task that lets none come beside it, and why it does not."""
+
+    task: _Task
     why: str
 
 
@@ -84,7 +85,7 @@ def plan_of(name: str, record: Mapping[str, str], now: float) -> Plan | None:
 
     now: the clock of Redis. Raises InvalidInput for a record that this version cannot read.
     """
-    if "at" not in record or "paused" in record or "doomed" in record:
+    if "at" not in record or "paused" in record:
         return None
     definition = Definition.of(record)
     planned, at = whole_number(record, "planned"), whole_number(record, "at")
@@ -103,96 +104,56 @@ def look_at(name: str, plan: Plan) -> AnyLook:
     watch = [keys.schedule(name)]
     reads: list[Command] = [("HGETALL", keys.schedule(name)), ("TIME",)]
     if plan.task is not None:
-        task, kept = keys.task(plan.task), keys.key_kept(plan.task)
-        watch += [task, kept]
-        reads += [("EXISTS", task, kept)]
-        if (current := plan.record.get("current")) is not None:
-            watch += [keys.task(current)]
-            reads += [("HMGET", keys.task(current), *_Current._fields)]
-            # It changes only together with the record, which is watched.
-            reads += [("LRANGE", keys.occurrences(name), 0, 0)]
-            if plan.definition.overlap == "queue" and "before" in plan.record:
-                watch += [before := keys.task(plan.record["before"])]
-                reads += [("HMGET", before, *_Current._fields)]
+        new = keys.task(plan.task), keys.key_kept(plan.task)
+        before = _tasks_before(plan.record)
+        watch += [*new, *before]
+        reads += [("EXISTS", *new), *_reads_of(before)]
     return Look(watch, reads)
 
 
-def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> Fired | None:
-    """Decide about the next occurrence of a schedule. None: its record has changed since it was read:
-    it may have been decided, by this call or by another one.
-
-    ahead: the look of the `fire` that follows on this connection.
+def fire(redis: Redis, name: str, plan: Plan) -> Occurrence | None:
+    """Decide about the next planned times of a schedule, and return what came of the last of them.
+    None: its record has changed since it was read: it may have been decided, by this call or by
+    another one.
     """
-    definition, step, task = plan.definition, plan.step, plan.task
-    queue = definition.queue
 
     def judge(
-        reply: Sequence[str], clock: Sequence[str], exists: int = 0, *others: Any
-    ) -> Verdict[Fired | None]:
-        now = time_of(clock)
+        reply: Sequence[str], clock: Sequence[str], exists: int = 0, *states: list[str | None]
+    ) -> Verdict[Occurrence | None]:
+        now, step = time_of(clock), plan.step
         if as_hash(reply) != plan.record or whole_number(plan.record, "at") > now:
             return Answer(None)
-        current = _Current(*others[0]) if others else _Current()
-        before = _Current(*others[2]) if len(others) > 2 else _Current()
-        commands: list[Command] = []
         occurrences = missed_in_a_row(step.missed, now)
-        counts = {"missed": len(step.missed)}
         fields: dict[str, Any] = {"last": step.last}
-        fired = Fired("missed", step.last)
+        commands: Sequence[Command] = ()
+        if plan.task is not None and step.chosen is not None:
+            before = _Before.of(plan.record, states)
+            coming = _coming(name, plan, plan.task, step.chosen[0], bool(exists), before, now)
+            occurrences.append(coming.occurrence)
+            fields |= coming.fields
+            commands = coming.commands
         score: float | str = "+inf" if step.next is None else step.next[1]
-        if step.chosen is not None and task is not None:
-            planned = step.chosen[0]
-            failures = _failures(plan.record, current)
-            if definition.pause_after_failures and failures >= definition.pause_after_failures:
-                return Change(_pausing(name, queue, failures, now), Fired("paused", planned))
-            held = None if exists else _hindrance(definition, plan.record, current, before)
-            if held is not None:
-                skip = Occurrence("skipped", planned, now, held.task, "overlap", None, held.status)
-                longer = None if occurrences else _longer(others[1], skip, plan.record)
-                if longer is not None:
-                    commands += [("LTRIM", keys.occurrences(name), 1, -1)]
-                occurrences += [longer or skip]
-                counts["skipped"] = 1
-                fired = Fired("skipped", planned, held.task)
-            else:
-                occurrences += [Occurrence("made", planned, now, task)]
-                counts["made"] = 1
-                fired = Fired("made", planned, task)
-                if not (exists and current.is_open):  # no other one may come before this one ends
-                    fields |= _succession(definition, plan.record, current, task)
-                if not exists:
-                    commands += _creation(name, definition, [(task, planned)], now)
-                    if definition.overlap == "replace" and current.is_open:
-                        fields["doomed"], score = plan.record["current"], 0
-        return Change(
-            [*commands, *moved_on(name, queue, fields, step.next, score, occurrences, counts, now)],
-            fired,
+        moving = moved_on(name, fields, step.next, score, occurrences, now)
+        return Change([*commands, *moving], occurrences[-1])
+
+    return transact(redis, "fire", look_at(name, plan), judge)
+
+
+def _coming(
+    name: str, plan: Plan, task: str, planned: int, is_there: bool, before: _Before, now: float
+) -> _Coming:
+    """Return what comes of a planned time that may get a task. is_there: it has that task already."""
+    made = Occurrence("made", planned, now, task)
+    succession = _succession(plan.definition, plan.record, before, task)
+    if is_there:  # no other one may come before the current task has ended
+        return _Coming(made, {} if before.current.is_open else succession)
+    hindrance = _hindrance(plan.definition, before)
+    if hindrance is not None:
+        other = hindrance.task
+        return _Coming(
+            Occurrence("skipped", planned, now, other.id, "overlap", status=other.status)
         )
-
-    return transact(redis, "fire", look_at(name, plan), judge, ahead=ahead)
-
-
-def _longer(
-    newest: Sequence[str], skip: Occurrence, record: Mapping[str, str]
-) -> Occurrence | None:
-    """Return the newest entry of the list with one more that was skipped. None: it is another thing."""
-    before = Occurrence.read(newest[0]) if newest else None
-    return None if before is None else before.with_next(skip, whole_number(record, "last"))
-
-
-def undoom(redis: Redis, name: str, task: str) -> None:
-    """Note that the task has been cancelled in whose place another one has come."""
-    key = keys.schedule(name)
-
-    def judge(reply: list[str | None]) -> Verdict[None]:
-        doomed, at, paused = reply
-        if doomed != task:
-            return Answer(None)
-        score = "+inf" if at is None or paused is not None else at
-        return Change([("HDEL", key, "doomed"), ("ZADD", keys.SCHEDULES, score, name)], None)
-
-    look: Look[list[str | None]] = Look([key], [("HMGET", key, "doomed", "at", "paused")])
-    transact(redis, "undoom", look, judge)
+    return _Coming(made, succession, _creation(name, plan.definition, task, planned, now))
 
 
 def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False) -> str:
@@ -203,8 +164,8 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
     none comes then.
     """
     task, key = id_of_trigger(name, mark), keys.schedule(name)
-    (seen,) = redis.read(("HMGET", key, "current", "before"))
-    others = [keys.task(other) for other in seen if other is not None]
+    (reply,) = redis.read(("HMGET", key, *_Before._fields))
+    seen = as_fields(_Before._fields, reply)
 
     def judge(
         reply: Sequence[str], clock: Sequence[str], exists: int, *states: list[str | None]
@@ -212,149 +173,91 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
         if exists:
             return Answer(task)
         found, now = required(name, reply), time_of(clock)
-        definition = Definition.of(found)
-        if "doomed" in found:
-            doomed = f"task {found['doomed']} is being cancelled"
-            raise WrongSchedule(name, f"{doomed}, for another has come in its place; try again")
-        if [found.get("current"), found.get("before")] != [*seen]:
+        definition, tasks = Definition.of(found), _Before.of(seen, states)
+        if {field: found[field] for field in _Before._fields if field in found} != seen:
             raise WrongSchedule(name, "a task has come of it just now; try again")
-        known = iter(states)
-        current, before = (_Current(*next(known)) if other else _Current() for other in seen)
-        held = None if is_forced else _hindrance(definition, found, current, before)
-        if held is not None:
-            raise WrongSchedule(name, f"task {held.task} is {held.status}, and {held.why}")
-        planned = int(now)
-        fields: dict[str, Any] = {}
-        if not (is_forced and current.is_open):  # the longer of both is likely to be the older one
-            fields = _succession(definition, found, current, task)
-        commands = _creation(name, definition, [(task, planned)], now)
-        occurrence = Occurrence("triggered", planned, now, task, by=by)
-        again: list[Command] = []
-        if definition.overlap == "replace" and current.is_open and not is_forced:
-            fields["doomed"] = found["current"]
-            again = [("ZADD", keys.SCHEDULES, 0, name)]
-        noted = recorded(name, definition.queue, fields, [occurrence], {"triggered": 1}, now)
-        return Change([*commands, *noted, *again], task)
+        hindrance = None if is_forced else _hindrance(definition, tasks)
+        if hindrance is not None:
+            other = hindrance.task
+            raise WrongSchedule(name, f"task {other.id} is {other.status}, and {hindrance.why}")
+        is_beside = is_forced and tasks.current.is_open  # which is likely to run for longer
+        fields = {} if is_beside else _succession(definition, found, tasks, task)
+        triggered = Occurrence("triggered", int(now), now, task, by=by)
+        return Change(
+            [
+                *_creation(name, definition, task, int(now), now),
+                *noted(name, fields, [triggered], now),
+                told(name, definition.queue, "triggered", by, now),
+            ],
+            task,
+        )
 
     own = keys.task(task), keys.key_kept(task)  # the latter if it was deleted
+    before = _tasks_before(seen)
     look: AnyLook = Look(
-        [key, *own, *others],
-        [
-            ("HGETALL", key),
-            ("TIME",),
-            ("EXISTS", *own),
-            *[("HMGET", other, *_Current._fields) for other in others],
-        ],
+        [key, *own, *before],
+        [("HGETALL", key), ("TIME",), ("EXISTS", *own), *_reads_of(before)],
         task,
     )
     return transact(redis, "trigger", look, judge)
 
 
-def backfill(
-    redis: Redis, name: str, times: Sequence[int], by: str, is_together: bool = False
-) -> list[str]:
-    """Make the tasks of planned times in the past, and return the ids of those that were made: not of
-    one that is there, or was deleted and whose key is still in use.
-
-    times: at most 100. is_together: they may run beside each other; otherwise one after the other.
-    Raises NoSuchSchedule; WrongSchedule for a time that is still to come.
-    """
-    tasks = [id_of_occurrence(name, planned) for planned in times]
-    ours: list[str] = []  # what an earlier try has made, if its answer was lost
-
-    def judge(reply: Sequence[str], clock: Sequence[str], *exists: int) -> Verdict[list[str]]:
-        found, now = required(name, reply), time_of(clock)
-        definition = Definition.of(found)
-        if max(times) > now:
-            raise WrongSchedule(name, f"{max(times)} is still to come")
-        if not is_together:
-            options = with_lock(definition.options, lock_of(name))
-            definition = definition._replace(options=options)
-        rows = zip(tasks, times, exists, strict=True)
-        new = [(task, planned) for task, planned, is_there in rows if not is_there]
-        if not new:
-            return Answer([*ours])
-        ours[:] = [task for task, _ in new]
-        made = together("backfilled", [each for _, each in new], now, "person", by, new[0][0])
-        counts = {"backfilled": len(new)}
-        noted = recorded(name, definition.queue, {}, [made], counts, now)
-        return Change([*_creation(name, definition, new, now), *noted], [*ours])
-
-    hashes = [keys.task(task) for task in tasks]
-    kept = [keys.key_kept(task) for task in tasks]
-    look: AnyLook = Look(
-        [keys.schedule(name), *hashes, *kept],
-        [
-            ("HGETALL", keys.schedule(name)),
-            ("TIME",),
-            *[("EXISTS", *both) for both in zip(hashes, kept, strict=True)],
-        ],
-        tasks[0],
-    )
-    return transact(redis, "backfill", look, judge)
+def _tasks_before(record: Mapping[str, str]) -> list[str]:
+    """Return the keys of the tasks that a record names."""
+    return [keys.task(record[name]) for name in _Before._fields if name in record]
 
 
-def _failures(record: Mapping[str, str], current: _Current) -> int:
+def _reads_of(tasks: Sequence[str]) -> list[Command]:
+    return [("HMGET", task, "status", "needs") for task in tasks]
+
+
+def _failures(record: Mapping[str, str], current: _Task) -> int:
     """Return how many tasks in a row have failed, the current one included."""
     before = whole_number(record, "failures")
     if current.status == "failed":
-        return before + (record["current"] != record.get("forgiven"))
+        return before + 1
     return 0 if current.status == "complete" else before
 
 
-def _hindrance(
-    definition: Definition, record: Mapping[str, str], current: _Current, before: _Current
-) -> _Hindrance | None:
-    """Return what lets no task come while the one before has not ended; None: one comes.
-
-    before: the task for whose end `current` was to wait.
-    """
+def _hindrance(definition: Definition, tasks: _Before) -> _Hindrance | None:
+    """Return what lets no task come while the one before has not ended; None: one comes."""
+    current, before = tasks
     if not current.is_open or definition.overlap == "allow":
         return None
-    task, status = record["current"], current.status
     if definition.overlap == "skip":
-        return _Hindrance(task, status, 'overlap = "skip" lets none come beside it')
+        return _Hindrance(current, 'overlap = "skip" lets none come beside it')
     needs = parse_needs(current.needs or "")
     if needs is None or needs.lock != definition.lock:
         why = "it was made without the lock that keeps it apart from the next"
-        return _Hindrance(task, status, why)
-    if definition.overlap == "queue" and (status != "started" or before.is_open):
-        why = 'overlap = "queue" lets one wait at a time'
-        if status == "started":  # before it waits for its next attempt
-            task, status = record["before"], before.status
-        return _Hindrance(task, status, why)
+        return _Hindrance(current, why)
+    # A task that waits for its next attempt does not hold the lock, so `current` may have begun.
+    waiting = current if current.status != "started" else before
+    if waiting.is_open:
+        return _Hindrance(waiting, 'overlap = "queue" lets one wait at a time')
     return None
 
 
 def _succession(
-    definition: Definition, record: Mapping[str, str], current: _Current, task: str
+    definition: Definition, record: Mapping[str, str], tasks: _Before, task: str
 ) -> dict[str, Any]:
     """Return the fields of a schedule whose next task follows the current one."""
-    fields: dict[str, Any] = {"current": task, "failures": _failures(record, current)}
-    if definition.overlap == "queue" and current.is_open:
-        fields["before"] = record["current"]
+    fields: dict[str, Any] = {"current": task, "failures": _failures(record, tasks.current)}
+    if definition.overlap == "queue" and tasks.current.is_open:
+        fields["before"] = tasks.current.id
     return fields
 
 
-def _creation(
-    name: str, definition: Definition, tasks: Sequence[tuple[str, int]], now: float
-) -> list[Command]:
-    """Return the commands that make tasks. tasks: id and planned time of each."""
+def fields_of_task(name: str, definition: Definition, planned: int) -> dict[str, str | int | float]:
+    """Return the further fields of a task of a schedule, the encoding of its parameters first."""
     coded = {} if definition.encoding is None else {"parameters_encoding": definition.encoding}
     zone = {} if definition.rule.timezone == "UTC" else {"timezone": definition.rule.timezone}
-    new = [
-        NewTask(
-            task,
-            definition.parameters,
-            {**coded, **definition.options, "schedule": name, "planned": planned, **zone},
-            {},
-            None,
-        )
-        for task, planned in tasks
-    ]
-    return creation([(definition.queue, each) for each in new], {}, now)
+    return {**coded, **definition.options, "schedule": name, "planned": planned, **zone}
 
 
-def _pausing(name: str, queue: str, failures: int, now: float) -> list[Command]:
-    reason = "1 task has failed" if failures == 1 else f"{failures} tasks in a row have failed"
-    return pausing(name, queue, BLUEQUE, reason, "+inf", now)
+def _creation(
+    name: str, definition: Definition, task: str, planned: int, now: float
+) -> list[Command]:
+    """Return the commands that make a task."""
+    fields = fields_of_task(name, definition, planned)
+    new = NewTask(task, definition.parameters, fields, {}, None)
+    return creation([(definition.queue, new)], {}, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
@@ -57,59 +58,40 @@ def next_of(name: str, definition: Definition, last: int) -> tuple[int, int] | N
 
 def moved_on(
     name: str,
-    queue: str,
     fields: Mapping[str, Any],
     following: tuple[int, int] | None,
     score: float | str,
     occurrences: Sequence[Occurrence],
-    counts: Mapping[str, int],
     now: float,
 ) -> list[Command]:
     """Return the commands that move a schedule on. following: what is next, and when."""
     nexts = {} if following is None else {"planned": following[0], "at": following[1]}
     over: list[Command] = [("HDEL", keys.schedule(name), "planned", "at")]
     return [
-        *recorded(name, queue, {**fields, **nexts}, occurrences, counts, now),
+        *noted(name, {**fields, **nexts}, occurrences, now),
         *(over if following is None else []),
         ("ZADD", keys.SCHEDULES, score, name),
     ]
 
 
-def recorded(
-    name: str,
-    queue: str,
-    fields: Mapping[str, Any],
-    occurrences: Sequence[Occurrence],
-    counts: Mapping[str, int],
-    now: float,
+def noted(
+    name: str, fields: Mapping[str, Any], occurrences: Sequence[Occurrence], now: float
 ) -> list[Command]:
-    """Return the commands that write fields of a record, and what came of planned times. What a
-    person has asked for is an event of the queue, too.
-    """
+    """Return the commands that write fields of a record, and what came of planned times."""
     key, listed = keys.schedule(name), keys.occurrences(name)
+    counts: Counter[str] = Counter()
+    for occurrence in occurrences:
+        counts[occurrence.what] += occurrence.times or 1
     commands: list[Command] = [("HSET", key, *flat(fields), "updated", now)]
-    commands += [("HINCRBY", key, what, times) for what, times in counts.items() if times]
+    commands += [("HINCRBY", key, what, times) for what, times in counts.items()]
     if occurrences:
         texts = [occurrence.text() for occurrence in occurrences[-KEPT:]]
         commands += [("LPUSH", listed, *texts), ("LTRIM", listed, 0, KEPT - 1)]
-    asked_for = [occurrence for occurrence in occurrences if occurrence.by is not None]
-    return [*commands, *[noticed(name, queue, occurrence) for occurrence in asked_for]]
+    return commands
 
 
-def noticed(name: str, queue: str, what: Occurrence) -> Command:
+def told(name: str, queue: str, what: str, by: str, now: float, why: str | None = None) -> Command:
     """Return the command that records what a person has done to a schedule as an event of its queue."""
-    why = None if what.why == "person" else what.why
-    facts = {"schedule": name, "times": what.times, "why": why}
-    return record_in_queue(queue, Event(f"schedule_{what.what}", what.by or "", what.at, facts))
-
-
-def pausing(
-    name: str, queue: str, by: str, reason: str | None, score: float | str, now: float
-) -> list[Command]:
-    """Return the commands that pause a schedule."""
-    why: dict[str, str] = {} if reason is None else {"paused_reason": reason}
-    paused = Occurrence("paused", int(now), now, why=reason, by=by)
-    return [
-        *recorded(name, queue, {"paused": now, "paused_by": by, **why}, [paused], {}, now),
-        ("ZADD", keys.SCHEDULES, score, name),
-    ]
+    return record_in_queue(
+        queue, Event(f"schedule_{what}", by, now, {"schedule": name, "why": why})
+    )

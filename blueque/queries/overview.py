@@ -302,8 +302,7 @@ def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
     status = None if schedule.current is None else tasks[schedule.current].status
     if status == "complete":
         return schedule._replace(failures=0)
-    has_failed = status == "failed" and schedule.current != schedule.forgiven
-    return schedule._replace(failures=schedule.failures + has_failed)
+    return schedule._replace(failures=schedule.failures + (status == "failed"))
 
 
 def _line(

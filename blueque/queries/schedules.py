@@ -22,10 +22,7 @@ _OF_TASK = ("status", "created", "queued", "eta", "started", "finished", "update
 BATCH = 500  # records that are read in one write
 MAX_WATCHED = 1000  # schedules that are read for what needs attention, of each kind
 _IN_A_ROW = 5  # occurrences of each that are read
-_WATCHED = (
-    *("queue", "at", "current", "failures", "forgiven", "doomed", "updated"),
-    *("paused", "paused_by", "paused_reason", "last"),
-)
+_WATCHED = ("queue", "at", "current", "failures", "paused", "last")
 _BY_ITSELF = ("overlap", "window", "catch_up")  # no person has asked for it
 
 
@@ -48,7 +45,8 @@ class ScheduleSeen(NamedTuple):
     @property
     def overdue(self) -> float:
         """For how many seconds something has been due; 0: nothing is."""
-        return 0.0 if self.score is None else max(self.now - (self.score or self.now), 0.0)
+        at = self.now if "paused" in self.record else self.record.get("at", self.now)
+        return max(self.now - float(at), 0.0)
 
 
 class Watched(NamedTuple):
@@ -57,10 +55,7 @@ class Watched(NamedTuple):
     at: when something comes of it next; None: nothing does. left_out: how many of its last
     occurrences in a row were skipped or missed, though no person has asked for it.
     failures: how many tasks in a row have failed before the one that came last, which is `current`.
-    is_more: more may have been left out than `left_out`.
-    forgiven: the id of a task whose failure does not count.
-    doomed: the id of a task that is to be cancelled. updated: when the record was written last.
-    last: the planned time that was decided last, if no person has skipped it.
+    is_more: more may have been left out than `left_out`. last: the planned time that was decided last.
     """
 
     name: str
@@ -69,12 +64,7 @@ class Watched(NamedTuple):
     left_out: int = 0
     failures: int = 0
     current: str | None = None
-    forgiven: str | None = None
-    doomed: str | None = None
-    updated: float | None = None
     paused: float | None = None
-    paused_by: str | None = None
-    paused_reason: str | None = None
     is_more: bool = False
     last: float | None = None
 
@@ -203,21 +193,10 @@ def _watched(name: str, fields: Mapping[str, str], texts: Sequence[str]) -> Watc
         left_out,
         int(_number(fields, "failures") or 0),
         fields.get("current"),
-        fields.get("forgiven"),
-        fields.get("doomed"),
-        _number(fields, "updated"),
         _number(fields, "paused"),
-        fields.get("paused_by"),
-        fields.get("paused_reason"),
         is_more,
-        None if _is_skipped(texts) else _number(fields, "last"),
+        _number(fields, "last"),
     )
-
-
-def _is_skipped(texts: Sequence[str]) -> bool:
-    """Tell whether a person has skipped one of the last planned times, which may be to come."""
-    found = map(Occurrence.read, texts)
-    return any(one is not None and one[0] == "skipped" and one.why == "person" for one in found)
 
 
 def _number(fields: Mapping[str, str], name: str) -> float | None:

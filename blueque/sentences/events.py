@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from blueque.model.group import workflow_of
-from blueque.sentences.recurring import DONE
 from blueque.text.format import span
 
 if TYPE_CHECKING:
@@ -16,7 +15,8 @@ _WORDS = {"released": "handed back", "put_first": "put first"}
 BY_PEOPLE = {  # what people do
     *("cancelled", "requeued", "prioritized", "moved", "put_first", "interrupted", "paused"),
     *("resumed", "limited", "deleted", "set", "dropped", "cancelling", "interrupting"),
-    *(f"schedule_{what}" for what in (*DONE, "removed", "triggered", "skipped", "backfilled")),
+    *("schedule_added", "schedule_changed", "schedule_removed"),
+    *("schedule_paused", "schedule_resumed", "schedule_triggered"),
 }
 _REASONS = {
     "drain": "its listener drains",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
-from blueque.model.schedule import OPEN, Definition, Occurrence
+from blueque.model.schedule import OPEN, Definition, Occurrence, outdated
 from blueque.model.states import FINISHED
 from blueque.sentences.reason import Reason
-from blueque.text.format import count, span
+from blueque.text.format import span
 from blueque.text.hints import of_schedule
 from blueque.text.terminal import short_id
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
     from blueque.queries.schedules import ScheduleSeen
 
-DONE = ("added", "changed", "paused", "resumed")  # by people, to the schedule itself
 RECENT = 10  # occurrences that a note looks at
 NEXT = 3  # planned times that are shown
 LATE = 60.0  # seconds after which something is overdue
@@ -146,13 +145,11 @@ def note(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> str:
     if "paused" in record:
         why = f" ({record['paused_reason']})" if "paused_reason" in record else ""
         found.append(f"paused{why}")
-    elif seen.overdue > LATE and "doomed" not in record:
+    elif seen.overdue > LATE:
         found.append("overdue")
     elif "at" not in record:
         found.append("over")
-    if "doomed" in record:
-        found.append(f"replaces {short_id(record['doomed'])}")
-    what, times = in_a_row(seen, recent)
+    what, times = in_a_row(recent)
     if what in ("skipped", "missed"):
         found.append(f"{what} {times}")
     if (failures := failures_of(seen)) > 1:
@@ -164,25 +161,18 @@ def failures_of(seen: ScheduleSeen) -> int:
     """Return how many of the last tasks in a row have failed."""
     if seen.status == "complete":
         return 0
-    record = seen.record
-    is_counted = seen.status == "failed" and record.get("current") != record.get("forgiven")
-    return int(record.get("failures", 0)) + is_counted
+    return int(seen.record.get("failures", 0)) + (seen.status == "failed")
 
 
-def in_a_row(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> tuple[str | None, int]:
+def in_a_row(recent: Sequence[Occurrence]) -> tuple[str | None, int]:
     """Return what came of the last planned times for the same reason, and of how many in a row."""
-    found = _decided(seen, recent)
+    found = _decided(recent)
     same = [*takewhile(lambda each: (each.what, each.why) == (found[0].what, found[0].why), found)]
     return (same[0].what if same else None), sum(each.times or 1 for each in same)
 
 
-def _decided(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> list[Occurrence]:
-    """Return what came of planned times, without those that were skipped ahead by a rule which was
-    changed since: they may come again.
-    """
-    last = seen.record.get("last", 0)
-    planned = [each for each in recent if each.what in ("made", "skipped", "missed")]
-    return [each for each in planned if (each.until or each.planned) <= last]
+def _decided(recent: Sequence[Occurrence]) -> list[Occurrence]:
+    return [each for each in recent if each.what in ("made", "skipped", "missed")]
 
 
 def why_it_stands(schedule: Schedule, inspector: Inspector, is_utc: bool = True) -> list[Reason]:
@@ -211,20 +201,24 @@ def why_nothing(
         until = rule.until
         end = "" if until is None else f" until = {whole(until, zone)} is over"
         yield Reason("over", f"Nothing comes any more:{end or ' the rule has no time left'}.")
-    elif seen.overdue > LATE and "doomed" not in record:
+    elif seen.overdue > LATE:
         listener = f"listener of {record.get('queue')}"
         who = f"no {listener} has either" if is_minded else f"there is no {listener}"
         sentence = (
             f"It is overdue by {span(seen.overdue)}: no scheduler has made its task, and {who}."
         )
         yield Reason("overdue", sentence, "blueque-scheduler")
-    if "doomed" in record:
-        doomed = record["doomed"]
-        sentence = (
-            f"Task {doomed} is to be cancelled, for the next one has come; a scheduler does it."
-        )
-        yield Reason("replacing", sentence, f"blueque show {doomed}")
+    if (what := outdated(seen.fields)) is not None:
+        sentence = f"It was defined by an earlier version: {what}."
+        yield Reason("outdated", sentence, _define_anew(seen))
     yield from _of_last(seen, recent, is_minded, zone)
+
+
+def _define_anew(seen: ScheduleSeen) -> str:
+    """Return the command that writes the record as this version does."""
+    if seen.record.get("origin") == "file":
+        return "blueque schedule apply"
+    return f"{of_schedule('set', seen.name)} --overlap {Definition.of(seen.fields).overlap}"
 
 
 def _of_pause(seen: ScheduleSeen) -> Reason:
@@ -240,16 +234,11 @@ def _of_last(
     seen: ScheduleSeen, recent: Sequence[Occurrence], is_minded: bool, zone: tzinfo | None
 ) -> Iterator[Reason]:
     name = seen.name
-    what, times = in_a_row(seen, recent)
+    what, times = in_a_row(recent)
     if what not in ("skipped", "missed"):
         return
-    last = _decided(seen, recent)[0]
+    last = _decided(recent)[0]
     when = clock(last.until or last.planned, zone, seen.now)
-    if last.why == "person":
-        numbers = count(times, "planned time")
-        sentence = f"{numbers} up to {when} {'is' if times == 1 else 'are'} skipped{by_of(last)}."
-        yield Reason("skipped", sentence, of_schedule("history", name))
-        return
     how_often = f", as the {times - 1} before it" if times > 1 else ""
     sentence = f"The last one, of {when}, was {what}{how_often}: {why_not(last)}."
     help = of_schedule("history", name)
@@ -267,22 +256,13 @@ def _of_last(
 
 def why_not(occurrence: Occurrence) -> str:
     """Return why no task came of a planned time; empty: one did."""
-    by = by_of(occurrence)
-    if occurrence.what in ("triggered", "backfilled"):
-        return by.strip()
-    if occurrence.what in DONE:
-        return ": ".join(filter(None, (by.strip(), occurrence.why)))
+    if occurrence.by is not None:
+        return f"by {occurrence.by}"
     words = {
         "overlap": f"{short_id(occurrence.task or '')} was {occurrence.status}",
         "window": "it was older than the window when a scheduler came",
         "catch_up": "it was late, and catch_up left it out",
         "paused": "the schedule was paused",
         "changed": "the rule was changed first",
-        "person": by.strip(),
     }
     return words.get(occurrence.why or "", occurrence.why or "")
-
-
-def by_of(occurrence: Occurrence) -> str:
-    """Return ` by ann`; empty if no person has asked for it."""
-    return f" by {occurrence.by}" if occurrence.by else ""

@@ -6,10 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.audit.server_check import ahead
-from blueque.model.schedule import BLUEQUE
-from blueque.model.units import LEASE
 from blueque.text.format import count, span
-from blueque.text.terminal import short_id
 
 if TYPE_CHECKING:
     from blueque.queries.schedules import Watched
@@ -46,7 +43,7 @@ def judged(
 
 
 def _overdue(schedule: Watched, now: float, served: Collection[str]) -> str | None:
-    if schedule.at is None or schedule.paused is not None or schedule.doomed is not None:
+    if schedule.at is None or schedule.paused is not None:
         return None
     late = now - schedule.at
     if late <= OVERDUE:
@@ -55,21 +52,6 @@ def _overdue(schedule: Watched, now: float, served: Collection[str]) -> str | No
     if schedule.queue not in served:
         why = f"no listener serves queue {schedule.queue}, and no scheduler makes its task"
     return f"overdue by {span(late)}: {why}"
-
-
-def _doomed(schedule: Watched, now: float, served: Collection[str]) -> str | None:
-    if schedule.doomed is None or schedule.updated is None or now - schedule.updated <= LEASE:
-        return None
-    since = span(now - schedule.updated)
-    task = short_id(schedule.doomed)
-    return f"{task} should have been cancelled {since} ago; no task comes before it is"
-
-
-def _paused(schedule: Watched, now: float, served: Collection[str]) -> str | None:
-    if schedule.paused is None or schedule.paused_by != BLUEQUE:
-        return None
-    why = f": {schedule.paused_reason}" if schedule.paused_reason else ""
-    return f"paused for {span(max(now - schedule.paused, 0.0))}{why}"
 
 
 def _failing(schedule: Watched, now: float, served: Collection[str]) -> str | None:
@@ -87,9 +69,7 @@ def _left_out(schedule: Watched, now: float, served: Collection[str]) -> str | N
 
 _JUDGEMENTS = (
     Judgement("schedule_overdue", _overdue, "overdue"),
-    Judgement("schedule_doomed", _doomed, "with a task that is to be cancelled"),
     Judgement("schedule_ahead", ahead, "decided for times to come"),
-    Judgement("schedule_paused", _paused, "paused because tasks failed", "resume"),
     Judgement("schedule_failing", _failing, "with tasks that fail each time", "history"),
     Judgement("schedule_left_out", _left_out, "without a task for the last times", "history"),
 )

@@ -24,7 +24,6 @@ from blueque.documents import groups as of_groups
 from blueque.documents import orders, schedules
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.listener.orders import Told
-from blueque.text.format import times
 from blueque.text.terminal import short_id
 from blueque.web.acting import require_operator
 from blueque.web.api import answered, wants_json
@@ -113,7 +112,6 @@ CONTROLS: Mapping[tuple[str, str], Control] = {
     ("workflow", "cancel"): _cancel_workflow,
     ("workflow", "requeue"): lambda client, name, by, form: client.group(name).requeue(by),
     ("workflow", "close"): lambda client, name, by, form: client.group(name).close(),
-    ("schedule", "skip"): lambda client, name, by, form: client.get_schedule(name).skip(by=by),
 }
 
 
@@ -182,9 +180,7 @@ class Controls:
         if verb == "trigger":
             return {"name": name, "task": given}
         item = schedules.item(visit.reader.client.get_schedule(name).seen, visit.site.hide)
-        if verb != "skip":
-            return {"item": item}
-        return {"item": item, "skipped": [times(planned=each.timestamp()) for each in given]}
+        return {"item": item}
 
     def _give(self, visit: Visit, kind: str, verb: str, form: Fields) -> Any:
         control = CONTROLS.get((kind, verb))

@@ -40,7 +40,6 @@ from blueque.protocol.ends import End
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
-from blueque.queries.schedules import records
 from blueque.recovery.settling import settle_groups_step
 
 Q = 'films "à la carte" \\ [1]'
@@ -82,27 +81,22 @@ class House:
         self._add_schedules()
 
     def _add_schedules(self) -> None:
-        """A schedule of which an occurrence was skipped, one that is paused, one whose rule is over,
-        and one with a task that is to be cancelled.
-        """
+        """A schedule of which a task has come, one that is paused, and one whose rule is over."""
         redis = self.redis
         rules = {
             "s 1": Rule(every=3600),
             "paused": Rule("30 2 * * *", timezone="Europe/Berlin"),
             "over": Rule(every=3600, until=4_000_000_000),
-            "doomed": Rule(every=3600),
         }
         for name, rule in rules.items():
             definition = Definition("later", rule, "p", options={"needs": "gpu=1"})
             protocol.set_schedule(redis, name, definition, "hand", "ann")
         protocol.pause_schedule(redis, "paused", "me", None)
-        (record,) = records(redis, ["s 1"])
-        protocol.skip_occurrences(redis, "s 1", int(record["last"]), [int(record["planned"])], "me")
+        protocol.trigger(redis, "s 1", "mark", "me")
         redis.read(
             ("HSET", keys.schedule("over"), "last", 3_999_999_600),
             ("HDEL", keys.schedule("over"), "planned", "at"),
-            ("HSET", keys.schedule("doomed"), "doomed", "pending"),
-            ("ZADD", keys.SCHEDULES, "+inf", "over", 0, "doomed"),
+            ("ZADD", keys.SCHEDULES, "+inf", "over"),
         )
 
     def _add_groups(self) -> None:
@@ -1141,13 +1135,6 @@ DAMAGES = [
             (
                 "a schedule that is over and due",
                 lambda cli: cli.zadd(keys.SCHEDULES, {"over": 5}),
-                "schedule_score",
-                keys.SCHEDULES,
-                True,
-            ),
-            (
-                "a schedule whose doomed task is not looked at",
-                lambda cli: cli.zadd(keys.SCHEDULES, {"doomed": "+inf"}),
                 "schedule_score",
                 keys.SCHEDULES,
                 True,

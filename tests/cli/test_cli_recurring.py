@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from datetime import UTC, datetime
 
@@ -384,7 +383,6 @@ def test_ls_fits_into_eighty_columns(nightly, client, answer, url):
     client.set_schedule("a-long-name-of-a-schedule", queue="render.4k.large", every="1d")
     client.get_schedule("nightly").pause("ann", "the disk is full, and nobody has another one")
     client.get_schedule("a-long-name-of-a-schedule").trigger()
-    client.get_schedule("a-long-name-of-a-schedule").skip(3)
 
     code, seen = answer(b"", "schedule", "ls", "--redis-url", url, columns=80)
 
@@ -392,7 +390,7 @@ def test_ls_fits_into_eighty_columns(nightly, client, answer, url):
     assert max(map(len, seen.splitlines())) <= 80
 
 
-# pause, resume, trigger, skip, history, backfill, rm
+# pause, resume, trigger, history, backfill, rm
 
 
 def test_pause_and_resume_say_what_has_changed(run, nightly):
@@ -415,8 +413,8 @@ def test_a_second_pause_says_that_its_reason_is_dropped(run, nightly):
 def test_the_counters_of_a_new_one_are_0(run, nightly):
     item = items(run, "show", "nightly")["item"]
 
-    counters = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
-    assert [item[name] for name in counters] == [0] * 6
+    counters = ("made", "skipped", "missed", "triggered", "failures")
+    assert [item[name] for name in counters] == [0] * 5
 
 
 def test_show_and_why_of_a_recurring_task_name_the_right_command(run, nightly):
@@ -454,42 +452,18 @@ def test_a_task_and_a_recurring_task_are_each_refused_with_the_other_command(run
     assert of_task.stderr.splitlines()[1].endswith(f"in line now: blueque schedule run {task}")
 
 
-def test_skip_leaves_out_the_next_and_history_has_them(run, nightly, client):
-    first, second, third = client.get_schedule("nightly").next_times(3)
-
-    result = run("schedule", "skip", "nightly", "2", "--by", "ann")
-
-    lines = result.stdout.splitlines()
-    assert lines[0] == f"nightly  skips {first:%a %Y-%m-%d %H:%M %Z}"
-    assert len(lines) == 3 and f"{third:%H:%M %Z}" in lines[2]
-    header, *rows = run("schedule", "history", "nightly").stdout.splitlines()
-    assert header.split() == ["PLANNED", "WHAT", "TASK", "STATE", "WHY"]
-    row, added = rows
-    assert re.search(r"  added  .* by \w+@", added)
-    assert row.endswith(f"by ann, until {second:%a %Y-%m-%d %H:%M %Z}")
-    assert row.startswith(f"{first:%a %Y-%m-%d %H:%M %Z}  skipped 2")
-    assert run("schedule", "skip", "nightly", "0").returncode == 2
-
-
 def test_times_in_a_table_are_all_to_the_second_if_one_is(run, client, cli):
     client.set_schedule("often", queue="reports", every="10s")
-    skip = Occurrence("skipped", 3600, 1.0, "7c1f0000-x", "overlap", None, "pending", 3630, 4)
-    cli.lpush(keys.occurrences("often"), skip.text())
+    missed = Occurrence("missed", 3600, 1.0, why="window", until=3630, times=4)
+    cli.lpush(keys.occurrences("often"), missed.text())
 
-    row, _ = run("schedule", "history", "often").stdout.splitlines()[1:]
+    header, row = run("schedule", "history", "often").stdout.splitlines()
     previewed = run("schedule", "preview", "often").stdout.splitlines()[1:]
 
-    assert row.startswith("Thu 1970-01-01 01:00:00 UTC  skipped 4")
-    assert row.endswith("was pending, until 01:00:30")
+    assert header.split() == ["PLANNED", "WHAT", "TASK", "STATE", "WHY"]
+    assert row.startswith("Thu 1970-01-01 01:00:00 UTC  missed 4")
+    assert row.endswith("when a scheduler came, until 01:00:30")
     assert {line.split()[2].count(":") for line in previewed} == {2}
-
-
-def test_skips_of_a_rule_that_was_changed_are_not_told_of_the_new_one(run, nightly):
-    run("schedule", "skip", "nightly", "3")
-    run("schedule", "set", "nightly", "--cron", "0 3 * * *")
-
-    assert reasons(run, "nightly") == {}
-    assert run("schedule", "ls").stdout.rstrip().endswith(" -")
 
 
 def test_what_is_said_of_a_paused_one_names_all_that_was_changed(run, nightly):
@@ -497,10 +471,8 @@ def test_what_is_said_of_a_paused_one_names_all_that_was_changed(run, nightly):
     until = "nothing until: blueque schedule resume nightly\n"
 
     changed = run("schedule", "set", "nightly", "--cron", "0 3 * * *", "--priority", "5")
-    skipped = run("schedule", "skip", "nightly")
 
     assert changed.stdout == f"nightly  changed: cron, priority; {until}"
-    assert skipped.stdout.endswith(f"\nnightly  {until}")
 
 
 def test_history_of_a_new_one_says_when_it_comes(run, nightly):
@@ -509,18 +481,18 @@ def test_history_of_a_new_one_says_when_it_comes(run, nightly):
     assert "Nothing has come of it yet. Next: in " in result.stderr
 
 
-def test_history_and_activity_say_who_has_changed_it_and_why(run, nightly):
-    run("schedule", "set", "nightly", "--cron", "0 3 * * *", "--by", "ann")
-    run("schedule", "pause", "nightly", "--reason", "the disk is full", "--by", "bob")
-    run("schedule", "resume", "nightly", "--by", "cyd")
+def test_show_says_what_an_earlier_version_did_otherwise(run, nightly, cli):
+    cli.hset(keys.schedule("nightly"), mapping={"overlap": "replace", "pause_after_failures": 3})
 
-    resumed, paused, changed, _ = run("schedule", "history", "nightly").stdout.splitlines()[1:]
-    shown = run("schedule", "show", "nightly").stdout
-    run("schedule", "rm", "nightly", "--by", "dan")
+    reason = reasons(run, "nightly")["outdated"]
 
-    assert resumed.endswith("by cyd") and " resumed " in resumed
-    assert paused.endswith("by bob: the disk is full") and changed.endswith("by ann: cron")
-    assert re.search(r"^last change +resumed .* by cyd$", shown, re.M)
+    assert reason["sentence"] == (
+        'It was defined by an earlier version: overlap = "replace" does what "queue" does, and '
+        "pause_after_failures does nothing."
+    )
+    assert reason["command"] == "blueque schedule set nightly --overlap queue"
+    assert run(*reason["command"].split()[1:]).returncode == 0
+    assert reasons(run, "nightly") == {}
 
 
 def test_backfill_makes_each_planned_time_once(run, client):
@@ -530,23 +502,19 @@ def test_backfill_makes_each_planned_time_once(run, client):
 
     assert few.stdout == "daily  4 tasks made\n"
     assert more.stdout == "daily  1 task made, 4 were there already\n"
-    rows = run("schedule", "history", "daily").stdout.splitlines()[1:]
-    assert [row.split()[4:6] for row in rows][1] == ["backfilled", "4"]
     assert few.stderr == (
         "4 planned times from Thu 2026-01-01 00:00 UTC to Sun 2026-01-04 00:00 UTC\n"
     )
 
 
-def test_the_tasks_of_a_backfill_are_found_by_the_history_and_by_ls(run, client):
+def test_the_tasks_of_a_backfill_are_found_by_ls(run, client):
     client.set_schedule("daily", queue="reports", every="1d")
     client.get_queue("reports").enqueue("another")
     made = items(run, "backfill", "daily", "2026-01-01T00:00Z", "2026-01-03T00:00Z")["tasks"]
 
-    entry, _ = items(run, "history", "daily")["items"]
     client.get_queue("reports").cancel(made[0])
     listed = run("ls", "--schedule", "daily", "--ids").stdout.split()
 
-    assert (entry["task"], entry["times"], entry["status"]) == (made[0], 3, "pending")
     assert listed == [*made[1:], made[0]] and len(made) == 3
 
 
@@ -603,7 +571,7 @@ def test_rm_removes_it_and_leaves_its_tasks(run, nightly, client):
     assert client.get_schedules() == [] and client.get_task(task).status == "pending"
 
 
-VERBS = ("show", "set", "pause", "resume", "trigger", "skip", "history", "preview", "rm")
+VERBS = ("show", "set", "pause", "resume", "trigger", "history", "preview", "rm")
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "backfill"])

@@ -17,6 +17,7 @@ from blueque.cli.main import _VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.schedule import Occurrence
 from blueque.protocol.ends import End
 
 NODE = "gpu-1.example.com_4021"
@@ -129,7 +130,9 @@ def looks(server, redis):
 def filled(redis, client):
     """Two queues with a little that runs and much of everything else."""
     now = time.time()
-    client.set_schedule("hourly", queue="audio", every="1h").skip()
+    client.set_schedule("hourly", queue="audio", every="1h")
+    missed = Occurrence("missed", 1, 2.0, why="window")
+    redis.read(("LPUSH", keys.occurrences("hourly"), missed.text()))
     protocol.open_group(redis, "night", 60, now)
     for queue in QUEUES:
         protocol.register(redis, queue, NODE, "i", {"beat_every": 10, "version": "2.0.0"}, now)

@@ -2283,24 +2283,8 @@ def resume_schedule(now: float, catches_up: bool = False) -> Given:
     )
 
 
-def skip_two(before: int = 9) -> Given:
-    return at_second(
-        9.25, lambda redis: protocol.skip_occurrences(redis, SCHEDULE, before, [10, 20], "bob")
-    )
-
-
 def trigger(mark: str = "m1", is_forced: bool = False) -> Given:
     return at_second(9.25, lambda redis: protocol.trigger(redis, SCHEDULE, mark, "bob", is_forced))
-
-
-def backfill(*times: int, is_together: bool = True, now: float = 55.5) -> Given:
-    return at_second(
-        now, lambda redis: protocol.backfill(redis, SCHEDULE, times, "bob", is_together)
-    )
-
-
-def undoom(redis: Redis) -> None:
-    protocol.undoom(redis, SCHEDULE, TRIGGERED)
 
 
 def delete_schedule(redis: Redis) -> None:
@@ -2346,10 +2330,7 @@ def put(*planned: int, now: float, ids: Sequence[str] = (), needs: str = "") -> 
 
 def noted(changed: Sequence[Any], counts: Values, *occurrences: str) -> Values:
     """Return the values of NOTE_OCCURRENCES."""
-    asked_for = [found for text in occurrences if (found := json.loads(text)).get("by")]
     return {
-        "IN": [Q] * len(asked_for),
-        "NOTICE": [_notice_of(found) for found in asked_for],
         "SCHEDULE": SCHEDULE,
         "CHANGED": list(changed),
         "COUNTER": list(counts),
@@ -2359,12 +2340,10 @@ def noted(changed: Sequence[Any], counts: Values, *occurrences: str) -> Values:
     }
 
 
-def _notice_of(found: dict[str, Any]) -> str:
+def told(what: str, now: float = 9.25, **facts: str) -> Values:
     """Return the event that says what a person has done to a schedule."""
-    facts = {"schedule": SCHEDULE, "times": found.get("times"), "why": found.get("why")}
-    told = {name: value for name, value in facts.items() if value not in (None, "person")}
-    event = {"event": f"schedule_{found['what']}", "at": found["at"], "by": found["by"], **told}
-    return json.dumps(event, separators=(",", ":"))
+    event = {"event": f"schedule_{what}", "at": now, "by": "bob", "schedule": SCHEDULE, **facts}
+    return {"NOTICE": json.dumps(event, separators=(",", ":"))}
 
 
 def moved_on(
@@ -2395,11 +2374,7 @@ NEW_RECORD = [
 TEN_ID, TRIGGERED = id_of_occurrence(SCHEDULE, 10), id_of_trigger(SCHEDULE, "m1")
 LOCK_OF_TEN = write_needs({}, f"schedule:{SCHEDULE}")
 LOCKING = {"options": {"keep": 60, "needs": LOCK_OF_TEN}}
-IS_NEW, FIELD_IS_GONE, REPLACES = (
-    "it is new",
-    "a field is gone",
-    "it replaces one that has not ended",
-)
+FIELD_IS_GONE = "a field is gone"
 FIRED = {
     **TASK,
     **put(10, now=12.5),
@@ -2410,9 +2385,7 @@ FIRED = {
         score=20,
     ),
     "MADE": [TEN_ID],
-    "CURRENT": [],
     "EARLIER": [],
-    "LONGER": [],
 }
 QUEUEING = TEN._replace(overlap="queue", options=LOCKING["options"])
 TWENTY_ID = id_of_occurrence(SCHEDULE, 20)
@@ -2422,8 +2395,7 @@ RUNS = given(
     raw("HSET", keys.task(TEN_ID), "status", "started"),
 )
 OF_QUEUEING = {**QUEUEING.fields(), "digest": digest_of(QUEUEING.fields()), "failures": 0}
-ADDED = decided("added", 9, 9.25, by="bob")
-SET = {**TASK, **moved_on(NEW_RECORD, {}, ADDED, score=10), "NOW": 9.25, "GONE": []}
+SET = {**TASK, **moved_on(NEW_RECORD, {}, score=10), **told("added"), "NOW": 9.25, "GONE": []}
 TRIGGER = {
     **TASK,
     **put(9, now=9.25, ids=[TRIGGERED]),
@@ -2432,22 +2404,12 @@ TRIGGER = {
         {"triggered": 1},
         decided("triggered", 9, 9.25, task=TRIGGERED, by="bob"),
     ),
+    **told("triggered"),
     "TASK": TRIGGERED,
-    "CURRENT": [],
     "EARLIER": [],
 }
-BACKFILL = {
-    **TASK,
-    **put(10, 20, now=55.5),
-    **noted(
-        [],
-        {"backfilled": 2},
-        decided("backfilled", 10, 55.5, task=TEN_ID, why="person", by="bob", until=20, times=2),
-    ),
-    "CANDIDATE": [TEN_ID, id_of_occurrence(SCHEDULE, 20)],
-}
 OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
-REMOVED = {**OF_SCHEDULE, **notice("schedule_removed", by="bob", schedule=SCHEDULE)}
+REMOVED = {**OF_SCHEDULE, **told("removed")}
 IS_RECORD = "there is a record"
 BOUND: tuple[Values, list[str]] = (
     {
@@ -3342,11 +3304,11 @@ SAMPLES = [
         {**UNUSED, "PART": [keys.run(Q, RUN)]},
         until="MULTI",
     ),
-    Sample("set_schedule", "a new one", nothing, defined(), SET, [IS_NEW]),
+    Sample("set_schedule", "a new one", nothing, defined(), SET),
     Sample(
         "set_schedule",
         "another rule, while a time is due",
-        defined(pause_after_failures=3),
+        given(defined(), raw("HSET", keys.schedule(SCHEDULE), "pause_after_failures", 3)),
         defined(31.5, rule=Rule(every=30, until=40)),
         {
             **SET,
@@ -3360,10 +3322,10 @@ SAMPLES = [
                 ],
                 {"missed": 3},
                 decided("missed", 10, 31.5, why="changed", until=30, times=3),
-                decided("changed", 31, 31.5, why="every, until, pause_after_failures", by="bob"),
                 score="+inf",
                 is_spent=True,
             ),
+            **told("changed", 31.5, why="every, until"),
             "NOW": 31.5,
             "GONE": ["pause_after_failures"],
         },
@@ -3459,80 +3421,7 @@ SAMPLES = [
                 score=30,
             ),
             "MADE": [id_of_occurrence(SCHEDULE, 20)],
-            "CURRENT": [TEN_ID],
-        },
-    ),
-    Sample(
-        "fire",
-        "while the one before has not ended, once more",
-        given(defined(), fired(12.5), fired(20.5)),
-        fire_by(
-            30.5,
-            last=20,
-            current=TEN_ID,
-            failures=0,
-            planned=30,
-            at=30,
-            made=1,
-            skipped=1,
-            updated=20.5,
-        ),
-        {
-            **FIRED,
-            **put(now=30.5),
-            **moved_on(
-                ["last", 30, "planned", 40, "at", 40],
-                {"skipped": 1},
-                decided(
-                    "skipped",
-                    20,
-                    30.5,
-                    task=TEN_ID,
-                    why="overlap",
-                    status="pending",
-                    until=30,
-                    times=2,
-                ),
-                score=40,
-            ),
-            "MADE": [id_of_occurrence(SCHEDULE, 30)],
-            "CURRENT": [TEN_ID],
-            "LONGER": [SCHEDULE],
-        },
-    ),
-    Sample(
-        "fire",
-        "one that replaces the one before",
-        given(defined(overlap="replace", **LOCKING), fired(12.5)),
-        fire_by(
-            20.5,
-            **{
-                **TEN._replace(overlap="replace", **LOCKING).fields(),
-                "digest": digest_of(TEN._replace(overlap="replace", **LOCKING).fields()),
-            },
-            last=10,
-            current=TEN_ID,
-            failures=0,
-            planned=20,
-            at=20,
-            made=1,
-            updated=12.5,
-        ),
-        {
-            **FIRED,
-            **put(20, now=20.5, needs=LOCK_OF_TEN),
-            **moved_on(
-                [
-                    *("last", 20, "current"),
-                    id_of_occurrence(SCHEDULE, 20),
-                    *("failures", 0, "doomed", TEN_ID, "planned", 30, "at", 30),
-                ],
-                {"made": 1},
-                decided("made", 20, 20.5, task=id_of_occurrence(SCHEDULE, 20)),
-                score=0,
-            ),
-            "MADE": [id_of_occurrence(SCHEDULE, 20)],
-            "CURRENT": [TEN_ID],
+            "EARLIER": [TEN_ID],
         },
     ),
     Sample(
@@ -3555,7 +3444,7 @@ SAMPLES = [
                 score=30,
             ),
             "MADE": [TWENTY_ID],
-            "CURRENT": [TEN_ID],
+            "EARLIER": [TEN_ID],
         },
     ),
     Sample(
@@ -3583,42 +3472,8 @@ SAMPLES = [
                 score=40,
             ),
             "MADE": [id_of_occurrence(SCHEDULE, 30)],
-            "CURRENT": [TWENTY_ID],
-            "EARLIER": [TEN_ID],
+            "EARLIER": [TWENTY_ID, TEN_ID],
         },
-    ),
-    Sample(
-        "fire",
-        "when too many have failed",
-        given(
-            defined(pause_after_failures=1),
-            fired(12.5),
-            raw("HSET", keys.task(TEN_ID), "status", "failed"),
-        ),
-        fire_by(
-            20.5,
-            pause_after_failures=1,
-            digest=digest_of(TEN._replace(pause_after_failures=1).fields()),
-            last=10,
-            current=TEN_ID,
-            failures=0,
-            planned=20,
-            at=20,
-            made=1,
-            updated=12.5,
-        ),
-        {
-            **FIRED,
-            **noted(
-                ["paused", 20.5, "paused_by", "blueque", "paused_reason", "1 task has failed"],
-                {},
-                decided("paused", 20, 20.5, why="1 task has failed", by="blueque"),
-            ),
-            "NOW": 20.5,
-            "MADE": [id_of_occurrence(SCHEDULE, 20)],
-            "CURRENT": [TEN_ID],
-        },
-        block=1,
     ),
     Sample(
         "fire",
@@ -3629,46 +3484,21 @@ SAMPLES = [
         until="MULTI",
     ),
     Sample(
-        "undoom",
-        "as usual",
-        given(defined(), raw("HSET", keys.schedule(SCHEDULE), "doomed", TRIGGERED)),
-        undoom,
-        {**OF_SCHEDULE, "DOOMED": TRIGGERED, "SCORE": 10},
-    ),
-    Sample(
-        "undoom",
-        "of a paused one",
-        given(
-            defined(), pause_schedule(), raw("HSET", keys.schedule(SCHEDULE), "doomed", TRIGGERED)
-        ),
-        undoom,
-        {**OF_SCHEDULE, "DOOMED": TRIGGERED, "SCORE": "+inf"},
-    ),
-    Sample("undoom", "again", defined(), undoom, OF_SCHEDULE, until="MULTI"),
-    Sample(
         "pause_schedule",
         "as usual",
         defined(),
         pause_schedule(),
-        {
-            **OF_SCHEDULE,
-            **noted(["paused", 9.25, "paused_by", "bob"], {}, decided("paused", 9, 9.25, by="bob")),
-            "SCORE": "+inf",
-        },
+        {**OF_SCHEDULE, "CHANGED": ["paused", 9.25, "paused_by", "bob"], **told("paused")},
     ),
     Sample(
         "pause_schedule",
-        "with a reason, and one doomed",
-        given(defined(), raw("HSET", keys.schedule(SCHEDULE), "doomed", TRIGGERED)),
+        "with a reason",
+        defined(),
         pause_schedule("move"),
         {
             **OF_SCHEDULE,
-            **noted(
-                ["paused", 9.25, "paused_by", "bob", "paused_reason", "move"],
-                {},
-                decided("paused", 9, 9.25, why="move", by="bob"),
-            ),
-            "SCORE": 0,
+            "CHANGED": ["paused", 9.25, "paused_by", "bob", "paused_reason", "move"],
+            **told("paused", why="move"),
         },
     ),
     Sample(
@@ -3696,12 +3526,12 @@ SAMPLES = [
         {
             **OF_SCHEDULE,
             **moved_on(
-                ["last", 10, "failures", 0, "planned", 20, "at", 20],
+                ["last", 12, "planned", 20, "at", 20],
                 {"missed": 1},
                 decided("missed", 10, 12.5, why="paused"),
-                decided("resumed", 12, 12.5, by="bob"),
                 score=20,
             ),
+            **told("resumed", 12.5),
             "NOW": 12.5,
         },
     ),
@@ -3712,78 +3542,28 @@ SAMPLES = [
         resume_schedule(12.5, True),
         {
             **OF_SCHEDULE,
-            **moved_on(
-                ["last", 9, "failures", 0, "planned", 10, "at", 10],
-                {},
-                decided("resumed", 12, 12.5, by="bob"),
-                score=10,
-            ),
+            **moved_on(["last", 9, "planned", 10, "at", 10], {}, score=10),
+            **told("resumed", 12.5),
             "NOW": 12.5,
         },
     ),
     Sample(
         "resume_schedule", "again", defined(), resume_schedule(12.5), OF_SCHEDULE, until="MULTI"
     ),
-    Sample(
-        "skip_occurrences",
-        "two",
-        defined(),
-        skip_two(),
-        {
-            **OF_SCHEDULE,
-            **moved_on(
-                ["last", 20, "planned", 30, "at", 30],
-                {"skipped": 2},
-                decided("skipped", 10, 9.25, why="person", by="bob", until=20, times=2),
-                score=30,
-            ),
-        },
-    ),
-    Sample(
-        "skip_occurrences",
-        "again",
-        given(defined(), skip_two()),
-        skip_two(),
-        OF_SCHEDULE,
-        until="MULTI",
-        refuses=WrongSchedule,
-    ),
-    Sample(
-        "skip_occurrences",
-        "when others are next",
-        given(defined(), fired(12.5)),
-        skip_two(),
-        OF_SCHEDULE,
-        until="MULTI",
-        refuses=WrongSchedule,
-    ),
     Sample("trigger", "as usual", defined(), trigger(), TRIGGER),
-    Sample(
-        "trigger",
-        "one that replaces the one before",
-        given(defined(overlap="replace", **LOCKING), fired(12.5)),
-        trigger(),
-        {
-            **TRIGGER,
-            **put(9, now=9.25, ids=[TRIGGERED], needs=LOCK_OF_TEN),
-            "CHANGED": ["current", TRIGGERED, "failures", 0, "doomed", TEN_ID],
-            "CURRENT": [TEN_ID],
-        },
-        [REPLACES],
-    ),
     Sample(
         "trigger",
         "beside one that has not ended",
         given(defined(), fired(12.5)),
         trigger(is_forced=True),
-        {**TRIGGER, "CHANGED": [], "CURRENT": [TEN_ID]},
+        {**TRIGGER, "CHANGED": [], "EARLIER": [TEN_ID]},
     ),
     Sample(
         "trigger",
         "again",
         given(defined(), trigger()),
         trigger(),
-        {**TRIGGER, "CURRENT": [TRIGGERED]},
+        {**TRIGGER, "EARLIER": [TRIGGERED]},
         until="MULTI",
     ),
     Sample(
@@ -3791,7 +3571,7 @@ SAMPLES = [
         "while the one before has not ended",
         given(defined(), fired(12.5)),
         trigger(),
-        {**TRIGGER, "CURRENT": [TEN_ID]},
+        {**TRIGGER, "EARLIER": [TEN_ID]},
         until="MULTI",
         refuses=WrongSchedule,
     ),
@@ -3800,48 +3580,7 @@ SAMPLES = [
         "while another waits for the end of one",
         given(RUNS, fired(20.5), raw("HSET", keys.task(TWENTY_ID), "status", "started")),
         trigger(),
-        {**TRIGGER, "CURRENT": [TWENTY_ID], "EARLIER": [TEN_ID]},
-        until="MULTI",
-        refuses=WrongSchedule,
-    ),
-    Sample("backfill", "two", defined(), backfill(10, 20), BACKFILL),
-    Sample(
-        "backfill",
-        "one of two is there, one after the other",
-        given(defined(), fired(12.5)),
-        backfill(10, 20, is_together=False),
-        {
-            **BACKFILL,
-            **put(20, now=55.5, needs=LOCK_OF_TEN),
-            "CANDIDATE": BACKFILL["CANDIDATE"],
-            **noted(
-                [],
-                {"backfilled": 1},
-                decided(
-                    "backfilled",
-                    20,
-                    55.5,
-                    task=id_of_occurrence(SCHEDULE, 20),
-                    why="person",
-                    by="bob",
-                ),
-            ),
-        },
-    ),
-    Sample(
-        "backfill",
-        "again",
-        given(defined(), backfill(10, 20)),
-        backfill(10, 20),
-        BACKFILL,
-        until="MULTI",
-    ),
-    Sample(
-        "backfill",
-        "one that is still to come",
-        defined(),
-        backfill(10, 20, now=15.5),
-        BACKFILL,
+        {**TRIGGER, "EARLIER": [TWENTY_ID, TEN_ID]},
         until="MULTI",
         refuses=WrongSchedule,
     ),

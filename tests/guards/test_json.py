@@ -91,7 +91,6 @@ LINES = (
     "schedule pause daily --reason deploy",
     "schedule show daily",
     "schedule resume daily",
-    "schedule skip daily",
     "schedule trigger daily --force",
     "schedule backfill daily 2026-01-01T00:00Z 2026-01-03T00:00Z",
     "schedule rm daily",
@@ -284,7 +283,6 @@ def populated(redis, client, tmp_path):
     )
     hourly = client.set_schedule("hourly", queue="reports", every="1h", parameters={"n": 1})
     hourly.trigger()
-    hourly.skip(1, "ada")
     tables = [f'[schedules.n{n}]\nqueue = "reports"\nevery = 10\n' for n in range(170)]
     (tmp_path / "schedules.toml").write_text("".join(tables))
     (tmp_path / "backlog").mkdir()

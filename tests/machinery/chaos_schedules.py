@@ -44,7 +44,6 @@ POLICIES = [
     ("allow", "all", 40),
     ("skip", "last", 300),
     ("queue", "last", 200),
-    ("replace", "last", 200),
     ("allow", "none", 100),
     ("skip", "none", 1500),
 ]
@@ -139,7 +138,7 @@ class Crew:
 
 
 class People:
-    """Those who make schedules, pause them, skip and trigger."""
+    """Those who make schedules, pause and trigger them."""
 
     def __init__(self, client: Client, sizes: Sizes, chance: random.Random) -> None:
         self._client, self._naps, self._random = client, sizes.naps, chance
@@ -155,11 +154,9 @@ class People:
         name = self._random.choice([*self.begun])
         schedule = self._client.get_schedule(name)
         try:
-            what = self._random.choice(["trigger", "skip", "pause", "pause and catch up"])
+            what = self._random.choice(["trigger", "pause", "pause and catch up"])
             if what == "trigger":
                 self.made.add(schedule.trigger())
-            elif what == "skip":
-                schedule.skip(2)
             else:
                 schedule.pause("ann")
                 schedule.resume(catch_up=what != "pause")
@@ -283,12 +280,9 @@ def _drain(client: Client, people: People) -> list[str]:
     for name in names:
         client.get_schedule(name).pause("ann", "the end")
     while not left and time.monotonic() < deadline:
-        fields = [record for record in schedules.records(redis, names) if isinstance(record, dict)]
         (tasks,) = redis.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
         statuses = redis.read(*[("HGET", keys.task(task), "status") for task in tasks])
-        if {*statuses} <= {"complete", "failed", "cancelled"} and not any(
-            "doomed" in record for record in fields
-        ):
+        if {*statuses} <= {"complete", "failed", "cancelled"}:
             return []
         time.sleep(0.1)
     return left or [f"not all tasks have ended: {Counter(statuses)}"]

@@ -15,10 +15,11 @@ from world import QUEUE, World, to_this_actor
 from blueque.connection.redis import Redis
 from blueque.errors import NoSuchSchedule, RedisAway, WrongSchedule
 from blueque.model import keys
+from blueque.model.ids import id_of_occurrence
 from blueque.model.schedule import Definition
 from blueque.producer.firing import Firing
 from blueque.producer.schedules import define
-from blueque.protocol.occurrences import plan_of
+from blueque.protocol.occurrences import fields_of_task, plan_of
 from blueque.protocol.schedule_record import time_of
 from blueque.queries import schedules
 
@@ -104,14 +105,6 @@ def pause_and_resume(world: World, redis: Redis, catches_up: bool) -> None:
     _asked(world, lambda: protocol.resume_schedule(redis, NAME, "ann", catches_up), "resumed")
 
 
-def skip(world: World, redis: Redis) -> None:
-    """Be a person who wants nothing of the planned time that is the next as the setup leaves it."""
-    first = world.given["times"][0]
-    _asked(
-        world, lambda: protocol.skip_occurrences(redis, NAME, first - 1, [first], "ann"), "skipped"
-    )
-
-
 def delete(world: World, redis: Redis) -> None:
     insist(lambda: protocol.delete_schedule(redis, NAME, "ann"))
     world.ledger.notes.append("deleted")
@@ -128,15 +121,11 @@ def trigger(world: World, redis: Redis, is_forced: bool = False) -> None:
 
 def backfill(world: World, redis: Redis) -> None:
     """Be a person who wants the tasks of all past times."""
-    times = world.given["times"]
-    _asked(world, lambda: protocol.backfill(redis, NAME, times, "ann"), "backfilled")
-
-
-def drop_task(world: World, redis: Redis, task: str) -> None:
-    """Be a person who cancels a task and deletes it."""
-    world.ledger.deleted.add(task)
-    insist(lambda: protocol.cancel(redis, QUEUE, task, "ann", None, time.time()))
-    insist(lambda: protocol.delete(redis, QUEUE, task))
+    definition = _defined(world, {"start": world.given["times"][0], "overlap": "allow"})
+    for planned in world.given["times"]:
+        task, fields = id_of_occurrence(NAME, planned), fields_of_task(NAME, definition, planned)
+        own = {**fields, "enqueued_by": "ann"}
+        insist(lambda: protocol.enqueue(redis, QUEUE, task, "ok", time.time(), own))  # noqa: B023
 
 
 def _made(world: World) -> int:

@@ -39,7 +39,7 @@ def wrong_history(
             return f"{one.planned} came to task {one.task}, which is not its own"
         if one.what != "made" and one.why is None:
             return f"{one.planned} was {one.what} without a reason"
-        if one.planned > one.at and one.why != "person":
+        if one.planned > one.at:
             return f"{one.planned} was decided {one.planned - one.at:g} s early"
     return None if listed == counts else f"{listed} are listed, and {counts} counted"
 
@@ -76,7 +76,7 @@ def _wrong_record(planned: Planned) -> str | None:
     if planned.score is None:
         return "it is not among the schedules"
     is_over = "paused" in record or "planned" not in record
-    wanted = 0.0 if "doomed" in record else float("inf") if is_over else float(record["at"])
+    wanted = float("inf") if is_over else float(record["at"])
     if planned.score != wanted:
         return f"its score is {planned.score}, and should be {wanted}"
     try:
@@ -97,17 +97,13 @@ def _wrong_past(
     if (wrong := wrong_history(rule, begin, planned.record, planned.history, name)) is not None:
         return wrong
     made = {one.task for one in planned.history if one.what in ("made", "triggered")}
-    for one in planned.history:
-        if one.what == "backfilled":
-            made |= {id_of_occurrence(name, moment) for moment in moments(rule, one)}
     there = {task for task, its in state.tasks.items() if its.get("schedule") == name}
     if there - made and "forgotten" not in tolerated:
         return f"{sorted(there - made)} are of no planned time"
     if made - there and "deleted" not in tolerated:
         return f"{made - there} are not there"
     own = [task for task in there if state.tasks[task].get("status") in OPEN]
-    told = [task for task in own if "cancel" not in state.tasks[task]]
-    beside = [task for task in told if task != planned.record.get("doomed")]
+    beside = [task for task in own if "cancel" not in state.tasks[task]]
     most = {"allow": len(beside), "queue": 2}.get(planned.record["overlap"], 1)
     if len(beside) > most and "beside" not in tolerated:
         return f"{beside} are open at the same time"

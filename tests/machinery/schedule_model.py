@@ -12,7 +12,7 @@ from model import Fields, Model, Refusal
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence, id_of_trigger
-from blueque.model.schedule import Definition, Occurrence, differing, digest_of
+from blueque.model.schedule import Definition, Occurrence, digest_of
 
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 OF_RULE = ("every", "start", "until")
@@ -39,8 +39,6 @@ class Schedule:
 
     @property
     def score(self) -> float:
-        if "doomed" in self.facts:
-            return 0.0
         return float("inf") if "paused" in self.facts or self.planned is None else self.planned
 
     @property
@@ -56,11 +54,6 @@ class Schedule:
         end = int(now if rule.until is None else min(now, rule.until))
         return [] if first is None else [*range(first, end + 1, rule.every or 1)]
 
-    def write(self, what: str, now: float, by: str, why: str | None = None) -> None:
-        """Note what a person has done to the schedule itself."""
-        did = Occurrence(what, int(now), now, why=why, by=by)
-        self.history = [did.text(), *self.history][:KEPT]
-
     def note(self, occurrence: Occurrence) -> None:
         self.history = [occurrence.text(), *self.history][:KEPT]
         what = occurrence.what
@@ -73,26 +66,10 @@ class Schedule:
             end, count = times[-1], len(times)
             self.note(Occurrence("missed", times[0], now, why=why, until=end, times=count))
 
-    def note_skipped(self, skip: Occurrence, last: int) -> None:
-        """last: what was decided before. Skips in a row because of the same task are one."""
-        newest = Occurrence.read(self.history[0]) if self.history else None
-        if (
-            newest is not None
-            and last in (newest.until, newest.planned)
-            and (newest.why, newest.task, newest.status) == (skip.why, skip.task, skip.status)
-        ):
-            times = (newest.times or 1) + 1
-            longer = newest._replace(at=skip.at, until=skip.planned, times=times)
-            self.history[0] = longer.text()
-            self.facts["skipped"] += 1
-        else:
-            self.note(skip)
-
     def give_up(self, now: float, why: str) -> None:
         """Have nothing come of what is due."""
         if due := self.due(now):
             self.note_missed(due, now, why)
-            self.last = due[-1]
 
 
 class Planner:
@@ -119,14 +96,13 @@ class Planner:
             raise Refusal(NoSuchSchedule)
         return self.schedules[name]
 
-    def define(self, name: str, definition: Definition, by: str, now: float) -> str:
+    def define(self, name: str, definition: Definition, now: float) -> str:
         its = self.schedules.get(name)
         if its is None:
             new = Schedule(definition, int(now), {"name": name, "origin": "hand", "version": 1})
             if new.planned is None:
                 raise Refusal(InvalidInput)
             new.facts |= {"created": now, "updated": now}
-            new.write("added", now, by)
             self.schedules[name] = new
             self._tasks.queues.add(definition.queue)
             return "new"
@@ -140,15 +116,13 @@ class Planner:
                 return "same"
             its.give_up(now, "changed")
             its.last = int(now)
-        fields = differing(its.definition.fields(), definition.fields())
-        its.write("changed", now, by, ", ".join(fields) or None)
         its.definition = definition
         its.facts |= {"version": its.facts["version"] + 1, "updated": now}
         self._tasks.queues.add(definition.queue)
         return "changed"
 
-    def fire(self, name: str, seen: dict[str, str], then: float, now: float) -> Any:
-        """seen: the record as it was read, when it was `then`. Return what came, and of which time."""
+    def fire(self, name: str, seen: dict[str, str], then: float, now: float) -> str | None:
+        """seen: the record as it was read, when it was `then`. Return what came."""
         its = self.schedules.get(name)
         if its is None or its.fields != seen:
             return None
@@ -160,27 +134,13 @@ class Planner:
             chosen, rest = rest[0], rest[:1]
         elif rest and not (policies.catch_up == "none" and rest[-1] <= then - PROMPT):
             chosen = rest[-1]
-        if chosen is not None and self._pauses(its, now):
-            return ("paused", chosen, None)
         its.note_missed(old, now, "window")
         missed = rest if chosen is None else rest[: rest.index(chosen)]
         its.note_missed(missed, now, "catch_up")
-        before, its.last = its.last, (rest or old)[-1]
-        its.facts["updated"] = now
-        if chosen is None:
-            return ("missed", its.last, None)
-        return self._make(name, its, chosen, before, now)
-
-    def _pauses(self, its: Schedule, now: float) -> bool:
-        failures, most = self._failures(its), its.definition.pause_after_failures
-        if most is None or failures < most:
-            return False
-        one_or_more = "1 task has" if failures == 1 else f"{failures} tasks in a row have"
-        reason = f"{one_or_more} failed"
-        its.facts |= {"paused": now, "paused_by": "blueque", "paused_reason": reason}
-        its.facts["updated"] = now
-        its.write("paused", now, "blueque", reason)
-        return True
+        its.last, its.facts["updated"] = (rest or old)[-1], now
+        if chosen is not None:
+            self._make(name, its, chosen, now)
+        return its.history[0]
 
     def _status(self, its: Schedule, which: str = "current") -> str | None:
         task = self._tasks.tasks.get(its.facts.get(which, ""))
@@ -188,8 +148,7 @@ class Planner:
 
     def _failures(self, its: Schedule) -> int:
         status, before = self._status(its), its.facts.get("failures", 0)
-        counts = its.facts.get("current") != its.facts.get("forgiven")
-        return {"failed": before + counts, "complete": 0}.get(status or "", before)
+        return {"failed": before + 1, "complete": 0}.get(status or "", before)
 
     def _hindrance(self, its: Schedule) -> str | None:
         """Return the task because of which none comes, for it has not ended; None: one comes."""
@@ -201,50 +160,38 @@ class Planner:
         has_lock = model.NEEDS[needs][1] == its.definition.lock
         if not has_lock or overlap == "skip":
             return current
-        if overlap == "queue" and status == "started":
-            return its.facts["before"] if self._status(its, "before") in OPEN else None
-        return current if overlap == "queue" else None
+        if status != "started":
+            return current
+        return its.facts["before"] if self._status(its, "before") in OPEN else None
 
     def _follow(self, its: Schedule, task: str) -> None:
         if its.definition.overlap == "queue" and self._status(its) in OPEN:
             its.facts["before"] = its.facts["current"]
         its.facts["current"] = task
 
-    def _make(self, name: str, its: Schedule, planned: int, last: int, now: float) -> Any:
-        task, before = id_of_occurrence(name, planned), its.facts.get("current")
+    def _make(self, name: str, its: Schedule, planned: int, now: float) -> None:
+        task = id_of_occurrence(name, planned)
         is_there = task in self._tasks.tasks
         if not is_there and (held := self._hindrance(its)) is not None:
             status = self._tasks.tasks[held].status
-            why = Occurrence("skipped", planned, now, held, "overlap", status=status)
-            its.note_skipped(why, last)
-            return ("skipped", planned, held)
-        is_open = self._status(its) in OPEN
-        if not (is_there and is_open):
+            its.note(Occurrence("skipped", planned, now, held, "overlap", status=status))
+            return
+        if not (is_there and self._status(its) in OPEN):
             its.facts["failures"] = self._failures(its)
             self._follow(its, task)
         its.note(Occurrence("made", planned, now, task))
         if not is_there:
             self._create(name, its, task, planned, now)
-            if its.definition.overlap == "replace" and is_open:
-                its.facts["doomed"] = before
-        return ("made", planned, task)
 
-    def _create(
-        self, name: str, its: Schedule, task: str, planned: int, now: float, needs: str = ""
-    ) -> None:
+    def _create(self, name: str, its: Schedule, task: str, planned: int, now: float) -> None:
         definition = its.definition
         options = dict(definition.options)
-        needs = needs or str(options.pop("needs", ""))
+        needs = str(options.pop("needs", ""))
         given = {"parameters": definition.parameters, **options}
         given |= {"schedule": name, "planned": planned}
         new = model.New(task, given, {}, {}, needs=needs)
         self._tasks.make_new(definition.queue, new, now, 0)
         self.created.append(task)
-
-    def undoom(self, name: str, task: str) -> None:
-        its = self.schedules.get(name)
-        if its is not None and its.facts.get("doomed") == task:
-            del its.facts["doomed"]
 
     def pause(self, name: str, by: str, reason: str | None, now: float) -> bool:
         its = self._required(name)
@@ -253,65 +200,34 @@ class Planner:
         its.facts |= {"paused": now, "paused_by": by, "updated": now}
         if reason is not None:
             its.facts["paused_reason"] = reason
-        its.write("paused", now, by, reason)
         return True
 
-    def resume(self, name: str, by: str, catches_up: bool, now: float) -> bool:
+    def resume(self, name: str, catches_up: bool, now: float) -> bool:
         its = self._required(name)
         if "paused" not in its.facts:
             return False
-        if its.facts["paused_by"] == "blueque" and "current" in its.facts:
-            its.facts["forgiven"] = its.facts["current"]
         for fact in ("paused", "paused_by", "paused_reason"):
             its.facts.pop(fact, None)
         if not catches_up:
             its.give_up(now, "paused")
-        its.write("resumed", now, by)
-        its.facts |= {"failures": 0, "updated": now}
+            its.last = max(its.last, int(now))
+        its.facts["updated"] = now
         return True
-
-    def skip(self, name: str, before: int, times: list[int], by: str, now: float) -> None:
-        its = self._required(name)
-        if its.last != before:
-            raise Refusal(WrongSchedule)
-        extent = {"until": times[-1], "times": len(times)} if len(times) > 1 else {}
-        its.note(Occurrence("skipped", times[0], now, why="person", by=by, **extent))
-        its.last, its.facts["updated"] = times[-1], now
 
     def trigger(self, name: str, mark: str, by: str, is_forced: bool, now: float) -> str:
         task = id_of_trigger(name, mark)
         if task in self._tasks.tasks:
             return task
         its = self._required(name)
-        if "doomed" in its.facts or (self._hindrance(its) and not is_forced):
+        if self._hindrance(its) and not is_forced:
             raise Refusal(WrongSchedule)
-        before, is_open = its.facts.get("current"), self._status(its) in OPEN
-        if not (is_forced and is_open):
+        if not (is_forced and self._status(its) in OPEN):
             its.facts["failures"] = self._failures(its)
             self._follow(its, task)
         its.note(Occurrence("triggered", int(now), now, task, by=by))
         its.facts["updated"] = now
         self._create(name, its, task, int(now), now)
-        if its.definition.overlap == "replace" and is_open and not is_forced:
-            its.facts["doomed"] = before
         return task
-
-    def backfill(
-        self, name: str, times: list[int], by: str, lock: str | None, now: float
-    ) -> list[str]:
-        """lock: what the tasks need; None: they may run at the same time."""
-        its = self._required(name)
-        if times[-1] > now:
-            raise Refusal(WrongSchedule)
-        new = [one for one in times if id_of_occurrence(name, one) not in self._tasks.tasks]
-        for moment in new:
-            self._create(name, its, id_of_occurrence(name, moment), moment, now, lock or "")
-        if new:
-            extent = {"until": new[-1], "times": len(new)} if len(new) > 1 else {}
-            first = id_of_occurrence(name, new[0])
-            its.note(Occurrence("backfilled", new[0], now, first, "person", by, **extent))
-            its.facts["updated"] = now
-        return [id_of_occurrence(name, moment) for moment in new]
 
     def delete(self, name: str) -> bool:
         return self.schedules.pop(name, None) is not None

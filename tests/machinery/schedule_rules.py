@@ -13,7 +13,7 @@ from schedule_model import Planner
 from transactions import protocol
 
 from blueque.connection.redis import Redis
-from blueque.model.schedule import Definition
+from blueque.model.schedule import Occurrence
 from blueque.producer.schedules import define
 from blueque.protocol.occurrences import Plan, plan_of
 from blueque.queries import schedules
@@ -24,8 +24,7 @@ POLICIES = [
     ("skip", "last"),
     ("skip", "none"),
     ("queue", "last"),
-    ("replace", "last"),
-    ("replace", "last"),
+    ("queue", "last"),
     ("allow", "all"),
     ("allow", "last"),
 ]
@@ -47,7 +46,7 @@ class ScheduleMachine(Machine):
     def begin(self, policies: tuple[str, str]) -> None:
         for queue in ("video", "audio"):
             self.register(queue, "host_1", None)
-        self.define_schedule("nightly", "video", 10, policies, 75, None, None)
+        self.define_schedule("nightly", "video", 10, policies, 75, None)
 
     @precondition(lambda self: len(self.planner.schedules) < 2 or self.changes % 4 == 0)
     @rule(
@@ -57,7 +56,6 @@ class ScheduleMachine(Machine):
         policies=st.sampled_from(POLICIES),
         window=st.sampled_from([5, 75, 1000]),
         until=st.sampled_from([None, None, None, 1100]),
-        failures=st.sampled_from([None, None, 1]),
     )
     def define_schedule(
         self,
@@ -67,7 +65,6 @@ class ScheduleMachine(Machine):
         policies: tuple[str, str],
         window: int,
         until: int | None,
-        failures: int | None,
     ) -> None:
         overlap, catch_up = policies
         definition = define(
@@ -80,12 +77,11 @@ class ScheduleMachine(Machine):
             catch_up=catch_up,
             window=window,
             keep=0,
-            pause_after_failures=failures,
         )
         self.both(
             "set_schedule",
             lambda: protocol.set_schedule(self.person, name, definition, "hand", "ann"),
-            lambda: self.planner.define(name, definition, "ann", clock.now),
+            lambda: self.planner.define(name, definition, clock.now),
         )
 
     def _read(self, name: str) -> None:
@@ -115,17 +111,17 @@ class ScheduleMachine(Machine):
     ) -> None:
         its = self.planner.schedules.get(name)
         if its is not None and its.fields == record:
-            is_held = "paused" in its.facts or "doomed" in its.facts
-            assert (plan is None) == (is_held or not its.due(then))
+            assert (plan is None) == ("paused" in its.facts or not its.due(then))
         if plan is None:
             return
 
-        def act() -> Any:
-            fired = protocol.fire(redis, name, plan)
-            return None if fired is None else tuple(fired)
+        def act() -> str | None:
+            came = protocol.fire(redis, name, plan)
+            return None if came is None else came.text()
 
         got = self.both("fire", act, lambda: self.planner.fire(name, record, then, clock.now))
-        self.note(f"fire: {'nothing' if got.value is None else got.value[0]}")
+        came = None if got.value is None else Occurrence.read(got.value)
+        self.note(f"fire: {'nothing' if came is None else came.what}")
         self._remember_new()
 
     def _remember_new(self) -> None:
@@ -136,45 +132,11 @@ class ScheduleMachine(Machine):
                 self.known.append(task)
         self.planner.created.clear()
 
-    @precondition(
-        lambda self: any("doomed" in one.facts for one in self.planner.schedules.values())
-    )
-    @rule(data=st.data(), has_died=st.booleans())
-    def replace(self, data: st.DataObject, has_died: bool) -> None:
-        """Cancel a task in whose place another has come. has_died: before that is noted."""
-        name = self.pick(
-            data, [name for name, one in self.planner.schedules.items() if "doomed" in one.facts]
-        )
-        task = self.planner.schedules[name].facts["doomed"]
-        queue = self.queue_of(task)
-        by, reason = f"schedule {name}", "the next one has come"
-        self.both(
-            "cancel the one before",
-            lambda: protocol.cancel(self.person, queue, task, by, reason, clock.now),
-            lambda: self.model.cancel(queue, task, by, reason, clock.now),
-        )
-        if not has_died:
-            self.both(
-                "undoom",
-                lambda: protocol.undoom(self.person, name, task),
-                lambda: self.planner.undoom(name, task),
-            )
-
     @precondition(lambda self: self.planner.schedules)
     @rule(
         data=st.data(),
         what=st.sampled_from(
-            [
-                "pause",
-                "resume",
-                "catch up",
-                "skip",
-                "trigger",
-                "trigger",
-                "force",
-                "backfill",
-                "delete",
-            ]
+            ["pause", "resume", "catch up", "trigger", "trigger", "force", "delete"]
         ),
         is_old=st.booleans(),
     )
@@ -201,22 +163,10 @@ class ScheduleMachine(Machine):
             self.both(
                 "resume_schedule",
                 lambda: protocol.resume_schedule(redis, name, "ann", catches_up),
-                lambda: planner.resume(name, "ann", catches_up, clock.now),
-            )
-        elif what == "skip" and its is not None and its.planned is not None:
-            every, before = its.definition.rule.every or 0, its.last - is_old
-            times = [its.planned, its.planned + every]
-            if its.definition.rule.until is not None:
-                times = times[:1]
-            self.both(
-                "skip_occurrences",
-                lambda: protocol.skip_occurrences(redis, name, before, times, "ann"),
-                lambda: planner.skip(name, before, times, "ann", clock.now),
+                lambda: planner.resume(name, catches_up, clock.now),
             )
         elif what in ("trigger", "force"):
             self._trigger(name, clock.random_id(), what == "force")
-        elif what == "backfill" and its is not None:
-            self._backfill(name, its.definition, is_old)
 
     def _trigger(self, name: str, mark: str, is_forced: bool) -> None:
         for _ in range(2):  # the answer to the first is lost
@@ -226,18 +176,6 @@ class ScheduleMachine(Machine):
                 lambda: self.planner.trigger(name, mark, "ann", is_forced, clock.now),
             )
             self._remember_new()
-
-    def _backfill(self, name: str, definition: Definition, is_together: bool) -> None:
-        every = definition.rule.every or 0
-        last = int(clock.now) // every * every
-        times = [last - 2 * every, last - every, last]
-        lock = None if is_together else f"lock:schedule%3A{name}=1"
-        self.both(
-            "backfill",
-            lambda: protocol.backfill(self.person, name, times, "ann", is_together),
-            lambda: self.planner.backfill(name, times, "ann", lock, clock.now),
-        )
-        self._remember_new()
 
     @rule(
         data=st.data(),

@@ -48,16 +48,6 @@ def begun(*nodes: str, past: int = 2, decided: int = 1, **options: Any) -> Calla
     return setup
 
 
-def waiting(**options: Any) -> Callable[[World], None]:
-    """One whose first task is in line."""
-
-    def setup(world: World) -> None:
-        planned("a_1", past=2, **options)(world)
-        decide_one(world)
-
-    return setup
-
-
 def _rolled_back(world: World) -> None:
     """A task of a schedule that runs, and of which Redis has forgotten all."""
     planned("a_1")(world)
@@ -86,8 +76,6 @@ def has_come(world: World, state: State) -> str | None:
         record = state.schedules[NAME].record
         if int(record["planned"]) <= state.now:
             return f"{record['planned']} was due, and has come to nothing"
-        if "doomed" in record:
-            return "a task that is to be replaced was never cancelled"
     for task, its in state.tasks.items():
         times = len(world.ledger.starts.get(task, ()))
         is_more = times > 1 + world.ledger.consents[task] and task not in world.ledger.retry_safe
@@ -97,15 +85,10 @@ def has_come(world: World, state: State) -> str | None:
 
 
 def is_as_told(world: World, state: State) -> str | None:
-    """What a person was told that he has skipped was skipped, and what he was told was triggered has
-    come once.
-    """
+    """What a person was told was triggered has come once."""
     if NAME not in state.schedules:
         return has_come(world, state)
     history, notes = state.schedules[NAME].history, world.ledger.notes
-    skipped = [one for one in history if (one.what, one.why) == ("skipped", "person")]
-    if "skipped" in notes and not skipped:
-        return f"he was told that it is skipped, and came to {[one.what for one in history]}"
     triggered = [one for one in history if one.what == "triggered"]
     if len(triggered) > 1 or ("triggered" in notes and not triggered):
         return f"a trigger has made {len(triggered)} tasks"
@@ -126,13 +109,6 @@ def nothing_before_its_time(world: World, state: State) -> str | None:
     return has_come(world, state) if is_right else f"{record['last']} has come, and is not due"
 
 
-def is_replaced(world: World, state: State) -> str | None:
-    """Of a schedule that replaces, the last task that came has run."""
-    current = state.schedules[NAME].record["current"]
-    is_right = len(world.ledger.starts.get(current, ())) == 1
-    return has_come(world, state) if is_right else f"task {current}, the newest, has not run"
-
-
 def has_waited(world: World, state: State) -> str | None:
     """Each planned time of a schedule that lets one wait: the second waits, whatever ends first."""
     came = [one.what for one in state.schedules[NAME].history]
@@ -144,11 +120,6 @@ def _reporting(world: World, redis: Redis) -> None:
     """Be a listener whose task has just ended."""
     task = world.given["task"]
     actors.report(world, redis, task, actors.execute(world, task))
-
-
-def _requeue_first(world: World, redis: Redis) -> None:
-    """Be a person who wants the first task once more."""
-    actors.requeue(world, redis, world.given["task"].id)
 
 
 def _report_and_delete(world: World, redis: Redis) -> None:
@@ -169,12 +140,6 @@ def _failing_again(world: World, redis: Redis) -> None:
     times = world.given["times"]
     world.ledger.retry_safe |= {id_of_occurrence(NAME, planned) for planned in times}
     actors.work(world, redis, "b_1")
-
-
-def _drop_first(world: World, redis: Redis) -> None:
-    """Be a person who cancels and deletes the first task, which is in line."""
-    first = id_of_occurrence(NAME, world.given["times"][0])
-    schedule_actors.drop_task(world, redis, first)
 
 
 ours = functools.partial(Scenario, drain=drain_planned, afterwards=has_come)
@@ -245,14 +210,6 @@ SCHEDULES = [
         longer=LONGER,
     ),
     ours(
-        "fire, and skip",
-        planned("a_1"),
-        {"s": fire, "p": schedule_actors.skip},
-        SHORT,
-        afterwards=is_as_told,
-        longer=LONGER,
-    ),
-    ours(
         "fire, and no schedule any more",
         planned("a_1"),
         {"s": fire, "p": schedule_actors.delete},
@@ -272,68 +229,6 @@ SCHEDULES = [
         {"s": schedule_actors.fire_once, "p": schedule_actors.delete_and_make, "s2": fire},
         FAULTS,
         faulty=["s"],
-        longer=LONGER,
-    ),
-    ours(
-        "replaced, by two",
-        begun("a_1", overlap="replace"),
-        {"s": fire, "s2": fire},
-        SHORT,
-        faulty=["s"],
-        afterwards=is_replaced,
-        longer=LONGER,
-    ),
-    ours(
-        "replaced, and ends by itself",
-        begun("a_1", overlap="replace"),
-        {"s": fire, "a_1": _reporting},
-        SHORT,
-        faulty=["s"],
-        afterwards=is_replaced,
-        longer=LONGER,
-    ),
-    ours(
-        "replaced, and to be ended",
-        begun("a_1", overlap="replace"),
-        {"s": fire, "a_1": by(actors.obey, "a_1")},
-        SHORT,
-        faulty=["s"],
-        afterwards=is_replaced,
-        longer=LONGER,
-    ),
-    ours(
-        "replaced, and lost",
-        begun("a_1", overlap="replace"),
-        {"s": fire, "r": by(actors.recover, "a_1")},
-        SHORT,
-        faulty=["s"],
-        afterwards=is_replaced,
-        longer=LONGER,
-    ),
-    ours(
-        "replaced, and put in line again",
-        begun("a_1", overlap="replace", parameters="bad"),
-        {"s": fire, "a_1": _reporting, "p": _requeue_first},
-        [(1, 0)],
-        tolerated=BESIDE,
-        longer=[(3, 0), (1, 1)],
-    ),
-    ours(
-        "replaced, and by another at once",
-        begun("a_1", overlap="replace"),
-        {"s": fire, "s2": fire, "p": schedule_actors.trigger},
-        [(1, 0)],
-        afterwards=is_replaced,
-        longer=LONGER,
-    ),
-    ours(
-        "replaced in line, and deleted",
-        waiting(overlap="replace"),
-        {"s": fire, "p": _drop_first},
-        SHORT,
-        faulty=["s"],
-        tolerated=DELETED,
-        afterwards=is_replaced,
         longer=LONGER,
     ),
     ours(
@@ -369,14 +264,6 @@ SCHEDULES = [
         longer=LONGER,
     ),
     ours(
-        "skipped once more, or the one before ends",
-        begun("a_1", past=3, decided=2),
-        {"s": fire, "s2": fire, "a_1": _reporting},
-        SHORT,
-        faulty=["s"],
-        longer=LONGER,
-    ),
-    ours(
         "skipped, or the one before is tried again",
         begun("a_1", "b_1", parameters="bad", retry=1),
         {"s": fire, "a_1": _failing, "b_1": b},
@@ -393,7 +280,7 @@ SCHEDULES = [
     ),
     ours(
         "fire, and a forced trigger",
-        planned("a_1", overlap="replace"),
+        planned("a_1", overlap="queue"),
         {"s": fire, "p": by(schedule_actors.trigger, True)},
         SHORT,
         afterwards=is_as_told,
@@ -414,6 +301,7 @@ SCHEDULES = [
         planned("a_1", past=3, overlap="allow", catch_up="all"),
         {"s": fire, "p": schedule_actors.backfill},
         SHORT,
+        tolerated=FORGOTTEN,
         longer=LONGER,
     ),
     ours(

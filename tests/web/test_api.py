@@ -168,8 +168,8 @@ def test_orders_for_queues_hosts_and_recurring_tasks_answer_as_their_commands(cl
     assert (limited["kind"], limited["items"][0]["max_concurrency"]) == ("limit", 3)
     _, drained = order("/controls/node/drain", name="host")
     assert (drained["kind"], drained["items"][0]["status"]) == ("drain", "draining")
-    _, skipped = order("/controls/schedule/skip", name="nightly")
-    assert (skipped["kind"], len(skipped["skipped"])) == ("recurring", 1)
+    _, held = order("/controls/schedule/pause", name="nightly")
+    assert (held["kind"], held["item"]["name"]) == ("recurring", "nightly")
     _, made = order("/controls/schedule/trigger", name="nightly")
     assert client.get_task(made["task"]).schedule == made["name"] == "nightly"
     assert order("/controls/task/stack", name=tasks["pending"])[0] == 406

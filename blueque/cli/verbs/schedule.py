@@ -18,7 +18,7 @@ from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import COLUMNS, row
 from blueque.cli.task_columns import note
-from blueque.cli.verbs.schedule_control import backfill, pause, remove, resume, skip, trigger
+from blueque.cli.verbs.schedule_control import backfill, pause, remove, resume, trigger
 from blueque.cli.verbs.schedule_define import add, preview, set_schedule
 from blueque.cli.verbs.schedule_file import apply, check
 from blueque.cli.verbs.schedule_show import history, show
@@ -56,7 +56,7 @@ def schedule() -> None:
 
 for _verb in (
     *(add, set_schedule, preview, show, history),
-    *(pause, resume, trigger, skip, backfill, remove, apply, check),
+    *(pause, resume, trigger, backfill, remove, apply, check),
 ):
     schedule.add_command(_verb)
 

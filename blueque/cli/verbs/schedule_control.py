@@ -1,4 +1,4 @@
-"""`blueque schedule pause`, `resume`, `trigger`, `skip`, `backfill` and `rm`: change the course of a
+"""`blueque schedule pause`, `resume`, `trigger`, `backfill` and `rm`: change the course of a
 recurring task.
 """
 
@@ -15,7 +15,7 @@ from blueque.cli.printing import count
 from blueque.cli.recurring import find_schedule
 from blueque.cli.schedule_options import PAST_TEXT, by_option, past
 from blueque.documents.schedules import item
-from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
+from blueque.model.schedule import MOST_BACKFILLED
 from blueque.sentences.made import backfilled, of_backfill
 from blueque.sentences.recurring import outlook, whole, zone_of, zone_of_rule
 from blueque.text.hints import of_schedule
@@ -91,33 +91,6 @@ def trigger(invocation: Invocation, name: str, force: bool, by: str | None, as_j
         printing.print_json("schedule_trigger", name=name, task=task)
     else:
         click.echo(task)
-
-
-@click.command(short_help="Have nothing come of the next planned times.")
-@click.argument("name", metavar="SCHEDULE")
-@click.argument("number", metavar="[N]", type=click.IntRange(1, MOST_SKIPPED), default=1)
-@by_option
-@json_option
-@shared_options
-def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json: bool) -> None:
-    """Have nothing come of the next planned time of a recurring task, or of the next N.
-
-    \b
-    blueque schedule skip nightly 2
-    """
-    schedule = find_schedule(invocation.client(), name)
-    skipped = [each.timestamp() for each in schedule.skip(number, by)]
-    zone = zone_of(schedule.refresh().seen, invocation.is_utc)
-    if as_json:
-        printing.print_json(
-            "recurring",
-            item=item(schedule.seen, invocation.hider(False)),
-            skipped=[printing.times(planned=each) for each in skipped],
-        )
-        return
-    for each in skipped:
-        click.echo(printing.clean(f"{name}  skips {whole(each, zone)}"))
-    click.echo(printing.clean(f"{name}  {outlook(schedule.seen, invocation.is_utc)}"))
 
 
 @click.command(short_help="Make the tasks of planned times that are past.")

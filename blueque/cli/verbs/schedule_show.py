@@ -16,7 +16,6 @@ from blueque.documents.schedules import of_history, of_recurring, options_of
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
 from blueque.sentences.recurring import (
-    DONE,
     RECENT,
     coming,
     have_seconds,
@@ -49,7 +48,7 @@ _COLUMNS = [
     Column("WHY", can_shrink=True),
 ]
 _DURATIONS = ("time_limit", "stall_limit", "grace", "lead", "keep")
-_COUNTS = ("made", "skipped", "missed", "triggered", "backfilled")
+_COUNTS = ("made", "skipped", "missed", "triggered")
 
 
 @click.command(short_help="Show everything about a recurring task.")
@@ -92,13 +91,13 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
 @json_option
 @shared_options
 def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> None:
-    """Show what came of the last planned times of a recurring task and who changed it, the newest first; 100 are kept.
+    """Show what came of the last planned times of a recurring task, the newest first; 100 are kept.
 
     \b
     blueque schedule history nightly
 
-    STATE is that of the task now. Planned times in a row that were missed for the same reason, or skipped because of the
-    same task, are one line. So are those of a backfill: TASK and STATE are those of the first.
+    STATE is that of the task now. Planned times in a row that were missed together are one line. Who changed it is in
+    blueque history -q QUEUE.
     """
     client = invocation.client()
     schedule = find_schedule(client, name)
@@ -111,7 +110,7 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
         zone, is_exact = zone_of(seen, invocation.is_utc), have_seconds(_moments(found))
         rows = [_row(each, states, zone, is_exact) for each in found]
         printing.print_table(_COLUMNS, rows)
-    if all(each.what in DONE for each in found):
+    else:
         printing.talk(f"Nothing has come of it yet. Next: {coming(seen, invocation.is_utc)}.")
 
 
@@ -124,22 +123,18 @@ def _states(redis: Any, found: list[Occurrence]) -> dict[str, str | None]:
 
 def _moments(found: list[Occurrence]) -> Iterator[float]:
     for each in found:
-        if each.what not in DONE:
-            yield from (each.planned, each.until or each.planned)
+        yield from (each.planned, each.until or each.planned)
 
 
 def _row(
     each: Occurrence, states: dict[str, str | None], zone: tzinfo | None, is_exact: bool
 ) -> list[str]:
     """is_exact: all times have seconds."""
-    is_made = each.what in ("made", "triggered", "backfilled")
-    task = each.task if is_made else None
+    task = each.task if each.what in ("made", "triggered") else None
     times = f" {each.times}" if each.times else ""
     until = "" if each.until is None else f"until {_end(each, zone, is_exact)}"
-    is_done = each.what in DONE and not is_exact  # at any second
-    planned = each.planned // 60 * 60 if is_done else each.planned
     return [
-        whole(planned, zone, to_the_second=is_exact),
+        whole(each.planned, zone, to_the_second=is_exact),
         f"{each.what}{times}",
         "-" if task is None else printing.short_id(task),
         "-" if task is None else states[task] or "gone",
@@ -172,9 +167,6 @@ def _facts(
     if later := [whole(each, zone) for each in planned(schedule)]:
         yield "planned", "\n".join(later)
     yield "last", _last(seen, recent)
-    if people := [each for each in recent if each.what in DONE]:
-        when = printing.stamp(people[0].at, is_utc)
-        yield "last change", f"{people[0].what} {when} {why_not(people[0])}"
     yield from _policies(seen)
     for name, value in options_of(seen, hide).items():
         yield name.replace("_", " "), _option(name, value)
@@ -197,11 +189,6 @@ def _policies(seen: ScheduleSeen) -> Iterator[tuple[str, str]]:
     yield "catch up", f"{record.get('catch_up')}, of {printing.span(record.get('window'))}"
     if record.get("jitter"):
         yield "jitter", f"up to {printing.span(record['jitter'])}"
-    if "pause_after_failures" in record:
-        yield (
-            "pauses",
-            f"after {printing.count(record['pause_after_failures'], 'failure')} in a row",
-        )
 
 
 def _option(name: str, value: Any) -> str:
@@ -215,7 +202,7 @@ def _option(name: str, value: Any) -> str:
 def _last(seen: ScheduleSeen, recent: list[Occurrence]) -> str:
     if "current" not in seen.record:
         return "-"
-    what, times = in_a_row(seen, recent)
+    what, times = in_a_row(recent)
     more = f"; then {what} {times}" if what in ("skipped", "missed") else ""
     return f"{latest(seen)}, task {seen.record['current']}{more}"
 

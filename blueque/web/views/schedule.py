@@ -143,11 +143,11 @@ def _with_tasks(
 
 def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the policies of a recurring task, and what came of it so far."""
-    for name in ("overlap", "catch_up", "window", "jitter", "pause_after_failures"):
+    for name in ("overlap", "catch_up", "window", "jitter"):
         if record.get(name):
             is_time = name in ("window", "jitter")
             yield name.replace("_", " "), span(record[name]) if is_time else str(record[name])
-    counted = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
+    counted = ("made", "skipped", "missed", "triggered", "failures")
     counts = [f"{record[name]} {name}" for name in counted if record.get(name)]
     yield "so far", ", ".join(counts) or "nothing"
     yield "defined", "in a file" if record.get("origin") == "file" else "by hand"
