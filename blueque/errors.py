@@ -439,6 +439,18 @@ class RedisRefused(BluequeError):
         self.code = (reason or answer).split(" ", 1)[0]
         self.command = ""
 
+    @property
+    def is_wrong_type(self) -> bool:
+        """Whether a key has another type than Blueque gives it: another program has written it."""
+        return self.code == "WRONGTYPE"
+
+    @property
+    def concerns_keys(self) -> bool:
+        """Whether the keys of the command are the reason, so that others may be read and written:
+        their type, or that this user may not touch them.
+        """
+        return self.is_wrong_type or self.code == "NOPERM"
+
     def __str__(self) -> str:
         if self.code in CLUSTER:
             return f"this is a Redis Cluster, where one transaction cannot reach all keys that Blueque needs ({self.answer})"

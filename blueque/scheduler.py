@@ -210,7 +210,7 @@ class Scheduler:
         except Contended as error:  # others do the same
             log.debug("settle: %s", error)
         except RedisRefused as error:
-            if error.code != "WRONGTYPE":
+            if not error.is_wrong_type:
                 raise
             log.warning("cannot settle groups: %s", error)
         return is_more or self._are_groups_due

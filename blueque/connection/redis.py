@@ -203,7 +203,7 @@ class Redis:
                 taken[place] = self._without_wrong_types(
                     commands[place - len(reply) : place], reply
                 )
-            elif isinstance(reply, RedisRefused) and reply.code == "WRONGTYPE" and is_look(command):
+            elif isinstance(reply, RedisRefused) and reply.is_wrong_type and is_look(command):
                 taken[place] = empty(command)
                 if self.wrong_types is not None and str(command[1]) not in self.wrong_types.kinds:
                     (kind,) = exchange(self.connection(), [("TYPE", command[1])])

@@ -9,6 +9,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import NotRegistered, RedisRefused
 from blueque.listener.registration import Registration
 from blueque.model.parts import in_parts
+from blueque.model.wrong_types import all_or_each
 from blueque.protocol import membership
 from blueque.protocol.membership import Standing, order_of
 
@@ -38,7 +39,8 @@ class Beat:
         RedisRefused for a key of a wrong type, after it has beaten in the others.
         """
         for some in in_parts(registrations, BEATS_AT_ONCE):
-            self._beat(some)
+            # In a queue without such a key we must not be taken for dead.
+            all_or_each(some, self._beat, self._note_refusal)
         for registration in self._lost:
             registration.instance = None
         if self._lost:
@@ -49,25 +51,18 @@ class Beat:
 
     def _beat(self, some: Sequence[Registration]) -> None:
         heartbeats = [each.heartbeat(self._obeys_settings) for each in some]
-        try:
-            beaten, missing = membership.beat(
-                self._redis, heartbeats, time.time(), self._task, self._may_hold
-            )
-        except RedisRefused as error:
-            if error.code != "WRONGTYPE":
-                raise
-            if len(some) == 1:
-                self._refusal = self._refusal or error
-            else:  # a key of one queue has a wrong type: in the others we must not be taken for dead
-                for each in some:
-                    self._beat([each])
-            return
+        beaten, missing = membership.beat(
+            self._redis, heartbeats, time.time(), self._task, self._may_hold
+        )
         for each, heartbeat in zip(some, heartbeats, strict=True):
             if each.queue in missing:
                 self._lost.append(each)
             else:
                 each.note_beaten(heartbeat.facts)
         self._standing = _joined(self._standing, beaten)
+
+    def _note_refusal(self, registration: Registration, error: RedisRefused) -> None:
+        self._refusal = self._refusal or error
 
 
 def _joined(standing: Standing, beaten: Standing) -> Standing:

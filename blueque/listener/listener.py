@@ -325,7 +325,7 @@ class Listener:
         try:
             yield
         except RedisRefused as error:
-            if error.code != "WRONGTYPE" or len(self.queues) == 1:
+            if not error.is_wrong_type or len(self.queues) == 1:
                 raise
             self._note_refused(queue, error, action)
 

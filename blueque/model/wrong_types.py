@@ -1,5 +1,6 @@
-"""Keys of a wrong type, written by another program. Verbs that only look take them as empty and
-report them.
+"""Keys of a wrong type, written by another program. They stop what they belong to, and nothing else:
+programs go on with the other queues and tasks, by `unless_wrong_type` and `all_or_each`. Verbs that
+only look take them as empty and report them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from blueque.errors import RedisRefused
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # Commands that only read, with the reply of Redis for a missing key.
 _NOTHING = {"GET", "HGET", "LINDEX", "LPOS", "ZRANK", "ZSCORE"}
@@ -41,9 +43,30 @@ def unless_wrong_type(action: Callable[[], T], otherwise: Callable[[RedisRefused
     try:
         return action()
     except RedisRefused as error:
-        if error.code != "WRONGTYPE":
+        if not error.is_wrong_type:
             raise
         return otherwise(error)
+
+
+def all_or_each(
+    items: Sequence[T],
+    action: Callable[[Sequence[T]], R],
+    on_refusal: Callable[[T, RedisRefused], object],
+) -> list[R]:
+    """Do something with all items at once; if Redis refuses the keys of one of them, with each of
+    them alone. Return what each call has returned.
+
+    on_refusal: called for an item whose keys are refused, alone.
+    """
+    try:
+        return [action(items)]
+    except RedisRefused as error:
+        if not error.concerns_keys:
+            raise
+        if len(items) == 1:
+            on_refusal(items[0], error)
+            return []
+    return [done for item in items for done in all_or_each([item], action, on_refusal)]
 
 
 class WrongTypes:

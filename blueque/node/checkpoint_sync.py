@@ -11,9 +11,9 @@ import os
 import time
 from collections.abc import Mapping
 
-from blueque.errors import RedisRefused
 from blueque.listener.processor import Processor
 from blueque.model.task import Task
+from blueque.model.wrong_types import unless_wrong_type
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
 from blueque.spool.checkpoint import Entry, Mark, TooMuch
@@ -58,13 +58,11 @@ class CheckpointSync:
         """Send all of it, once, at the end of the attempt. Raises what Redis does, NotOwner."""
         if self._is_all_sent:
             return
-        try:
-            self._tell(processor, is_over=True)
-        except RedisRefused as error:
-            if error.code != "WRONGTYPE":
-                raise
-            # the key belongs to another program; the end must be reported all the same
-            log.error("checkpoint task=%s: %s", processor.task.id, error)
+        # If another program has the key, the end must be reported all the same.
+        unless_wrong_type(
+            lambda: self._tell(processor, is_over=True),
+            lambda error: log.error("checkpoint task=%s: %s", processor.task.id, error),
+        )
         self._is_all_sent = True
 
     def _tell(self, processor: Processor, is_over: bool) -> None:

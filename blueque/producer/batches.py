@@ -244,8 +244,8 @@ class Batches:
             are_new = in_room(redis, lambda: self._put(redis, part, follower, while_redis_works))
         except (RedisAway, RedisRefused, Contended) as error:
             # Redis notices a key of a wrong type when other commands of the MULTI have been run.
-            is_unknown = (
-                isinstance(error, OutcomeUnknown) or getattr(error, "code", "") == "WRONGTYPE"
+            is_unknown = isinstance(error, OutcomeUnknown) or (
+                isinstance(error, RedisRefused) and error.is_wrong_type
             )
             ids = [task.decode() for task in part.tasks]
             raise BatchFailed(part.number, part.position, ids, is_unknown, error) from error

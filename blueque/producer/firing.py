@@ -57,7 +57,7 @@ class Firing:
         """Log once that Redis refuses a command for schedules, or one schedule, and once that it no
         longer does. False: it is another refusal.
         """
-        if error is not None and error.code not in ("NOPERM", "WRONGTYPE"):
+        if error is not None and not error.concerns_keys:
             return False
         return self._refusals.note(error, "making no tasks of schedules", name)
 

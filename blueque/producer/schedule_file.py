@@ -114,7 +114,7 @@ class SchedulesOfFile(NamedTuple):
             steps = changes(self.path, self.wanted, schedules.load_all(redis), now)
             done = apply(redis, steps)
         except (InvalidInput, RedisRefused) as error:
-            if isinstance(error, RedisRefused) and error.code not in ("NOPERM", "WRONGTYPE"):
+            if isinstance(error, RedisRefused) and not error.concerns_keys:
                 raise
             log.error("the schedules of %s are not applied: %s", self.path, error)
             return

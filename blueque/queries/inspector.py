@@ -226,7 +226,7 @@ class Inspector:
             try:
                 raise_refusal(answers)
             except RedisRefused as error:
-                if error.code != "WRONGTYPE":
+                if not error.is_wrong_type:
                     raise
                 on_refusal(queue, error)
             else:

@@ -105,7 +105,7 @@ class Dependents:
 
     def _leave_alone(self, task: str, error: RedisRefused) -> None:
         """Note a task with a key of a wrong type; raise any other error."""
-        if error.code != "WRONGTYPE":
+        if not error.is_wrong_type:
             raise error
         log.warning("leaving task=%s alone, and the tasks that wait for it: %s", task, error)
         self._refused.add([task])

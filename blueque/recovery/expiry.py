@@ -33,7 +33,7 @@ class Expiry:
         try:
             return self._step()
         except RedisRefused as error:
-            if error.code not in ("NOPERM", "WRONGTYPE"):
+            if not error.concerns_keys:
                 raise
             log.debug("expire: %s", error)  # others may do it
             return EVERY

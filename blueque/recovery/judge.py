@@ -13,6 +13,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import chain
 
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway, RedisRefused
@@ -20,6 +21,7 @@ from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.model.wrong_types import all_or_each
 from blueque.protocol import membership, placement, recover
 from blueque.protocol.recover import Loss
 from blueque.queries.inspector import Inspector
@@ -90,25 +92,21 @@ class Recovery:
         """Look at the listeners of all these queues at once; return the queues that could be read."""
         if not some:
             return []
-        try:
-            self._look_at_once(some, members)
-            return some
-        except RedisRefused as error:
-            if error.code != "WRONGTYPE" or len(some) == 1:
-                raise
-        read = []
-        for each in some:  # a key of one queue has a wrong type
-            try:
-                self._look_at_once([each], None)
-                read.append(each)
-            except RedisRefused as error:
-                each.note_failure()
-                self._log_refusal(each.queue, "", error)
-        return read
+
+        def leave_out(each: ObservedQueue, error: RedisRefused) -> None:
+            if not error.is_wrong_type or len(some) == 1:
+                raise error
+            each.note_failure()
+            self._log_refusal(each.queue, "", error)
+
+        read = all_or_each(
+            some, lambda all_or_one: self._look_at_once(all_or_one, members), leave_out
+        )
+        return [*chain(*read)]
 
     def _look_at_once(
         self, some: Sequence[ObservedQueue], members: Mapping[str, Set[str]] | None
-    ) -> None:
+    ) -> Sequence[ObservedQueue]:
         queues = [each.queue for each in some]
         observe = self._observe or functools.partial(
             membership.observe, self._redis, members=members
@@ -127,6 +125,7 @@ class Recovery:
             self._of(queue).listeners[node].registration = registration
         for each in some:
             each.note_look(now)
+        return some
 
     def _judge(self, each: ObservedQueue) -> list[Task]:
         """Judge the listeners of a queue by what was noted, and handle what the dead ones hold.

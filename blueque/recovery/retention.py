@@ -12,6 +12,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.states import Place
 from blueque.model.units import Keep
+from blueque.model.wrong_types import all_or_each
 from blueque.producer.dependents import is_awaited
 from blueque.protocol import pruning
 from blueque.protocol.pruning import Ended
@@ -135,38 +136,35 @@ class Retention:
     def _step(self, places: Sequence[Place], most: int = sys.maxsize) -> bool:
         if not places:
             return False
-        try:
-            if self._was_empty and not ended.is_any(self._redis, places):
-                return False
-            # The clock of Redis: a wrong clock of this host would delete everything.
-            stock = ended.stock(self._redis, places)
-            self._was_empty = not any(stock.lengths.values())
-            busy = [
-                place
-                for place in places
-                if place.queue not in stock.archiving and self._may_have_old(place, stock)
-            ]
-            oldest = ended.oldest(
-                self._redis,
-                {place: self._passed_now(place, stock) for place in busy},
-                min(AT_ONCE, most),
-            )
-            left = [self._delete(place, oldest[place], stock) for place in busy]
-        except RedisRefused as error:
-            return self._apart(places, error)
-        return any(left)
 
-    def _apart(self, places: Sequence[Place], error: RedisRefused) -> bool:
-        """Do the step queue by queue, so that a queue with a key of a wrong type stops no other."""
+        def step(queues: Sequence[str]) -> bool:
+            return self._step_of([place for place in places if place.queue in queues], most)
+
         queues = list(dict.fromkeys(place.queue for place in places))
-        if len(queues) > 1:
-            left = [
-                self._step([place for place in places if place.queue == queue]) for queue in queues
-            ]
-            return any(left)
-        log.debug("prune queue=%s: %s", queues[0], error)
-        self._left_alone[queues[0]] = time.monotonic() + REFUSED_PAUSE
-        return False
+        return any(all_or_each(queues, step, self._leave_alone))
+
+    def _leave_alone(self, queue: str, error: RedisRefused) -> None:
+        log.debug("prune queue=%s: %s", queue, error)
+        self._left_alone[queue] = time.monotonic() + REFUSED_PAUSE
+
+    def _step_of(self, places: Sequence[Place], most: int) -> bool:
+        if self._was_empty and not ended.is_any(self._redis, places):
+            return False
+        # The clock of Redis: a wrong clock of this host would delete everything.
+        stock = ended.stock(self._redis, places)
+        self._was_empty = not any(stock.lengths.values())
+        busy = [
+            place
+            for place in places
+            if place.queue not in stock.archiving and self._may_have_old(place, stock)
+        ]
+        oldest = ended.oldest(
+            self._redis,
+            {place: self._passed_now(place, stock) for place in busy},
+            min(AT_ONCE, most),
+        )
+        left = [self._delete(place, oldest[place], stock) for place in busy]
+        return any(left)
 
     def _may_have_old(self, place: Place, stock: ended.Stock) -> bool:
         keep, oldest, length = self._rules[place], stock.oldest[place], stock.lengths[place]

@@ -82,7 +82,7 @@ def _require_only_one(group: str, error: Contended | RedisRefused) -> None:
     """Raise a refusal that concerns more than one group."""
     if isinstance(error, Contended):
         log.debug("settle group=%s: %s", group, error)
-    elif error.code == "WRONGTYPE":
+    elif error.is_wrong_type:
         _warn_once(group, str(error))
     else:
         raise error

@@ -76,8 +76,6 @@ def _refused(reason: Exception | str | None) -> str | None:
     if isinstance(reason, RedisRefused):
         command = reason.command.partition(" ")[0]
         return (
-            f"refuses {command}"
-            if command and reason.code in ("NOPERM", "WRONGTYPE")
-            else f"answers {reason.code}"
+            f"refuses {command}" if command and reason.concerns_keys else f"answers {reason.code}"
         )
     return None if reason is None else ""
