@@ -1,5 +1,5 @@
 """PeerWakeup: wakes other listeners for work that needs resources which our node does not have, or has
-not free now, or more time than our node has.
+not free now.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ MOST_WANTED = 5  # different needs for which one look at the lines makes calls
 CALLED = 3  # of those that seem idle: one may be busy for another queue
 PAUSE = 1.0  # seconds before we call again for the same
 MOST_NOTES = 1000  # of needs that we have called for
-_TIME: Resources = ()  # stands for more time
 
 
 class PeerWakeup:
@@ -51,20 +50,6 @@ class PeerWakeup:
                 placement.call(self._redis, queue, node)
             if nodes:
                 return
-
-    def call_for_time(self, queue: str, seconds: float, asker: str) -> None:
-        """Wake idle listeners that end no task within so many seconds.
-
-        asker: our node. Source: docs/protocol/placement.md, "call".
-        """
-        now = time.monotonic()
-        if now < self._not_before.get((queue, _TIME), 0.0):
-            return
-        self._not_before[queue, _TIME] = now + PAUSE
-        inspector = Inspector(self._redis)
-        others = inspector.others_with_time(queue, asker, time.time() + seconds)
-        for node in inspector.idle(queue, others)[:CALLED]:
-            placement.call(self._redis, queue, node)
 
 
 def meets(has: Mapping[str, int], needs: Resources) -> bool:

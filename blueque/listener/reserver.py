@@ -147,7 +147,6 @@ class Reserver:
         if room.is_full:
             self._stale_holders.look(ours.queue, None, room)
             return None
-        is_too_long = False  # a task that others may run
         elsewhere: list[Resources] = []  # what another node may have, and ours has not, or not now
         task, popped = None, Popped()
         heads = self._inspector.heads(ours.queue)
@@ -159,9 +158,7 @@ class Reserver:
                 continue
             elif head.is_locked:
                 self._stale_holders.look(ours.queue, needs.lock)
-            elif head.first is not None and not self._has_time(ours, head.first):
-                is_too_long = True
-            else:
+            elif head.first is None or self._has_time(ours, head.first):
                 task, popped = self._take_from(ours, head.line, needs)
                 if task is not None:
                     break
@@ -174,20 +171,10 @@ class Reserver:
             ours.do_for_others(
                 lambda: ours.pass_marker_on(popped.left > 0 or any(head.length for head in heads))
             )
-        if had_marker:
-            self._call_others(ours, is_too_long, elsewhere)
+        if elsewhere and had_marker:
+            wanted = elsewhere[:MOST_WANTED]
+            ours.do_for_others(lambda: self._peer_wakeup.call(ours.queue, wanted, ours.node))
         return task
-
-    def _call_others(
-        self, ours: Registration, is_too_long: bool, elsewhere: Sequence[Resources]
-    ) -> None:
-        wakeup, time_left = self._peer_wakeup, ours.time_left
-        if is_too_long and time_left is not None:
-            ours.do_for_others(
-                lambda: wakeup.call_for_time(ours.queue, time_left.wanted, ours.node)
-            )
-        if elsewhere:
-            ours.do_for_others(lambda: wakeup.call(ours.queue, elsewhere[:MOST_WANTED], ours.node))
 
     def _take_from(self, ours: Registration, line: str, needs: Needs) -> tuple[Task | None, Popped]:
         """Reserve the next task of a line, if what it needs of our node is free now; return it, and

@@ -32,7 +32,6 @@ class TimeLeft:
     def __init__(self, ends: float, time_limit: float | None = None) -> None:
         self._ends, self._default = ends, limits.Limits(time=time_limit)
         self._left_out: set[str] = set()  # tasks whose log line was written
-        self.wanted = 0.0  # the time limit of the last task that was left to others
         self._has_warned = False
 
     @property
@@ -57,7 +56,6 @@ class TimeLeft:
         limit, left = limits.of(fields, self._default).time, self.seconds
         if limit is None or limit <= left:
             return True
-        self.wanted = limit
         if task_id not in self._left_out:
             if len(self._left_out) >= MOST_NOTES:
                 self._left_out.clear()

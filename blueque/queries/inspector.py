@@ -19,7 +19,6 @@ from blueque.model.parts import in_parts
 from blueque.model.states import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
 from blueque.queries import dependencies, line_order, listing, overview, statistics, why_facts
-from blueque.queries.listeners import has_time
 from blueque.queries.queues import Pause, Room, room, settings
 from blueque.queries.signs import Signs, signs
 from blueque.queries.statistics import Statistics
@@ -187,24 +186,6 @@ class Inspector:
             and known.get("order", "work") == "work"
             and _pool(known) != _pool(ours)
         }
-
-    def others_with_time(self, queue: str, asker: str, until: float) -> list[str]:
-        """Return other listeners of the queue that end no task before that time, in random order, of
-        fifty listeners. Leaves out listeners that are dead or have an order.
-
-        until: Unix seconds.
-        """
-        (nodes,) = self._redis.read(("SRANDMEMBER", keys.listeners(queue), LISTENERS_AT_ONCE))
-        random.shuffle(nodes)
-        known = self.registrations([(queue, node) for node in nodes])
-        return [
-            node
-            for node, facts in zip(nodes, known, strict=True)
-            if node != asker
-            and facts.get("state") == "alive"
-            and facts.get("order", "work") == "work"
-            and has_time(facts.get("ends_at"), until)
-        ]
 
     def idle(self, queue: str, nodes: Sequence[str]) -> list[str]:
         """Return which of these listeners of a queue hold no task of the queue: one round trip."""

@@ -115,31 +115,6 @@ def test_its_registration_says_when_it_ends_and_what_limit_it_has(make, cli):
     assert {"ends_at", "time_limit"}.isdisjoint(cli.hgetall(keys.listener("video", "here_2")))
 
 
-def test_it_wakes_idle_listeners_that_have_more_time(make, redis, cli):
-    put(redis, "long", time_limit=2 * HOUR)
-    listener = make()
-    make(None, node="no-end_1")
-    make(3 * HOUR, node="later_1")
-    make(1.5 * HOUR, node="too-soon_1")
-    listener.of("video").take_marker(keys.wake("video"))
-    assert listener.take() is None
-    called = {
-        node
-        for node in ("no-end_1", "later_1", "too-soon_1", "here_1")
-        if cli.exists(keys.orders("video", node))
-    }
-    assert called == {"no-end_1", "later_1"}
-    assert not cli.exists(keys.orders("video", "here_1"))
-
-
-def test_without_a_wake_up_call_of_its_own_it_wakes_no_other(make, redis, cli):
-    put(redis, "long", time_limit=2 * HOUR)
-    listener = make()
-    make(None, node="no-end_1")
-    assert listener.take() is None
-    assert not cli.exists(keys.orders("video", "no-end_1"))
-
-
 def test_a_listener_of_several_queues_takes_from_the_others(make, redis):
     put(redis, "long", time_limit=2 * HOUR)
     put(redis, "short", queue="audio", time_limit=60)
