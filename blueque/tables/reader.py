@@ -53,7 +53,8 @@ class _Reader:
     def __init__(self, redis: Redis, piece: Slice, shape: Shape) -> None:
         self._redis, self._piece, self._shape = redis.another(), piece, shape
         self._connection: Connection | None = None
-        self._request, self._count = b"", 0  # the last request, and how many replies are to come
+        self._request: list[bytes] = []  # the last one
+        self._count = 0  # how many replies are to come
         self._is_sent = False
         self._known: list[str] = [] if piece.key else [*piece.ids[piece.first : piece.last]]
         self._place = piece.first  # behind the ids that are known or requested
@@ -96,7 +97,7 @@ class _Reader:
                 else ("LRANGE", piece.key, -end, -begin - 1)
             ]
         self._asked = self._place - begin
-        self._request = self._shape.requests(ids) + b"".join(map(pack, places))
+        self._request = [*self._shape.requests(ids), *map(pack, places)]
         self._count, self._is_sent = len(ids) + len(places), False
         try:
             self._send()
@@ -106,7 +107,7 @@ class _Reader:
     def _send(self) -> None:
         if self._connection is None:
             self._connection = self._redis.connection()
-        self._connection.send([self._request])
+        self._connection.send(self._request)
         self._is_sent = True
 
     def _answer(self) -> list[Any]:
