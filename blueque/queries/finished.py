@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import Place
 from blueque.protocol.pruning import Ended, ended_at
-from blueque.queries.steps import to_seconds
+from blueque.queries.steps import clock, in_step, of_each, read
+
+if TYPE_CHECKING:
+    from blueque.queries.steps import Reader
 
 
 class Stock(NamedTuple):
@@ -32,19 +35,31 @@ def is_any(redis: Redis, places: Sequence[Place]) -> bool:
 
 def stock(redis: Redis, places: Sequence[Place]) -> Stock:
     """Read the lengths of these lists and their ends: one round trip."""
-    queues = list(dict.fromkeys(place.queue for place in places))
-    time, *replies = redis.read(
-        ("TIME",),
-        *[("EXISTS", keys.archive(queue)) for queue in queues],
-        *[look for place in places for look in (("LLEN", place.key), ("LINDEX", place.key, -1))],
+    queues = dict.fromkeys(place.queue for place in places)
+    now, archives, ends = read(
+        redis,
+        in_step(
+            clock(),
+            of_each({queue: _is_archiving(queue) for queue in queues}),
+            of_each({place: _end(place) for place in places}),
+        ),
     )
-    is_open, ends = replies[: len(queues)], replies[len(queues) :]
     return Stock(
-        to_seconds(time),
-        dict(zip(places, ends[::2], strict=True)),
-        dict(zip(places, ends[1::2], strict=True)),
-        {queue for queue, is_one in zip(queues, is_open, strict=True) if is_one},
+        now,
+        {place: length for place, (length, _) in ends.items()},
+        {place: oldest for place, (_, oldest) in ends.items()},
+        {queue for queue, is_open in archives.items() if is_open},
     )
+
+
+def _is_archiving(queue: str) -> Reader[bool]:
+    (exists,) = yield [("EXISTS", keys.archive(queue))]
+    return bool(exists)
+
+
+def _end(place: Place) -> Reader[tuple[int, str | None]]:
+    length, oldest = yield [("LLEN", place.key), ("LINDEX", place.key, -1)]
+    return length, oldest
 
 
 def oldest(

@@ -11,6 +11,7 @@ from blueque.model import keys
 from blueque.model.group import MAKING, condition_on, gate_of, is_gate, parse, require_whole
 from blueque.model.parts import in_parts
 from blueque.queries.holders import Holder
+from blueque.queries.steps import in_step, of_each, read
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
@@ -160,22 +161,31 @@ def _not_whole(redis: Redis, tasks: Sequence[Member]) -> dict[str, WrongGroup]:
     groups = {each.task: each.group for each in tasks if each.group is not None}
     if not groups:
         return {}
-    names = list(dict.fromkeys(groups.values()))
-    gates = [
-        ("HGET", keys.conditions(task), condition_on(gate_of(group)))
-        for task, group in groups.items()
-    ]
-    replies = redis.read(*[("HMGET", keys.group(name), "state", "gate") for name in names], *gates)
-    records = dict(zip(names, replies, strict=False))
+    records, kinds = read(
+        redis,
+        in_step(
+            of_each({name: _gate(name) for name in dict.fromkeys(groups.values())}),
+            of_each({task: _condition_on_gate(task, group) for task, group in groups.items()}),
+        ),
+    )
     found: dict[str, WrongGroup] = {}
-    for (task, group), kind in zip(groups.items(), replies[len(names) :], strict=True):
-        state, gate = records[group]
-        dropped = [condition_on(gate_of(group))] if (kind or "").startswith("-") else []
+    for task, group in groups.items():
+        dropped = [condition_on(gate_of(group))] if (kinds[task] or "").startswith("-") else []
         try:
-            require_whole(group, state, gate, dropped)
+            require_whole(group, *records[group], dropped)
         except WrongGroup as error:
             found[task] = error
     return found
+
+
+def _gate(group: str) -> Reader[tuple[str | None, str | None]]:
+    ((state, gate),) = yield [("HMGET", keys.group(group), "state", "gate")]
+    return state, gate
+
+
+def _condition_on_gate(task: str, group: str) -> Reader[str | None]:
+    (kind,) = yield [("HGET", keys.conditions(task), condition_on(gate_of(group)))]
+    return None if kind is None else str(kind)
 
 
 def count_waiting(redis: Redis, group: str) -> int:
@@ -198,13 +208,25 @@ def pick(redis: Redis, group: str, count: int) -> list[str]:
 
 def load(redis: Redis, name: str) -> GroupSeen | None:
     """Return how far a group is; None: there is no such group."""
-    found = load_named(redis, [name])
-    return found[0] if found else None
+    return read(redis, group_seen(name))
 
 
 def load_named(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
     """Return how far these groups are, without those that do not exist."""
-    return _load(redis, names) if names else []
+    found = read(redis, of_each({name: group_seen(name) for name in names}))
+    return [group for group in found.values() if group is not None]
+
+
+def group_seen(name: str) -> Reader[GroupSeen | None]:
+    """Read how far a group is; None: there is no such group. One round trip."""
+    record, *sizes = yield [
+        ("HGETALL", keys.group(name)),
+        ("LLEN", keys.members(name)),
+        ("SCARD", keys.open_members(name)),
+        ("SCARD", keys.bad_members(name)),
+        ("ZCARD", keys.awaiting(name)),
+    ]
+    return GroupSeen(name, parse(as_hash(record)), *sizes) if record else None
 
 
 def load_all(redis: Redis) -> list[GroupSeen]:
@@ -231,49 +253,29 @@ def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:
     return sorted(ids)
 
 
-def _load(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
-    replies = redis.read(
-        *[
-            command
-            for name in names
-            for command in (
-                ("HGETALL", keys.group(name)),
-                ("LLEN", keys.members(name)),
-                ("SCARD", keys.open_members(name)),
-                ("SCARD", keys.bad_members(name)),
-                ("ZCARD", keys.awaiting(name)),
-            )
-        ]
-    )
-    rows = zip(names, *[replies[place::5] for place in range(5)], strict=True)
-    return [
-        GroupSeen(name, parse(as_hash(record)), *sizes) for name, record, *sizes in rows if record
-    ]
-
-
 def groups(names: Sequence[str]) -> Reader[Groups]:
     """Read what these groups have that may need attention: one round trip."""
-    replies = yield [
-        command
-        for name in names
-        for command in (
-            ("HMGET", keys.group(name), *_OF_GROUPS),
-            ("SCARD", keys.open_members(name)),
-            ("SCARD", keys.bad_members(name)),
-        )
-    ]
-    records = [as_fields(_OF_GROUPS, reply) for reply in replies[::3]]
-    seen = [*zip(names, records, replies[1::3], replies[2::3], strict=True)]
-    unended = sum(record.get("state") not in ("ended", None) for record in records)
-    bad = [(name, record) for name, record, _, size in seen if size]
+    found = yield from of_each({name: _ends(name) for name in names})
+    bad = {name: record for name, (record, _, size) in found.items() if size}
     # Of others it is not decided how they end.
     ended = [
         Holder(condition_on(name), "failed", 0)
-        for name, record in bad
+        for name, record in bad.items()
         if record.get("state") == "ended"
     ]
-    unclosed = [_unclosed(name, record, left) for name, record, left, _ in seen]
+    unended = sum(record.get("state") not in ("ended", None) for record, _, _ in found.values())
+    unclosed = [_unclosed(name, record, left) for name, (record, left, _) in found.items()]
     return Groups(unended, len(bad), ended, tuple(each for each in unclosed if each is not None))
+
+
+def _ends(name: str) -> Reader[tuple[dict[str, str], int, int]]:
+    """Read fields of a group, and how many of its tasks have not ended, or have ended badly."""
+    record, left, bad = yield [
+        ("HMGET", keys.group(name), *_OF_GROUPS),
+        ("SCARD", keys.open_members(name)),
+        ("SCARD", keys.bad_members(name)),
+    ]
+    return as_fields(_OF_GROUPS, record), left, bad
 
 
 def _unclosed(name: str, fields: Mapping[str, str], left: int) -> Unclosed | None:

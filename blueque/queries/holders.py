@@ -46,14 +46,14 @@ def _holder(holder: Holder, most: int) -> Reader[Holder | None]:
     key = keys.dependents(holder.task) if group is None else keys.awaiting(group)
     # Those that were told that it has ended badly, and wait on, are at the end.
     count, tasks = yield [("ZCARD", key), ("ZRANGE", key, 0, most - 1, "REV")]
-    replies = yield [
-        command
-        for task in tasks
-        for command in (
-            ("HMGET", keys.task(task), "status", "broken"),
-            ("HGET", keys.conditions(task), holder.task),
-        )
+    held = yield from of_each({task: _is_held(task, holder) for task in tasks})
+    number = sum(held.values())
+    return holder._replace(held=count - len(tasks) + number) if number else None
+
+
+def _is_held(task: str, holder: Holder) -> Reader[bool]:
+    state, kind = yield [
+        ("HMGET", keys.task(task), "status", "broken"),
+        ("HGET", keys.conditions(task), holder.task),
     ]
-    states = zip(replies[::2], replies[1::2], strict=True)
-    held = sum(state == ["blocked", None] and kind == OK for state, kind in states)
-    return holder._replace(held=count - len(tasks) + held) if held else None
+    return (state, kind) == (["blocked", None], OK)

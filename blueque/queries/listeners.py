@@ -10,7 +10,7 @@ from blueque.connection.redis import as_scores
 from blueque.errors import InvalidInput
 from blueque.model import keys, units
 from blueque.model.encoding import seconds_of
-from blueque.queries.steps import to_seconds
+from blueque.queries.steps import of_each, to_seconds
 from blueque.system import process
 
 if TYPE_CHECKING:
@@ -151,17 +151,14 @@ def members(queue: str) -> Reader[Members]:
 
 def listeners(queue: str, found: Members, now: float) -> Reader[list[Node]]:
     """Read these listeners of a queue, sorted by name, and what they hold: one round trip."""
-    replies = yield [
-        command
-        for node in found.names
-        for command in (_held_command(queue, node), _registration_command(queue, node))
-    ]
-    return [
-        _node(
-            queue, node, registration, found.beats.get(node), node in found.listeners, now
-        )._replace(held=tuple(held))
-        for node, held, registration in zip(found.names, replies[::2], replies[1::2], strict=True)
-    ]
+    nodes = yield from of_each({node: _listener(queue, node, found, now) for node in found.names})
+    return [*nodes.values()]
+
+
+def _listener(queue: str, node: str, found: Members, now: float) -> Reader[Node]:
+    tasks, registration = yield [_held_command(queue, node), _registration_command(queue, node)]
+    is_member, beat = node in found.listeners, found.beats.get(node)
+    return _node(queue, node, registration, beat, is_member, now)._replace(held=tuple(tasks))
 
 
 def all_listeners(queue: str, now: float) -> Reader[list[Node]]:

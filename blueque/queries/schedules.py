@@ -13,7 +13,7 @@ from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
 from blueque.model.task import Task
 from blueque.queries.listing import entered
-from blueque.queries.steps import clock, read, to_seconds
+from blueque.queries.steps import clock, of_each, read, to_seconds
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
@@ -171,20 +171,17 @@ def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
 
 def watched(names: Sequence[str]) -> Reader[list[Watched]]:
     """Read these schedules: one round trip."""
-    replies = yield [
-        command
-        for name in names
-        for command in (
-            ("HMGET", keys.schedule(name), *_WATCHED),
-            ("LRANGE", keys.occurrences(name), 0, _IN_A_ROW - 1),
-        )
+    found = yield from of_each({name: _watched(name) for name in names})
+    return [schedule for schedule in found.values() if schedule is not None]
+
+
+def _watched(name: str) -> Reader[Watched | None]:
+    values, texts = yield [
+        ("HMGET", keys.schedule(name), *_WATCHED),
+        ("LRANGE", keys.occurrences(name), 0, _IN_A_ROW - 1),
     ]
-    hashes = [as_fields(_WATCHED, values) for values in replies[::2]]
-    rows = zip(names, hashes, replies[1::2], strict=True)
-    return [_watched(name, fields, texts) for name, fields, texts in rows if fields]
-
-
-def _watched(name: str, fields: Mapping[str, str], texts: Sequence[str]) -> Watched:
+    if not (fields := as_fields(_WATCHED, values)):
+        return None
     left_out, is_more = _left_out(texts)
     return Watched(
         name,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
 from blueque.model.log_line import OURS
+from blueque.queries.steps import of_each, read
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
@@ -67,26 +68,27 @@ class News(NamedTuple):
 
 def follow(redis: Redis, places: Sequence[Place]) -> News:
     """Return the lines that have come since; one round trip."""
-    replies = redis.read(
-        *[
-            command
-            for place in places
-            for command in (
-                ("HMGET", keys.task(place.task), "status", "progress"),
-                ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", AT_ONCE),
-            )
-        ]
-    )
+    found = read(redis, of_each({place: _behind(place) for place in places}))
     lines: list[LogLine] = []
     behind: list[Place] = []
-    for place, entries in zip(places, replies[1::2], strict=True):
+    for place, (_, entries) in found.items():
         lines += _lines(place.task, entries)
         behind.append(place._replace(entry=entries[-1][0]) if entries else place)
-    known = {place.task: fields for place, fields in zip(places, replies[::2], strict=True)}
-    statuses, progress = (
-        {task: fields[number] for task, fields in known.items()} for number in (0, 1)
+    return News(
+        lines,
+        behind,
+        {place.task: status for place, ((status, _), _) in found.items()},
+        {place.task: progress for place, ((_, progress), _) in found.items()},
     )
-    return News(lines, behind, statuses, progress)
+
+
+def _behind(place: Place) -> Reader[tuple[Sequence[str | None], Sequence[Any]]]:
+    """Read status and progress of a task, and the entries of its log that have come since."""
+    state, entries = yield [
+        ("HMGET", keys.task(place.task), "status", "progress"),
+        ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", AT_ONCE),
+    ]
+    return state, entries
 
 
 def printed(task: str, attempt: int | None) -> Reader[float | None]:

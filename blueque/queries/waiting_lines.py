@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.model import keys
 from blueque.model.lines import Needs, needs_of, parse_needs, priority_of, write_needs
 from blueque.queries.listeners import LOOKS_AT_LINES, Node
+from blueque.queries.steps import of_each
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -46,20 +47,15 @@ class Waits(NamedTuple):
 
 
 def waits(queue: str, names: Sequence[str]) -> Reader[list[Waits]]:
-    """Read what waits in these lines of a queue, without those in which nothing does."""
-    replies = yield [
-        command
-        for name in names
-        for command in (
-            ("LLEN", keys.line(queue, name)),
-            ("LRANGE", keys.line(queue, name), -NEXT, -1),
-        )
-    ]
-    lines = [
-        Waits(name, length, head[::-1])
-        for name, length, head in zip(names, replies[::2], replies[1::2], strict=True)
-    ]
-    return [line for line in lines if line.length and line.head]
+    """Read what waits in these lines of a queue, without those in which nothing does: one round trip."""
+    found = yield from of_each({name: _waits(queue, name) for name in names})
+    return [line for line in found.values() if line.length and line.head]
+
+
+def _waits(queue: str, name: str) -> Reader[Waits]:
+    key = keys.line(queue, name)
+    length, tail = yield [("LLEN", key), ("LRANGE", key, -NEXT, -1)]
+    return Waits(name, length, tail[::-1])
 
 
 def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]:
