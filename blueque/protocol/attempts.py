@@ -10,7 +10,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.events import Event, record_event
 from blueque.protocol.fields import TaskFields, flat, require_owner
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership
+from blueque.protocol.watches import fields_of
 
 
 def start(
@@ -45,7 +45,7 @@ def start(
             None,
         )
 
-    transact(redis, "start", ownership(task), decide, ahead=ownership(task))
+    transact(redis, "start", fields_of(task), decide, ahead=fields_of(task))
 
 
 def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:
@@ -58,4 +58,4 @@ def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:
             [("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)], None
         )
 
-    transact(redis, "progress", ownership(task), decide, ahead=ownership(task))
+    transact(redis, "progress", fields_of(task), decide, ahead=fields_of(task))

@@ -24,7 +24,7 @@ from blueque.protocol.moves import enter, leave
 from blueque.protocol.reserving import Popped
 from blueque.protocol.spawning import Spawning
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership, ownership_and_turn, turn_and_next
+from blueque.protocol.watches import fields_of, ownership_and_turn, turn_and_next
 
 # What an end removes besides the outcome of an earlier one.
 _REMOVED = {"pending": IDENTITY, "scheduled": IDENTITY, "cancelled": ("cancel",)}
@@ -170,7 +170,7 @@ def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
             _ended(its.status, is_parent or fields.dependents is not None),
         )
 
-    own = ownership(task)
+    own = fields_of(task)
     look: AnyLook = Look((*own.watch, *spawning.watch), (*own.reads, *spawning.reads), task)
     return transact(redis, "end", look, decide, ahead=turn_and_next(queue, node))
 

@@ -73,6 +73,28 @@ class TaskFields(NamedTuple):
     started: str | None
     dependents: str | None
     group: str | None
+    reclaimed_node: str | None
+    pid_start: str | None
+    interrupt: str | None
+    interrupted_at: str | None
+    requeued: str | None
+    stack: str | None
+    eta: str | None
+    created: str | None
+    updated: str | None
+    start_before: str | None
+    expired_to: str | None
+    broken: str | None
+    broken_by: str | None
+    inputs: str | None
+    keep: str | None
+    enqueued_by: str | None
+    tags: str | None
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> TaskFields:
+        """Return these of all the fields of a task."""
+        return cls._make(map(fields.get, cls._fields))
 
     @property
     def line(self) -> str:
@@ -172,18 +194,6 @@ def remove_tags(tags: Mapping[str, str | None]) -> list[Command]:
     ]
 
 
-def release_room(queue: str, task: str, lock: str | None, counted: str | None) -> list[Command]:
-    """Return the commands that give back a lock and a place, and wake a listener that may wait for
-    them.
-    """
-    commands: list[Command] = []
-    if lock is not None:
-        commands += [("SREM", keys.lock(lock), task)]
-    if counted is not None:
-        commands += [("SREM", keys.counted(queue), task)]
-    return [*commands, ("ZADD", keys.wake(queue), 0, 0)] if commands else []
-
-
 def take_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
     """Return the commands that take lock and place of a running attempt again, even if both have
     been given to another task meanwhile.
@@ -194,15 +204,6 @@ def take_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]
     if "counted" in fields:
         commands += [("SADD", keys.counted(queue), task)]
     return commands
-
-
-def record_cancelled(queue: str, task: str, now: float, facts: Facts) -> list[Command]:
-    ended = ("finished", now, "updated", now)
-    return [
-        ("HDEL", keys.task(task), *OUTCOME, "cancel"),
-        ("HSET", keys.task(task), "status", "cancelled", *flat(facts), *ended),
-        ("LPUSH", keys.cancelled(queue), task),
-    ]
 
 
 def text_of(facts: Facts, name: str) -> str | None:

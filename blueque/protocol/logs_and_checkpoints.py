@@ -15,7 +15,7 @@ from blueque.model.log_line import LINES, OURS, Line
 from blueque.protocol.events import Event, after, record_in_task
 from blueque.protocol.fields import TaskFields, flat, require_owner
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership
+from blueque.protocol.watches import fields_of
 
 KEPT = 30 * 86400  # seconds that a log stays after its last line, if the task is not deleted
 
@@ -55,7 +55,7 @@ def log(
             commands += [*_pack(task, stream), *_pack(task, head)]
         return Change(commands, None)
 
-    owner = ownership(task)
+    owner = fields_of(task)
     look: Look[list[str | None], _Entries] = Look(
         (*owner.watch, stream), (*owner.reads, ("XREVRANGE", stream, "+", "-", "COUNT", 1)), task
     )
@@ -81,7 +81,7 @@ def note(redis: Redis, attempt: AttemptRef, number: int, text: str, now: float) 
         event = Event("noted", "", now, {"text": text})
         return Change([("HSET", key, *flat(changed)), *record_in_task(task, fields, event)], None)
 
-    owner = ownership(task)
+    owner = fields_of(task)
     look: Look[list[str | None], str | None] = Look(
         owner.watch, (*owner.reads, ("HGET", key, "noted")), task
     )
@@ -118,7 +118,7 @@ def checkpoint(
         fields: Command = ("attempt", number, "at", now, *of_task, *changed)
         return Change([*clearing, ("HSET", key, *fields)], None)
 
-    owner = ownership(task)
+    owner = fields_of(task)
     # The checkpoint is watched, too: else an older write of ours that arrives late would replace it.
     look: Look[list[str | None], list[str | None]] = Look(
         (*owner.watch, key), (*owner.reads, ("HMGET", key, "attempt", "created")), task

@@ -11,11 +11,9 @@ from blueque.model import keys
 from blueque.model.states import HELD, LISTS, TYPES, Entry, home
 from blueque.protocol.fields import TaskFields, list_lines
 
-# How many entries LREM removes, by the kind of the list; its sign says from which end it looks. A
-# task leaves its line for good, even if it was there twice. What a listener took last is at the head
-# of its list. The others are looked through from the tail: what is deleted is there, and from the
-# head it would be far.
-_COUNTS = {"pending": 0, "line": 0, "reserved": 1}
+# The lists that a task leaves with each of its entries: there may be two of them. The others are
+# long. There it is looked for from the tail, where what is deleted is.
+_SHORT = ("pending", "line", "reserved")
 
 
 def leave(task: str, fields: TaskFields) -> list[Command]:
@@ -48,7 +46,7 @@ def enter(
 def _removal(entry: Entry) -> Command:
     place, text = entry
     if place.kind in LISTS:
-        return ("LREM", place.key, _COUNTS.get(place.kind, -1), text)
+        return ("LREM", place.key, 0 if place.kind in _SHORT else -1, text)
     return ("ZREM" if TYPES[place.kind] == "zset" else "SREM", place.key, text)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import WrongQueue, WrongState
@@ -11,18 +10,11 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
 from blueque.model.group import require_whole
-from blueque.model.lines import line_of
 from blueque.protocol.events import Event, record_event
-from blueque.protocol.fields import (
-    IDENTITY,
-    OUTCOME,
-    flat,
-    put_in_line,
-    record_cancelled,
-    release_room,
-)
+from blueque.protocol.fields import IDENTITY, OUTCOME, TaskFields, flat
+from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import fields_of
+from blueque.protocol.watches import fields_of, read_task
 
 # The fields that requeue removes besides those of the attempt.
 _OF_FAILURES = (
@@ -44,70 +36,6 @@ _OF_FAILURES = (
 )
 
 
-class _CancelFields(NamedTuple):
-    """The fields of a task that cancel reads."""
-
-    status: str | None
-    queue: str | None
-    node: str | None
-    token: str | None
-    cancel: str | None
-    reclaimed_node: str | None
-    priority: str | None
-    needs: str | None
-    lock: str | None
-    counted: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-    broken_by: str | None
-
-
-class _InterruptFields(NamedTuple):
-    """The fields of a task that interrupt reads."""
-
-    status: str | None
-    queue: str | None
-    node: str | None
-    token: str | None
-    cancel: str | None
-    interrupt: str | None
-    interrupted_at: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-
-
-class _RequeueFields(NamedTuple):
-    """The fields of a task that requeue reads."""
-
-    status: str | None
-    queue: str | None
-    requeued: str | None
-    files: str | None
-    priority: str | None
-    needs: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-
-
-class _StackFields(NamedTuple):
-    """The fields of a task that ask_stack reads."""
-
-    status: str | None
-    queue: str | None
-    token: str | None
-    node: str | None
-    stack: str | None
-
-
 def cancel(
     redis: Redis,
     queue: str,
@@ -124,7 +52,7 @@ def cancel(
     """
 
     def decide(reply: list[str | None]) -> Verdict[str]:
-        fields = _CancelFields._make(reply)
+        fields = TaskFields._make(reply)
         _require_cancellable(queue, task, fields, only)
         if fields.status == "cancelled" and fields.broken_by is None:
             return Answer("cancelled")
@@ -136,6 +64,7 @@ def cancel(
             return Change(
                 [gone, ("HSET", keys.task(task), *flat(who), "updated", now)], "cancelled"
             )
+        ended: Command = ("finished", now, "updated", now)
         if fields.status == "started":
             commands: list[Command] = [
                 ("HSET", keys.task(task), "cancel", now, *flat(who), "updated", now),
@@ -143,21 +72,21 @@ def cancel(
             ]
         else:
             commands = [
-                _taken_out(queue, task, fields),
-                *release_room(queue, task, fields.lock, fields.counted),
-                ("HDEL", keys.task(task), *IDENTITY),
-                *record_cancelled(queue, task, now, who),
+                *leave(task, fields),
+                ("HDEL", keys.task(task), *OUTCOME, *IDENTITY, "cancel"),
+                ("HSET", keys.task(task), "status", "cancelled", *flat(who), *ended),
+                *enter(task, fields._replace(status="cancelled")),
             ]
         status = "cancelling" if fields.status == "started" else "cancelled"
         event = Event(status, by, now, {"reason": reason})
         return Change([*commands, *record_event(redis, queue, task, fields, event)], status)
 
-    look = fields_of(task, _CancelFields._fields)
+    look = fields_of(task)
     return transact(redis, "cancel", look, decide)
 
 
 def _require_cancellable(
-    queue: str, task: str, fields: _CancelFields, only: Collection[str] | None
+    queue: str, task: str, fields: TaskFields, only: Collection[str] | None
 ) -> None:
     status, node = fields.status, fields.node
     if status is None:
@@ -183,16 +112,6 @@ def _require_cancellable(
         )
 
 
-def _taken_out(queue: str, task: str, fields: _CancelFields) -> Command:
-    places: Mapping[str | None, Command] = {
-        "pending": ("LREM", keys.line(queue, line_of(fields.priority, fields.needs)), 0, task),
-        "scheduled": ("ZREM", keys.scheduled(queue), task),
-        "blocked": ("ZREM", keys.blocked(queue), task),
-        "reserved": ("LREM", keys.reserved(queue, fields.node or ""), 1, task),
-    }
-    return places[fields.status]
-
-
 def interrupt(redis: Redis, queue: str, task: str, by: str, reason: str | None, now: float) -> None:
     """Have the listener of a running task end its attempt and hand the task back.
 
@@ -202,7 +121,7 @@ def interrupt(redis: Redis, queue: str, task: str, by: str, reason: str | None, 
     key = keys.task(task)
 
     def decide(reply: list[str | None]) -> Verdict[None]:
-        fields = _InterruptFields._make(reply)
+        fields = TaskFields._make(reply)
         if fields.interrupted_at == str(now):
             return Answer(None)
         token = _require_interruptible(queue, task, fields)
@@ -221,11 +140,11 @@ def interrupt(redis: Redis, queue: str, task: str, by: str, reason: str | None, 
             None,
         )
 
-    look = fields_of(task, _InterruptFields._fields)
+    look = fields_of(task)
     transact(redis, "interrupt", look, decide)
 
 
-def _require_interruptible(queue: str, task: str, fields: _InterruptFields) -> str:
+def _require_interruptible(queue: str, task: str, fields: TaskFields) -> str:
     """Return the token of the attempt that runs."""
     status, node = fields.status, fields.node
     if status is None:
@@ -258,7 +177,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
     def decide(
         reply: list[str | None], held: list[str], *of_group: list[str | None]
     ) -> Verdict[str | None]:
-        fields, conditions = _RequeueFields._make(reply), as_hash(held)
+        fields, conditions = TaskFields._make(reply), as_hash(held)
         if fields.requeued == mark:
             return Answer(fields.status or "")
         if fields.status not in ("failed", "cancelled"):
@@ -267,23 +186,19 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
             raise WrongQueue(task, queue)
         if fields.group != group:
             return Answer(None)  # it was made anew meanwhile
-        ended = keys.failed(queue) if fields.status == "failed" else keys.cancelled(queue)
         requeued = ("requeued", mark, *flat({"last_files": fields.files} if fields.files else {}))
         dropped = {each: DROPPED for each, kind in conditions.items() if kind.startswith("-")}
         for state, gate in of_group:
             require_whole(group or "", state, gate, dropped)
         is_blocked = not are_met({**conditions, **dropped})
         status = "blocked" if is_blocked else "pending"
-        line = line_of(fields.priority, fields.needs)
         return Change(
             [
-                ("LREM", ended, -1, task),
+                *leave(task, fields),
                 ("HDEL", key, *IDENTITY, *OUTCOME, *_OF_FAILURES),
                 ("HSET", key, "status", status, "queued", now, *requeued, "updated", now),
                 *[("HSET", keys.conditions(task), each, DROPPED) for each in dropped],
-                *([("ZADD", keys.blocked(queue), 0, task)] if is_blocked else []),
-                *([] if is_blocked else put_in_line(queue, line, task)),
-                *([] if is_blocked else [("ZADD", keys.wake(queue), 0, 0)]),
+                *enter(task, fields._replace(status=status)),
                 *record_event(redis, queue, task, fields, Event("requeued", by, now)),
             ],
             status,
@@ -292,7 +207,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
     look: AnyLook = Look(
         [key, keys.conditions(task), *groups],
         [
-            ("HMGET", key, *_RequeueFields._fields),
+            read_task(task),
             ("HGETALL", keys.conditions(task)),
             *[("HMGET", each, "state", "gate") for each in groups],
         ],
@@ -312,7 +227,7 @@ def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
     key = keys.task(task)
 
     def decide(reply: list[str | None]) -> Verdict[str | None]:
-        fields = _StackFields._make(reply)
+        fields = TaskFields._make(reply)
         is_ours = fields.queue == queue and fields.token is not None
         if fields.status != "started" or not is_ours or fields.stack == mark:
             return Answer(fields.status)
@@ -321,7 +236,7 @@ def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
             fields.status,
         )
 
-    look = fields_of(task, _StackFields._fields)
+    look = fields_of(task)
     return transact(redis, "ask_stack", look, decide)
 
 
@@ -332,11 +247,13 @@ def decline_stack(redis: Redis, attempt: AttemptRef, mark: str, reason: str) -> 
     _, task, token, node = attempt
 
     def decide(reply: list[str | None]) -> Verdict[bool]:
-        if reply != ["started", token, node, mark]:
+        fields = TaskFields._make(reply)
+        request = fields.status, fields.token, fields.node, fields.stack
+        if request != ("started", token, node, mark):
             return Answer(False)
         return Change([("HSET", keys.task(task), "stack", f"{mark} {reason}")], True)
 
-    look = fields_of(task, ("status", "token", "node", "stack"))
+    look = fields_of(task)
     return transact(redis, "decline_stack", look, decide)
 
 

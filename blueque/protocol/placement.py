@@ -10,37 +10,15 @@ from typing import NamedTuple, TypeAlias
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
-from blueque.model.lines import DEFAULT, line_of, needs_of
+from blueque.model.lines import DEFAULT, needs_of
 from blueque.model.start_time import EXPIRED, is_past
 from blueque.model.states import HELD
 from blueque.protocol.children import BLUEQUE
 from blueque.protocol.events import Event, count, record_event, record_in_queue
-from blueque.protocol.fields import flat, put_in_line, record_cancelled
+from blueque.protocol.fields import OUTCOME, TaskFields, flat
+from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import fields_of
-
-
-class _WaitingFields(NamedTuple):
-    """The fields of a waiting task."""
-
-    status: str | None
-    queue: str | None
-    priority: str | None
-    needs: str | None
-    eta: str | None
-    created: str | None
-    start_before: str | None
-    expired_to: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-
-    @property
-    def line(self) -> str:
-        return line_of(self.priority, self.needs)
-
+from blueque.protocol.watches import fields_of, read_task
 
 _TAKEN = "it is being taken by a listener"  # a pending task that is in no line
 
@@ -53,7 +31,7 @@ class _Waiting(NamedTuple):
     first: the task that is the next of that line, for put_first.
     """
 
-    fields: _WaitingFields
+    fields: TaskFields
     is_in_line: bool
     first: str | None
 
@@ -89,9 +67,8 @@ def set_priority(
         ]
         if waiting.is_in_line:
             commands += [
-                ("LREM", keys.line(queue, fields.line), 0, task),
-                *put_in_line(queue, line_of(str(priority), fields.needs), task),
-                ("ZADD", keys.wake(queue), 0, 0),
+                *leave(task, fields),
+                *enter(task, fields._replace(priority=str(priority))),
             ]
         event = Event("prioritized", by, now, {"priority": priority})
         commands += record_event(redis, queue, task, fields, event)
@@ -113,10 +90,9 @@ def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> 
             return Answer(None)
         return Change(
             [
-                ("LREM", keys.line(queue, fields.line), 0, task),
-                *put_in_line(queue, fields.line, task, is_first=True),
+                *leave(task, fields),
+                *enter(task, fields, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
-                ("ZADD", keys.wake(queue), 0, 0),
                 *record_event(redis, queue, task, fields, Event("put_first", by, now)),
             ],
             None,
@@ -129,12 +105,12 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
     """Make a scheduled task due now. Raises WrongState, WrongQueue."""
 
     def decide(reply: list[str | None]) -> Verdict[None]:
-        status, queue_of_task, eta = reply
-        if status != "scheduled":
-            raise WrongState(task, status, "bring_forward")
-        if queue_of_task != queue:
+        fields = TaskFields._make(reply)
+        if fields.status != "scheduled":
+            raise WrongState(task, fields.status, "bring_forward")
+        if fields.queue != queue:
             raise WrongQueue(task, queue)
-        if _is_due(eta, now):
+        if _is_due(fields.eta, now):
             return Answer(None)
         return Change(
             [
@@ -144,8 +120,7 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
             None,
         )
 
-    look = fields_of(task, ("status", "queue", "eta"))
-    transact(redis, "bring_forward", look, decide)
+    transact(redis, "bring_forward", fields_of(task), decide)
 
 
 def expire(redis: Redis, queue: str, task: str, now: float) -> None:
@@ -167,10 +142,12 @@ def expire(redis: Redis, queue: str, task: str, now: float) -> None:
         if not is_past(fields.start_before, now):
             return Answer(None)
         if fields.expired_to is None:
-            why = {"cancelled_by": BLUEQUE, "cancel_reason": EXPIRED}
+            why = ("cancelled_by", BLUEQUE, "cancel_reason", EXPIRED)
             done = [
-                _taken_out(queue, task, fields),
-                *record_cancelled(queue, task, now, why),
+                *leave(task, fields),
+                ("HDEL", key, *OUTCOME, "cancel"),
+                ("HSET", key, "status", "cancelled", *why, "finished", now, "updated", now),
+                *enter(task, fields._replace(status="cancelled")),
                 *record_event(
                     redis,
                     queue,
@@ -188,14 +165,6 @@ def expire(redis: Redis, queue: str, task: str, now: float) -> None:
         return Change([listed, *done, *count(redis, queue, EXPIRED, now)], None)
 
     _transact(redis, "expire", queue, task, decide)
-
-
-def _taken_out(queue: str, task: str, fields: _WaitingFields) -> Command:
-    places: dict[str | None, Command] = {
-        "scheduled": ("ZREM", keys.scheduled(queue), task),
-        "blocked": ("ZREM", keys.blocked(queue), task),
-    }
-    return places.get(fields.status, ("LREM", keys.line(queue, fields.line), 0, task))
 
 
 def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "") -> None:
@@ -218,7 +187,7 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "")
 
 
 def _moved(
-    redis: Redis, queue: str, task: str, fields: _WaitingFields, to: str, now: float, event: Event
+    redis: Redis, queue: str, task: str, fields: TaskFields, to: str, now: float, event: Event
 ) -> list[Command]:
     """Return the commands that move a waiting task."""
     commands: list[Command] = [
@@ -228,15 +197,15 @@ def _moved(
         ("ZADD", keys.tasks(to), now if fields.created is None else fields.created, task),
         *record_event(redis, to, task, fields, event),
         ("HINCRBY", keys.totals(queue), "moved_away", 1),
-        _taken_out(queue, task, fields),
+        *leave(task, fields),
+        *enter(task, fields._replace(queue=to), _time_of(fields, now)),
     ]
-    if fields.status == "scheduled":
-        eta = now if fields.eta is None else fields.eta
-        return [*commands, ("ZADD", keys.scheduled(to), eta, task)]
-    if fields.status == "blocked":
-        return [*commands, ("ZADD", keys.blocked(to), now, task)]
-    joined = put_in_line(to, fields.line, task)
-    return [*commands, *joined, ("ZADD", keys.wake(to), 0, 0)]
+    return commands
+
+
+def _time_of(fields: TaskFields, now: float) -> float | str:
+    """Return when a scheduled task is due, and a blocked one is looked at."""
+    return now if fields.status != "scheduled" or fields.eta is None else fields.eta
 
 
 def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> bool:
@@ -420,8 +389,8 @@ def _try_in_line(
     def decide_here(
         reply: list[str | None], place: int | None, first: str | None = None
     ) -> Verdict[str | None]:
-        fields = _WaitingFields._make(reply)
-        if fields.line != line and fields[:2] == ("pending", queue):
+        fields = TaskFields._make(reply)
+        if fields.line != line and (fields.status, fields.queue) == ("pending", queue):
             return Answer(fields.line)
         is_in_line = place is not None and fields.status == "pending"
         verdict = decide(_Waiting(fields, is_in_line, first))
@@ -429,10 +398,7 @@ def _try_in_line(
             return Answer(None)
         return Change(verdict.commands, None)
 
-    reads: list[Command] = [
-        ("HMGET", keys.task(task), *_WaitingFields._fields),
-        ("LPOS", key, task),
-    ]
+    reads: list[Command] = [read_task(task), ("LPOS", key, task)]
     if name == "put_first":
         reads.append(("LINDEX", key, -1))
     look: AnyLook = Look([keys.task(task), key], reads, task)

@@ -25,11 +25,11 @@ from blueque.protocol.fields import (
     TaskFields,
     enter_tags,
     flat,
-    put_in_line,
-    release_room,
     take_room,
 )
+from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import read_task
 
 
 class Loss(NamedTuple):
@@ -40,25 +40,6 @@ class Loss(NamedTuple):
 
     error: str
     facts: Facts = None
-
-
-class _RecoverFields(NamedTuple):
-    """The fields of a task that recover reads."""
-
-    status: str | None
-    node: str | None
-    queue: str | None
-    reclaimed_node: str | None
-    pid_start: str | None
-    priority: str | None
-    needs: str | None
-    lock: str | None
-    counted: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
 
 
 def recover(
@@ -85,24 +66,21 @@ def recover(
     ) -> Verdict[str | None]:
         if place is None or not _is_as_judged(registration, is_member, instance):
             return Answer(None)
-        fields = _RecoverFields._make(reply)
+        fields = TaskFields._make(reply)
         is_held_here = fields.status in HELD and fields.node == node
         if is_held_here and _is_claimed(fields, dead_claimant):
             return Answer("claimed")
         if fields.status == "started" and is_held_here:
             return Answer("started")
-        drop: Command = ("LREM", reserved, 1, task)
         is_waiting = fields.status == "pending" or is_held_here
         if not is_waiting or fields.queue != queue:
-            return Change([drop], "dropped")
+            return Change([("LREM", reserved, 1, task)], "dropped")
         return Change(
             [
-                drop,
-                *release_room(queue, task, fields.lock, fields.counted),
+                *leave(task, fields._replace(status="reserved", node=node)),
                 ("HDEL", key, *IDENTITY),
                 ("HSET", key, "status", "pending", "queued", now, "updated", now),
-                *put_in_line(queue, line_of(fields.priority, fields.needs), task, is_first=True),
-                ("ZADD", keys.wake(queue), 0, 0),
+                *enter(task, fields._replace(status="pending"), is_first=True),
                 *record_event(redis, queue, task, fields, Event("recovered", node, now)),
             ],
             "released",
@@ -120,12 +98,12 @@ def _recover_look(
         ("HMGET", registration, "instance", "state"),
         ("SISMEMBER", listeners, node),
         ("LPOS", reserved, task),
-        ("HMGET", key, *_RecoverFields._fields),
+        read_task(task),
     ]
     return Look([registration, listeners, reserved, key], reads, task)
 
 
-def _is_claimed(fields: _RecoverFields, dead_claimant: str | None) -> bool:
+def _is_claimed(fields: TaskFields, dead_claimant: str | None) -> bool:
     if fields.reclaimed_node in (None, dead_claimant):
         return False
     # A started task without pid_start was started by the claimant.
@@ -182,7 +160,7 @@ def _lose_look(queue: str, task: str, node: str) -> Look[list[str | None], int, 
     reads: list[Command] = [
         ("HMGET", registration, "instance", "state"),
         ("SISMEMBER", listeners, node),
-        ("HMGET", keys.task(task), *TaskFields._fields),
+        read_task(task),
     ]
     return Look([registration, listeners, keys.task(task)], reads, task)
 
@@ -208,13 +186,13 @@ def adopt(
             return Answer(fields)
         if fields.get("node") != old:
             return Answer(None)
-        pid, past = fields.get("pid", ""), past_of(fields)
+        past = past_of(fields)
+        # The attempt keeps its lock and its place.
+        was = TaskFields.of(fields)._replace(queue=queue, node=old, lock=None, counted=None)
         return Change(
             [
-                ("LREM", keys.reserved(queue, old), 0, task),
-                ("LPUSH", keys.reserved(queue, node), task),
-                ("SREM", keys.started(queue), keys.started_member(old, pid, task)),
-                ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
+                *leave(task, was),
+                *enter(task, was._replace(node=node)),
                 ("HSET", keys.task(task), "node", node, "updated", now),
                 *record_event(redis, queue, task, past, Event("adopted", node, now)),
             ],
@@ -251,14 +229,12 @@ def restore(
             return Answer(None)
         written: dict[str, str | int | float] = {"status": "started", "node": node, "pid": pid}
         written |= {**identity, "started": started, "updated": now}
-        past = past_of(fields)
+        past, was = past_of(fields), TaskFields.of(fields)._replace(queue=queue)
         kept = {name: text for name, text in fields.items() if name not in OUTCOME}
         return Change(
             [
-                ("LREM", keys.failed(queue), 1, task),
-                ("LPUSH", keys.reserved(queue, node), task),
-                ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
-                *take_room(queue, task, fields),
+                *leave(task, was),
+                *enter(task, was._replace(status="started", node=node, pid=str(pid))),
                 ("HDEL", keys.task(task), *OUTCOME),
                 ("HSET", keys.task(task), *flat(written)),
                 *record_event(redis, queue, task, past, Event("restored", node, now)),

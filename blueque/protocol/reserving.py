@@ -34,7 +34,7 @@ from blueque.protocol.events import (
 )
 from blueque.protocol.fields import IDENTITY, OUTCOME, flat, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, forget_ahead, look_ahead, transact
-from blueque.protocol.watches import ownership, ownership_and_turn, turn, turn_and_next
+from blueque.protocol.watches import fields_of, ownership_and_turn, turn, turn_and_next
 
 
 class Popped(NamedTuple):
@@ -194,7 +194,7 @@ def _reserve(
         return Change(commands, kept | written | after(past_of(fields)))
 
     look = _reserve_look(queue, task, node, room)
-    return transact(redis, "reserve", look, decide, ahead=ownership(task))
+    return transact(redis, "reserve", look, decide, ahead=fields_of(task))
 
 
 def _newest(fields: Mapping[str, str], newest: Mapping[str | None, int] | None) -> int:

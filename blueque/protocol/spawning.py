@@ -17,7 +17,7 @@ from blueque.protocol.dependencies import NewTask, creation, marked
 from blueque.protocol.fields import TaskFields, flat, require_owner
 from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership
+from blueque.protocol.watches import fields_of
 
 AT_ONCE = 200  # tasks that one `spawn` makes
 LINKS_AT_ONCE = 100  # conditions that one `link` adds
@@ -108,7 +108,7 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
             is_new,
         )
 
-    own = ownership(task)
+    own = fields_of(task)
     look: AnyLook = Look((*own.watch, *spawning.watch), (*own.reads, *spawning.reads), task)
     return transact(redis, "spawn", look, decide)
 
@@ -163,7 +163,7 @@ def link(
             None,
         )
 
-    own, above = ownership(task), [keys.task(parent) for parent in conditions]
+    own, above = fields_of(task), [keys.task(parent) for parent in conditions]
     look: AnyLook = Look(
         [*own.watch, key, keys.conditions(child), *above],
         [

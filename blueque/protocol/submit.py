@@ -11,12 +11,27 @@ from blueque.errors import HasDependents, WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
+from blueque.model.states import FINISHED
 from blueque.protocol.events import Event, after, count, record_in_queue, record_in_task
-from blueque.protocol.fields import enter_tags, flat, join_lines, put_in_line, remove_tags
+from blueque.protocol.fields import (
+    TaskFields,
+    enter_tags,
+    flat,
+    join_lines,
+    put_in_line,
+    remove_tags,
+)
+from blueque.protocol.moves import leave
 from blueque.protocol.packing import HOLE, packed_words, template
 from blueque.protocol.room import transact_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import absence, absence_in_line, absence_of_keys, with_bounds
+from blueque.protocol.watches import (
+    absence,
+    absence_in_line,
+    absence_of_keys,
+    read_task,
+    with_bounds,
+)
 
 Options = Mapping[str, str | int | float] | None  # further fields of a new task
 
@@ -38,32 +53,6 @@ class _Form(NamedTuple):
     listed: Sequence[bytes]
     indexed: bytes
     wake: bytes
-
-
-class _DueFields(NamedTuple):
-    """The fields of a task that enqueue_due reads."""
-
-    status: str | None
-    queue: str | None
-    created: str | None
-    priority: str | None
-    needs: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-
-
-class _EndedFields(NamedTuple):
-    """The fields of a task that delete reads."""
-
-    status: str | None
-    queue: str | None
-    keep: str | None
-    enqueued_by: str | None
-    dependents: str | None
-    tags: str | None
 
 
 def enqueue(
@@ -150,7 +139,7 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
         return None
 
     def decide(scores: list[str | None], *replies: list[str | None]) -> Verdict[list[str]]:
-        fields_of = dict(zip(due, map(_DueFields._make, replies), strict=True))
+        fields_of = dict(zip(due, map(TaskFields._make, replies), strict=True))
         # The score is read again: a task may have run meanwhile, and wait for a later eta.
         etas = {
             task: float(score)
@@ -170,21 +159,17 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
 
     watch = [keys.task(task) for task in due]
     look: Look[list[str | None], *tuple[list[str | None], ...]] = Look(
-        watch,
-        [
-            ("ZMSCORE", keys.scheduled(queue), *due),
-            *[("HMGET", key, *_DueFields._fields) for key in watch],
-        ],
+        watch, [("ZMSCORE", keys.scheduled(queue), *due), *[read_task(task) for task in due]]
     )
     return transact(redis, "enqueue_due", look, decide)
 
 
 def _promote(
-    redis: Redis, queue: str, moved: Mapping[str, _DueFields], etas: Mapping[str, float], now: float
+    redis: Redis, queue: str, moved: Mapping[str, TaskFields], etas: Mapping[str, float], now: float
 ) -> list[Command]:
     by_line: dict[str, list[str]] = {}
     for task, fields in moved.items():
-        by_line.setdefault(line_of(fields.priority, fields.needs), []).append(task)
+        by_line.setdefault(fields.line, []).append(task)
     commands = join_lines(queue, by_line)
     pending = ("status", "pending", "updated", now)
     commands += [
@@ -211,13 +196,12 @@ def delete(
     """
 
     def decide(exists: int, reply: list[str | None], unsettled: str | None) -> Verdict[bool]:
-        fields = _EndedFields._make(reply)
+        fields = TaskFields._make(reply)
         if not exists:
             return Answer(False)
         if fields.queue not in (None, queue):
             raise WrongQueue(task, queue)
-        lists = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
-        if fields.status not in lists:
+        if fields.status not in FINISHED:
             raise WrongState(task, fields.status, "delete")
         if fields.dependents is not None and not is_forced:
             raise HasDependents(task)
@@ -225,8 +209,7 @@ def delete(
             raise HasDependents(task, is_group=True)
         commands: list[Command] = [
             ("DEL", *keys.belongings(task)),
-            # From the tail, where the oldest are: most tasks that are deleted are old.
-            ("LREM", lists[fields.status](queue), -1, task),
+            *leave(task, fields._replace(queue=queue)),
             ("ZREM", keys.tasks(queue), task),
             *remove_tags({task: fields.tags}),
             ("HINCRBY", keys.totals(queue), "deleted", 1),
@@ -239,13 +222,7 @@ def delete(
 
     key = keys.task(task)
     look: Look[int, list[str | None], str | None] = Look(
-        [key],
-        [
-            ("EXISTS", key),
-            ("HMGET", key, *_EndedFields._fields),
-            ("ZSCORE", keys.UNSETTLED_MEMBERS, task),
-        ],
-        task,
+        [key], [("EXISTS", key), read_task(task), ("ZSCORE", keys.UNSETTLED_MEMBERS, task)], task
     )
     return transact(redis, "delete", look, decide)
 

@@ -90,20 +90,19 @@ def turn_and_next(
     return Look(free.watch, (*free.reads, ("LINDEX", keys.line(queue, line), -1)))
 
 
-def ownership(task: str) -> Look[list[str | None]]:
-    """For start and every end of an attempt: does the attempt own the task? See TaskFields."""
-    return fields_of(task, TaskFields._fields)
-
-
 def ownership_and_turn(
     task: str, queue: str, node: str
 ) -> Look[list[str | None], list[str | None], list[str | None], int]:
     """For complete_and_pop: all of it."""
-    owned, free = ownership(task), turn(queue, node)
+    owned, free = fields_of(task), turn(queue, node)
     return Look((*owned.watch, *free.watch), (*owned.reads, *free.reads), task)
 
 
-def fields_of(task: str, names: Sequence[str]) -> Look[list[str | None]]:
-    """For a transaction that needs some fields of a task and nothing else."""
-    key = keys.task(task)
-    return Look((key,), (("HMGET", key, *names),), task)
+def fields_of(task: str) -> Look[list[str | None]]:
+    """For a transaction about one task: how does it stand? See TaskFields."""
+    return Look((keys.task(task),), (read_task(task),), task)
+
+
+def read_task(task: str) -> Command:
+    """Return the read of the fields that TaskFields has."""
+    return ("HMGET", keys.task(task), *TaskFields._fields)

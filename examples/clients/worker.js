@@ -15,7 +15,9 @@ const OUTCOME = ["result", "result_encoding", "error", "error_type", "traceback"
 const OWNER = ["node", "token", "pid", "pid_start", "boot", "ns", "started", "reclaimed_node", "files", "progress",
   "progress_at", "lock", "counted", "devices", "stack"];
 const TASK = ["status", "queue", "node", "token", "pid", "finished_by", "error_type", "cancel", "retry", "interruptions", "files",
-  "priority", "needs", "lock", "counted", "attempt", "events", "started", "dependents", "group"];
+  "priority", "needs", "lock", "counted", "attempt", "events", "started", "dependents", "group",
+  "reclaimed_node", "pid_start", "interrupt", "interrupted_at", "requeued", "stack", "eta", "created", "updated", "start_before",
+  "expired_to", "broken", "broken_by", "inputs", "keep", "enqueued_by", "tags"];
 // The events by which a task ends, or by which one that has ended runs again.
 const SETTLED = ["complete", "failed", "cancelled", "retried", "postponed", "requeued", "restored", "reasserted"];
 const POLICY = { max: 3, backoff: 10, factor: 2, jitter: 0.1, on: [], exit_codes: [], interruptions: 3 };
@@ -399,7 +401,7 @@ class Listener {
         ["HINCRBY", `blueque_stats_${day}_${queue}`, "found", 1], ["HINCRBY", `blueque_totals_${queue}`, "found", 1],
         ["EXPIREAT", `blueque_stats_${day}_${queue}`, (Math.floor(now / 86400) + 91) * 86400],
       ] : [
-        ["LREM", this.own, 1, task],
+        ["LREM", this.own, 0, task],
         ...(past.status === "started" ? [["SREM", `blueque_started_tasks_${queue}`, `${past.node} ${past.pid} ${task}`]] : []),
         ...(past.lock ? [["SREM", `blueque_lock_${past.lock}`, task]] : []),
         ...(past.counted === "1" ? [["SREM", `blueque_counted_tasks_${queue}`, task]] : []),

@@ -176,7 +176,9 @@ def of_statuses(lines: Sequence[str], named: Sequence[str]) -> list[str]:
         words = {*re.findall(r"\w+", when)}
         statuses, entries = words & {*STATUSES}, words & {*ENTRIES}
         if statuses & wanted and (not entries or entries & wanted):
-            is_always = {*named} - {*ENTRIES} <= statuses and (not entries or entries & {*named})
+            if entries & {*named}:
+                line, entries = line.partition(", as the ")[0], set()
+            is_always = {*named} - {*ENTRIES} <= statuses and not entries
             found.append(command if is_always else line)
     return found
 

@@ -109,6 +109,7 @@ from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
+from blueque.protocol.fields import TaskFields
 from blueque.protocol.graphs import Graph
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.occurrences import plan_of
@@ -831,6 +832,7 @@ NONE_NEW = {**NO_TASK, "TASK": ["t1", "t2", "t3"], "NEW": []}
 DONE = {"b 1.parquet": "1 2 d"}
 FEED_ENDED = {**BEGUN_FEED, "NOW": 9e8, "KEPT": 7776000, "OLD": 9e8 - 7776000}
 DUE = {
+    "FIELDS": list(TaskFields._fields),
     **TASK,
     **IN_NO_LINE,
     "LIMIT": 100,
@@ -1737,7 +1739,7 @@ EXPIRE = {**MOVE, "BY": "blueque", "REASON": "expired"}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
 UNBLOCK = {**TASK, "OWN_GROUP": []}
 INTERRUPT = {**TASK, "BY": "bob", "WHY": []}
-REQUEUE = {**TASK, "MARK": "mark-1", "LAST": [], "DROPPED": [], "GROUP": []}
+REQUEUE = {**TASK, "STATUS": "pending", "MARK": "mark-1", "LAST": [], "DROPPED": [], "GROUP": []}
 ASK_STACK = {**TASK, "MARK": "m1"}
 DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
@@ -5538,9 +5540,8 @@ SAMPLES = [
                 raw("HSET", keys.conditions("t1"), "t3", "-gone"),
             ),
             requeue,
-            {**REQUEUE, "DROPPED": ["t3"]},
+            {**REQUEUE, "STATUS": "blocked", "DROPPED": ["t3"]},
             holds,
-            block=1,
         )
         for status, holds in (("cancelled", [CANCELLED]), ("failed", [FAILED_ONE]))
     ],
@@ -5864,14 +5865,13 @@ SAMPLES = [
         until="MULTI",
         refuses=NotRegistered,
     ),
-    Sample("lose", "to run again", fenced(started_by_the_dead), lose(Retry()), LOSE, [AS_NEXT]),
+    Sample("lose", "to run again", fenced(started_by_the_dead), lose(Retry()), LOSE),
     Sample(
         "lose",
         "to run again, with files",
         fenced(started_by_the_dead, with_files),
         lose(Retry(), {"lost_node": DEAD}),
         {**LOSE, "FACTS": [*LOSE["FACTS"], "last_files", "host:/spool/t1/1", "lost_node", DEAD]},
-        [AS_NEXT],
     ),
     Sample(
         "lose",
@@ -5879,7 +5879,7 @@ SAMPLES = [
         fenced(started_by_the_dead, holding),
         lose(Retry()),
         {**LOSE, **SHARED},
-        [*HOLDS, AS_NEXT, *IN_LOCKED_LINE],
+        [*HOLDS, *IN_LOCKED_LINE],
     ),
     Sample(
         "lose",
@@ -5887,7 +5887,7 @@ SAMPLES = [
         fenced(started_by_the_dead, urgent),
         lose(Retry()),
         {**LOSE, **URGENT},
-        [AS_NEXT, OTHER_LINE],
+        [OTHER_LINE],
     ),
     Sample(
         "lose",
