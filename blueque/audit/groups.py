@@ -16,9 +16,17 @@ from blueque.model import keys
 from blueque.model.group import MAKING
 from blueque.model.parts import in_parts
 from blueque.model.states import FINISHED
+from blueque.queries.groups import members
 
 CODES = ("open_member", "bad_member", "group_end")  # of findings, whose text is the group
-_OF_A_GROUP = (keys.group, keys.members, keys.open_members, keys.bad_members, keys.awaiting)
+_OF_A_GROUP = (
+    keys.group,
+    keys.members,
+    keys.listed_members,
+    keys.open_members,
+    keys.bad_members,
+    keys.awaiting,
+)
 _NOW = 0.0  # the score of a group at which a listener or scheduler is about to look
 
 
@@ -74,10 +82,10 @@ def _not_ended(redis: Redis, group: str) -> Finding | None:
 
 
 def _pieces(redis: Redis, group: str) -> Iterator[list[str]]:
-    """Yield the ids of all members, some at a time. The list only grows."""
+    """Yield the ids of all members, some at a time. They only become more."""
     first = 0
     while True:
-        (some,) = redis.read(("LRANGE", keys.members(group), first, first + BATCH - 1))
+        some = members(redis, group, first, BATCH)
         if some:
             yield some
         if len(some) < BATCH:

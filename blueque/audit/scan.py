@@ -65,7 +65,8 @@ _OF_ALL = {  # the queues
 }
 _OF_A_GROUP = {
     keys.group(""): "hash",
-    keys.members(""): "list",
+    keys.members(""): "zset",
+    keys.listed_members(""): "list",
     keys.open_members(""): "set",
     keys.bad_members(""): "set",
     keys.awaiting(""): "zset",

@@ -90,7 +90,12 @@ def group(name: str) -> str:  # hash: the record of a group
     return f"blueque_group_{name}"
 
 
-def members(group_name: str) -> str:  # list: ids of its tasks, in the order in which they were made
+def members(group_name: str) -> str:  # zset: ids of its tasks, scored by when they joined
+    return f"blueque_joined_{group_name}"
+
+
+# list: ids of its tasks that joined before members had scores; only read, and removed
+def listed_members(group_name: str) -> str:
     return f"blueque_members_{group_name}"
 
 

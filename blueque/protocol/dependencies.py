@@ -13,7 +13,13 @@ from blueque.model.group import condition_on, group_of
 from blueque.model.lines import line_of
 from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
 from blueque.protocol.fields import enter_tags, flat, join_lines_of_queues
-from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
+from blueque.protocol.parents import (
+    Parents,
+    enter_dependents,
+    join_groups,
+    joins_of,
+    require_parents,
+)
 from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -195,7 +201,7 @@ def creation(
     commands += enter_tags({new.task: (new.options or {}).get("tags") for _, new in tasks})
     commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
     commands += enter_dependents(conditions, states, now)
-    return [*commands, *_joining_groups([new for _, new in tasks])]
+    return [*commands, *join_groups([(new.group, new.task) for _, new in tasks], now)]
 
 
 def _expiring(tasks: Sequence[NewTask]) -> list[Command]:
@@ -207,17 +213,6 @@ def _expiring(tasks: Sequence[NewTask]) -> list[Command]:
         for word in ((new.options or {})["start_before"], new.task)
     ]
     return [("ZADD", keys.EXPIRING, *starts)] if starts else []
-
-
-def _joining_groups(tasks: Sequence[NewTask]) -> list[Command]:
-    joining: dict[str, list[str]] = {}
-    for new in tasks:
-        if new.group is not None:
-            joining.setdefault(new.group, []).append(new.task)
-    return [
-        *[("RPUSH", keys.members(group), *ids) for group, ids in joining.items()],
-        *[("SADD", keys.open_members(group), *ids) for group, ids in joining.items()],
-    ]
 
 
 class _Scores(NamedTuple):

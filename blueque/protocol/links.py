@@ -19,6 +19,7 @@ from blueque.protocol.parents import (
     closed,
     enter_dependents,
     groups_among,
+    join_groups,
     require_parents,
     tasks_among,
 )
@@ -108,14 +109,9 @@ class NewLinks:
                 raise WrongGroup(other, why)
 
 
-def joining(links: Links, tasks: Sequence[str]) -> list[Command]:
+def joining(links: Links, tasks: Sequence[str], now: float) -> list[Command]:
     """Return the commands by which tasks join the group of their run."""
-    if links.group is None or not tasks:
-        return []
-    return [
-        ("RPUSH", keys.members(links.group), *tasks),
-        ("SADD", keys.open_members(links.group), *tasks),
-    ]
+    return join_groups([(links.group, task) for task in tasks], now)
 
 
 def blocking(links: Links, queue: str, tasks: Sequence[str], now: float) -> list[Command]:

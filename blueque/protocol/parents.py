@@ -307,6 +307,21 @@ def closed(group: str, state: str) -> WrongGroup:
     return WrongGroup(group, f"{why}; no other task joins it", state)
 
 
+def join_groups(joins: Iterable[tuple[str | None, str]], now: float) -> list[Command]:
+    """Return the commands by which new tasks become members of their groups, in this order.
+
+    joins: the group, and the id of each; None: it joins no group.
+    """
+    scores: dict[str, list[float | str]] = {}
+    for place, (group, task) in enumerate(joins):
+        if group is not None:
+            scores.setdefault(group, []).extend((now + place * MICROSECOND, task))
+    return [
+        *[("ZADD", keys.members(group), *some) for group, some in scores.items()],
+        *[("SADD", keys.open_members(group), *some[1::2]) for group, some in scores.items()],
+    ]
+
+
 def enter_dependents(
     conditions: Mapping[str, Mapping[str, str]], states: Mapping[str, str | None], now: float
 ) -> list[Command]:

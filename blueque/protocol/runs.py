@@ -106,7 +106,7 @@ class RunBatch(Batch):
         return [
             *commands,
             *blocking(self.links, self.queue, ids, self._made),
-            *joining(self.links, ids),
+            *joining(self.links, ids, self._made),
         ]
 
     def ids_of(self, chosen: Sequence[int]) -> list[str]:

@@ -219,14 +219,17 @@ def load_named(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
 
 def group_seen(name: str) -> Reader[GroupSeen | None]:
     """Read how far a group is; None: there is no such group. One round trip."""
-    record, *sizes = yield [
+    record, joined, listed, *sizes = yield [
         ("HGETALL", keys.group(name)),
-        ("LLEN", keys.members(name)),
+        ("ZCARD", keys.members(name)),
+        ("LLEN", keys.listed_members(name)),
         ("SCARD", keys.open_members(name)),
         ("SCARD", keys.bad_members(name)),
         ("ZCARD", keys.awaiting(name)),
     ]
-    return GroupSeen(name, parse(as_hash(record)), *sizes) if record else None
+    if not record:
+        return None
+    return GroupSeen(name, parse(as_hash(record)), joined + listed, *sizes)
 
 
 def load_all(redis: Redis) -> list[GroupSeen]:
@@ -239,8 +242,16 @@ def load_all(redis: Redis) -> list[GroupSeen]:
 
 def members(redis: Redis, name: str, first: int = 0, count: int = 100) -> list[str]:
     """Return ids of members, in the order in which they were made."""
-    (ids,) = redis.read(("LRANGE", keys.members(name), first, first + count - 1))
-    return list(ids)
+    last, listed = first + count - 1, keys.listed_members(name)
+    early, size, ids = redis.read(
+        ("LRANGE", listed, first, last),
+        ("LLEN", listed),
+        ("ZRANGE", keys.members(name), first, last),
+    )
+    if size:  # those in the list come first
+        span = (max(first - size, 0), last - size)
+        (ids,) = redis.read(("ZRANGE", keys.members(name), *span)) if last >= size else ([],)
+    return [*early, *ids]
 
 
 def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:

@@ -50,12 +50,16 @@ def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
     """
     time, names = redis.read(("TIME",), ("ZRANGE", keys.GROUPS, 0, -1))
     asked: list[Command] = [("HMGET", keys.group(each), "state", "updated") for each in names]
-    asked += [("LLEN", keys.members(each)) for each in names]
     replies, now = redis.read(*asked), to_seconds(time)
-    found = [
-        Unfinished(name, updated or "", size, now - (to_microseconds(updated) or 0) / 1e6)
-        for name, (state, updated), size in zip(names, replies, replies[len(names) :], strict=False)
+    making = {
+        name: updated or ""
+        for name, (state, updated) in zip(names, replies, strict=True)
         if state == MAKING
+    }
+    found = [
+        Unfinished(seen.name, updated, seen.members, now - (to_microseconds(updated) or 0) / 1e6)
+        for seen in groups.load_named(redis, [*making])
+        for updated in [making[seen.name]]
     ]
     return [each for each in found if each.age >= older_than]
 

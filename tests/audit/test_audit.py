@@ -1781,7 +1781,7 @@ def test_a_task_that_waits_for_its_own_group_is_a_circle(redis, cli):
     protocol.open_group(redis, "day", 60, 1.0)
     protocol.enqueue_after(redis, D, [NewTask("one", "p", {}, {"group day": "ok"})], 1.0)
     cli.hset(T("one"), "group", "day")
-    cli.rpush(keys.members("day"), "one")
+    cli.zadd(keys.members("day"), {"one": 1})
     cli.sadd(keys.open_members("day"), "one")
 
     (found,) = audit(redis, 0.01)

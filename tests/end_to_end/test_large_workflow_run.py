@@ -91,7 +91,7 @@ def test_what_a_killed_producer_has_begun_runs_only_when_another_one_has_finishe
     until(lambda: flow.progress().state == "ended", what="the workflow has ended")
     seen = flow.progress()
     assert (seen.members, seen.open, seen.bad) == (224, 0, 0)
-    tasks = [client.get_task(task) for task in cli.lrange(keys.members("night"), 0, -1)]
+    tasks = [client.get_task(task) for task in cli.zrange(keys.members("night"), 0, -1)]
     times = {task.id: (task.started, task.finished, task.attempt) for task in tasks}
     for task in tasks:
         assert task.attempt == 1

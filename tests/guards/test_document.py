@@ -588,7 +588,7 @@ TASK = {
     "LINE": keys.pending(Q),
     "ROOM": [],
     # No groups, unless a sample says so.
-    **dict.fromkeys(("GROUP", "ENTERED", "ENTRANTS", "TIED"), NONE),
+    **dict.fromkeys(("GROUP", "ENTERED", "ENTRANTS", "PLACES", "TIED"), NONE),
     **dict.fromkeys(("AWAITED", "WAITERS", "UNAWARE", "OVER"), NONE),
     # Nor tags.
     **dict.fromkeys(("TAG", "TAGGING", "TAGGED", "UNTAGGING"), NONE),
@@ -713,6 +713,7 @@ UNLINKED: dict[str, list[Any]] = {
     "LOOKS": [],
     "JOINED": [],
     "ENTRANTS": [],
+    "PLACES": [],
     "MEMBER": [],
     "UNMET": [],
     "CHILDREN": [],
@@ -1494,6 +1495,7 @@ SPAWN = {
     "ADDED": octets(A, B, C, D),
     "ENTERED": [],
     "ENTRANTS": [],
+    "PLACES": [],
     "TIED": [],
 }
 SPAWN_ONE = {**SPAWN, **CREATED_ONE, "OCTETS": octets(A), "ADDED": octets(A)}
@@ -2103,6 +2105,7 @@ KEYED_LINKED = {
     "LOOKS": [69.25, ONE, 69.25, TWO, 69.25, THREE],
     "JOINED": [GROUP],
     "ENTRANTS": [ONE, TWO, THREE],
+    "PLACES": [9.25, ONE, 9.250001, TWO, 9.250002, THREE],
     "UNMET": ["t3"],
     "CHILDREN": [[9.25, ONE, 9.250001, TWO, 9.250002, THREE]],
     "AWAITED": ["old"],
@@ -2749,6 +2752,7 @@ SAMPLES = [
             **in_default_line(TWO, THREE),
             "JOINED": [GROUP],
             "ENTRANTS": [TWO, THREE],
+            "PLACES": [9.25, TWO, 9.250001, THREE],
             "REJOINED": [GROUP],
             "THERE": [ONE],
             "NOTED": [9.25, ONE],
@@ -4680,6 +4684,7 @@ SAMPLES = [
             "FIELDS": [["group", "g", "spawned_by", "t1"]],
             "ENTERED": ["g"],
             "ENTRANTS": [[A]],
+            "PLACES": [[9.25, A]],
         },
     ),
     Sample(
@@ -6318,6 +6323,7 @@ SAMPLES = [
             "JOINED": [Q],
             "ENTERED": ["g"],
             "ENTRANTS": [["t1"]],
+            "PLACES": [[9.25, "t1"]],
         },
         ["they have keys"],
     ),
@@ -6484,6 +6490,7 @@ SAMPLES = [
             "WAITERS": [[9.25 + 1e-6, "t2"]] * 2,
             "OVER": ["old"],
             "ENTRANTS": [["t1", "t2"]],
+            "PLACES": [[9.25, "t1", 9.25 + 1e-6, "t2"]],
         },
         [IS_BLOCKED, IS_PENDING],
     ),
@@ -6954,6 +6961,7 @@ SAMPLES = [
         {
             **GRAPH,
             "TASK": ["t1", "t2"],
+            "PLACES": [9.25, "t1", 9.25 + 1e-6, "t2"],
             "NEW": ["t1", "t2"],
             "STATUS": ["pending", "blocked"],
             "INTO": [Q, "joins"],
@@ -6979,6 +6987,7 @@ SAMPLES = [
         {
             **GRAPH,
             "TASK": ["t1", "t2"],
+            "PLACES": [9.25, "t1", 9.25 + 1e-6, "t2"],
             "PARENT": ["t3"],
             "OUTER": ["old"],
             "NEW": ["t1", "t2"],
@@ -7045,6 +7054,7 @@ SAMPLES = [
         {
             **EXTENDED,
             "TASK": ["t1"],
+            "PLACES": [9.25, "t1"],
             "OUTER": [GATE],
             "NEW": ["t1"],
             "INTO": [Q],
@@ -7066,6 +7076,7 @@ SAMPLES = [
         {
             **EXTENDED,
             "TASK": ["t2"],
+            "PLACES": [9.25, "t2"],
             "PARENT": ["t1"],
             "NEW": ["t2"],
             "INTO": ["joins"],
@@ -7087,6 +7098,7 @@ SAMPLES = [
         {
             **EXTENDED,
             "TASK": ["t1"],
+            "PLACES": [9.25, "t1"],
             "PARENT": ["t3"],
             "NEW": ["t1"],
             "INTO": [Q],

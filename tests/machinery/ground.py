@@ -270,7 +270,7 @@ def _reader(name: str) -> tuple[str | int, ...]:
             keys.pending(""),
             keys.reserved(QUEUE, ""),
             keys.PREFIX + "line_",
-            keys.members(""),
+            keys.listed_members(""),
             keys.occurrences(""),
         )
     ):

@@ -177,7 +177,7 @@ class Group:
     """Tasks that others wait for together. record: None when it was dropped."""
 
     record: Fields | None = None
-    members: list[str] = field(default_factory=list)
+    members: dict[str, float] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     bad: set[str] = field(default_factory=set)
     awaiting: dict[str, float] = field(default_factory=dict)
@@ -791,7 +791,7 @@ class Model:
             self.blocked[queue][new.task] = now + FIRST_LOOK
         if "group" in new.ties:
             group = self.groups[new.ties["group"]]
-            group.members.append(new.task)
+            group.members[new.task] = now + number * 1e-6
             group.open.add(new.task)
 
     def _add_conditions(

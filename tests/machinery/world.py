@@ -74,7 +74,7 @@ class World:
 
     def _has_group_ended(self, group: str, kind: str) -> bool:
         members, state = self.redis.read(
-            ("LRANGE", keys.members(group), 0, -1), ("HGET", keys.group(group), "state")
+            ("ZRANGE", keys.members(group), 0, -1), ("HGET", keys.group(group), "state")
         )
         each = _WANTED["ok" if kind == "ok" else "any"]
         is_as_wanted = kind != "not_ok" or any(

@@ -166,7 +166,7 @@ def test_another_process_goes_on_where_a_producer_has_died(
     settle(redis)
 
     assert counts(cli) == [507, 1]
-    assert cli.llen(keys.members(NIGHT)) == cli.scard(keys.open_members(NIGHT)) == 508
+    assert cli.zcard(keys.members(NIGHT)) == cli.scard(keys.open_members(NIGHT)) == 508
     conditions = cli.hgetall(keys.conditions(flow().id_of("wide 1")))
     assert len(conditions) == 239 and HOLD not in conditions
     cli.delete(keys.group(GATE))  # its time is over
@@ -191,7 +191,7 @@ def test_all_is_there_once_although_an_answer_is_lost(client, proxy, cli, fault,
     proxy.release()
     through.close()
 
-    assert cli.llen(keys.members(NIGHT)) == cli.scard(keys.open_members(NIGHT)) == 405
+    assert cli.zcard(keys.members(NIGHT)) == cli.scard(keys.open_members(NIGHT)) == 405
     assert counts(cli) == [404, 1]
 
 
@@ -240,7 +240,7 @@ def test_two_who_commit_the_same_make_it_once(client, url, cli, overtaken):
     assert flow.commit()
     another.close()
 
-    assert cli.llen(keys.members(NIGHT)) == 506
+    assert cli.zcard(keys.members(NIGHT)) == 506
     assert counts(cli) == [505, 1]
 
 
@@ -275,7 +275,7 @@ def test_a_workflow_that_is_cancelled_halfway_stops_its_commit(client, redis, cl
     settle(redis)
     settle(redis)
 
-    tasks = cli.lrange(keys.members(NIGHT), 0, -1)
+    tasks = cli.zrange(keys.members(NIGHT), 0, -1)
     assert len(tasks) == 400
     assert {cli.hget(keys.task(task), "cancelled_by") for task in tasks} <= {"ann", "blueque"}
     assert counts(cli) == [0, 0]
@@ -630,8 +630,8 @@ def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch)
 
     def lose_first(*arguments):
         if not lost:  # as if the last transaction had not reached the new master
-            lost.extend(cli.lrange(keys.members(NIGHT), 400, -1))
-            cli.ltrim(keys.members(NIGHT), 0, 399)
+            lost.extend(cli.zrange(keys.members(NIGHT), 400, -1))
+            cli.zremrangebyrank(keys.members(NIGHT), 400, -1)
             cli.srem(keys.open_members(NIGHT), *lost)
             for task in lost:
                 cli.delete(keys.task(task), keys.conditions(task))
@@ -641,7 +641,7 @@ def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch)
 
     assert fan(client).commit()
     assert len(lost) == 106
-    assert cli.lrange(keys.members(NIGHT), 400, -1) == lost
+    assert cli.zrange(keys.members(NIGHT), 400, -1) == lost
     assert cli.scard(keys.open_members(NIGHT)) == 506
     assert all(cli.exists(keys.task(task)) for task in lost)
 

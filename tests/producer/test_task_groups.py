@@ -8,10 +8,12 @@ import pytest
 from transactions import protocol
 
 import blueque
+from blueque.audit.audit import audit
 from blueque.errors import InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
+from blueque.queries import groups
 from blueque.recovery.settling import settle_groups_step
 
 
@@ -196,3 +198,32 @@ def test_a_client_waits_for_tasks_not_for_groups(client, queue):
             client.wait(given)
         with pytest.raises(InvalidType, match="wait takes ids of tasks"):
             client.as_ended(given)
+
+
+def test_members_that_joined_before_members_had_scores_count_and_come_first(client, redis, cli):
+    group = client.group("night").open()
+    queue = client.get_queue("video")
+    early = [queue.enqueue(number, group=group) for number in range(5)]
+    scores = cli.zrange(keys.members("night"), 0, -1)
+    cli.delete(keys.members("night"))
+    cli.rpush(keys.listed_members("night"), *scores)  # as they were kept then
+
+    late = [queue.enqueue(number, group=group) for number in range(5)]
+
+    assert [groups.members(redis, "night", first, 3) for first in (0, 3, 6, 9)] == [
+        early[:3],
+        [*early[3:], late[0]],
+        late[1:4],
+        late[4:],
+    ]
+    assert group.progress().members == 10
+    assert [task.id for task in group.tasks()] == [*early, *late]
+    assert audit(redis) == []
+    group.close()
+    for task in [*early, *late]:
+        queue.cancel(task)
+    while settle_groups_step(redis, time.time()):
+        pass
+    assert (group.progress().state, group.progress().bad) == ("ended", 10)
+    assert group.delete()
+    assert cli.keys("blueque_*_night") == []

@@ -53,7 +53,7 @@ def test_all_tasks_of_a_workflow_are_there_at_once_each_in_its_place(client, cli
     assert statuses(client, tasks) == ["pending", "blocked", "blocked", "blocked"]
     seen = flow.progress()
     assert (seen.state, seen.members, seen.open) == ("closed", 4, 4)
-    assert cli.lrange(keys.members("night"), 0, -1) == tasks
+    assert cli.zrange(keys.members("night"), 0, -1) == tasks
     assert cli.zrange(keys.dependents(tasks[0]), 0, -1) == tasks[1:3]
     last = client.get_task(tasks[3])
     assert (last.after, last.broken, last.parents) == (2, "cancel", tasks[1:3])
@@ -88,7 +88,7 @@ def test_a_workflow_is_there_once_although_an_answer_is_lost(client, proxy, cli,
     proxy.release()
     through.close()
 
-    assert cli.llen(keys.members("night")) == len(tasks)
+    assert cli.zcard(keys.members("night")) == len(tasks)
     assert cli.llen(keys.pending("video")) == 1
 
 

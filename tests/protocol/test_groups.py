@@ -128,7 +128,7 @@ def test_a_member_is_in_line_and_in_its_group(redis, cli):
     assert join(redis, "a", "b") == [True, True]
 
     assert cli.lrange(keys.pending("video"), 0, -1) == ["b", "a"]
-    assert cli.lrange(keys.members(GROUP), 0, -1) == ["a", "b"]
+    assert cli.zrange(keys.members(GROUP), 0, -1) == ["a", "b"]
     assert standing(cli) == ("open", {"a", "b"}, set())
     assert cli.hgetall(keys.task("a"))["group"] == GROUP
     assert not cli.exists(keys.conditions("a"))
@@ -140,7 +140,7 @@ def test_a_member_that_is_made_again_joins_once(redis, cli):
     join(redis, "a", **options)
 
     assert join(redis, "a", **{**options, "enqueued_by": "other"}) == [False]
-    assert cli.lrange(keys.members(GROUP), 0, -1) == ["a"]
+    assert cli.zrange(keys.members(GROUP), 0, -1) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli, step):
         cli.delete(keys.group(GROUP))
 
     assert protocol.enqueue_after(redis, "video", tasks("2"), 4.5) == [False, True]
-    assert cli.lrange(keys.members(GROUP), 0, -1) == ["a", *(["b"] if step == "awaited" else [])]
+    assert cli.zrange(keys.members(GROUP), 0, -1) == ["a", *(["b"] if step == "awaited" else [])]
 
 
 def test_a_task_cannot_wait_for_its_own_group(redis):

@@ -278,7 +278,7 @@ def join(redis, cli, group="night"):
     """Have t1 be a member of a group that is closed."""
     protocol.open_group(redis, group, 60, 8.5)
     redis.read(("HSET", keys.task("t1"), "group", group))
-    redis.read(("SADD", keys.open_members(group), "t1"), ("RPUSH", keys.members(group), "t1"))
+    redis.read(("SADD", keys.open_members(group), "t1"), ("ZADD", keys.members(group), 1, "t1"))
     protocol.close_group(redis, group, 8.6)
 
 
@@ -294,7 +294,7 @@ def test_a_running_member_adds_to_its_closed_group_which_does_not_end_before(red
 
     assert protocol.finish_group(redis, "night", 10.7) == "closed"
     assert cli.smembers(keys.open_members("night")) == {A, B}
-    assert cli.lrange(keys.members("night"), 0, -1) == ["t1", A, B]
+    assert cli.zrange(keys.members("night"), 0, -1) == ["t1", A, B]
     assert fields_of(cli, A)["group"] == "night"
 
 
@@ -336,7 +336,7 @@ def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli):
 
     again = [new("a", group="day"), new("b", group="day", after=["t1"])]
     assert spawn(redis, *again, new("c", group="night")) == [False, False, True]
-    assert cli.lrange(keys.members("day"), 0, -1) == [A, B]
+    assert cli.zrange(keys.members("day"), 0, -1) == [A, B]
     with pytest.raises(WrongGroup):
         spawn(redis, *again, new("d", group="day"))
 
@@ -366,7 +366,7 @@ def test_the_one_circle_that_can_come_to_be_is_found_by_the_doctor(redis, cli, c
 
     found = [each for each in audit(redis) if each.code == "circle"]
 
-    (part,) = cli.lrange(keys.members("day"), 0, -1)
+    (part,) = cli.zrange(keys.members("day"), 0, -1)
     names = " ".join(sorted([A, part])).replace(" ", ", ")
     how = f"tasks {names} wait for each other through group day, group night, and none of them"
     assert len(found) == 1 and how in found[0].sentence

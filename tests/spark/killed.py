@@ -220,7 +220,7 @@ def check(
                 f"{queue}: {found.total()} tasks for {rows} rows, and {leftovers(cli)[:9]}"
             )
         if queue not in STREAMS and queue != "naive":
-            members = cli.lrange(keys.members(queue), 0, -1)
+            members = cli.zrange(keys.members(queue), 0, -1)
             assert {*members} == cli.smembers(keys.open_members(queue)) and len(members) == rows
             assert cli.hget(keys.group(queue), "state") == "closed", f"{queue}: {steps[queue]}"
 

@@ -92,7 +92,7 @@ def test_tasks_that_a_failover_takes_back_are_written_again_by_the_same_call(
                 cli.lrem(keys.line(Q, "0"), 1, task)
                 cli.delete(keys.task(task))
                 cli.srem(keys.open_members("n1"), task)
-                cli.lrem(keys.members("n1"), 1, task)
+                cli.zrem(keys.members("n1"), task)
                 cli.srem(keys.ledger(Q, "n1", 0), uuid.UUID(task).bytes)
         passes.append(sum(report.new for report in reports))
         return reports
