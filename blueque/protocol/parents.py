@@ -251,6 +251,13 @@ class Parents:
                 why = "tasks wait for it already, so no task can join that waits for others itself"
                 raise WrongGroup(group, why)
 
+    def require_there(self, replies: Sequence[Any], group: str) -> None:
+        """Raise NoSuchGroup if a group that new tasks would join has no record. replies: to `reads`."""
+        first = len(self._tasks) + 3 * len(self._groups)
+        state, _ = replies[first + self._joined.index(group)]
+        if state is None:
+            raise NoSuchGroup(group, is_joined=True)
+
     def statuses(self, replies: Sequence[Any]) -> dict[str, str | None]:
         """Return the status of each parent from the replies to `reads`; None: it is gone, or a
         workflow whose tasks are not all there.

@@ -111,6 +111,7 @@ from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
 from blueque.protocol.fields import TaskFields
 from blueque.protocol.graphs import Graph
+from blueque.protocol.members import MemberBatch
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.occurrences import plan_of
 from blueque.protocol.pruning import Ended
@@ -2112,6 +2113,32 @@ KEYED_LINKED = {
     "WAITERS": [[9.25, ONE, 9.250001, TWO, 9.250002, THREE]],
     "OVER": ["old"],
 }
+
+KEYED_MEMBERS = {
+    **{name: value for name, value in KEYED_RUN.items() if name not in ("RUN", "SHARD")},
+    "OPTIONS": ["group", GROUP],
+    "ENTERED": GROUP,
+    "TIED": [],
+    "ENTRANTS": [ONE, TWO, THREE],
+    "PLACES": [9.25, ONE, 9.250001, TWO, 9.250002, THREE],
+    "AGAIN": [],
+}
+WAITING_MEMBERS = {**KEYED_LINKED, "ENTERED": GROUP, "TIED": [GROUP]}
+
+
+def enqueue_members(values: Values, links: Links = Links(GROUP)) -> Given:  # noqa: B008
+    return lambda redis: protocol.enqueue_members(redis, member_batch(values, links))
+
+
+def member_batch(values: Values, links: Links) -> MemberBatch:
+    tasks = NewTasks(
+        [task.encode() for task in values["TASK"]],
+        [(b"p", False)] * len(values["TASK"]),
+        None,
+        values["ETAS"],
+        RUN_KEYS[: len(values["TASK"])],
+    )
+    return MemberBatch(Q, links, tasks, 9.25, {})
 
 
 A_MEMBER = "a member was there"
@@ -7182,6 +7209,134 @@ SAMPLES = [
         IN_LARGE,
         until="MULTI",
     ),
+    Sample(
+        "enqueue_members",
+        "all new",
+        opened_group,
+        enqueue_members(KEYED_MEMBERS),
+        KEYED_MEMBERS,
+        [ANY_MADE, A_NEW],
+    ),
+    Sample(
+        "enqueue_members",
+        "some for later",
+        opened_group,
+        enqueue_members({**KEYED_MEMBERS, **KEYED_LATER}),
+        {**KEYED_MEMBERS, **KEYED_LATER, **in_default_line(THREE)},
+        [ANY_MADE, A_LATER, A_NEW],
+    ),
+    Sample(
+        "enqueue_members",
+        "that wait for others",
+        given(enqueued("t3"), ended_group_named("old"), opened_group),
+        enqueue_members(
+            {**KEYED_MEMBERS, "ETAS": [20.5, None, None]},
+            Links(GROUP, {"t3": "ok", ON_OLD: "any"}, "cancel"),
+        ),
+        {**KEYED_MEMBERS, **WAITING_MEMBERS},
+        [ANY_MADE],
+    ),
+    Sample(
+        "enqueue_members",
+        "that wait for others, of which one has ended",
+        given(failed("t3"), ended_group_named("old"), opened_group),
+        enqueue_members(
+            {**KEYED_MEMBERS, "ETAS": [20.5, None, None]},
+            Links(GROUP, {"t3": "ok", ON_OLD: "any"}, "cancel"),
+        ),
+        {**KEYED_MEMBERS, **WAITING_MEMBERS, "ENDED": [9.25, "t3"]},
+        [ANY_MADE, HAS_ENDED],
+    ),
+    Sample(
+        "enqueue_members",
+        "one is a member, though its task was deleted",
+        given(
+            opened_group,
+            enqueue_members({**KEYED_MEMBERS, "TASK": [ONE], "ETAS": None}),
+            raw("DEL", keys.task(ONE)),
+        ),
+        enqueue_members(KEYED_MEMBERS),
+        {
+            **KEYED_MEMBERS,
+            "NEW": [TWO, THREE],
+            "KEY": ["k2", "k3"],
+            "ENTRIES": [9.25, TWO, 9.25, THREE],
+            **in_default_line(TWO, THREE),
+            "ENTRANTS": [TWO, THREE],
+            "PLACES": [9.25, TWO, 9.250001, THREE],
+        },
+        [ANY_MADE, A_NEW],
+    ),
+    Sample(
+        "enqueue_members",
+        "one was there before the group was opened again",
+        given(opened_group, raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)),
+        enqueue_members(KEYED_MEMBERS),
+        {
+            **KEYED_MEMBERS,
+            "NEW": [TWO, THREE],
+            "KEY": ["k2", "k3"],
+            "ENTRIES": [9.25, TWO, 9.25, THREE],
+            **in_default_line(TWO, THREE),
+            "ENTRANTS": [TWO, THREE],
+            "PLACES": [9.25, TWO, 9.250001, THREE],
+            "AGAIN": [9.25, ONE],
+            "THERE": [ONE],
+            "NOTED": [9.25, ONE],
+        },
+        [AGAIN, ANY_MADE, A_NEW, A_MEMBER],
+    ),
+    Sample(
+        "enqueue_members",
+        "all were there before the group was opened again",
+        given(
+            opened_group,
+            *[raw("HSET", keys.task(task), "group", GROUP) for task in (ONE, TWO, THREE)],
+        ),
+        enqueue_members(KEYED_MEMBERS),
+        {
+            **KEYED_MEMBERS,
+            **IN_NO_LINE,
+            "NEW": [],
+            "KEY": [],
+            "ENTRIES": [],
+            "ENTRANTS": [],
+            "PLACES": [],
+            "AGAIN": [9.25, ONE, 9.250001, TWO, 9.250002, THREE],
+            "THERE": [ONE, TWO, THREE],
+            "NOTED": [9.25, ONE, 9.25, TWO, 9.25, THREE],
+        },
+        [AGAIN, A_MEMBER],
+    ),
+    *[
+        Sample(
+            "enqueue_members",
+            case,
+            before,
+            enqueue_members(KEYED_MEMBERS),
+            KEYED_MEMBERS,
+            holds,
+            until="MULTI",
+            refuses=refusal,
+        )
+        for case, before, holds, refusal in [
+            ("again", given(opened_group, enqueue_members(KEYED_MEMBERS)), [], None),
+            (
+                "again, when the group is closed",
+                given(opened_group, enqueue_members(KEYED_MEMBERS), closed_group),
+                [],
+                None,
+            ),
+            ("the group is closed", given(opened_group, closed_group), [], WrongGroup),
+            ("there is no group", nothing, [], NoSuchGroup),
+            (
+                "a task with this key is in no group",
+                given(opened_group, raw("HSET", keys.task(ONE), "queue", Q)),
+                [AGAIN],
+                WrongGroup,
+            ),
+        ]
+    ],
     Sample(
         "close_group",
         "one that is making",

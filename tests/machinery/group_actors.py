@@ -7,19 +7,31 @@ from contextlib import suppress
 from typing import Any
 from unittest import mock
 
-from actors import drain_tied, execute, note_if_stale, report, settle_groups, spawn, tell
+from actors import drain_tied, execute, note_if_stale, report, settle_groups, spawn, tell, work
 from transactions import protocol
 from world import QUEUE, World, insist, join, make_wait, start_one
 
 from blueque.connection.redis import Redis
-from blueque.errors import HasDependents, InvalidInput, NoSuchTask, NotOwner, WrongGroup, WrongState
+from blueque.errors import (
+    HasDependents,
+    InvalidInput,
+    NoSuchGroup,
+    NoSuchTask,
+    NotOwner,
+    WrongGroup,
+    WrongState,
+)
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import MAKING, condition_on, gate_of
+from blueque.model.ids import ids_of_run_keys
 from blueque.model.new import New, spawned_id
+from blueque.model.run import Links
 from blueque.producer import large_workflow
+from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
+from blueque.protocol.members import MemberBatch
 from blueque.queries import half_made
 
 GROUP = "g"
@@ -115,6 +127,36 @@ def drive_keyed(world: World, redis: Redis) -> None:
     for name in ("k1", "k2"):
         insist(lambda name=name: run.put([name], [b"ok"], are_json=False))  # type: ignore[misc]
     insist(lambda: run.close(2))
+
+
+def put_members(world: World, redis: Redis, *names: str) -> None:
+    """Make tasks of the group under keys that others use, too."""
+    for name in names:
+        ids = ids_of_run_keys(QUEUE, GROUP, [name.encode()])
+        tasks = NewTasks(ids, [(b"ok", False)], keys=[name.encode()])
+        batch = MemberBatch(QUEUE, Links(GROUP), tasks, time.time(), {})
+        try:
+            insist(lambda batch=batch: protocol.enqueue_members(redis, batch))  # type: ignore[misc]
+        except (WrongGroup, NoSuchGroup):
+            world.ledger.notes.append(f"{name} came too late")
+
+
+def put_members_and_close(world: World, redis: Redis, *names: str) -> None:
+    """The same, and say that these are all."""
+    put_members(world, redis, *names)
+    insist(lambda: protocol.close_group(redis, GROUP, time.time()))
+
+
+def work_and_delete_members(world: World, redis: Redis, node: str) -> None:
+    """Be a listener whose tasks are deleted as soon as their group has noted their end."""
+    work(world, redis, node)
+    insist(lambda: settle_groups(world, redis))
+    for task in insist(lambda: redis.read(("LRANGE", keys.complete(QUEUE), 0, -1))[0]):
+        world.ledger.deleted.add(task)
+        try:
+            insist(lambda task=task: protocol.delete(redis, QUEUE, task))  # type: ignore[misc]
+        except (WrongState, HasDependents):
+            world.ledger.deleted.discard(task)
 
 
 def finish_keyed(world: World) -> None:

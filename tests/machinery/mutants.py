@@ -75,6 +75,43 @@ MUTANTS = [
         "retry and schedulers",
         (2, 0),
     ),
+    # members by their keys
+    Mutant(
+        "enqueue_members does not look at the members",
+        "members",
+        "_enqueue",
+        "if score is None]",
+        "]",
+        "members put, and deleted meanwhile",
+        (2, 0),
+    ),
+    Mutant(
+        "enqueue_members does not watch the hashes",
+        "protocol.members",
+        "MemberBatch._looking",
+        "(*self.hashes, *self.parents.watch),",
+        "(*self.parents.watch,),",
+        "members put, and deleted meanwhile",
+        (2, 0),
+    ),
+    Mutant(
+        "enqueue_members enters nothing among the members",
+        "protocol.parents",
+        "join_groups",
+        '*[("ZADD", keys.members(group), *some) for group, some in scores.items()],',
+        "",
+        "members put, and deleted meanwhile",
+        (2, 0),
+    ),
+    Mutant(
+        "enqueue_members takes a closed group",
+        "members",
+        "_enqueue",
+        "batch.parents.require_open(of_parents, batch.join)",
+        "pass",
+        "members put, and the group closed meanwhile",
+        (1, 0),
+    ),
     # runs
     Mutant(
         "enqueue_run does not watch the ledgers",

@@ -271,7 +271,7 @@ def _question(name: str) -> tuple[str | int, ...]:
         return ("ZRANGE", name, 0, -1, "WITHSCORES")
     if name.startswith((keys.open_members(""), keys.bad_members(""))):
         return ("SMEMBERS", name)
-    if name.startswith(_BLOCKED):
+    if name.startswith((_BLOCKED, keys.members(""))):
         return ("ZRANGE", name, 0, -1)
     return ("SMEMBERS", name) if name.startswith((_LOCK, _WAITING)) else ("LRANGE", name, 0, -1)
 

@@ -335,6 +335,11 @@ def group(
     return setup
 
 
+def _group_opened(world: World) -> None:
+    """An open group without members, and a listener."""
+    group_actors.open_group(world, "a_1")
+
+
 def _to_be_noted(world: World) -> None:
     """A closed group whose last member was cancelled, which nobody has noted."""
     group("a_1", members=("t-1",), child="")(world)
@@ -558,6 +563,20 @@ def is_put_once(world: World, state: State) -> str | None:
         if len(ran) != 2 or any(len(tokens) != 1 for tokens in world.ledger.starts.values()):
             return f"of two keys {len(ran)} tasks have come, which ran {world.ledger.starts}"
     return is_counted(world, state)
+
+
+def is_member_once(world: World, state: State) -> str | None:
+    """Each key has made one task, which has run once, and is a member, whatever became of it."""
+    ran = world.ledger.starts
+    if any(len(tokens) != 1 for tokens in ran.values()):
+        return f"a key has made a task again: {ran}"
+    there, members = {*state.tasks} | world.ledger.deleted, state.groups["g"].members
+    if there - {*members} or len({*members}) != len(members):
+        return f"the tasks {there} are there or were, and the members are {members}"
+    wanted = {id_of_run_key(QUEUE, "g", name) for name in ("k1", "k2")}
+    if {"producer", "other"} <= {*world.alive} and not world.ledger.notes and there != wanted:
+        return f"of two keys {there} have come"
+    return None
 
 
 def is_appended_once(world: World, state: State) -> str | None:
@@ -1001,6 +1020,53 @@ OURS = [
         drain=actors.drain_runs,
         longer=[(3, 1)],
         patient=["producer", "other"],
+        untouched=["a_1"],
+    ),
+    # Tasks of a group by their keys: each once, whatever became of it meanwhile
+    tied(
+        "members put, and deleted meanwhile",
+        _group_opened,
+        {
+            "producer": by(group_actors.put_members, "k1"),
+            "other": by(group_actors.put_members, "k2", "k1"),
+            "a_1": by(group_actors.work_and_delete_members, "a_1"),
+        },
+        [(2, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=is_member_once,
+        longer=[(3, 1)],
+        patient=["producer", "other"],
+        untouched=["a_1"],
+    ),
+    tied(
+        "members put, and the group closed meanwhile",
+        _group_opened,
+        {
+            "producer": by(group_actors.put_members, "k1", "k2"),
+            "other": by(group_actors.put_members_and_close, "k1"),
+            "a_1": by(group_actors.work_and_delete_members, "a_1"),
+        },
+        [(1, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=is_member_once,
+        longer=[(2, 1)],
+        patient=["producer", "other"],
+        untouched=["a_1"],
+    ),
+    tied(
+        "members put again, after their group has ended",
+        _group_opened,
+        {
+            "producer": by(group_actors.put_members, "k1"),
+            "other": by(group_actors.put_members_and_close, "k1"),
+            "a_1": by(group_actors.work_and_delete_members, "a_1"),
+            "third": by(group_actors.put_members, "k1"),
+        },
+        [(1, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=is_member_once,
+        longer=[(2, 1)],
+        patient=["producer", "other", "third"],
         untouched=["a_1"],
     ),
     ours(

@@ -1,0 +1,173 @@
+"""Create the tasks of a group by their keys, each once: enqueue_members.
+
+The members of the group are the ledger: what is there was made, even if it was deleted since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.errors import WrongGroup
+from blueque.model import keys
+from blueque.model.run import Links
+from blueque.protocol.bulk import Batch, NewTasks
+from blueque.protocol.links import blocking, entering, joining
+from blueque.protocol.packing import pack_with
+from blueque.protocol.parents import Parents, require_parents
+from blueque.protocol.room import transact_in_line
+from blueque.protocol.submit import Options
+from blueque.protocol.transaction import Answer, Change, Verdict
+from blueque.protocol.watches import exist_all, with_bounds
+
+
+class MemberBatch(Batch):
+    """New tasks of a group, packed for one transaction: at most MAX_KEYED, each id once.
+
+    links: the group, and what all of them wait for.
+    """
+
+    def __init__(
+        self, queue: str, links: Links, tasks: NewTasks, now: float, options: Options
+    ) -> None:
+        self.group, self.links, self._made = str(links.group), links, now
+        self.join = {self.group: bool(links.conditions)}
+        self.parents = Parents(links.conditions, self.join)
+        super().__init__(queue, tasks, now, {**(options or {}), **links.fields()})
+        self.hashes = [keys.task(task.decode()) for task in tasks.ids]
+        self.look = self._looking(exist_all(tasks.ids))
+
+    def look_at_each(self) -> AnyLook:
+        """Return the look that tells which tasks exist, and in which groups, for when some exist
+        that are no members.
+        """
+        return self._looking(
+            *[("EXISTS", key) for key in self.hashes],
+            *[("HGET", key, "group") for key in self.hashes],
+        )
+
+    def commands_for(self, chosen: Sequence[int]) -> list[Command]:
+        """Return the commands that create the tasks with these numbers as members."""
+        ids = self.ids_of(chosen)
+        return [
+            *super().commands_for(chosen),
+            *blocking(self.links, self.queue, ids, self._made),
+            *joining(self.links, ids, self._made),
+        ]
+
+    def ids_of(self, chosen: Sequence[int]) -> list[str]:
+        """Return the ids of the tasks with these numbers."""
+        return [self.tasks.ids[number].decode() for number in chosen]
+
+    def exist(self, replies: Sequence[Any]) -> Sequence[int] | None:
+        """Return for each task whether it has a hash, from the replies after those about parents.
+
+        Empty: no task has one. None: some tasks have one, but the replies do not say which.
+        """
+        count = len(self.tasks.ids)
+        exist, groups = replies[:count], replies[count:]
+        if not any(exist):
+            return ()
+        if len(groups) < count:
+            return None
+        for number, (is_there, group) in enumerate(zip(exist, groups, strict=False)):
+            if is_there and group != self.group:
+                (task,) = self.ids_of([number])
+                raise WrongGroup(self.group, f"task {task} has this key, and is not in the group")
+        return exist
+
+    def creation(self, replies: Sequence[Any], new: Sequence[int]) -> list[Command]:
+        """Return the commands that create these tasks. replies: about the parents."""
+        if not new:
+            return []
+        whole = len(new) == len(self.tasks.ids)
+        return [
+            *(self.commands if whole else self.commands_for(new)),
+            *entering(self.links, self.parents, replies, self.ids_of(new), self._made),
+        ]
+
+    def rejoining(self, there: Sequence[int]) -> list[Command]:
+        """Return the commands that have the group know of tasks that were there before it."""
+        if not there:
+            return []
+        ids = self.ids_of(there)
+        scores = [word for task in ids for word in (self._made, task)]
+        return [*joining(self.links, ids, self._made), ("ZADD", keys.UNSETTLED_MEMBERS, *scores)]
+
+    def _looking(self, *exist: Command) -> AnyLook:
+        ledger = pack_with(("ZMSCORE", keys.members(self.group)), self.tasks.ids)
+        return Look((*self.hashes, *self.parents.watch), [ledger, *self.parents.reads, *exist])
+
+
+def enqueue_members(
+    redis: Redis,
+    batch: MemberBatch,
+    follower: Batch | None = None,
+    meanwhile: Callable[[], object] | None = None,
+) -> list[bool]:
+    """Create the tasks that are not members of their group yet, and tell which.
+
+    follower: the next batch on this connection; its look is sent with our EXEC. meanwhile: see
+        transact.
+    Raises NoSuchGroup; WrongGroup for a group that does not take
+    those that are missing; NoSuchTask for a parent.
+    """
+    ahead = with_bounds(follower.look) if follower is not None else None
+    perhaps: set[int] = set()
+    made = _enqueue(redis, batch, with_bounds(batch.look), perhaps, ahead, meanwhile)
+    if made is None:
+        look = with_bounds(batch.look_at_each())
+        made = _enqueue(redis, batch, look, perhaps, ahead, meanwhile)
+    return made or []
+
+
+def _enqueue(
+    redis: Redis,
+    batch: MemberBatch,
+    look: AnyLook,
+    perhaps: set[int],
+    ahead: AnyLook | None,
+    meanwhile: Callable[[], object] | None,
+) -> list[bool] | None:
+    """Return which tasks this call created; None: some exist, and only a look at each tells which.
+
+    perhaps: the numbers of tasks in an EXEC whose reply was lost: if they are members, this call
+        created them.
+    """
+    count, asked = len(batch.tasks.ids), len(batch.parents.reads)
+    tried: set[int] = set()  # in the EXEC that was sent last
+
+    def decide(scores: Sequence[str | None], *replies: Any) -> Verdict[list[bool] | None]:
+        of_parents = replies[:asked]
+        batch.parents.require_there(of_parents, batch.group)
+        missing = [number for number, score in enumerate(scores) if score is None]
+        if not missing:
+            return Answer([number in perhaps for number in range(count)])
+        batch.parents.require_open(of_parents, batch.join)
+        exist = batch.exist(replies[asked:])
+        if exist is None:
+            return Answer(None)
+        new = [number for number in missing if not (exist and exist[number])]
+        if new:
+            states = batch.parents.statuses(of_parents)
+            making = batch.parents.making(of_parents)
+            require_parents(batch.links.conditions, states, making)
+        tried.clear()
+        tried.update(new)
+        commands = [
+            *batch.creation(of_parents, new),
+            *batch.rejoining(sorted({*missing}.difference(new))),
+        ]
+        ours = perhaps | tried
+        made = [number in ours for number in range(count)]
+        return Change(commands, made, joins=batch.joins(new))
+
+    def again(is_unknown: bool) -> AnyLook:
+        if is_unknown:
+            perhaps.update(tried)
+        return look
+
+    return transact_in_line(
+        redis, "enqueue_members", look, decide, ahead=ahead, again=again, meanwhile=meanwhile
+    )
