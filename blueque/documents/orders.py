@@ -70,7 +70,8 @@ def shown_settings(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _gate(inspector: Inspector, name: str) -> dict[str, Any]:
-    paused, room = inspector.paused(name), inspector.room(name)
+    seen = inspector.queue_seen(name)
+    paused, room = seen.settings.pause, seen.room
     return {
         "queue": name,
         "paused": paused is not None,

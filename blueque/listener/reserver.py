@@ -27,7 +27,9 @@ from blueque.model.task import Task
 from blueque.protocol import placement, reserving
 from blueque.protocol.reserving import Popped, offered
 from blueque.queries.inspector import Inspector
+from blueque.queries.queues import room_of
 from blueque.queries.schedules import clock_of
+from blueque.queries.steps import read
 
 log = logging.getLogger("blueque")
 
@@ -143,7 +145,7 @@ class Reserver:
     def _choose(self, ours: Registration) -> Task | None:
         """Reserve a task of the first line that has one which can run now, if there is one."""
         had_marker = ours.has_marker
-        room = self._inspector.room(ours.queue)
+        room = read(self._redis, room_of(ours.queue))
         if room.is_full:
             self._stale_holders.look(ours.queue, None, room)
             return None

@@ -19,7 +19,7 @@ from blueque.model.parts import in_parts
 from blueque.model.states import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
 from blueque.queries import dependencies, line_order, listing, overview, statistics, why_facts
-from blueque.queries.queues import Pause, Room, room, settings
+from blueque.queries.queues import QueueSeen, queue_seen
 from blueque.queries.signs import Signs, signs
 from blueque.queries.statistics import Statistics
 from blueque.queries.steps import clock, read
@@ -110,9 +110,9 @@ class Inspector:
         """Tell whether a task is in the default line, or may be in another line."""
         return bool(self._redis.read(("EXISTS", keys.pending(queue), keys.lines(queue)))[0])
 
-    def room(self, queue: str) -> Room:
-        """Return how many tasks of the queue may run, and how many run."""
-        return read(self._redis, room(queue))
+    def queue_seen(self, queue: str) -> QueueSeen:
+        """Return how many tasks a queue has in each state, and its settings: one round trip."""
+        return read(self._redis, queue_seen(queue))
 
     def settings(self, queues: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the hash of the settings of each queue. One that cannot be read is empty."""
@@ -122,10 +122,6 @@ class Inspector:
             queue: {} if isinstance(reply, RedisRefused) else as_hash(reply)
             for queue, reply in zip(names, replies, strict=True)
         }
-
-    def paused(self, queue: str) -> Pause | None:
-        """Return since when a queue is paused, by whom and why. None: it is not paused."""
-        return read(self._redis, settings(queue)).pause
 
     def heads(self, queue: str) -> Iterator[Head]:
         """Yield the lines of the queue that have work, in the order in which to try them."""
@@ -199,7 +195,7 @@ class Inspector:
 
         on_refusal: called for a queue that has a key of a wrong type. It counts as one without work.
         """
-        asked = {queue: _ask_work(queue) for queue in queues}
+        asked = {queue: _work_commands(queue) for queue in queues}
         replies = iter(self._redis.answers(*chain.from_iterable(asked.values())))
         found: set[str] = set()
         for queue, commands in asked.items():
@@ -505,7 +501,7 @@ class Inspector:
         return search.find(self._redis, prefix)
 
 
-def _ask_work(queue: str) -> list[Command]:
+def _work_commands(queue: str) -> list[Command]:
     """Return the commands whose replies tell whether a queue has work, see `with_work`."""
     settings = keys.settings(queue)
     return [

@@ -12,29 +12,31 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.connection.redis import Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.model.encoding import seconds_of
 from blueque.model.group import is_gate
 from blueque.queries.groups import MAX_GROUPS, Groups, groups
 from blueque.queries.holders import Holder, holders
 from blueque.queries.listeners import MAX_MEMBERS, Members, Node, is_process_gone, puts_in_line
-from blueque.queries.listing import entered, in_order, tasks_shown
-from blueque.queries.overview_queues import HOUR, Details, Looked, complete_only, details, look
+from blueque.queries.listing import entered
+from blueque.queries.overview_queues import (
+    MANY,
+    Details,
+    Looked,
+    complete_only,
+    details,
+    firsts,
+    is_failing,
+    locks,
+    look,
+    tasks_of,
+)
 from blueque.queries.queues import Pause
 from blueque.queries.schedules import MAX_WATCHED, Watched, watched
-from blueque.queries.statistics import Usual, ran, tail, usual
+from blueque.queries.statistics import Usual, tail, usual
 from blueque.queries.steps import clock, in_step, of_each, read, to_seconds
-from blueque.queries.task_log import printed
-from blueque.queries.waiting_lines import MAX_HEADS, Misfit, Waits, lock_of, misfits, runnable
+from blueque.queries.waiting_lines import Misfit, Waits, misfits, runnable
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.queries.statistics import Durations
-    from blueque.queries.steps import Reader
-
-MAX_TALKING = 20  # tasks that run longest, whose last line is read
-MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time is read
-MANY = 5  # fewer failures within an hour are not too many
-SHARE = 5  # more than one failure of so many ended tasks is too many
 
 
 class Line(NamedTuple):
@@ -148,14 +150,14 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
     )
     is_any = any(each.seen.blocked for each in looks.values())
     found = read(redis, of_each({name: details(each, is_any, now) for name, each in looks.items()}))
-    tasks, locks, failing, held_up = read(
+    tasks, held, failing, held_up = read(
         redis,
         in_step(
-            _tasks(looks, found, schedules, now),
-            _locks(found.values()),
+            tasks_of(looks, found, schedules, now),
+            locks(found.values()),
             of_each(
                 {
-                    queue: _is_failing(queue, each.failed.within_hour, now)
+                    queue: is_failing(queue, each.failed.within_hour, now)
                     for queue, each in found.items()
                     if each.failed.within_hour >= MANY
                 }
@@ -167,8 +169,8 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
     )
     lines = {queue: Line(queue, complete=count or 0) for queue, count in complete.items()}
     for name, looked in looks.items():
-        is_failing = failing.get(name, False)
-        lines[name] = _line(looked, found[name], tasks.tasks, locks, is_failing, held_up, now)
+        fails = failing.get(name, False)
+        lines[name] = _line(looked, found[name], tasks.tasks, held, fails, held_up, now)
     return Overview(
         now,
         [*lines.values()],
@@ -228,65 +230,6 @@ def _begin(redis: Redis) -> _Begun:
     )
 
 
-class _Tasks(NamedTuple):
-    """Tasks by id; those that run, the longest first; of some of these when they last printed; how
-    long tasks of their queues ran.
-    """
-
-    tasks: Mapping[str, Task]
-    running: list[Task]
-    printed: Mapping[str, float]
-    ran: Mapping[str, Durations]
-
-
-def _tasks(
-    looks: Mapping[str, Looked],
-    found: Mapping[str, Details],
-    schedules: Iterable[Watched],
-    now: float,
-) -> Reader[_Tasks]:
-    """Read the tasks that run, are held, come next, or came last of a schedule: two round trips."""
-    started = sorted({task for each in looks.values() for task in each.members.started_tasks})
-    held = [task for each in found.values() for node in each.nodes for task in node.held]
-    first = chain(*(_firsts(looks[queue], each) for queue, each in found.items()))
-    came = [each.current for each in schedules if each.current is not None]
-    tasks = yield from tasks_shown([*held, *first, *started, *came])
-    running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
-    queues = [*dict.fromkeys(task.queue for task in running if task.queue is not None)]
-    last, runs = yield from in_step(
-        of_each({task.id: printed(task.id, task.attempt) for task in running[:MAX_TALKING]}),
-        of_each({queue: ran(queue, now) for queue in queues[:MAX_RUNNING_QUEUES]}),
-    )
-    printed_at = {task: at for task, at in last.items() if at is not None}
-    return _Tasks(tasks, running, printed_at, runs)
-
-
-def _firsts(looked: Looked, found: Details) -> list[str]:
-    """Return the next tasks of the lines of a queue."""
-    heads = [looked.ends.head, *(line.head for line in found.waits[:MAX_HEADS])]
-    return [*chain(*heads)]
-
-
-def _locks(found: Iterable[Details]) -> Reader[dict[str, int]]:
-    """Read how many tasks hold each lock that a line with tasks names: one round trip."""
-    lines = (line.line for each in found for line in each.waits)
-    locks = sorted({lock for line in lines if (lock := lock_of(line))})
-    counts = yield [("SCARD", keys.lock(lock)) for lock in locks]
-    return dict(zip(locks, counts, strict=True))
-
-
-def _is_failing(queue: str, failures: int, now: float) -> Reader[bool]:
-    """Read whether so many failures within an hour are too many for a queue: two round trips.
-
-    They are not if the complete task that limits their share has ended within the hour, too.
-    """
-    (good,) = yield [("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)]
-    if good is None:
-        return True
-    ((finished, updated),) = yield [("HMGET", keys.task(good), "finished", "updated")]
-    return now - (seconds_of(finished or updated) or 0.0) > HOUR
-
-
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
     """Return which listeners have a beat in the future, and by how much."""
     beats = [beat for seen in members for beat in seen.beats.items()]
@@ -317,7 +260,7 @@ def _line(
     seen, started = looked.seen, looked.members.started_tasks
     running = sum(tasks[task_id].status == "started" for task_id in started)
     held = {task_id for node in found.nodes for task_id in node.held}
-    since, first = _oldest(_firsts(looked, found), tasks)
+    since, first = _oldest(firsts(looked, found), tasks)
     is_minded = puts_in_line(found.nodes)
     overdue = looked.ends.overdue if is_minded else looked.ends.late
     line = Line(

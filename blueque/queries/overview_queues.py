@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import as_hash
@@ -14,13 +15,18 @@ from blueque.model.start_time import EXPIRED
 from blueque.queries import feeds
 from blueque.queries.holders import Holder
 from blueque.queries.listeners import Members, Node, listeners, members
-from blueque.queries.listing import DAY, LATE, MAX_BLOCKED, OVERDUE
+from blueque.queries.listing import DAY, LATE, MAX_BLOCKED, OVERDUE, in_order, tasks_shown
 from blueque.queries.queues import QueueSeen, queue_seen
-from blueque.queries.steps import in_step
-from blueque.queries.waiting_lines import NEXT, Waits, waits
+from blueque.queries.statistics import ran
+from blueque.queries.steps import in_step, of_each
+from blueque.queries.task_log import printed
+from blueque.queries.waiting_lines import MAX_HEADS, NEXT, Waits, lock_of, waits
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command
+    from blueque.model.task import Task
+    from blueque.queries.schedules import Watched
+    from blueque.queries.statistics import Durations
     from blueque.queries.steps import Reader
 
 MAX_FEEDS = 100  # open feeds of a queue that are read
@@ -34,6 +40,10 @@ _OTHERS = (
     *(keys.pending, keys.lines, keys.scheduled, keys.blocked, keys.started, keys.failed),
     *(keys.cancelled, keys.listeners, keys.nodes, keys.settings, keys.counted, keys.feeds),
 )
+MAX_TALKING = 20  # tasks that run longest, whose last line is read
+MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time is read
+MANY = 5  # fewer failures within an hour are not too many
+SHARE = 5  # more than one failure of so many ended tasks is too many
 _OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependents", "broken_by")
 
 
@@ -180,3 +190,62 @@ def _waits_for_gone(reply: Any) -> bool:
     """Tell whether a condition of a task cannot be met, because what it names is gone."""
     pairs = as_hash(reply).items()
     return any(kind == f"-{GONE}" and workflow_of(name) is None for name, kind in pairs)
+
+
+class Tasks(NamedTuple):
+    """Tasks by id; those that run, the longest first; of some of these when they last printed; how
+    long tasks of their queues ran.
+    """
+
+    tasks: Mapping[str, Task]
+    running: list[Task]
+    printed: Mapping[str, float]
+    ran: Mapping[str, Durations]
+
+
+def tasks_of(
+    looks: Mapping[str, Looked],
+    found: Mapping[str, Details],
+    schedules: Iterable[Watched],
+    now: float,
+) -> Reader[Tasks]:
+    """Read the tasks that run, are held, come next, or came last of a schedule: two round trips."""
+    started = sorted({task for each in looks.values() for task in each.members.started_tasks})
+    held = [task for each in found.values() for node in each.nodes for task in node.held]
+    first = chain(*(firsts(looks[queue], each) for queue, each in found.items()))
+    came = [each.current for each in schedules if each.current is not None]
+    tasks = yield from tasks_shown([*held, *first, *started, *came])
+    running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
+    queues = [*dict.fromkeys(task.queue for task in running if task.queue is not None)]
+    last, runs = yield from in_step(
+        of_each({task.id: printed(task.id, task.attempt) for task in running[:MAX_TALKING]}),
+        of_each({queue: ran(queue, now) for queue in queues[:MAX_RUNNING_QUEUES]}),
+    )
+    printed_at = {task: at for task, at in last.items() if at is not None}
+    return Tasks(tasks, running, printed_at, runs)
+
+
+def firsts(looked: Looked, found: Details) -> list[str]:
+    """Return the next tasks of the lines of a queue."""
+    heads = [looked.ends.head, *(line.head for line in found.waits[:MAX_HEADS])]
+    return [*chain(*heads)]
+
+
+def locks(found: Iterable[Details]) -> Reader[dict[str, int]]:
+    """Read how many tasks hold each lock that a line with tasks names: one round trip."""
+    lines = (line.line for each in found for line in each.waits)
+    locks = sorted({lock for line in lines if (lock := lock_of(line))})
+    counts = yield [("SCARD", keys.lock(lock)) for lock in locks]
+    return dict(zip(locks, counts, strict=True))
+
+
+def is_failing(queue: str, failures: int, now: float) -> Reader[bool]:
+    """Read whether so many failures within an hour are too many for a queue: two round trips.
+
+    They are not if the complete task that limits their share has ended within the hour, too.
+    """
+    (good,) = yield [("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)]
+    if good is None:
+        return True
+    ((finished, updated),) = yield [("HMGET", keys.task(good), "finished", "updated")]
+    return now - (seconds_of(finished or updated) or 0.0) > HOUR

@@ -131,13 +131,7 @@ def _counts(queue: str) -> Reader[Counter[str]]:
     )
 
 
-def settings(queue: str) -> Reader[Settings]:
-    """Read the settings of a queue: one round trip."""
-    (reply,) = yield [_settings_command(queue)]
-    return _settings_of(reply)
-
-
-def room(queue: str) -> Reader[Room]:
+def room_of(queue: str) -> Reader[Room]:
     """Read how many tasks of a queue may run, and how many do: one round trip."""
     found, counted, started = yield [
         _settings_command(queue),

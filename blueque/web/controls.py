@@ -160,7 +160,7 @@ class Controls:
             if mistake := groups.mistake_in(seen, verb, form):
                 return groups.question(visit, verb, mistake, form)
         is_limit = (kind, verb) == ("queue", "limit")
-        before = visit.reader.inspector.room(name).limit if is_limit else None
+        before = visit.reader.inspector.queue_seen(name).room.limit if is_limit else None
         self._give(visit, kind, verb, form)
         return RedirectResponse(visit.url(f"{PLACES[kind]}{name}", did=verb, was=before), 303)
 

@@ -18,7 +18,8 @@ from blueque.model.task import Task
 from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
-from blueque.queries.overview import HOUR, Line, Overview
+from blueque.queries.overview import Line, Overview
+from blueque.queries.overview_queues import HOUR
 from blueque.queries.queues import Pause
 from blueque.queries.schedules import Watched
 from blueque.sentences import attention

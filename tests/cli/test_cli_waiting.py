@@ -199,7 +199,7 @@ def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, clien
 
     paused = run("pause", "video", "--by", "ada", "--reason", "deploy")
     again = run("pause", "video", "--by", "bob")
-    told = client.get_inspector().paused("video")
+    told = client.get_inspector().queue_seen("video").settings.pause
     resumed, once_more = run("resume", "video"), run("resume", "video")
 
     assert [one.stdout for one in (paused, again, resumed, once_more)] == [
@@ -209,16 +209,16 @@ def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, clien
         "video  was not paused\n",
     ]
     assert (told.by, told.reason) == ("ada", "deploy")
-    assert client.get_inspector().paused("video") is None
+    assert client.get_inspector().queue_seen("video").settings.pause is None
 
 
 def test_a_limit_is_set_and_taken_away(run, redis, client):
     start(redis, "started-1")
 
     assert run("limit", "video", "1").stdout == "video  1 task at a time, 1 runs now\n"
-    assert client.get_inspector().room("video").is_full
+    assert client.get_inspector().queue_seen("video").room.is_full
     assert run("limit", "video", "none").stdout == "video  no limit, 1 runs now\n"
-    assert client.get_inspector().room("video").limit is None
+    assert client.get_inspector().queue_seen("video").room.limit is None
 
 
 def test_what_an_older_version_has_paused_or_limited_ahead_can_be_undone(run, redis, client):
@@ -268,7 +268,7 @@ def test_what_is_said_of_queues_is_said_of_all_that_a_pattern_matches(run, redis
     assert [
         (item["queue"], item["max_concurrency"]) for item in json.loads(limited.stdout)["items"]
     ] == [("render.2k", 2), ("render.4k", 2)]
-    assert client.get_inspector().room("video").limit is None
+    assert client.get_inspector().queue_seen("video").room.limit is None
 
 
 def test_the_help_of_first_says_that_it_takes_no_scheduled_task(run, redis):

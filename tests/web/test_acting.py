@@ -205,14 +205,14 @@ def test_a_queue_is_paused_limited_and_resumed(ask, client, queue):
     queue.enqueue({"scene": 1})
     form = {"name": "video", "reason": "new disks"}
     assert ask("/controls/queue/pause", "POST", data=form, headers=OWN).status_code == 303
-    pause = client.get_inspector().paused("video")
+    pause = client.get_inspector().queue_seen("video").settings.pause
     assert (pause.by, pause.reason) == ("ada@web", "new disks")
     assert "new disks" in ask("/queues/video").text
 
     ask("/controls/queue/limit", "POST", data={"name": "video", "most": "3"}, headers=OWN)
     ask("/controls/queue/resume", "POST", data={"name": "video"}, headers=OWN)
-    assert client.get_inspector().paused("video") is None
-    assert client.get_inspector().room("video").limit == 3
+    assert client.get_inspector().queue_seen("video").settings.pause is None
+    assert client.get_inspector().queue_seen("video").room.limit == 3
     assert "0 running, at most 3 " in ask("/queues/video").text
 
 
@@ -263,7 +263,7 @@ def test_the_limit_before_comes_back(ask, client, queue):
     undo = page.partition('<form class="undo"')[2]
     back = dict(re.findall(r'name="(\w+)" value="([^"]*)"', undo.partition("</form>")[0]))
     ask(path, "POST", data=back, headers=OWN)
-    assert client.get_inspector().room("video").limit == 2
+    assert client.get_inspector().queue_seen("video").room.limit == 2
 
 
 def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
@@ -274,7 +274,7 @@ def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form[2]))
     moved = ask(form[1], "POST", data=fields, headers=OWN)
 
-    assert client.get_inspector().room("video").limit is None
+    assert client.get_inspector().queue_seen("video").room.limit is None
     assert "Undo" in ask(moved.headers["location"]).text
 
 

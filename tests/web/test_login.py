@@ -115,7 +115,7 @@ def test_a_person_logs_in_with_a_password_and_orders_bear_the_name(client, queue
     queue.enqueue({"scene": 1})
     order = {"name": "video", "reason": "new disks"}
     ask_app(app, "/controls/queue/pause", "POST", data=order, headers=OWN | {"cookie": cookie})
-    assert client.get_inspector().paused("video").by == "ada@web"
+    assert client.get_inspector().queue_seen("video").settings.pause.by == "ada@web"
 
 
 def test_what_is_typed_at_a_wrong_login_is_not_in_the_log(ask, caplog):
@@ -138,7 +138,7 @@ def test_only_a_trusted_proxy_names_the_viewer(client, queue, everything):
         app = create_app(client, authorize=Logins({}), site=Site(address="", proxies=proxies))
         assert ask_app(app, "/controls/queue/pause", "POST", **order).status_code == status
         assert (everything() == before) is (status == 401)
-    assert client.get_inspector().paused("video").by == "ada@web"
+    assert client.get_inspector().queue_seen("video").settings.pause.by == "ada@web"
 
 
 def test_a_form_of_another_site_and_another_name_of_the_host_are_refused(ask):

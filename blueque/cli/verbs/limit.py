@@ -54,7 +54,7 @@ def limit(
     how_many = "no limit" if most is None else f"{count(most, 'task')} at a time"
     for name in names:
         client.get_queue(name).set_max_concurrency(most, by)
-        taken = inspector.room(name).taken
+        taken = inspector.queue_seen(name).room.taken
         if not as_json:
             click.echo(
                 f"{printing.clean(name)}  {how_many}, {taken} run{'s' if taken == 1 else ''} now"

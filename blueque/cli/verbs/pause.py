@@ -43,7 +43,7 @@ def pause(
     names = queues_there_or_new(inspector, patterns)
     for name in names:
         is_new = client.get_queue(name).pause(by, reason)
-        paused = inspector.paused(name)
+        paused = inspector.queue_seen(name).settings.pause
         paused_by = (paused.by if paused is not None else None) or "an unknown user"
         if not as_json:
             already = "" if is_new else f" already, by {printing.clean(paused_by)}"
