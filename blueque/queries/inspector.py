@@ -342,15 +342,6 @@ class Inspector:
         """Return the listeners of all queues, by queue and name: three round trips."""
         return listing.all_nodes(self._redis)
 
-    def server_version(self) -> str | None:
-        """Return the version of the server. None: this user has no right to ask."""
-        try:
-            (text,) = self._redis.read(("INFO", "server"))
-        except RedisRefused:
-            return None
-        facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-        return facts.get("redis_version")
-
     def overview(self, only: Collection[str] | None = None) -> Overview:
         """Return the state of everything: at most six round trips for any number of tasks, and one
         more for each further 2,000 queues.

@@ -632,22 +632,6 @@ def test_an_id_that_its_producer_has_chosen_is_found_whole_only(redis, inspector
     assert inspector.find(ONE[:14]) == [ONE]
 
 
-def test_the_version_of_the_server_is_told(inspector, cli):
-    assert inspector.server_version() == cli.info("server")["redis_version"]
-
-
-def test_the_version_of_the_server_is_none_for_a_user_who_may_not_ask(server, inspector, cli):
-    cli.acl_setuser(
-        "reader", enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all", "-info"]
-    )
-    try:
-        reader = Client(server.url.replace("redis://", "redis://reader:pw@")).get_inspector()
-
-        assert (reader.server_version(), reader.queues()) == (None, [])
-    finally:
-        cli.acl_deluser("reader")
-
-
 @pytest.mark.parametrize(
     "command",
     [
