@@ -116,14 +116,14 @@ def task_fields(
 
     its_trace: of the caller, see `trace.of_caller`. Raises InvalidInput, InvalidType.
     """
-    given = cast(Mapping[str, Any], options)
-    its_limits = limits.fields(**{name: given[name] for name in limits.NAMES if name in given})
-    its_labels = {name: given[name] for name in labels.NAMES if name in given}
-    fields: Options = {
-        **defaults.limits,
-        **its_limits,
-        **labels.fields(**its_labels, trace=its_trace),
-    }
+    given = cast(dict[str, Any], options)
+    its_limits = {name: given[name] for name in given.keys() & limits.NAMES}
+    its_labels = {name: given[name] for name in given.keys() & labels.NAMES}
+    fields: Options = {**defaults.limits}
+    if its_limits:
+        fields |= limits.fields(**its_limits)
+    if its_labels or its_trace:
+        fields |= labels.fields(**its_labels, trace=its_trace)
     retry, priority = options.get("retry"), options.get("priority", 0)
     policy = defaults.retry if retry is None else require_retry(retry)
     if policy is not None:

@@ -230,7 +230,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         start = self._start(options, self._start_within).fields(now, due)
         wait = wait_for(options)
         text, coded = self._encode(parameters, fields)
-        fields = {**coded, **fields, **of_name, **start, **wait.fields()}
+        fields = {**coded, **fields, **of_name, **start}
+        if wait:
+            fields |= wait.fields()
         return NewTask(named or random_id(), text, fields, wait.conditions, due), named
 
     def _enqueue(self, new: NewTask, named: str | None) -> TaskId:
