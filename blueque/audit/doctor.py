@@ -15,7 +15,6 @@ from blueque.audit.audit import Finding, Report
 from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
 from blueque.model.columns import to_microseconds
-from blueque.model.parts import grouped
 from blueque.model.task import Task
 from blueque.producer.abandoned_runs import Leftover, Leftovers
 from blueque.queries import half_made, overview
@@ -59,7 +58,7 @@ class Doctor:
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))
             checks += map(_of_workflow, half_made.workflows(reader, half_made.FORGOTTEN))
-            return [*checks, *_half_made(reader, queues), *_archives(reader, queues)]
+            return [*checks, *_archives(reader, queues)]
 
     def audit(self, settle: float) -> Report:
         """Scan every key. If there are findings, scan again after `settle` seconds, and report what
@@ -111,17 +110,6 @@ def _aliases(aliases: Mapping[str, str], queues: Collection[str]) -> Iterator[Ch
         fact = f"{name} is an alias of queue {aliases[name]} in blueque.toml, and Redis has a queue of this name"
         advice = "a program without this file uses it: let it name the queue, and take the alias out to see its tasks"
         yield Check("aliases", "warn", f"{fact}; {advice}.")
-
-
-def _half_made(redis: Redis, queues: list[str]) -> Iterator[Check]:
-    """Yield the queues with tasks whose producer has not named all tasks for which they wait."""
-    forgotten = half_made.find(redis, queues, half_made.FORGOTTEN)
-    found = grouped(forgotten, lambda task: task.queue)
-    for queue, tasks in found.items():
-        first, command = tasks[0], hints.of_queue("gc", queue)
-        what = f"{count(len(tasks), 'blocked task')} without all conditions, because a producer stopped halfway"
-        which = f"{first.task}, for {span(first.age)}{' and others' if len(tasks) > 1 else ''}"
-        yield Check("tasks", "warn", f"queue {queue} has {what}: {which}. {command} cancels them.")
 
 
 def _archives(redis: Redis, queues: list[str]) -> Iterator[Check]:

@@ -16,8 +16,6 @@ from blueque.model.states import FINISHED
 
 OK, ANY, NOT_OK = "ok", "any", "not_ok"
 KINDS = (OK, ANY, NOT_OK)
-# A condition on no task: the producer has not named all conditions yet.
-HOLD = "hold"
 GONE = "gone"  # the status of a task that is not in Redis any more
 DROPPED = "+dropped"  # the mark of a condition that a person has dropped
 MAX_CONDITIONS = 1000
@@ -114,8 +112,8 @@ def are_met(conditions: Mapping[str, str]) -> bool:
 
 
 def count_named(names: Iterable[str]) -> int:
-    """Return how many tasks and groups these are that a producer has named: neither `hold` nor gates."""
-    return len({name for name in names if name != HOLD and not is_gate(group_of(name) or "")})
+    """Return how many tasks and groups these are that a producer has named: no gates."""
+    return len({name for name in names if not is_gate(group_of(name) or "")})
 
 
 def require_few(named: int) -> None:
@@ -127,6 +125,4 @@ def require_few(named: int) -> None:
 
 def unmet(conditions: Mapping[str, str]) -> list[str]:
     """Return the ids of the tasks on which a condition is not decided."""
-    return [
-        task for task, condition in conditions.items() if task != HOLD and not is_marked(condition)
-    ]
+    return [task for task, condition in conditions.items() if not is_marked(condition)]

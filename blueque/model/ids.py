@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Sequence
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model.conditions import HOLD
 from blueque.model.encoding import require_number
 from blueque.model.units import parse_duration
 
@@ -210,8 +209,6 @@ def require_id(task: object) -> str:
     if _ID.fullmatch(task) is None:
         what = "1 to 200 letters, digits and . _ : - of ASCII, the first a letter or a digit"
         raise InvalidInput(f"{task[:40]!r} is no id of a task: write {what}")
-    if task == HOLD:
-        raise InvalidInput(f"{HOLD!r} is no id of a task: it is a condition")
     return task
 
 

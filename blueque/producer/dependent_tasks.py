@@ -6,20 +6,10 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import NamedTuple
 
 from blueque.connection.redis import Redis
-from blueque.errors import (
-    Contended,
-    NoSuchGroup,
-    NoSuchTask,
-    OutcomeUnknown,
-    RedisAway,
-    RedisRefused,
-    WrongState,
-)
-from blueque.model.conditions import HOLD
+from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.model.group import group_of
 from blueque.model.options import Options
 from blueque.model.wait import Wait
@@ -29,42 +19,20 @@ from blueque.protocol.dependencies import (
     AT_ONCE,
     LINKS_AT_ONCE,
     NewTask,
-    add_conditions,
-    drop_hold,
     enqueue_after,
     enqueue_each,
 )
 from blueque.protocol.parents import MICROSECOND
 from blueque.protocol.settling import settle
-from blueque.queries.tasks import ended_among, first_missing, is_held, is_taken
+from blueque.queries.tasks import ended_among
 
 
 def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
     """Create a task that waits for others. Tell whether this call created it.
 
-    Raises NoSuchTask, NoSuchGroup; OutcomeUnknown, also when the task is there without some of its conditions.
+    Raises NoSuchTask, NoSuchGroup, OutcomeUnknown.
     """
-    # Groups first: one for which a task waits takes no tasks that wait for others, maybe for this.
-    of_groups = sorted(new.conditions.items(), key=lambda each: group_of(each[0]) is None)
-    new = new._replace(conditions=dict(of_groups))
-    if len(new.conditions) <= AT_ONCE:
-        (is_new,) = in_room(redis, lambda: enqueue_after(redis, queue, [new], now))
-        _settle_ended(redis, [new])
-        return is_new
-    # What exists before the task cannot wait for it.
-    missing = first_missing(redis, [*new.conditions])
-    if missing is not None and not is_held(redis, new.task):
-        if is_taken(redis, new.task):
-            return False
-        raise missing
-    first = next(_chunks(new.conditions))
-    held = new._replace(conditions={**first, HOLD: HOLD})
-    is_new = enqueue_after(redis, queue, [held], now)[0]
-    try:
-        name_conditions(redis, queue, new, now)
-    except (RedisAway, RedisRefused, Contended, NoSuchTask, NoSuchGroup) as error:
-        sentence = f"task {new.task} exists, perhaps without all of its conditions: {error}"
-        raise OutcomeUnknown(sentence, new.task) from error
+    (is_new,) = in_room(redis, lambda: enqueue_after(redis, queue, [new], now))
     _settle_ended(redis, [new])
     return is_new
 
@@ -76,19 +44,6 @@ def make_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float
     are_new = in_room(redis, lambda: enqueue_each(redis, of_queues, now))
     _settle_ended(redis, [new for _, new in of_queues])
     return are_new
-
-
-def name_conditions(redis: Redis, queue: str, new: NewTask, now: float) -> None:
-    """Add all conditions to a task that was made with the condition `hold`, and end that. Raises
-    NoSuchTask, NoSuchGroup.
-    """
-    # If it is not blocked, it has all conditions, or a person has decided about it.
-    with suppress(WrongState):
-        is_held = True
-        while is_held:  # again, if a failover has lost some
-            for conditions in _chunks(new.conditions):
-                add_conditions(redis, queue, new.task, conditions, now)
-            is_held = drop_hold(redis, queue, new.task, now, len(new.conditions)) == HOLD
 
 
 def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
@@ -105,12 +60,6 @@ def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
     with suppress(RedisAway, RedisRefused, Contended):
         for parent in ended_among(redis, [*parents]) if parents else ():
             settle(redis, parent, time.time())
-
-
-def _chunks(conditions: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    left = iter(conditions.items())
-    while chunk := dict(islice(left, AT_ONCE)):
-        yield chunk
 
 
 Given = Mapping[str, str | int | float]

@@ -20,10 +20,9 @@ from blueque.errors import (
     WrongGroup,
 )
 from blueque.model import trace
-from blueque.model.conditions import HOLD, OK, count_named, require_few
+from blueque.model.conditions import OK, count_named, require_few
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.model.parts import in_parts
-from blueque.producer.dependent_tasks import name_conditions
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
 from blueque.protocol.graphs import (
     MOST_BYTES,
@@ -37,7 +36,7 @@ from blueque.protocol.graphs import (
 )
 from blueque.protocol.groups import finish_group, settle_group
 from blueque.queries import groups
-from blueque.queries.tasks import first_existing, first_missing, held_among, state_of
+from blueque.queries.tasks import first_existing, first_missing, state_of
 
 CHECKED = 1000  # ids in one round trip
 LET_GO = 10  # times a hundred tasks that the producer lets go itself
@@ -56,12 +55,9 @@ class LargeWorkflow:
         self._gate = condition_on(gate_of(group))
         self._own = {new.task for _, new in tasks}
         gated = [(queue, self._gated(new)) for queue, new in tasks]
-        # Those with too many conditions for one transaction get them when all tasks are there.
-        self._wide = [each for each in gated if len(each[1].conditions) > AT_ONCE]
         named = dict.fromkeys(name for _, new in tasks for name in new.conditions)
         self._outer = [name for name in named if name not in self._own]
-        held = [(queue, _held(new)) for queue, new in gated]
-        self._graph = Graph(group, keep, digest(gated), held)
+        self._graph = Graph(group, keep, digest(gated), gated)
         require_sound(self._graph)
         for _, new in gated:
             _require_room(new)
@@ -114,7 +110,6 @@ class LargeWorkflow:
             # A failover may have lost what was there.
             while is_new and not self._is_complete():
                 pass
-            self._name_conditions()
         except (NoSuchTask, NoSuchGroup) as error:
             if self._was_cancelled(error):
                 raise was_cancelled(self._group) from error
@@ -134,22 +129,7 @@ class LargeWorkflow:
         while made < size:
             tasks = _first_of(self._graph.tasks, made)
             made = extend_graph(self._redis, self._graph, made, tasks, time.time())
-        self._name_conditions()
         return close_graph(self._redis, self._graph, time.time()) >= size
-
-    def _name_conditions(self) -> None:
-        """Add all conditions to the tasks that may not have all of theirs yet. A whole workflow does not
-        need its gate any more, which may be gone.
-        """
-        wide = [new.task for _, new in self._wide]
-        held = {task for some in in_parts(wide, CHECKED) for task in held_among(self._redis, some)}
-        seen = groups.load(self._redis, self._group) if held else None
-        is_whole = seen is not None and seen.is_whole
-        for queue, new in self._wide:
-            if new.task in held:
-                kinds = new.conditions.items()
-                left = {name: kind for name, kind in kinds if not is_whole or name != self._gate}
-                name_conditions(self._redis, queue, new._replace(conditions=left), time.time())
 
     def _let_go(self) -> None:
         """Let the first tasks go at once; listeners and schedulers see to the others."""
@@ -203,10 +183,6 @@ def digest(tasks: Tasks) -> str:
     return found.hexdigest()[:32]
 
 
-def _held(new: NewTask) -> NewTask:
-    return new._replace(conditions={HOLD: HOLD}) if len(new.conditions) > AT_ONCE else new
-
-
 def _require_room(new: NewTask) -> None:
     named = count_named(new.conditions)
     require_few(named)
@@ -224,7 +200,7 @@ def _first_of(tasks: Tasks, first: int) -> Tasks:
         outer = {name for name in new.conditions if name not in own}
         links, size = links + len(new.conditions), size + len(new.parameters.encode())
         is_full = links > LINKS_AT_ONCE or size > MOST_BYTES or len(others | outer) > AT_ONCE
-        if is_full:
+        if is_full and place > first:  # one comes alone, however many it waits for
             return tasks[first:place]
         own.add(new.task)
         others |= outer

@@ -121,7 +121,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         expired_to: the queue to which it moves instead, to wait there for as long as it takes.
         Raises InvalidInput before anything is written; IdTaken; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
         when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis
-        stayed away, or when it went away before all of more than 100 conditions were written.
+        stayed away.
         Source: docs/protocol.md, "enqueue"; docs/protocol/dependencies.md, "enqueue_after".
         """
         require_known("Queue.enqueue", options, EnqueueOptions)

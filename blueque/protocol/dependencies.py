@@ -1,17 +1,16 @@
-"""Create tasks that wait for other tasks: enqueue_after, add_conditions, drop_hold."""
+"""Create tasks that wait for other tasks: enqueue_after, enqueue_each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import InvalidInput, WrongGroup, WrongState
+from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import keys
-from blueque.model.conditions import HOLD, are_met, count_named, is_marked, mark, require_few
+from blueque.model.conditions import are_met, mark
 from blueque.model.group import condition_on, group_of
 from blueque.model.lines import line_of
-from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
 from blueque.protocol.fields import enter_tags, flat, join_lines_of_queues
 from blueque.protocol.parents import (
     Parents,
@@ -22,11 +21,11 @@ from blueque.protocol.parents import (
 )
 from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options, new_fields
-from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.transaction import Answer, Change, Verdict
 from blueque.protocol.watches import with_bounds
 
-AT_ONCE = 100  # tasks, and parents, of one transaction
-LINKS_AT_ONCE = 1000  # conditions of all its tasks together
+AT_ONCE = 100  # tasks of one transaction, and parents that several of them have together
+LINKS_AT_ONCE = 1000  # conditions of all its tasks together, and parents of a task that comes alone
 FIRST_LOOK = 60.0  # seconds after which `recheck` looks at a new task
 
 
@@ -84,9 +83,7 @@ def _enqueue(
 ) -> list[bool]:
     """is_missing_met: a parent that is not in Redis counts as met."""
     tasks = [new for _, new in of_queues]
-    parents = Parents(
-        [each for new in tasks for each in new.conditions if each != HOLD], joins_of(tasks)
-    )
+    parents = Parents([each for new in tasks for each in new.conditions], joins_of(tasks))
     _require_room(tasks, parents.names)
     is_keyed = "enqueued_by" in (tasks[0].options or {})
     first = 2 * len(tasks) + 1 if is_keyed else len(tasks)
@@ -112,7 +109,7 @@ def _enqueue(
 
 
 def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:
-    if not 0 < len(tasks) <= AT_ONCE or len(parents) > AT_ONCE:
+    if not 0 < len(tasks) <= AT_ONCE or (len(tasks) > 1 and len(parents) > AT_ONCE):
         raise InvalidInput(f"one transaction takes at most {AT_ONCE} tasks and {AT_ONCE} parents")
     links = sum(len(new.conditions) for new in tasks)
     if links > LINKS_AT_ONCE:
@@ -246,74 +243,3 @@ def marked(
         is_left = is_left or (is_copied and known == "+complete")
         found[parent] = kind if known is None or is_left else known
     return found
-
-
-def add_conditions(
-    redis: Redis, queue: str, task: str, conditions: Mapping[str, str], now: float
-) -> None:
-    """Add conditions to a new task that has the condition `hold`.
-
-    conditions: at most 100. Raises NoSuchTask, NoSuchGroup, InvalidInput; WrongState, if the task has that
-    condition no more.
-    """
-    parents = Parents(conditions)
-
-    def decide(reply: list[str | None], held: list[str], *replies: Any) -> Verdict[None]:
-        status, of_queue, inputs = reply
-        known = as_hash(held)
-        if all(parent in known for parent in conditions):
-            return Answer(None)
-        if status not in OPEN or of_queue != queue or HOLD not in known:
-            raise WrongState(task, status, "unblock")
-        count, named = len({**known, **conditions}), count_named([*known, *conditions])
-        require_few(named)
-        states = parents.statuses(replies)
-        require_parents(conditions, states, parents.making(replies))
-        more = marked(conditions, states, inputs is not None)
-        return Change(
-            [
-                ("HSET", keys.conditions(task), *flat(more)),
-                ("HSET", keys.task(task), "after", count, "updated", now),
-                *enter_dependents({task: more}, states, now),
-            ],
-            None,
-        )
-
-    look: AnyLook = Look(
-        [keys.task(task), keys.conditions(task), *parents.watch],
-        [
-            ("HMGET", keys.task(task), "status", "queue", "inputs"),
-            ("HGETALL", keys.conditions(task)),
-            *parents.reads,
-        ],
-        task,
-    )
-    transact(redis, "add_conditions", look, decide)
-
-
-def drop_hold(redis: Redis, queue: str, task: str, now: float, count: int = 0) -> str:
-    """End the condition `hold` of a new task: all of its conditions are there. Return the status
-    that it has then; `hold`: nothing was done, because there are fewer than `count`.
-
-    Raises WrongState.
-    """
-
-    def decide(reply: list[str | None], held: list[str]) -> Verdict[str]:
-        fields, conditions = ChildFields._make(reply), as_hash(held)
-        if HOLD not in conditions or is_marked(conditions[HOLD]):
-            return Answer(fields.status or "")
-        if not fields.is_open or fields.queue != queue:
-            raise WrongState(task, fields.status, "unblock")
-        del conditions[HOLD]
-        if len(conditions) < count:
-            return Answer(HOLD)
-        commands: list[Command] = [
-            ("HDEL", keys.conditions(task), HOLD),
-            ("HSET", keys.task(task), "after", len(conditions), "updated", now),
-        ]
-        if fields.status != "blocked" or not are_met(conditions):
-            return Change(commands, fields.status or "")
-        freeing, status = let_one_go(redis, task, fields, "", now)
-        return Change([*commands, *freeing], status)
-
-    return transact(redis, "drop_hold", child_look(task), decide)

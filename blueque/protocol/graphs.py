@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model import keys
-from blueque.model.conditions import HOLD
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, count_in_line, creation
 from blueque.protocol.fields import flat
@@ -137,9 +136,7 @@ def extend_graph(
     Raises NoSuchTask, NoSuchGroup, WrongGroup.
     """
     own = dict.fromkeys(new.task for _, new in tasks)
-    others = Parents(
-        [name for _, new in tasks for name in new.conditions if name not in own and name != HOLD]
-    )
+    others = Parents([name for _, new in tasks for name in new.conditions if name not in own])
 
     def decide(
         reply: list[str | None], made: int, listed: int, exist: int, *replies: Any

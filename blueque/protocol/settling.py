@@ -13,7 +13,6 @@ from blueque.model import inputs, keys
 from blueque.model.conditions import (
     ANY,
     DROPPED,
-    HOLD,
     MAX_CONDITIONS,
     OK,
     are_met,
@@ -495,8 +494,7 @@ def unblock(
 
 
 def _dropping(task: str, dropped: Mapping[str, str], now: float) -> list[Command]:
-    parents = [parent for parent in dropped if parent != HOLD]
-    tasks, groups = tasks_among(parents), groups_among(parents)
+    tasks, groups = tasks_among(dropped), groups_among(dropped)
     return [
         *[("HSET", keys.conditions(task), parent, found) for parent, found in dropped.items()],
         ("HSET", keys.task(task), "updated", now),

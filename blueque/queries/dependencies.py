@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import as_hash
 from blueque.model import keys
-from blueque.model.conditions import HOLD, OK, is_marked, mark
+from blueque.model.conditions import OK, is_marked, mark
 from blueque.model.group import group_of, is_gate, status_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
@@ -64,13 +64,11 @@ class Condition(NamedTuple):
 class Dependencies(NamedTuple):
     """What a task waits for, and which tasks wait for it.
 
-    is_incomplete: its producer has not named all conditions yet. is_gated: it waits until all tasks
-        of its workflow are there, or would have.
+    is_gated: it waits until all tasks of its workflow are there, or would have.
     dependents: how many tasks wait for it; first: FIRST of them at most.
     """
 
     conditions: Sequence[Condition] = ()
-    is_incomplete: bool = False
     is_gated: bool = False
     dependents: int = 0
     first: Sequence[Task] = ()
@@ -153,11 +151,7 @@ def kinds(redis: Redis, task_id: str) -> dict[str, str]:
 
 def without_gate(conditions: Mapping[str, str]) -> dict[str, str]:
     """Return the conditions on tasks, and on groups that a person knows."""
-    return {
-        name: kind
-        for name, kind in conditions.items()
-        if name != HOLD and not is_gate(group_of(name) or "")
-    }
+    return {name: kind for name, kind in conditions.items() if not is_gate(group_of(name) or "")}
 
 
 def dependencies_of(reply: Sequence[str], tasks: Mapping[str, Task]) -> Dependencies:
@@ -167,10 +161,8 @@ def dependencies_of(reply: Sequence[str], tasks: Mapping[str, Task]) -> Dependen
     """
     found = as_hash(reply)
     conditions = without_gate(found)
-    hold = found.pop(HOLD, None)
     return Dependencies(
         [Condition(kind, tasks[task]) for task, kind in conditions.items()],
-        hold is not None and not is_marked(hold),
         any(name not in conditions and kind[0] != "+" for name, kind in found.items()),
     )
 

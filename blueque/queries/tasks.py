@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from blueque.connection.redis import Redis, as_fields, as_hash
 from blueque.errors import NoSuchGroup, NoSuchTask, RedisRefused
 from blueque.model import keys
-from blueque.model.conditions import HOLD
 from blueque.model.group import MAKING, group_of
 from blueque.model.parts import in_parts
 from blueque.model.states import FINISHED
@@ -63,19 +62,6 @@ def state_of(redis: Redis, group: str) -> str | None:
     """Return the state of a group; None: there is no group with this name."""
     state: str | None = redis.read(("HGET", keys.group(group), "state"))[0]
     return state
-
-
-def is_held(redis: Redis, task_id: str) -> bool:
-    """Tell whether a task is there, perhaps without all of its conditions."""
-    return bool(redis.read(("HEXISTS", keys.conditions(task_id), HOLD))[0])
-
-
-def held_among(redis: Redis, ids: Sequence[str]) -> list[str]:
-    """Return those of these ids whose tasks are there, perhaps without all of their conditions. One
-    round trip.
-    """
-    held = redis.read(*[("HEXISTS", keys.conditions(task), HOLD) for task in ids])
-    return [task for task, is_held in zip(ids, held, strict=True) if is_held]
 
 
 def ended_among(redis: Redis, ids: Sequence[str]) -> list[str]:

@@ -13,7 +13,6 @@ from blueque.model.states import FINISHED, HELD, STATUSES
 from blueque.queries.listeners import is_process_gone
 from blueque.queries.listing import entered, in_order
 from blueque.sentences.reason import MOST_NAMES, Reason
-from blueque.text import hints
 from blueque.text.format import clean, count, due, span
 from blueque.text.terminal import short_id, short_node
 
@@ -36,13 +35,6 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
         if each.verdict == "-complete":
             sentence = f"It is needed only if {_name(each.task)} fails, but that is complete."
             yield Reason("unneeded", f"{sentence} A scheduler or a listener cancels it now.")
-    if inquiry.dependencies.is_incomplete:
-        yield Reason(
-            "hold",
-            "Its producer has not named all tasks that it waits for. If the producer has died, it "
-            "never runs.",
-            hints.of_queue("gc", inquiry.task.queue or ""),
-        )
     waited = [each for each in conditions if each.verdict is None and not each.is_broken]
     for each in waited:
         if group_of(each.task.id) is not None:
@@ -50,9 +42,7 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
     waited = [each for each in waited if group_of(each.task.id) is None]
     if waited:
         yield _waits(inquiry, waited)
-    elif all(each.is_met for each in conditions) and not (
-        inquiry.dependencies.is_incomplete or inquiry.dependencies.is_gated
-    ):
+    elif all(each.is_met for each in conditions) and not inquiry.dependencies.is_gated:
         yield _ripe(inquiry)
 
 

@@ -21,7 +21,6 @@ from blueque.audit import server_check
 from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import HOLD
 from blueque.protocol.archiving import BatchRef
 from blueque.protocol.dependencies import NewTask
 from blueque.system.embedded_redis import running_server
@@ -185,22 +184,6 @@ def test_a_snapshot_and_an_open_batch_are_nothing_wrong(doctor, redis, client):
     result = doctor()
 
     assert (result.returncode, set(marks(result))) == (0, {"ok"})
-
-
-def test_a_task_whose_producer_has_not_named_all_conditions_is_named_with_what_ends_it(
-    doctor, redis
-):
-    protocol.enqueue(redis, "video", "root", "p", time.time())
-    for task, ago in (("old", 25 * 3600), ("young", 3600)):
-        new = NewTask(task, "p", {}, {HOLD: HOLD, "root": "ok"})
-        protocol.enqueue_after(redis, "video", [new], time.time() - ago)
-
-    result = doctor()
-
-    assert result.returncode == 75
-    assert "queue video has 1 blocked task without all conditions" in result.stdout
-    assert ": old, for 1 d 1 h. blueque gc video cancels them." in result.stdout
-    assert "young" not in result.stdout
 
 
 def test_fix_has_tasks_told_and_names_a_circle_for_a_person(doctor, redis, cli):

@@ -428,17 +428,6 @@ def test_why_says_that_a_task_is_gone_and_how_to_go_on_without_it(why, run, redi
     assert run(*command[1:]).stdout == "child-1  pending\n"
 
 
-def test_why_says_that_its_producer_has_not_named_all_tasks(why, redis):
-    enqueue(redis, "next-1")
-    block(redis, "child-1", {"hold": "hold", "next-1": "ok"})
-
-    codes, text = why("child-1")
-
-    assert codes == ["hold", "blocked"]
-    assert "has not named all tasks that it waits for" in text and "blueque gc video\n" in text
-    assert "It waits for next-1, pending for" in text
-
-
 @pytest.mark.parametrize(
     ("ago", "code", "words"),
     [

@@ -6,12 +6,9 @@ import json
 import time
 
 import pytest
-from transactions import protocol
 
 from blueque.cli import selection
 from blueque.model import keys
-from blueque.model.conditions import HOLD
-from blueque.protocol.dependencies import NewTask
 from blueque.queries import search
 from blueque.recovery.settling import settle_groups_step
 
@@ -84,59 +81,6 @@ def test_gc_as_json_tells_what_was_done(run, queue, client):
     done = json.loads(run("gc", "--older-than", "0", "--yes", "--json").stdout)
     assert [(item["run"], item["done"]) for item in done["items"]] == [("r", True)]
     assert client.get_runs(Q) == []
-
-
-@pytest.fixture
-def half_made(client, redis):
-    """Make a task whose producer has not named all conditions, so many seconds ago; return its id."""
-
-    def half_made(task, ago, queue=Q):
-        root = client.get_queue(queue).enqueue("root")
-        new = NewTask(task, "p", {}, {HOLD: "ok", root: "ok"})
-        protocol.enqueue_after(redis, queue, [new], time.time() - ago)
-        return task
-
-    return half_made
-
-
-def test_gc_cancels_a_task_whose_producer_has_not_named_all_conditions_within_a_day(
-    run, client, redis, half_made
-):
-    old = half_made("old", 25 * 3600)
-    young, other = half_made("young", 23 * 3600), half_made("other", 25 * 3600, "audio")
-    root = client.get_queue(Q).enqueue("root")
-    waits = NewTask("waits", "p", {}, {root: "ok"})
-    protocol.enqueue_after(redis, Q, [waits], time.time() - 25 * 3600)
-
-    dry = run("gc", Q, "--dry-run")
-    assert dry.stdout.startswith("old  video  blocked, and its producer has not named all tasks")
-    assert client.get_task(old).status == "blocked"
-    result = run("gc", Q)
-
-    assert (result.returncode, result.stdout) == (0, dry.stdout)
-    assert client.get_task(old).status == "cancelled"
-    assert "producer" in client.get_task(old).fields["cancel_reason"]
-    assert {client.get_task(task).status for task in (young, other, "waits")} == {"blocked"}
-
-
-def test_gc_as_json_names_the_task_that_it_cancels(run, half_made):
-    half_made("old", 7200)
-
-    done = json.loads(run("gc", "--older-than", "1h", "--json").stdout)
-
-    (item,) = done["items"]
-    assert 7200 <= item.pop("age_seconds") < 7300
-    assert item == {"queue": Q, "task": "old", "way": "cancel", "done": True}
-
-
-def test_gc_finds_those_among_many(run, client, redis, cli, half_made):
-    root = client.get_queue(Q).enqueue("root")
-    for first in range(0, 2500, 100):
-        new = [NewTask(f"t{first + n}", "p", {}, {root: "ok"}) for n in range(100)]
-        protocol.enqueue_after(redis, Q, new, 1.0)
-    half_made("old", 25 * 3600)
-
-    assert run("gc", "--dry-run").stdout.startswith("old  video  ")
 
 
 # enqueue --run

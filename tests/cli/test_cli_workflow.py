@@ -373,15 +373,6 @@ def test_gc_leaves_a_workflow_alone_that_goes_on(run, redis, client, cli, monkey
     assert client.group("night").progress().state == "making"
 
 
-def test_gc_leaves_a_held_task_to_its_unfinished_workflow(run, redis, client):
-    graph = unfinished(redis)
-    held = NewTask("h-1", "p", {"group": "night"}, {"hold": "hold"})
-    protocol.extend_graph(redis, graph, 2, [("video", held)], time.time())
-    redis.read(("HSET", keys.task("h-1"), "updated", 1.0))
-
-    assert "nothing to clean up" in run("gc").stderr
-
-
 def test_doctor_finds_nothing_wrong_with_an_unfinished_workflow(run, redis):
     unfinished(redis)
 

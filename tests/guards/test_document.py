@@ -75,7 +75,7 @@ from blueque.model import keys
 from blueque.model import run as run_fields
 from blueque.model import schedule as schedule_fields
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import HOLD, KINDS
+from blueque.model.conditions import KINDS
 from blueque.model.encoding import day_of
 from blueque.model.ids import (
     FEED_NAMESPACE,
@@ -479,7 +479,7 @@ def started(task: str, node: str = NODE, instance: str = I) -> Given:
 
 def waiting(task: str, eta: float | None = None, queue: str = Q, **conditions: Any) -> Given:
     """A task with these conditions, and other fields, which have no word of a condition."""
-    after = {each: kind for each, kind in conditions.items() if kind in (*KINDS, HOLD)}
+    after = {each: kind for each, kind in conditions.items() if kind in KINDS}
     options = {name: value for name, value in conditions.items() if name not in after}
     new = NewTask(task, "p", options, after, eta)
     return lambda redis: protocol.enqueue_after(redis, queue, [new], 1.0)
@@ -1905,7 +1905,7 @@ NONE_LEFT = "[TOLD] are all that there were"
 ALL_SEEN = "there were fewer than [MOST], and all were looked at"
 HUNDRED = [f"c{number:02}" for number in range(100)]
 two_parents = given(enqueued("t3"), enqueued("t4"))
-held_back = given(enqueued("t2"), waiting("t1", t2="ok", hold="hold"), two_parents)
+waits_for_two = given(enqueued("t2"), two_parents, waiting("t1", t2="ok", t3="ok"))
 AFTER = {
     **NEW,
     **IN_NO_LINE,
@@ -1947,14 +1947,6 @@ ONE_AFTER = {
     "CHILDREN": [[9.25, "t1"]],
 }
 NONE_BLOCKED = {"LOOKS": [], "UNMET": [], "CHILDREN": []}
-ADD = {
-    **TASK,
-    "PARENT": ["t3", "t4"],
-    "KINDS": ["t3", "ok", "t4", "ok"],
-    "COUNT": 4,
-    "UNMET": ["t3", "t4"],
-    "ENDED": [],
-}
 FREE_NONE = {
     **IN_NO_LINE,
     "FREE": [],
@@ -2055,14 +2047,6 @@ EACH = {
     "ENTRIES": [[9.25, "t1"], [9.25, "t2"]],
     "JOINED": [Q, "joins"],
 }
-
-
-def add_conditions(redis: Redis) -> None:
-    protocol.add_conditions(redis, Q, "t1", {"t3": "ok", "t4": "ok"}, 9.25)
-
-
-def drop_hold(redis: Redis) -> None:
-    protocol.drop_hold(redis, Q, "t1", 9.25)
 
 
 def settle(redis: Redis) -> None:
@@ -6530,92 +6514,15 @@ SAMPLES = [
         until="MULTI",
         refuses=WrongGroup,
     ),
-    Sample("add_conditions", "as usual", held_back, add_conditions, ADD),
-    Sample(
-        "add_conditions",
-        "cancelled meanwhile; parents have ended",
-        given(held_back, completes, completes, fails, cancel()),
-        add_conditions,
-        {**ADD, "KINDS": ["t3", "+complete", "t4", "ok"], "UNMET": ["t4"], "ENDED": [9.25, "t4"]},
-        [HAS_ENDED],
-    ),
-    Sample(
-        "add_conditions",
-        "again",
-        given(held_back, add_conditions),
-        add_conditions,
-        ADD,
-        until="MULTI",
-    ),
-    Sample(
-        "add_conditions",
-        "groups",
-        given(held_back, opened_group, ended_group_named("old")),
-        lambda redis: protocol.add_conditions(
-            redis, Q, "t1", {ON_GROUP: "ok", "group old": "not_ok"}, 9.25
-        ),
-        {
-            **ADD,
-            "PARENT": [],
-            "GROUP": [GROUP, "old"],
-            "KINDS": [ON_GROUP, "ok", "group old", "not_ok"],
-            "UNMET": [],
-            "AWAITED": [GROUP, "old"],
-            "OVER": ["old"],
-        },
-    ),
-    Sample(
-        "add_conditions",
-        "not held",
-        given(two_parents, enqueued("t2"), waiting("t1", t2="ok")),
-        add_conditions,
-        ADD,
-        until="MULTI",
-        refuses=WrongState,
-    ),
-    Sample("drop_hold", "waits", held_back, drop_hold, {**TASK, "COUNT": 1}),
-    Sample(
-        "drop_hold",
-        "cancelled meanwhile",
-        given(held_back, cancel()),
-        drop_hold,
-        {**TASK, "COUNT": 1},
-    ),
-    Sample(
-        "drop_hold",
-        "nothing left to wait for",
-        given(completed("t2"), waiting("t1", t2="ok", hold="hold")),
-        drop_hold,
-        {**FREE_ONE, "COUNT": 1, "FREED_BY": None},
-        block=1,
-    ),
-    Sample(
-        "drop_hold",
-        "some conditions are missing",
-        held_back,
-        lambda redis: protocol.drop_hold(redis, Q, "t1", 9.25, count=2),
-        TASK,
-        until="MULTI",
-    ),
-    Sample("drop_hold", "again", given(held_back, drop_hold), drop_hold, TASK, until="MULTI"),
-    Sample(
-        "drop_hold",
-        "deleted, and the key in use again",
-        given(enqueued("t1"), raw("HSET", keys.conditions("t1"), "hold", "hold")),
-        drop_hold,
-        TASK,
-        until="MULTI",
-        refuses=WrongState,
-    ),
     Sample(
         "settle",
         "complete",
         given(
-            enqueued("t1"),
+            given(enqueued("t1"), enqueued("t9")),
             waiting("t2", t1="ok", needs="lock:a%20b=2"),
             waiting("t3", 100.5, "audio", t1="any"),
             waiting("t4", t1="not_ok"),
-            waiting("t5", t1="ok", hold="hold"),
+            waiting("t5", t1="ok", t9="ok"),
             completes,
         ),
         settle,
@@ -6654,11 +6561,11 @@ SAMPLES = [
         "settle",
         "failed",
         given(
-            enqueued("t1"),
+            given(enqueued("t1"), enqueued("t9")),
             waiting("t2", t1="ok"),
             waiting("t3", queue="audio", broken="cancel", t1="ok"),
             raw("HSET", keys.task("t3"), "dependents", 1),
-            waiting("t4", broken="cancel", t1="any", hold="hold"),
+            waiting("t4", broken="cancel", t1="any", t9="ok"),
             fails,
         ),
         settle,
@@ -6905,13 +6812,13 @@ SAMPLES = [
     Sample(
         "unblock",
         "all",
-        given(held_back, raw("HSET", keys.conditions("t1"), "t4", "-gone")),
+        given(waits_for_two, raw("HSET", keys.conditions("t1"), "t4", "-gone")),
         unblock(),
         {
             **UNBLOCK,
             **FREE_ONE,
-            "DROPPED": ["t2", "hold", "t4"],
-            "PARENT": ["t2", "t4"],
+            "DROPPED": ["t2", "t3", "t4"],
+            "PARENT": ["t2", "t3", "t4"],
             "FREED_BY": "ann",
         },
         block=1,
@@ -6930,8 +6837,8 @@ SAMPLES = [
             "NAMES": ON_GROUP,
         },
     ),
-    Sample("unblock", "again", given(held_back, unblock()), unblock(), UNBLOCK, until="MULTI"),
-    Sample("unblock", "not among them", held_back, unblock("t4"), UNBLOCK, until="MULTI"),
+    Sample("unblock", "again", given(waits_for_two, unblock()), unblock(), UNBLOCK, until="MULTI"),
+    Sample("unblock", "not among them", waits_for_two, unblock("t4"), UNBLOCK, until="MULTI"),
     Sample(
         "unblock",
         "not blocked",

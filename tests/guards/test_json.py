@@ -20,7 +20,6 @@ from blueque import Retry
 from blueque.cli.main import _VERBS, blueque
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import HOLD
 from blueque.model.log_line import Line
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
@@ -218,8 +217,6 @@ def populated(redis, client, tmp_path):
     for n in range(1, 4):
         protocol.enqueue(redis, "video", f"pend-000{n}", "1", now, {"parameters_encoding": "json"})
     protocol.enqueue(redis, "shelf", "old-0001", "1", now - 90, {"parameters_encoding": "json"})
-    half_made = NewTask("half-0001", "1", {}, {HOLD: HOLD, "old-0001": "ok"})
-    protocol.enqueue_after(redis, "shelf", [half_made], now - 90)
     protocol.register(redis, "shelf", NODE, "i", facts, now)
     limited = queue.enqueue(
         {"input": "a.mov", "n": 3},

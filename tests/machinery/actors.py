@@ -709,12 +709,6 @@ def put_back(world: World, redis: Redis, node: str) -> None:
     report(world, redis, task, record)
 
 
-def say_more(world: World, redis: Redis, task_id: str, kinds: dict[str, str]) -> None:
-    """Be a producer that says the rest of what a task waits for, and that this is all."""
-    insist(lambda: protocol.add_conditions(redis, QUEUE, task_id, kinds, time.time()))
-    insist(lambda: protocol.drop_hold(redis, QUEUE, task_id, time.time()))
-
-
 def look_again(world: World, redis: Redis, task_id: str) -> None:
     """Be a scheduler whose look at a task that waits for others is due."""
     insist(lambda: protocol.recheck(redis, QUEUE, task_id, time.time()))

@@ -137,8 +137,7 @@ class Task:
 class Condition:
     """What a task waits for: that another one ends as it is to.
 
-    kind: `hold` if it is that its producer says that all conditions are there. is_met: None if that
-        is not decided. how: the end that has decided it.
+    is_met: None if that is not decided. how: the end that has decided it.
     """
 
     kind: str
@@ -756,7 +755,7 @@ class Model:
     def _require_all(self, parents: Iterable[str]) -> None:
         """Refuse if a task or a group for which others are to wait is gone."""
         for parent in parents:
-            if parent != "hold" and self._end_of(parent) == GONE:
+            if self._end_of(parent) == GONE:
                 raise Refusal(NoSuchTask if group_in(parent) is None else NoSuchGroup)
 
     def _require_open(self, name: str, kinds: Mapping[str, str]) -> None:
@@ -806,8 +805,6 @@ class Model:
         wants_results = "inputs" in self.tasks[task].ties
         for parent, kind in kinds.items():
             self.conditions[task][parent] = condition = Condition(kind)
-            if kind == "hold":
-                continue
             end = self._end_of(parent)
             if end == GONE:
                 condition.meet(GONE)
@@ -870,30 +867,6 @@ class Model:
             self.unsettled[task] = now
         if "group" in ties:
             self.unsettled_members[task] = now
-
-    def add_conditions(self, queue: str, task: str, kinds: Mapping[str, str], now: float) -> None:
-        its, known = self.tasks.get(task), self.conditions.get(task, {})
-        if kinds.keys() <= known.keys():
-            return
-        is_open = its is not None and its.queue == queue and its.status in ("blocked", "cancelled")
-        if not is_open or "hold" not in known:
-            raise Refusal(WrongState)
-        self._require_all(kinds)
-        self._add_conditions(task, kinds, now)
-        self.tasks[task].ties["after"] = len(known)
-        self.tasks[task].updated = now
-
-    def drop_hold(self, queue: str, task: str, now: float) -> str:
-        its, known = self.tasks.get(task), self.conditions.get(task, {})
-        if "hold" not in known or known["hold"].is_met is not None:
-            return its.status or "" if its is not None else ""
-        if its is None or its.queue != queue or its.status not in ("blocked", "cancelled"):
-            raise Refusal(WrongState)
-        del known["hold"]
-        its.ties["after"], its.updated = len(known), now
-        if its.status == "blocked" and self._is_free(task):
-            self._release(task, now)
-        return its.status or ""
 
     def settle(
         self, task: str, now: float, skip: int | None = None
@@ -994,7 +967,7 @@ class Model:
             return "stale"
         conditions = self.conditions.get(task, {})
         for parent, condition in conditions.items():
-            if condition.is_met is not None or condition.kind == "hold":
+            if condition.is_met is not None:
                 continue
             end = self._end_of(parent)
             is_left = "inputs" in its.ties and end == "complete" and condition.kind != "not_ok"
@@ -1026,7 +999,7 @@ class Model:
         """Return for whom a task is to be cancelled, and how that one has ended."""
         is_strict = "broken" in self.tasks[task].ties
         for parent, one in self.conditions.get(task, {}).items():
-            end = one.how if one.kind == "hold" or one.is_met is not None else self._end_of(parent)
+            end = one.how if one.is_met is not None else self._end_of(parent)
             is_broken = bool(end) and not one.is_met
             is_needless = (one.is_met, one.how) == (False, "complete")
             if is_needless or (is_strict and is_broken and end != "complete"):
@@ -1046,9 +1019,8 @@ class Model:
         for parent, one in going.items():
             one.drop()
             its.updated = now
-            if parent != "hold":
-                self._have_told(parent, now)
-                self._waiting_for(parent).pop(task, None)
+            self._have_told(parent, now)
+            self._waiting_for(parent).pop(task, None)
         if self._is_free(task):
             self._release(task, now)
         return its.status

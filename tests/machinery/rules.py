@@ -1272,7 +1272,6 @@ class Relatives(Machine):
         delay=st.sampled_from([None, None, None, -5, 20]),
         wish=WISH,
         count=st.sampled_from([1, 1, 2]),
-        is_held=SELDOM,
         is_missing_met=SELDOM,
         end=ENDS,
     )
@@ -1286,13 +1285,10 @@ class Relatives(Machine):
         delay: float | None,
         wish: Any,
         count: int,
-        is_held: bool,
         is_missing_met: bool,
         end: str,
     ) -> None:
-        """Have tasks wait for others; is_held: their producer has not said all yet; end: of the
-        others.
-        """
+        """Have tasks wait for others; end: of the others."""
         clock.now += TICK
         if end == "forget":
             kinds = ["ok"]
@@ -1300,7 +1296,6 @@ class Relatives(Machine):
             broken, kinds = "cancel", ["ok"]
         some = [self.has("started", "pending") or self.known, self.has("pending") or self.known]
         wanted = {self.pick(data, tasks): kind for tasks, kind in zip(some, kinds, strict=False)}
-        wanted |= {"hold": "hold"} if is_held else {}
         ties = {**({"broken": broken} if broken else {}), **({"inputs": 0} if has_results else {})}
         _, priority, needs = wish
         eta = None if delay is None else clock.now + delay
@@ -1331,7 +1326,7 @@ class Relatives(Machine):
             self._remember(task)
             self.note(f"made to wait: {self.model.tasks[task].status}")
         if end:
-            self._end_all([task for task in wanted if task != "hold"], end)
+            self._end_all([*wanted], end)
 
     def _end_all(self, tasks: list[str], end: str) -> None:
         """Have these tasks end, if that may be at once, and tell those that wait for any.
@@ -1385,34 +1380,6 @@ class Relatives(Machine):
             self.take_as_far_as(self.idle_one(self.queue_of(task)), "start")
         attempts = [one for one in self.running() if one.task == task and self.is_newest(one)]
         return attempts[0] if attempts and attempts[0].token is not None else None
-
-    @precondition(lambda self: self._held_back())
-    @rule(data=st.data(), kinds=KINDS, is_all=st.booleans(), is_any=SELDOM)
-    def add_conditions(
-        self, data: st.DataObject, kinds: list[str], is_all: bool, is_any: bool
-    ) -> None:
-        """Say more of what a task waits for; is_all: and that this is all."""
-        task = self.pick(data, self.known if is_any else self._held_back())
-        queue = self.queue_of(task)
-        wanted = {self.pick(data, self.known): kind for kind in kinds}
-        wanted.pop(task, None)
-        if wanted:
-            self.both(
-                "add_conditions",
-                lambda: protocol.add_conditions(self.person, queue, task, wanted, clock.now),
-                lambda: self.model.add_conditions(queue, task, wanted, clock.now),
-            )
-        if is_all:
-            for _ in range(2):
-                self.both(
-                    "drop_hold",
-                    lambda: protocol.drop_hold(self.person, queue, task, clock.now),
-                    lambda: self.model.drop_hold(queue, task, clock.now),
-                )
-
-    def _held_back(self) -> list[str]:
-        """Return the tasks whose producers have not said all yet."""
-        return [task for task, known in self.model.conditions.items() if "hold" in known]
 
     @rule(data=st.data(), skip=st.sampled_from([None, None, None, 0, 1]), is_all=st.booleans())
     def settle(self, data: st.DataObject, skip: int | None, is_all: bool) -> None:

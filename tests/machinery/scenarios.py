@@ -256,19 +256,6 @@ def parent(
     return setup
 
 
-def _half_made(world: World) -> None:
-    """A task that waits for one that is cancelled, and of which its producer has not said all."""
-    parent(stage="pending", children=())(world)
-    make_wait(world, world.redis, "c-1", {"t-1": "any", "hold": "hold"})
-    world.note_wait("c-1", {"t-1": "any", "t-2": "any"})
-    put_in_line(world, "t-2")
-    protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
-
-
-def _cancel_second(world: World, redis: Redis) -> None:
-    actors.insist(lambda: protocol.cancel(redis, QUEUE, "t-2", "ann", None, time.time()))
-
-
 def _two_parents(world: World) -> None:
     """Two started tasks, and one that waits for both."""
     join(world, "a_1", "b_1")
@@ -1878,14 +1865,6 @@ OURS = [
         {"s": teller, "producer": by(actors.produce_after, "c-3", {"t-1": "ok"})},
         [(2, 0), (0, 1)],
         longer=[(3, 1)],
-    ),
-    tied(
-        "told while more is said",
-        _half_made,
-        {"s": teller, "producer": by(actors.say_more, "c-1", {"t-2": "any"}), "p": _cancel_second},
-        [(2, 0), (0, 1)],
-        afterwards=begins_once,
-        longer=[(2, 1)],
     ),
     tied(
         "two parents that end at once",

@@ -227,9 +227,9 @@ def lose_t1(client, _):
     return lose(client)
 
 
-def born(kind="ok", hold=None, **options):
+def born(kind="ok", **options):
     """Return a step: the task t2 waits for t1."""
-    conditions = {"t1": kind, **({"hold": "hold"} if hold else {})}
+    conditions = {"t1": kind}
 
     def enqueue_after(client, _):
         new = NewTask("t2", "in", options, conditions)
@@ -256,18 +256,6 @@ def cancel_t2(client, _):
 
 def cancel_t1(client, _):
     return protocol.cancel(client._redis, Q, "t1", "ann", None, 9.5)
-
-
-def add_conditions(client, _):
-    return protocol.add_conditions(client._redis, Q, "t2", {"t3": "any"}, 10.5)
-
-
-def drop_hold(client, _):
-    return protocol.drop_hold(client._redis, Q, "t2", 10.5)
-
-
-def enqueue_t3(client, _):
-    return protocol.enqueue(client._redis, Q, "t3", "in", 5.7)
 
 
 def of_1_0_0(client):
@@ -458,8 +446,6 @@ CALLS = {
     "enqueue after": Call(dead(), born()),
     "enqueue after a cancelled task": Call(dead(cancel_t1), born(broken="cancel")),
     "enqueue after a task that meets the condition": Call(dead(cancel_t1), born("any")),
-    "add conditions": Call(dead(enqueue_t3, born(hold=True)), add_conditions),
-    "drop the hold": Call(dead(born("any", hold=True), cancel_t1, settle), drop_hold),
     "settle": Call(dead(born(), *RUN, complete_t1), settle),
     "settle with results": Call(dead(born(inputs=0), *RUN, complete_t1), settle),
     "settle what is cancelled": Call(dead(born(broken="cancel"), cancel_t1), settle),

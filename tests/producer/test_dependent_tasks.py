@@ -11,11 +11,9 @@ from transactions import protocol
 
 import blueque
 from blueque import BatchFailed, Client, InvalidInput, InvalidType, NoSuchTask, OutcomeUnknown
-from blueque.errors import NoSuchGroup, WrongGroup
+from blueque.errors import NoSuchGroup
 from blueque.model import keys
 from blueque.model.group import Group
-from blueque.model.ids import id_of_key
-from blueque.producer import dependent_tasks
 from blueque.queries.dependencies import kinds
 
 SOON = 4e9  # a time to come
@@ -240,24 +238,6 @@ def test_a_task_waits_for_none_of_many_that_have_ended(client, queue):
     assert conditions_of(client, task_id) == dict.fromkeys(parents, "+cancelled")
 
 
-def test_a_task_with_many_parents_is_held_until_all_are_written_and_the_same_key_goes_on(
-    client, proxy, queue
-):
-    parents = [task_id for made in queue.enqueue_iter(map(str, range(250))) for task_id in made]
-    through = Client(proxy.url, patience=0)
-    proxy.arm(Fault.CUT_BEFORE, write=3, having=b"HSET")  # the last 50
-
-    with pytest.raises(OutcomeUnknown, match="perhaps without all of its conditions") as unknown:
-        through.get_queue("video").enqueue("in", after=parents, key="k")
-
-    held = conditions_of(client, unknown.value.task_id)
-    assert proxy.has_struck and held["hold"] == "hold" and len(held) == 201
-    again = queue.enqueue("in", after=parents, key="k")
-    assert (again, again.is_new) == (unknown.value.task_id, False)
-    assert conditions_of(client, again) == dict.fromkeys(parents, "ok")
-    through.close()
-
-
 def test_the_same_key_needs_no_parents_any_more(client, queue):
     parents = [task_id for made in queue.enqueue_iter(map(str, range(101))) for task_id in made]
     made = queue.enqueue("in", after=blueque.after(any=parents), key="k")
@@ -269,33 +249,6 @@ def test_the_same_key_needs_no_parents_any_more(client, queue):
     again = queue.enqueue("in", after=blueque.after(any=parents), key="k")
 
     assert (again, again.is_new) == (made, False)
-
-
-def test_a_task_whose_parent_goes_meanwhile_is_known_by_its_id_and_the_same_key_goes_on(
-    client, queue, cli, monkeypatch
-):
-    parents = [task_id for made in queue.enqueue_iter(map(str, range(150))) for task_id in made]
-    add_conditions = dependent_tasks.add_conditions
-
-    def after_it_is_gone(*arguments):
-        cli.delete(keys.task(parents[120]))
-        add_conditions(*arguments)
-
-    monkeypatch.setattr(dependent_tasks, "add_conditions", after_it_is_gone)
-    with pytest.raises(OutcomeUnknown, match=parents[120]) as unknown:
-        queue.enqueue("in", after=parents, key="k")
-    monkeypatch.undo()
-    made = unknown.value.task_id
-    assert "hold" in conditions_of(client, made)
-
-    with pytest.raises(OutcomeUnknown) as unknown:
-        queue.enqueue("in", after=parents, key="k")
-    assert unknown.value.task_id == made
-    del parents[120]
-    again = queue.enqueue("in", after=parents, key="k")
-
-    assert (again, again.is_new) == (made, False)
-    assert conditions_of(client, made) == dict.fromkeys(parents, "ok")
 
 
 def test_a_task_can_wait_for_many_tasks_and_a_group(client, queue, everything):
@@ -311,24 +264,6 @@ def test_a_task_can_wait_for_many_tasks_and_a_group(client, queue, everything):
     conditions = conditions_of(client, task_id)
     assert conditions == dict.fromkeys([*parents, "group night"], "ok")
     assert client.get_task(task_id).parents == parents
-
-
-def test_no_circle_comes_to_be_through_a_group_that_is_the_last_of_many_parents(
-    client, queue, monkeypatch
-):
-    def add(*arguments):
-        with pytest.raises(WrongGroup, match="tasks wait for it already"):
-            queue.enqueue("in", group="night", after=id_of_key(queue.name, "k"))
-        real(*arguments)
-
-    client.group("night").open()
-    parents = [task_id for made in queue.enqueue_iter(map(str, range(101))) for task_id in made]
-    real = dependent_tasks.add_conditions
-    monkeypatch.setattr(dependent_tasks, "add_conditions", add)
-
-    task_id = queue.enqueue("in", after=[*parents, Group("night")], key="k")
-
-    assert len(conditions_of(client, task_id)) == 102
 
 
 # Results

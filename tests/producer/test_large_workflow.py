@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import nullcontext
 
 import pytest
 from faults import Fault
@@ -19,9 +18,8 @@ from blueque.errors import (
     WrongGroup,
 )
 from blueque.model import keys
-from blueque.model.conditions import HOLD
 from blueque.model.group import Group, gate_of
-from blueque.producer import dependent_tasks, large_workflow
+from blueque.producer import large_workflow
 from blueque.producer.large_workflow import in_order
 from blueque.queries import groups
 from blueque.recovery.settling import settle_groups_step
@@ -141,8 +139,6 @@ def test_no_kind_of_task_runs_before_all_are_there(client, redis, cli, monkeypat
         ("extend_graph", 0),
         ("extend_graph", 1),
         ("extend_graph", 2),
-        ("name_conditions", 0),
-        ("name_conditions", 1),
         ("close_graph", 0),
         ("finish_group", 0),
     ],
@@ -168,7 +164,7 @@ def test_another_process_goes_on_where_a_producer_has_died(
     assert counts(cli) == [507, 1]
     assert cli.zcard(keys.members(NIGHT)) == cli.scard(keys.open_members(NIGHT)) == 508
     conditions = cli.hgetall(keys.conditions(flow().id_of("wide 1")))
-    assert len(conditions) == 239 and HOLD not in conditions
+    assert len(conditions) == 239
     cli.delete(keys.group(GATE))  # its time is over
     settle(redis, 3e9)
     before = everything()
@@ -313,10 +309,10 @@ def test_no_task_of_an_unfinished_workflow_is_put_in_line_again(
 def test_no_task_of_an_unfinished_workflow_is_unblocked(
     client, redis, cli, monkeypatch, everything, key, state
 ):
-    """Of the three, one waits for the gate, one for another task, and one has only `hold`."""
+    """Of the three, one waits for the gate, one for another task, and one for many."""
     flow = fan(client)
     flow.add("video", "wide", key="wide", after=[flow.id_of(part + 1) for part in range(240)])
-    halfway(client, monkeypatch, flow, "name_conditions", 0)
+    halfway(client, monkeypatch, flow, "close_graph", 0)
     if state == "cancelled":
         flow.cancel()
     queue = "audio" if key == "1" else "video"
@@ -401,7 +397,7 @@ def test_a_task_of_a_whole_workflow_runs_again_without_its_lost_gate(client, red
 def test_what_was_cancelled_halfway_can_be_removed_and_made_whole(client, redis, cli, monkeypatch):
     flow = fan(client)
     flow.add("video", "wide", key="wide", after=[flow.id_of(part + 1) for part in range(240)])
-    halfway(client, monkeypatch, flow, "name_conditions", 0)
+    halfway(client, monkeypatch, flow, "close_graph", 0)
     outer = client.get_queue("video").enqueue("outer", after=flow.id_of("root"))
     flow.cancel()
     settle(redis)
@@ -524,7 +520,7 @@ def wide_fan(client):
     return flow
 
 
-@pytest.mark.parametrize("name", ["extend_graph", "name_conditions", "close_graph"])
+@pytest.mark.parametrize("name", ["extend_graph", "close_graph"])
 @pytest.mark.parametrize("has_gone", [False, True], ids=["cancelled", "removed"])
 def test_a_commit_says_that_its_workflow_was_cancelled_meanwhile(
     client, redis, cli, monkeypatch, name, has_gone
@@ -552,62 +548,6 @@ def test_a_commit_that_lacks_its_gate_says_that_it_was_cancelled(client, cli, mo
 
     with pytest.raises(WrongGroup, match="group 'night': it was cancelled"):
         fan(client).commit()
-
-
-@pytest.mark.parametrize("lost", ["end", "all"])
-@pytest.mark.parametrize("by", ["itself", "another"])
-def test_a_task_that_a_failover_has_left_held_goes_on_after_the_end(
-    client, redis, cli, monkeypatch, lost, by
-):
-    """As if its `drop_hold` had not reached the new master, and no `add_conditions` had."""
-    flow, real = wide_fan(client), large_workflow.close_graph
-    wide = flow.id_of("wide")
-    parents = [flow.id_of(part + 1) for part in range(240)]
-
-    def lose_first(*arguments):
-        if lost == "all":
-            cli.delete(keys.conditions(wide))
-            cli.zrem(keys.awaiting(GATE), wide)
-            for parent in parents:
-                cli.delete(keys.dependents(parent))
-        cli.hset(keys.conditions(wide), HOLD, HOLD)
-        done = real(*arguments)
-        protocol.finish_group(redis, GATE, 2e9)
-        while not protocol.settle_group(redis, GATE, 2e9).is_over:
-            pass
-        cli.delete(keys.group(GATE))  # its time is over
-        if by == "another":
-            raise KeyboardInterrupt
-        return done
-
-    with monkeypatch.context() as lossy:
-        lossy.setattr(large_workflow, "close_graph", lose_first)
-        with nullcontext() if by == "itself" else pytest.raises(KeyboardInterrupt):
-            assert flow.commit()
-    if by == "another":
-        assert not wide_fan(client).commit()
-
-    conditions = cli.hgetall(keys.conditions(wide))
-    conditions.pop(f"group {GATE}", None)
-    assert conditions == dict.fromkeys(parents, "ok")
-    assert cli.hget(keys.task(wide), "status") == "blocked"
-    assert all(cli.zscore(keys.dependents(parent), wide) for parent in parents)
-
-
-def test_a_parent_that_is_cancelled_before_the_end_leaves_no_task_held(
-    client, redis, cli, monkeypatch
-):
-    flow, real = wide_fan(client), large_workflow.close_graph
-
-    def cancel_first(*arguments):
-        client.get_queue("audio").cancel(flow.id_of(1))
-        assert cli.hget(keys.task(flow.id_of("wide")), "status") == "cancelled"
-        return real(*arguments)
-
-    monkeypatch.setattr(large_workflow, "close_graph", cancel_first)
-    assert flow.commit()
-
-    assert not cli.hexists(keys.conditions(flow.id_of("wide")), HOLD)
 
 
 def test_a_task_may_wait_for_a_thousand_others_besides_the_gate(client, redis, cli):
@@ -644,26 +584,6 @@ def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch)
     assert cli.zrange(keys.members(NIGHT), 400, -1) == lost
     assert cli.scard(keys.open_members(NIGHT)) == 506
     assert all(cli.exists(keys.task(task)) for task in lost)
-
-
-def test_conditions_that_a_failover_has_lost_are_added_again(client, redis, cli, monkeypatch):
-    """Without them the task would have nothing to wait for, and run."""
-    flow = fan(client)
-    wide = flow.add("video", "wide", after=[flow.id_of(part + 1) for part in range(240)])
-    real, lost = dependent_tasks.drop_hold, []
-
-    def lose_first(*arguments):
-        if not lost:
-            lost.extend(cli.hkeys(keys.conditions(wide)))
-            cli.hdel(keys.conditions(wide), *[name for name in lost if name != HOLD])
-        return real(*arguments)
-
-    monkeypatch.setattr(dependent_tasks, "drop_hold", lose_first)
-
-    assert flow.commit()
-    assert len(lost) == 241
-    assert len(cli.hgetall(keys.conditions(wide))) == 240
-    assert cli.hget(keys.task(wide), "status") == "blocked"
 
 
 @pytest.mark.parametrize("record", [NIGHT, GATE])

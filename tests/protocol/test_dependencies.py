@@ -25,7 +25,6 @@ from blueque.errors import (
 )
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import HOLD
 from blueque.protocol import settling
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.dependencies import NewTask
@@ -337,7 +336,7 @@ def test_a_transaction_takes_a_hundred_tasks_a_hundred_parents_and_a_thousand_co
     all_but_one = dict.fromkeys(some[:100], "ok")
     for new in (
         [NewTask(f"c{number}", "in", {}, {"p0": "ok"}) for number in range(101)],
-        [NewTask("c", "in", {}, dict.fromkeys(some, "ok"))],
+        [NewTask(task, "in", {}, dict.fromkeys(some, "ok")) for task in ("c", "d")],
         [NewTask(f"c{number}", "in", {}, all_but_one) for number in range(11)],
     ):
         with pytest.raises(InvalidInput):
@@ -345,6 +344,8 @@ def test_a_transaction_takes_a_hundred_tasks_a_hundred_parents_and_a_thousand_co
 
     new = [NewTask(f"c{number}", "in", {}, all_but_one) for number in range(10)]
     assert all(protocol.enqueue_after(redis, BELOW, new, 2.5))
+    alone = NewTask("alone", "in", {}, dict.fromkeys(some, "ok"))
+    assert protocol.enqueue_after(redis, BELOW, [alone], 2.5) == [True]
 
 
 def test_of_tasks_with_keys_those_are_made_that_are_new_and_each_call_knows_its_own(redis):
@@ -397,23 +398,15 @@ def test_nothing_stays_of_a_task_with_that_key_that_1_0_0_has_deleted(redis):
 MANY = [f"p{number:03}" for number in range(250)]
 
 
-def make_held(redis, **options):
+def make_one_of_many(redis, **options):
     parent(redis, *MANY)
-    child(redis, after={**dict.fromkeys(MANY[:100], "ok"), HOLD: HOLD}, **options)
+    child(redis, after=dict.fromkeys(MANY, "ok"), **options)
 
 
-def add(redis, first, last):
-    after = dict.fromkeys(MANY[first:last], "ok")
-    protocol.add_conditions(redis, BELOW, "c", after, 3.5)
-
-
-def test_a_task_may_wait_for_250_others_that_end_before_and_while_it_is_made(redis):
-    make_held(redis)
-    run(redis, *MANY[:10], *MANY[100:110], *MANY[200:210])
-    add(redis, 100, 200)
-    run(redis, *MANY[10:20], *MANY[110:120])
-    add(redis, 200, 250)
-    assert protocol.drop_hold(redis, BELOW, "c", 4.5) == "blocked"
+def test_a_task_may_wait_for_250_others_that_end_before_and_after_it_is_made(redis):
+    parent(redis, *MANY)
+    run(redis, *MANY[:10], *MANY[200:210])
+    child(redis, after=dict.fromkeys(MANY, "ok"))
     left = [task for task in MANY if status(redis, task) == "pending"]
 
     run(redis, *left[:-1])
@@ -422,55 +415,6 @@ def test_a_task_may_wait_for_250_others_that_end_before_and_while_it_is_made(red
 
     assert (status(redis), fields(redis)["after"], line(redis)) == ("pending", "250", ["c"])
     assert is_forgotten(redis, *MANY)
-
-
-def test_a_task_never_runs_before_all_of_its_conditions_are_there(redis):
-    make_held(redis)
-
-    run(redis, *MANY)
-    recheck_all(redis)
-    assert status(redis) == "blocked"
-    add(redis, 100, 200)
-    add(redis, 200, 250)
-    assert status(redis) == "blocked"
-
-    assert protocol.drop_hold(redis, BELOW, "c", 4.5) == "pending"
-    assert protocol.drop_hold(redis, BELOW, "c", 4.5) == "pending"
-    assert line(redis) == ["c"]
-
-
-def test_a_task_that_is_cancelled_while_it_is_made_is_revived_with_all_of_its_conditions(redis):
-    make_held(redis, broken="cancel")
-    run(redis, MANY[0], how="failed")
-    assert status(redis) == "cancelled"
-    add(redis, 100, 200)
-    add(redis, 200, 250)
-    assert protocol.drop_hold(redis, BELOW, "c", 4.5) == "cancelled"
-
-    protocol.requeue(redis, ABOVE, MANY[0], "m", 6.5)
-    run(redis, *MANY)
-    recheck_all(redis)
-
-    assert (status(redis), line(redis)) == ("pending", ["c"])
-
-
-def test_conditions_are_added_to_new_tasks_only_and_a_thousand_at_most(redis):
-    make_held(redis)
-    more = [f"q{number:03}" for number in range(1000)]
-    parent(redis, *more)
-    for first in range(0, 800, 100):
-        after = dict.fromkeys(more[first : first + 100], "ok")
-        protocol.add_conditions(redis, BELOW, "c", after, 3.5)
-    protocol.add_conditions(redis, BELOW, "c", dict.fromkeys(more[800:900], "ok"), 3.5)
-
-    with pytest.raises(InvalidInput):
-        protocol.add_conditions(redis, BELOW, "c", {"q900": "ok"}, 3.5)
-    child(redis, "d", {"q000": "ok", HOLD: HOLD})
-    with pytest.raises(NoSuchTask):
-        protocol.add_conditions(redis, BELOW, "d", {"nothing": "ok"}, 3.5)
-    child(redis, "e", {"q000": "ok"})
-    with pytest.raises(WrongState):
-        protocol.add_conditions(redis, BELOW, "e", {"q001": "ok"}, 3.5)
 
 
 # Telling them
@@ -765,7 +709,7 @@ def test_a_task_that_has_run_is_put_in_line_again_without_waiting(redis):
 
 def test_a_person_drops_one_condition_or_all_of_them(redis):
     parent(redis, "p", "q", "r")
-    child(redis, after={"p": "ok", "q": "ok", "r": "ok", HOLD: HOLD})
+    child(redis, after={"p": "ok", "q": "ok", "r": "ok"})
 
     assert protocol.unblock(redis, BELOW, "c", 6.5, "ann", ["q"]) == "blocked"
     assert protocol.unblock(redis, BELOW, "c", 6.5, "ann", ["s"]) == "blocked"
@@ -775,12 +719,7 @@ def test_a_person_drops_one_condition_or_all_of_them(redis):
     assert protocol.unblock(redis, BELOW, "c", 6.5, "ann") == "pending"
 
     assert line(redis) == ["c"]
-    assert conditions(redis) == {
-        "p": "+complete",
-        "q": "+dropped",
-        "r": "+dropped",
-        HOLD: "+dropped",
-    }
+    assert conditions(redis) == {"p": "+complete", "q": "+dropped", "r": "+dropped"}
     assert [(event["event"], event["by"]) for event in events(redis)] == [
         ("dropped", "ann"),
         ("unblocked", "ann"),
@@ -913,18 +852,6 @@ def test_a_task_that_has_only_parents_that_are_complete_gets_their_results_too(r
     settle_all(redis)
 
     assert (status(redis), inputs(redis)) == ("pending", {"p": "ttext"})
-
-
-def test_results_of_parents_that_are_named_later_are_copied_too(redis):
-    parent(redis, "p", "q")
-    run(redis, "q", result="text")
-    child(redis, after={"p": "ok", HOLD: HOLD}, inputs=0)
-    protocol.add_conditions(redis, BELOW, "c", {"q": "ok"}, 3.5)
-    protocol.drop_hold(redis, BELOW, "c", 3.5)
-
-    run(redis, "p", result="more")
-
-    assert (status(redis), inputs(redis)) == ("pending", {"p": "tmore", "q": "ttext"})
 
 
 def test_a_result_for_many_is_copied_in_several_transactions(redis, monkeypatch):
@@ -1077,10 +1004,7 @@ def test_recheck_drops_entries_of_tasks_that_are_not_blocked_here(redis):
 
 
 def test_recheck_sees_to_a_hundred_of_many_parents_at_a_time(redis):
-    make_held(redis)
-    add(redis, 100, 200)
-    add(redis, 200, 250)
-    protocol.drop_hold(redis, BELOW, "c", 4.5)
+    make_one_of_many(redis)
     for task in MANY:
         by_1_0_0(redis, task, "complete")
 
@@ -1107,8 +1031,6 @@ def test_a_running_attempt_that_redis_has_forgotten_with_the_end_of_its_parent_r
 
 CALLS = {
     "enqueue_after": lambda redis: child(redis, "new", {"p": "ok", "q": "any"}),
-    "add_conditions": lambda redis: protocol.add_conditions(redis, BELOW, "h", {"q": "ok"}, NOW),
-    "drop_hold": lambda redis: protocol.drop_hold(redis, BELOW, "h", NOW),
     "settle p": lambda redis: protocol.settle(redis, "p", NOW),
     "settle q": lambda redis: protocol.settle(redis, "q", NOW),
     "recheck c": lambda redis: protocol.recheck(redis, BELOW, "c", NOW),
@@ -1129,14 +1051,13 @@ CALLS = {
 
 
 def seed(redis, how):
-    """Two parents, p ended in this way and not settled, q running; and four tasks that wait."""
+    """Two parents, p ended in this way and not settled, q running; and three tasks that wait."""
     redis.read(("FLUSHALL",))
     protocol.register(redis, ABOVE, NODE, "i1", {}, now=1.5)
     parent(redis, "p", "q")
     child(redis, "c", {"p": "ok", "q": "any"}, broken="cancel", inputs=0)
     child(redis, "d", {"p": "any"}, queue=BELOW)
     child(redis, "e", {"p": "not_ok"}, queue="audio")
-    child(redis, "h", {"p": "ok", HOLD: HOLD})
     start(redis, "q")
     if how != "cancelled":
         start(redis, "p")
@@ -1166,8 +1087,6 @@ def test_a_call_whose_answer_was_lost_is_repeated_and_changes_nothing(redis, sta
     ("name", "answer"),
     [
         ("enqueue_after", [True]),
-        ("add_conditions", None),
-        ("drop_hold", "blocked"),
         ("unblock", "pending"),
         ("requeue p", "pending"),
         ("cancel c", "cancelled"),
@@ -1470,10 +1389,7 @@ def test_a_thousand_conditions_are_made_and_dropped_in_a_short_time(redis):
 
     def wait_for_all():
         prepare()
-        child(redis, after={**dict.fromkeys(some[:100], "ok"), HOLD: HOLD})
-        for first in range(100, 900, 100):
-            after = dict.fromkeys(some[first : first + 100], "ok")
-            protocol.add_conditions(redis, BELOW, "c", after, 3.5)
+        child(redis, after=dict.fromkeys(some, "ok"))
 
     assert cost(redis, prepare, make) < LIMIT
     assert cost(redis, wait_for_all, lambda: protocol.unblock(redis, BELOW, "c", NOW, "a")) < LIMIT

@@ -281,13 +281,6 @@ def test_a_graph_without_all_dependents_is_not_whole(inspector, redis, monkeypat
     assert not inspector.graph("top-1").is_whole
 
 
-def test_the_condition_hold_is_no_task_of_a_graph(inspector, redis):
-    enqueue(redis, "next-1")
-    block(redis, "child-1", {"hold": "hold", "next-1": "ok"})
-
-    assert inspector.graph("child-1").tasks.keys() == {"child-1", "next-1"}
-
-
 def test_what_is_gone_has_no_status(inspector, redis, cli):
     enqueue(redis, "parent-1")
     block(redis, "child-1", "parent-1")

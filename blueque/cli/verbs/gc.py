@@ -15,16 +15,15 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.values import DURATION
-from blueque.errors import NoSuchGroup, WrongGroup, WrongQueue, WrongRun, WrongState
+from blueque.errors import NoSuchGroup, WrongGroup, WrongRun
 from blueque.system import process
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.producer.abandoned_runs import Leftover, Leftovers
-    from blueque.queries.half_made import HalfMade, Unfinished
+    from blueque.queries.half_made import Unfinished
 
 _WEEK = 7 * 86400.0
-_REASON = "its producer has not named all tasks for which it waits"
 _UNFINISHED = "its producer has not made all tasks of the workflow"
 
 
@@ -34,7 +33,7 @@ _UNFINISHED = "its producer has not made all tasks of the workflow"
     "--older-than",
     type=DURATION,
     default=None,
-    help="Only what has not changed for so long; default 7d for runs, 1d for tasks and workflows.",
+    help="Only what has not changed for so long; default 7d for runs, 1d for workflows.",
 )
 @dry_run_option("Only show what would be done.")
 @yes_option
@@ -54,11 +53,10 @@ def gc(
     blueque gc --dry-run
     blueque gc render --older-than 2d --yes
 
-    An open run is forgotten, and its tasks stay; it asks first. A run that a program works on is left alone. A task whose
-    producer died before it had named all tasks for which that one waits can never run: it is cancelled. So is a workflow
-    whose producer died before all of its tasks were there, unless you name queues. Once such a workflow has been cancelled
-    for as long as it is to be kept, it is removed with its tasks, none of which has run. The exit code is 75 if something
-    could not be done, or a program works on the run again.
+    An open run is forgotten, and its tasks stay; it asks first. A run that a program works on is left alone. A workflow
+    whose producer died before all of its tasks were there can never run: it is cancelled, unless you name queues. Once such
+    a workflow has been cancelled for as long as it is to be kept, it is removed with its tasks, none of which has run. The
+    exit code is 75 if something could not be done, or a program works on the run again.
     """
     from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
     from blueque.queries import half_made
@@ -68,7 +66,6 @@ def gc(
     abandoned = Leftovers(client.connections)
     queues = queues_matching(client.get_inspector().queues(), names)
     runs = abandoned.find(queues, _WEEK if older_than is None else older_than)
-    tasks = half_made.find(client.connections, queues, long_ago)
     # They belong to no queue.
     workflows = [] if names else half_made.workflows(client.connections, long_ago)
     workflows += [] if names else half_made.removable(client.connections, long_ago)
@@ -76,17 +73,15 @@ def gc(
     if not dry_run:
         _ask(runs, is_sure)
         done = [_end(abandoned, run) for run in runs]
-        done += [_cancel(client, task) for task in tasks]
         done += [_give_up(client, workflow) for workflow in workflows]
     if as_json:
-        items = [*map(_item, runs), *map(_item_of_task, tasks), *map(_item_of_workflow, workflows)]
+        items = [*map(_item, runs), *map(_item_of_workflow, workflows)]
         for item, is_done in zip(items, done, strict=False):
             item["done"] = is_done
         printing.print_json("gc", dry_run=dry_run, items=items)
     else:
-        sentences = [*map(_sentence_of_task, tasks), *map(_sentence_of_workflow, workflows)]
-        _print([*map(_sentence, runs), *sentences], done)
-    if not (runs or tasks or workflows):
+        _print([*map(_sentence, runs), *map(_sentence_of_workflow, workflows)], done)
+    if not (runs or workflows):
         printing.talk("nothing to clean up")
     return 0 if dry_run or all(done) else ATTENTION
 
@@ -103,16 +98,6 @@ def _end(abandoned: Leftovers, run: Leftover) -> bool:
     except WrongRun as error:
         printing.talk(str(error))
         return False
-
-
-def _cancel(client: Client, task: HalfMade) -> bool:
-    """Cancel a task. False: it is not blocked any more."""
-    try:
-        client.get_queue(task.queue).cancel(task.task, reason=_REASON, only=["blocked"])
-    except (WrongState, WrongQueue) as error:
-        printing.talk(str(error))
-        return False
-    return True
 
 
 def _give_up(client: Client, found: Unfinished) -> bool:
@@ -145,20 +130,6 @@ def _sentence(run: Leftover) -> str:
 
 def _item(run: Leftover) -> dict[str, Any]:
     return {"queue": run.queue, "run": run.run, "way": "drop", "age_seconds": round(run.age, 3)}
-
-
-def _sentence_of_task(task: HalfMade) -> str:
-    what = "blocked, and its producer has not named all tasks for which it waits"
-    return f"{task.task}  {task.queue}  {what}, for {printing.span(task.age)}"
-
-
-def _item_of_task(task: HalfMade) -> dict[str, Any]:
-    return {
-        "queue": task.queue,
-        "task": task.task,
-        "way": "cancel",
-        "age_seconds": round(task.age, 3),
-    }
 
 
 def _sentence_of_workflow(found: Unfinished) -> str:
