@@ -2066,7 +2066,7 @@ MUTANTS = [
         "occurrences",
         "_hindrance",
         'current if current.status != "started" else before',
-        "current",
+        'current if current.status != "started" else _Task()',
         "one waits behind another that is tried again, and a third comes",
         (1, 0),
     ),
