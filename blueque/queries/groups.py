@@ -142,7 +142,9 @@ def look_at(redis: Redis, tasks: Sequence[str]) -> list[Member]:
     if not tasks:
         return []
     replies = redis.answers(*[("HMGET", keys.task(task), *Member._fields[1:]) for task in tasks])
-    raise_refusal([each for each in replies if getattr(each, "code", "") != "WRONGTYPE"])
+    raise_refusal(
+        [each for each in replies if not (isinstance(each, RedisRefused) and each.is_wrong_type)]
+    )
     rows = zip(tasks, replies, strict=True)
     return [Member(task, *reply) for task, reply in rows if not isinstance(reply, RedisRefused)]
 

@@ -11,18 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
+from blueque.connection.redis import Command, Redis, as_fields, as_hash
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.parts import in_parts
 from blueque.model.states import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
+from blueque.model.wrong_types import all_or_each
 from blueque.queries import dependencies, line_order, listing, overview, statistics, why_facts
 from blueque.queries.queues import QueueSeen, queue_seen
 from blueque.queries.signs import Signs, signs
 from blueque.queries.statistics import Statistics
-from blueque.queries.steps import clock, read
+from blueque.queries.steps import Reader, clock, of_each, read
 from blueque.queries.tags import TagSeen, list_tags, tagged
 from blueque.queries.tasks import load, with_contents
 
@@ -195,21 +196,12 @@ class Inspector:
 
         on_refusal: called for a queue that has a key of a wrong type. It counts as one without work.
         """
-        asked = {queue: _work_commands(queue) for queue in queues}
-        replies = iter(self._redis.answers(*chain.from_iterable(asked.values())))
-        found: set[str] = set()
-        for queue, commands in asked.items():
-            answers = [next(replies) for _ in commands]
-            try:
-                raise_refusal(answers)
-            except RedisRefused as error:
-                if not error.is_wrong_type:
-                    raise
-                on_refusal(queue, error)
-            else:
-                length, lines, is_paused = answers
-                found |= {queue} if (length or lines) and not is_paused else set()
-        return found
+
+        def look(some: Sequence[str]) -> set[str]:
+            has_work = read(self._redis, of_each({queue: _has_work(queue) for queue in some}))
+            return {queue for queue in some if has_work[queue]}
+
+        return set[str]().union(*all_or_each(queues, look, on_refusal))
 
     def has_any_work(self, queues: Sequence[str]) -> bool:
         """Tell whether any of the queues has, or may have, a task in line: one command."""
@@ -492,14 +484,14 @@ class Inspector:
         return search.find(self._redis, prefix)
 
 
-def _work_commands(queue: str) -> list[Command]:
-    """Return the commands whose replies tell whether a queue has work, see `with_work`."""
-    settings = keys.settings(queue)
-    return [
+def _has_work(queue: str) -> Reader[bool]:
+    """Read whether a queue has tasks in line and is not paused."""
+    length, lines, is_paused = yield [
         ("LLEN", keys.pending(queue)),
         ("ZCARD", keys.lines(queue)),
-        ("HEXISTS", settings, "paused"),
+        ("HEXISTS", keys.settings(queue), "paused"),
     ]
+    return bool(length or lines) and not is_paused
 
 
 def _pool(registration: Mapping[str, str]) -> tuple[str, ...]:
