@@ -26,6 +26,9 @@ MOST_PENDING = 10**12
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+NOT_PAUSED: Mapping[str, None] = dict.fromkeys(("paused", "paused_by", "paused_reason"))
+
+
 class QueueSettings(NamedTuple):
     """What the settings say, without what they leave open.
 
@@ -37,6 +40,11 @@ class QueueSettings(NamedTuple):
     retry: Retry | Literal[False] | None = None
     limits: Mapping[str, int | float | None] = _EMPTY
     retention: Mapping[str, Keep] = _EMPTY
+
+
+def pausing(by: str, reason: str | None, now: float) -> dict[str, str | None]:
+    """Return the settings that pause a queue. by, reason: who pauses it, and why."""
+    return {"paused": str(now), "paused_by": by, **({"paused_reason": reason} if reason else {})}
 
 
 def read_settings(fields: Mapping[str, str]) -> QueueSettings:

@@ -12,7 +12,9 @@ from blueque.connection.redis import Redis
 from blueque.model.encoding import require_whole
 from blueque.model.queue_settings import (
     BOUNDS,
+    NOT_PAUSED,
     malformed,
+    pausing,
     read_setting,
     read_settings,
     write_setting,
@@ -37,20 +39,20 @@ class Settings:
         by, reason: who pauses it (this user and host if left out), and why. Listeners of 1.0.0 do
             not know pauses. A queue may be paused before it has tasks; `blueque status` shows it
             from its first task or listener on.
-        Source: docs/protocol/operator.md, "pause".
+        Source: docs/protocol/operator.md, "set_settings".
         """
         who = by if by is not None else process.user_at_host()
-        is_new = placement.pause(self._redis, self.name, who, reason, time.time())
+        is_new = self._set(pausing(who, reason, time.time()), who)
         log.info("pause queue=%s by=%s", self.name, who)
         return is_new
 
     def resume(self, by: str | None = None) -> bool:
         """End a pause. False: it was not paused.
 
-        by: as for `pause`. Source: docs/protocol/operator.md, "resume".
+        by: as for `pause`. Source: docs/protocol/operator.md, "set_settings".
         """
         who = by if by is not None else process.user_at_host()
-        was_paused = placement.resume(self._redis, self.name, time.time(), who)
+        was_paused = self._set(NOT_PAUSED, who)
         log.info("resume queue=%s by=%s", self.name, who)
         return was_paused
 
@@ -60,11 +62,11 @@ class Settings:
 
         by: who sets it (this user and host if left out).
         Listeners of 1.0.0 do not know this limit. What runs already runs on.
-        Source: docs/protocol/operator.md, "set_max_concurrency".
+        Source: docs/protocol/operator.md, "set_settings".
         """
         number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
         who = by if by is not None else process.user_at_host()
-        placement.set_max_concurrency(self._redis, self.name, number, time.time(), who)
+        self._set({"max_concurrency": None if number is None else str(number)}, who)
         log.info("set_max_concurrency queue=%s most=%s by=%s", self.name, number, who)
 
     def get_settings(self) -> dict[str, Any]:
@@ -103,6 +105,9 @@ class Settings:
         if not wanted:
             return False
         who = by if by is not None else process.user_at_host()
-        is_new = placement.set_settings(self._redis, self.name, wanted, time.time(), who)
+        is_new = self._set(wanted, who)
         log.info("set_settings queue=%s by=%s: %s", self.name, who, wanted)
         return is_new
+
+    def _set(self, wanted: Mapping[str, str | None], by: str) -> bool:
+        return placement.set_settings(self._redis, self.name, wanted, time.time(), by)

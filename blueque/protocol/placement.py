@@ -1,10 +1,10 @@
-"""The place of waiting tasks: set_priority, put_first, bring_forward, move, expire; whole queues: pause,
-resume, set_max_concurrency, set_settings; locks and lines: free, drop_line, call, wake_waiting.
+"""The place of waiting tasks: set_priority, put_first, bring_forward, move, expire; whole queues:
+set_settings; locks and lines: free, drop_line, call, wake_waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
@@ -208,78 +208,20 @@ def _time_of(fields: TaskFields, now: float) -> float | str:
     return now if fields.status != "scheduled" or fields.eta is None else fields.eta
 
 
-def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> bool:
-    """Stop our listeners from taking tasks of a queue. False: the queue was paused already, and
-    stays as it was.
-    """
-    settings = keys.settings(queue)
-
-    def decide(paused: str | None) -> Verdict[bool]:
-        if paused is not None:
-            return Answer(False)
-        why = {"paused_reason": reason} if reason else None
-        return Change(
-            [
-                ("HSET", settings, "paused", now, "paused_by", by, *flat(why)),
-                ("ZINCRBY", keys.QUEUES, 0, queue),
-                record_in_queue(queue, Event("paused", by, now, {"reason": reason or None})),
-            ],
-            True,
-        )
-
-    return transact(redis, "pause", _setting(queue, "paused"), decide)
-
-
-def resume(redis: Redis, queue: str, now: float, by: str = "") -> bool:
-    """End a pause. False: the queue was not paused."""
-
-    def decide(paused: str | None) -> Verdict[bool]:
-        if paused is None:
-            return Answer(False)
-        return Change(
-            [
-                ("HDEL", keys.settings(queue), "paused", "paused_by", "paused_reason"),
-                ("ZADD", keys.wake(queue), 0, 0),
-                record_in_queue(queue, Event("resumed", by, now)),
-            ],
-            True,
-        )
-
-    return transact(redis, "resume", _setting(queue, "paused"), decide)
-
-
-def set_max_concurrency(
-    redis: Redis, queue: str, most: int | None, now: float, by: str = ""
-) -> None:
-    """Set how many tasks of a queue all our listeners together run at a time; None: no limit."""
-    settings = keys.settings(queue)
-
-    def decide(limit: str | None) -> Verdict[None]:
-        if limit == (None if most is None else str(most)):
-            return Answer(None)
-        written: list[Command] = [("HDEL", settings, "max_concurrency")]
-        if most is not None:
-            written = [
-                ("HSET", settings, "max_concurrency", most),
-                ("ZINCRBY", keys.QUEUES, 0, queue),
-            ]
-        event = record_in_queue(queue, Event("limited", by, now, {"max_concurrency": most}))
-        return Change([*written, ("ZADD", keys.wake(queue), 0, 0), event], None)
-
-    transact(redis, "set_max_concurrency", _setting(queue, "max_concurrency"), decide)
-
-
 def set_settings(
     redis: Redis, queue: str, wanted: Mapping[str, str | None], now: float, by: str = ""
 ) -> bool:
-    """Set or remove settings of a queue that hold for its tasks. False: they are so already.
+    """Set or remove settings of a queue. False: they are so already.
 
-    wanted: the text of each setting; None: it is removed.
+    wanted: the text of each setting; None: it is removed. A pause has `paused`, `paused_by` and
+        perhaps `paused_reason`; one that is there already stays as it is.
     """
     settings, names = keys.settings(queue), [*wanted]
 
     def decide(reply: list[str | None], is_bounded: int = 1) -> Verdict[bool]:
         present = dict(zip(names, reply, strict=True))
+        if "paused" in wanted and (wanted["paused"] is None) is (present["paused"] is None):
+            return Answer(False)
         if not is_bounded:
             present["max_pending"] = None  # written by hand, so that no producer knows of it
         written = {
@@ -300,14 +242,27 @@ def set_settings(
         if "max_pending" in (*written, *removed):
             bound = "SADD" if "max_pending" in written else "SREM"
             commands += [(bound, keys.BOUNDED, queue)]
-        told = {**written, "unset": " ".join(removed) or None}
-        return Change([*commands, record_in_queue(queue, Event("set", by, now, told))], True)
+        if "paused" in removed or "max_concurrency" in wanted:
+            commands += [("ZADD", keys.wake(queue), 0, 0)]
+        event = record_in_queue(queue, _event_of(written, removed, by, now))
+        return Change([*commands, event], True)
 
     reads: list[Command] = [("HMGET", settings, *names)]
     if wanted.get("max_pending") is not None:
         reads += [("SISMEMBER", keys.BOUNDED, queue)]
     look: AnyLook = Look([settings], reads)
     return transact(redis, "set_settings", look, decide)
+
+
+def _event_of(written: Mapping[str, str], removed: Sequence[str], by: str, now: float) -> Event:
+    if "paused" in written:
+        return Event("paused", by, now, {"reason": written.get("paused_reason")})
+    if "paused" in removed:
+        return Event("resumed", by, now)
+    if "max_concurrency" in (*written, *removed):
+        most = written.get("max_concurrency")
+        return Event("limited", by, now, {"max_concurrency": None if most is None else int(most)})
+    return Event("set", by, now, {**written, "unset": " ".join(removed) or None})
 
 
 def free(redis: Redis, queue: str, task: str, lock: str | None = None) -> bool:
@@ -356,11 +311,6 @@ def wake_waiting(redis: Redis, lock: str) -> None:
     queues = sorted({line.partition("_")[2] for line in lines})
     if queues:
         redis.read(*[("ZADD", keys.wake(queue), 0, 0) for queue in queues])
-
-
-def _setting(queue: str, name: str) -> Look[str | None]:
-    settings = keys.settings(queue)
-    return Look([settings], [("HGET", settings, name)])
 
 
 def _is_due(eta: str | None, now: float) -> bool:

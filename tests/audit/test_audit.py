@@ -32,6 +32,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import condition_on
 from blueque.model.lines import line_of, write_needs
+from blueque.model.queue_settings import pausing
 from blueque.model.recurrence import Rule
 from blueque.model.schedule import Definition
 from blueque.protocol.bulk import NewTasks
@@ -155,7 +156,7 @@ class House:
         a priority.
         """
         redis, needs = self.redis, write_needs({}, LOCK, 1)
-        protocol.set_max_concurrency(redis, G, 3, 1.0)
+        protocol.set_settings(redis, G, {"max_concurrency": "3"}, 1.0)
         protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
         protocol.enqueue(redis, G, "locked", "p", 1.0, {"priority": -7, "needs": needs})
         protocol.pop(redis, G, GPU, "i", line_of("-7", needs))
@@ -166,7 +167,7 @@ class House:
         protocol.enqueue(redis, G, "heavy", "p", 1.0, {"needs": HEAVY.partition(",")[2]})
         protocol.enqueue(redis, BARE, "waiting", "p", 1.0, {"priority": 9, "needs": "gpu=3"})
         protocol.enqueue(redis, BARE, "shut out", "p", 1.0, {"needs": "lock:other=1"})
-        protocol.pause(redis, "empty", "me", "deploy", 5.0)
+        protocol.set_settings(redis, "empty", pausing("me", "deploy", 5.0), 5.0, "me")
         self.cli.set(keys.key_kept("deleted"), 1, ex=1000)
 
     def _add(self, node: str, task: str) -> None:

@@ -28,6 +28,7 @@ from blueque.cli.options import Invocation
 from blueque.cli.printing import clean, pieces, span, stamp, width
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.queue_settings import pausing
 from blueque.protocol.ends import End
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
@@ -563,8 +564,10 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
     protocol.enqueue(
         redis, "video", "t-heavy", "1", time.time(), {"parameters_encoding": "json", "needs": HEAVY}
     )
-    protocol.set_max_concurrency(redis, "video", 0, 1.0)
-    protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
+    protocol.set_settings(redis, "video", {"max_concurrency": "0"}, 1.0)
+    protocol.set_settings(
+        redis, "video", pausing("ada", "deploy", time.time() - 7230), time.time() - 7230, "ada"
+    )
 
     lines, as_json = run("status").stdout.splitlines(), json.loads(run("status", "--json").stdout)
 
@@ -602,7 +605,9 @@ def test_ls_says_needs_in_words(run, redis):
 
 def test_a_short_pause_is_shown_and_not_pointed_at(run, redis, listener):
     enqueue(redis, "t-pending")
-    protocol.pause(redis, "video", "ada", None, time.time() - 60)
+    protocol.set_settings(
+        redis, "video", pausing("ada", None, time.time() - 60), time.time() - 60, "ada"
+    )
 
     text = run("status").stdout
 
@@ -681,7 +686,9 @@ def test_status_points_at_a_scheduled_task_that_nobody_can_put_in_line_after_ten
 
 
 def test_the_commands_that_status_prints_take_a_name_with_a_dash_for_a_name(run, redis):
-    protocol.pause(redis, "--run", "ada", None, time.time() - 7200)
+    protocol.set_settings(
+        redis, "--run", pausing("ada", None, time.time() - 7200), time.time() - 7200, "ada"
+    )
     enqueue(redis, "t1", "--run")
 
     assert "\n  blueque resume -- --run\n" in run("status").stdout
@@ -1278,12 +1285,14 @@ def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_
 ):
     task = "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a"
     enqueue(redis, task)
-    protocol.pause(
+    protocol.set_settings(
         redis,
         "video",
-        "ada@example.com",
-        "the disks of the store are being replaced by larger",
+        pausing(
+            "ada@example.com", "the disks of the store are being replaced by larger", time.time()
+        ),
         time.time(),
+        "ada@example.com",
     )
 
     whole, shown = run("why", task).stdout, on_terminal("why", task, columns=columns, NO_COLOR="1")

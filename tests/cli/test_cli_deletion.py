@@ -14,6 +14,7 @@ from transactions import protocol
 
 from blueque.model import keys
 from blueque.model.encoding import day_of
+from blueque.model.queue_settings import pausing
 from blueque.protocol import queues
 from blueque.protocol.archiving import BatchRef
 
@@ -202,7 +203,7 @@ def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_i
     run, redis, cli, answer
 ):
     for queue in ("render.2k", "render.4k"):
-        protocol.pause(redis, queue, "ada", None, time.time())
+        protocol.set_settings(redis, queue, pausing("ada", None, time.time()), time.time(), "ada")
     enqueue(redis, "a", "render.8k")
 
     code, seen = answer(b"n\n", "queue", "forget", "render.*")
@@ -256,8 +257,8 @@ def everything(redis, cli):
         redis, "video", "b", "in", time.time(), {"priority": 5, "needs": "lock:licence=2"}
     )
     protocol.cancel(redis, "video", "b", "ada", None, time.time())
-    protocol.pause(redis, "video", "ada", "why", time.time())
-    protocol.set_max_concurrency(redis, "video", 3, 1.0)
+    protocol.set_settings(redis, "video", pausing("ada", "why", time.time()), time.time(), "ada")
+    protocol.set_settings(redis, "video", {"max_concurrency": "3"}, 1.0)
     return before - {key for key in before if "video" in key}
 
 

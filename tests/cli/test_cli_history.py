@@ -9,6 +9,7 @@ from running import BLUEQUE, Programs, until
 from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.queue_settings import pausing
 
 NOTIFY = """
     #!/bin/sh
@@ -63,7 +64,9 @@ def test_the_events_of_a_queue_are_shown_by_time_kind_and_person_and_then_it_end
     cancel(redis, "t-1")
     before = redis.read(("TIME",))[0][0]
     until(lambda: is_in_the_second_after(redis, before), what="the next second")
-    protocol.pause(redis, "video", "Bob@web", None, time.time())
+    protocol.set_settings(
+        redis, "video", pausing("Bob@web", None, time.time()), time.time(), "Bob@web"
+    )
 
     assert shown(run) == [("cancelled", "ann"), ("paused", "Bob@web")]
     assert shown(run, "--on", "paused", "--since", "1h") == [("paused", "Bob@web")]
@@ -97,7 +100,7 @@ def test_what_goes_on_is_asked_for(run):
 
 def test_events_since_a_time_are_shown_first_when_it_goes_on(programs, redis):
     cancel(redis, "t-1")
-    protocol.pause(redis, "video", "ann", None, time.time())
+    protocol.set_settings(redis, "video", pausing("ann", None, time.time()), time.time(), "ann")
     shown = programs.start(
         [*BLUEQUE, "history", "-fq", "video", "--since", "1h", "--on", "paused", "--json"],
         environ={"BLUEQUE_REDIS_URL": programs.url},

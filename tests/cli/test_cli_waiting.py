@@ -16,6 +16,7 @@ from transactions import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import write_needs
+from blueque.model.queue_settings import pausing
 from blueque.protocol.ends import End
 from blueque.system import process
 
@@ -322,7 +323,9 @@ def test_a_task_that_should_have_been_taken_long_ago_is_not_promised_for_now(why
 
 def test_a_paused_queue_is_said_with_who_and_why_and_how_to_end_it(why, redis):
     enqueue(redis, "pending-1")
-    protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
+    protocol.set_settings(
+        redis, "video", pausing("ada", "deploy", time.time() - 7230), time.time() - 7230, "ada"
+    )
 
     codes, text = why("pending-1")
 
@@ -401,7 +404,7 @@ def test_a_task_that_waits_for_the_one_before_of_its_schedule_says_so(why, redis
 
 
 def test_a_full_queue_is_said_with_who_runs(why, redis):
-    protocol.set_max_concurrency(redis, "video", 1, 1.0)
+    protocol.set_settings(redis, "video", {"max_concurrency": "1"}, 1.0)
     enqueue(redis, "first-1")
     take(redis, "first-1", "0")
     enqueue(redis, "pending-1")
@@ -600,7 +603,7 @@ def test_the_next_step_has_a_place_for_a_handler_that_only_another_queue_has(run
 
 def test_the_next_step_for_a_paused_queue_with_a_dash_can_be_run(why, redis, run):
     enqueue(redis, "pending-1", "--run")
-    protocol.pause(redis, "--run", "ada", None, time.time())
+    protocol.set_settings(redis, "--run", pausing("ada", None, time.time()), time.time(), "ada")
 
     assert "blueque resume -- --run\n" in why("pending-1")[1]
     assert run("resume", "--", "--run").stdout == "--run  resumed\n"

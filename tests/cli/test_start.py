@@ -9,6 +9,7 @@ import pytest
 from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.queue_settings import pausing
 from blueque.protocol.ends import End
 
 NODES = ("gpu-1_1", "gpu-2_2")
@@ -80,7 +81,7 @@ def test_what_needs_a_person_has_a_reason_and_no_start(run, busy, client, redis)
     busy.enqueue(1, resources={"gpu": 2})
     client.get_queue("nobody").enqueue(1)
     client.get_queue("held").enqueue(1)
-    protocol.pause(redis, "held", "ada", None, time.time())
+    protocol.set_settings(redis, "held", pausing("ada", None, time.time()), time.time(), "ada")
 
     assert starts(listed(run)) == [("never_fits", None), ("no_listener", None), ("paused", None)]
 

@@ -96,6 +96,7 @@ from blueque.model.ids import (
 from blueque.model.lines import write_needs
 from blueque.model.log_line import Line
 from blueque.model.new import NewRecord, spawned_id
+from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.recurrence import Rule
 from blueque.model.retry import Retry
 from blueque.model.run import Links
@@ -1321,20 +1322,16 @@ def move(redis: Redis) -> None:
 
 
 def pause(reason: str | None = None) -> Given:
-    return lambda redis: protocol.pause(redis, Q, "ann", reason, 9.25)
+    return lambda redis: protocol.set_settings(redis, Q, pausing("ann", reason, 9.25), 9.25, "ann")
 
 
 def resume(redis: Redis) -> None:
-    protocol.resume(redis, Q, 9.25, "bob")
+    protocol.set_settings(redis, Q, NOT_PAUSED, 9.25, "bob")
 
 
 def notice(event: str, **facts: str | int) -> Values:
     """Return the value of the event of a queue."""
     return {"NOTICE": json.dumps({"event": event, "at": 9.25, **facts}, separators=(",", ":"))}
-
-
-def limit(most: int | None) -> Given:
-    return lambda redis: protocol.set_max_concurrency(redis, Q, most, 9.25, "bob")
 
 
 def settings(**wanted: str | None) -> Given:
@@ -1670,6 +1667,7 @@ def forget(instance: str | None = "instance-0") -> Given:
     return lambda redis: protocol.forget(redis, Q, DEAD, instance)
 
 
+WAKES = "a pause ends, or the limit changes"
 MAY_POP = "it may pop"
 NEEDS_NOTHING = "the tasks of the line need nothing"
 STARTED, FAILED_ONE, RESERVED = "it is started", "it is failed", "it is reserved"
@@ -4971,43 +4969,86 @@ SAMPLES = [
         )
     ],
     Sample(
-        "pause",
-        "as usual",
+        "set_settings",
+        "a pause",
         nothing,
         pause(),
-        {**TASK, "WHO": ["paused_by", "ann"], **notice("paused", by="ann")},
+        {
+            **TASK,
+            "NAME": ["paused", "paused_by"],
+            "SET": ["paused", "9.25", "paused_by", "ann"],
+            **notice("paused", by="ann"),
+        },
+        ["some are to be there"],
     ),
     Sample(
-        "pause",
-        "with a reason",
+        "set_settings",
+        "a pause with a reason",
         nothing,
         pause("full"),
         {
             **TASK,
-            "WHO": ["paused_by", "ann", "paused_reason", "full"],
+            "NAME": ["paused", "paused_by", "paused_reason"],
+            "SET": ["paused", "9.25", "paused_by", "ann", "paused_reason", "full"],
             **notice("paused", by="ann", reason="full"),
         },
+        ["some are to be there"],
     ),
-    Sample("pause", "again", given(pause()), pause(), TASK, until="MULTI"),
-    Sample("resume", "as usual", given(pause()), resume, {**TASK, **notice("resumed", by="bob")}),
-    Sample("resume", "again", nothing, resume, TASK, until="MULTI"),
     Sample(
-        "set_max_concurrency",
+        "set_settings",
+        "a second pause",
+        pause("full"),
+        pause(),
+        {**TASK, "NAME": ["paused", "paused_by"]},
+        until="MULTI",
+    ),
+    Sample(
+        "set_settings",
+        "the end of a pause",
+        pause("full"),
+        resume,
+        {
+            **TASK,
+            "NAME": list(NOT_PAUSED),
+            "REMOVED": list(NOT_PAUSED),
+            **notice("resumed", by="bob"),
+        },
+        ["some are to go", WAKES],
+    ),
+    Sample(
+        "set_settings",
+        "the end of no pause",
+        nothing,
+        resume,
+        {**TASK, "NAME": list(NOT_PAUSED)},
+        until="MULTI",
+    ),
+    Sample(
+        "set_settings",
         "a limit",
         nothing,
-        limit(3),
-        {**TASK, "MOST": 3, **notice("limited", by="bob", max_concurrency=3)},
-        ["there is to be a limit"],
+        settings(max_concurrency="3"),
+        {
+            **TASK,
+            "NAME": ["max_concurrency"],
+            "SET": ["max_concurrency", 3],
+            **notice("limited", by="bob", max_concurrency=3),
+        },
+        ["some are to be there", WAKES],
     ),
     Sample(
-        "set_max_concurrency",
-        "none",
+        "set_settings",
+        "no limit",
         limited,
-        limit(None),
-        {**TASK, **notice("limited", by="bob")},
-        ["there is to be no limit"],
+        settings(max_concurrency=None),
+        {
+            **TASK,
+            "NAME": ["max_concurrency"],
+            "REMOVED": ["max_concurrency"],
+            **notice("limited", by="bob"),
+        },
+        ["some are to go", WAKES],
     ),
-    Sample("set_max_concurrency", "again", limited, limit(3), TASK, until="MULTI"),
     Sample(
         "set_settings",
         "some",

@@ -32,6 +32,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.columns import to_microseconds
 from blueque.model.ids import TaskId
 from blueque.model.new import New
+from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.producer.abandoned_runs import Leftovers
@@ -645,7 +646,11 @@ def move(world: World, redis: Redis, task_id: str) -> None:
 
 def pause(world: World, redis: Redis) -> None:
     """Be a person who pauses the queue, and notes how many are in line when that is done."""
-    insist(lambda: protocol.pause(redis, QUEUE, "ann", "repairs", time.time()))
+    insist(
+        lambda: protocol.set_settings(
+            redis, QUEUE, pausing("ann", "repairs", time.time()), time.time(), "ann"
+        )
+    )
     world.ledger.notes.append(Inspector(world.redis).pending(QUEUE))
 
 
@@ -765,7 +770,7 @@ def drain_archived(world: World) -> None:
 
 def drain_all(world: World) -> None:
     """Be whoever comes next, when the queue is not paused any more and all that was moved is back."""
-    protocol.resume(world.redis, QUEUE, time.time())
+    protocol.set_settings(world.redis, QUEUE, NOT_PAUSED, time.time())
     moved = world.redis.read(("ZRANGE", keys.tasks(ANOTHER), 0, -1))[0]
     for task in moved:
         protocol.move(world.redis, ANOTHER, task, QUEUE, time.time())

@@ -2198,13 +2198,7 @@ IN_THE_MODEL = [
         "if waiting.is_in_line:",
         "if True:",
     ),
-    Mutant(
-        "set_max_concurrency sets none",
-        "placement",
-        "set_max_concurrency",
-        "if most is not None:",
-        "if False:",
-    ),
+    Mutant("set_settings sets nothing", "placement", "set_settings", "if written:", "if False:"),
     Mutant(
         "a listener is called that cannot help",
         "listener.peer_wakeup",

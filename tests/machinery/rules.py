@@ -125,7 +125,9 @@ class Producers(Machine):
                 self.enqueue(queue, ("in.mov", None), retry, TAGGED, delay, None, wishes[place])
             for node in nodes:
                 self.register(queue, node, None)
-        protocol.set_max_concurrency(self.person, "video", most, 1.0)
+        protocol.set_settings(
+            self.person, "video", {"max_concurrency": None if most is None else str(most)}, 1.0
+        )
         self.model.set_max_concurrency("video", most)
         for actor, stage, is_dead in zip(self.actors, stages, deaths, strict=True):
             self.take_as_far_as(actor, stage)

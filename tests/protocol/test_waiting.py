@@ -12,6 +12,7 @@ from transactions import protocol
 
 from blueque import NotFree, WrongQueue, WrongState
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.retry import Retry
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
@@ -66,7 +67,9 @@ def start(redis, task="t1"):
 
 
 def limit(redis, most):
-    protocol.set_max_concurrency(redis, "video", most, 1.0)
+    protocol.set_settings(
+        redis, "video", {"max_concurrency": None if most is None else str(most)}, 1.0
+    )
 
 
 def hold(redis, is_started=True):
@@ -164,7 +167,7 @@ def test_pop_takes_nothing_if_nobody_has_chosen_and_there_is_a_choice(redis, sta
 def test_pop_takes_nothing_from_a_paused_queue(redis, state, line):
     enqueue(redis)
     enqueue(redis, "t2", priority=5)
-    protocol.pause(redis, "video", "ann", None, 6.0)
+    protocol.set_settings(redis, "video", pausing("ann", None, 6.0), 6.0, "ann")
     before = state()
 
     assert pop(redis, line) == Popped(refusal="paused")
@@ -175,7 +178,7 @@ def test_pop_takes_nothing_from_a_queue_that_is_paused_while_it_decides(
     redis, other, state, overtaken
 ):
     enqueue(redis)
-    overtaken(lambda: protocol.pause(other, "video", "ann", None, 6.0))
+    overtaken(lambda: protocol.set_settings(other, "video", pausing("ann", None, 6.0), 6.0, "ann"))
 
     assert pop(redis) == Popped(refusal="paused")
     assert state()["blueque_pending_tasks_video"] == ["t1"]
@@ -342,8 +345,8 @@ def test_reserve_looks_again_at_what_has_changed_while_it_looked(
     if change == "no limit":
         limit(redis, 3)
     act = {
-        "a limit": lambda: protocol.set_max_concurrency(other, "video", 3, 1.0),
-        "no limit": lambda: protocol.set_max_concurrency(other, "video", None, 1.0),
+        "a limit": lambda: protocol.set_settings(other, "video", {"max_concurrency": "3"}, 1.0),
+        "no limit": lambda: protocol.set_settings(other, "video", {"max_concurrency": None}, 1.0),
         "another lock": lambda: cli.hset("blueque_task_t1", "needs", "lock:other=1"),
     }[change]
     overtaken(act)
@@ -896,8 +899,10 @@ def test_a_task_moved_again_to_where_it_is_stays_there(redis, state):
 def test_a_queue_is_paused_once_and_who_was_first_stays(redis, state):
     before = state()
 
-    assert protocol.pause(redis, "video", "ann", "the disk is full", 6.5)
-    assert not protocol.pause(redis, "video", "bob", None, 7.5)
+    assert protocol.set_settings(
+        redis, "video", pausing("ann", "the disk is full", 6.5), 6.5, "ann"
+    )
+    assert not protocol.set_settings(redis, "video", pausing("bob", None, 7.5), 7.5, "bob")
 
     assert state() == before | {
         "blueque_queue_video": {
@@ -911,10 +916,10 @@ def test_a_queue_is_paused_once_and_who_was_first_stays(redis, state):
 def test_a_pause_ends_and_wakes_a_listener(redis, state):
     before = state()
     limit(redis, 3)
-    protocol.pause(redis, "video", "ann", "the disk is full", 6.5)
+    protocol.set_settings(redis, "video", pausing("ann", "the disk is full", 6.5), 6.5, "ann")
 
-    assert protocol.resume(redis, "video", 1.0)
-    assert not protocol.resume(redis, "video", 1.0)
+    assert protocol.set_settings(redis, "video", NOT_PAUSED, 1.0)
+    assert not protocol.set_settings(redis, "video", NOT_PAUSED, 1.0)
 
     assert state() == before | {
         "blueque_queue_video": {"max_concurrency": "3"},

@@ -12,6 +12,7 @@ from transactions import protocol
 from blueque import Client
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.queue_settings import pausing
 from blueque.protocol.ends import End
 from blueque.queries.groups import Groups
 from blueque.queries.inspector import Inspector
@@ -168,8 +169,8 @@ def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_n
         1000.0,
         {"parameters_encoding": "json", "priority": 5, "needs": "gpu=2,lock:a=1"},
     )
-    protocol.set_max_concurrency(redis, "video", 7, 1.0)
-    protocol.pause(redis, "video", "ada", "deploy", 3000.0)
+    protocol.set_settings(redis, "video", {"max_concurrency": "7"}, 1.0)
+    protocol.set_settings(redis, "video", pausing("ada", "deploy", 3000.0), 3000.0, "ada")
 
     overview = inspector.overview()
 
@@ -207,15 +208,15 @@ def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
     assert runnable() == 2 + 3
     redis.read(("SADD", keys.lock("licence"), "a", "b"))
     assert runnable() == 2 + 1
-    protocol.set_max_concurrency(redis, "video", 4, 1.0)
+    protocol.set_settings(redis, "video", {"max_concurrency": "4"}, 1.0)
     assert runnable() == 2
-    protocol.set_max_concurrency(redis, "video", 1, 1.0)  # two run
+    protocol.set_settings(redis, "video", {"max_concurrency": "1"}, 1.0)  # two run
     assert runnable() == 0
-    protocol.set_max_concurrency(redis, "video", None, 1.0)
+    protocol.set_settings(redis, "video", {"max_concurrency": None}, 1.0)
     assert runnable() == 3
     redis.read(("SADD", keys.lock("licence"), "c", "d"))  # more than the places of these tasks
     assert runnable() == 2
-    protocol.pause(redis, "video", "ada", "deploy", 3000.0)
+    protocol.set_settings(redis, "video", pausing("ada", "deploy", 3000.0), 3000.0, "ada")
     assert runnable() == 0
 
 

@@ -9,6 +9,7 @@ from transactions import protocol
 
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.queue_settings import pausing
 from blueque.queries.inspector import Inspector
 
 NODES = ("gpu-1_1", "gpu-2_2")
@@ -30,7 +31,7 @@ def waiting(redis, client):
         protocol.reserve(redis, AttemptRef("video", task, "t", node), "i", now - 100)
         protocol.start(redis, AttemptRef("video", task, "t", node), 77, now - 100)
     protocol.progress(redis, AttemptRef("video", "runs-1", "t", NODES[0]), "50 %", now)
-    protocol.pause(redis, "mail", "ada", None, now)
+    protocol.set_settings(redis, "mail", pausing("ada", None, now), now, "ada")
     redis.read(("HSET", keys.settings("audio"), "max_concurrency", 3))
     video, audio = client.get_queue("video"), client.get_queue("audio")
     ids = [video.enqueue({"n": n}) for n in range(3)]

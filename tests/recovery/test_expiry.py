@@ -11,6 +11,7 @@ from blueque import NotOwner
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.queue_settings import pausing
 from blueque.model.units import Timing
 from blueque.protocol import reserving
 from blueque.protocol.ends import End
@@ -160,7 +161,7 @@ def test_a_task_that_is_late_by_the_time_of_its_start_is_not_started(redis, clie
 
 def test_a_paused_queue_keeps_none_from_expiring_and_requeue_lets_it_start(redis, client):
     make_late(redis, "t1")
-    protocol.pause(redis, "video", "ann", None, 2.0)
+    protocol.set_settings(redis, "video", pausing("ann", None, 2.0), 2.0, "ann")
     Expiry(redis).step()
     assert client.get_task("t1").status == "cancelled"
 
