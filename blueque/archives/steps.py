@@ -50,14 +50,12 @@ def delete(redis: Redis, archive: Archive, claim: Claim, tell: Tell) -> None:
     """Delete from Redis the tasks in the published files that have not changed."""
     _require_all(archive, claim)
     rows = iter(_as_listed(redis, archive, claim))
-    done, some = 0, list(islice(rows, MOST))
-    while some:
+    done = 0
+    while some := list(islice(rows, MOST)):
         claim.require()
-        following = list(islice(rows, MOST))
-        archiving.erase(redis, claim.ref, some, time.time(), following)
+        archiving.erase(redis, claim.ref, some, time.time())
         done += len(some)
         tell(done)
-        some = following
     claim.mark("deleted")
 
 

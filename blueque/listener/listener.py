@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Literal, overload
@@ -29,8 +28,6 @@ from blueque.system import process
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
-
-IN_DEMAND = 60.0  # seconds after a task for which we expect the next one soon
 
 
 class Listener:
@@ -56,7 +53,6 @@ class Listener:
         self.obeys_settings = False  # read those of the queues with each beat
         # At the end of the last `idle` no task was in line, scheduled, or in our own lists.
         self.is_bare = False
-        self._took_at = float("-inf")  # a task, on the monotonic clock
         self._gone: set[str] = set()  # queues from which we have deregistered
         # (action, queue) that Redis refuses, logged once each
         self._refused: set[tuple[str, str]] = set()
@@ -178,19 +174,15 @@ class Listener:
         """Reserve the next task of the queue that the selector chooses, if there is one in any of
         them now.
 
-        If its reserver may offer, a task that needs nothing is only offered.
         Raises NotRegistered; RedisAway, after which the next call looks through our own lists first.
-        Source: docs/protocol.md, "pop" and "reserve"; docs/protocol/joined.md, "reserve_and_start".
+        Source: docs/protocol.md, "pop" and "reserve".
         """
-        self.reserver.offer = None
         called = [each for each in self if each.has_marker]
         ready = {each.queue for each in called}
         task = self._settle()
         if task is None:
             ready = self._with_work()
             task = self._take_from(ready)
-        if task is not None:
-            self._took_at = time.monotonic()
         for each in called:  # the calls for which we take nothing
             if each.has_marker:
                 self._decline(each, each.queue in ready)
@@ -224,7 +216,6 @@ class Listener:
             self._decline(each, True)
 
     def _decline(self, ours: Registration, is_work_left: bool) -> None:
-        self.reserver.return_popped(ours)
         ours.pass_marker_on(is_work_left)
 
     def held(self) -> list[Task]:
@@ -260,7 +251,7 @@ class Listener:
         for each in self:
             if each.queue in self._gone:
                 continue
-            if each.is_unsure and each.is_registered:
+            if each.is_list_unsure and each.is_registered:
                 self._empty_list(each)
             if each.leave():
                 self._gone.add(each.queue)
@@ -268,7 +259,7 @@ class Listener:
 
     def _empty_list(self, ours: Registration) -> None:
         """Put back what we have popped and not reserved."""
-        ours.popped, ours.is_list_unsure = None, True
+        ours.is_list_unsure = True
         with contextlib.suppress(NotRegistered):  # we were found dead: others see to it
             # A pop that we gave up on does nothing any more when it arrives.
             Beat(self._redis, None, True, self.obeys_settings).beat([ours])
@@ -340,12 +331,8 @@ class Listener:
     def _wait(
         self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool
     ) -> bool:
-        expects_task = time.monotonic() < self._took_at + IN_DEMAND
-
         def wait(listeners: Sequence[tuple[str, str]]) -> str | None:
-            return reserving.wait(
-                self._redis, listeners, seconds, is_answered, is_idle, expects_task and is_idle
-            )
+            return reserving.wait(self._redis, listeners, seconds, is_answered, is_idle)
 
         def wait_for_others(error: RedisRefused) -> str | None:
             heard = self._with_markers()

@@ -9,22 +9,13 @@ from typing import Any
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
-from blueque.listener.listener import Listener
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
 from blueque.model.new import NewRecord
 from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
-from blueque.protocol import (
-    attempts,
-    ends,
-    logs_and_checkpoints,
-    operator,
-    placement,
-    recover,
-    reserving,
-)
+from blueque.protocol import attempts, ends, logs_and_checkpoints, operator, placement, recover
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.text.format import one_line
@@ -38,7 +29,7 @@ MEASURED = ("memory_peak", "cpu_seconds", "leaked")
 
 class Processor:
     """The attempt that a snapshot of a reserved or started task describes. It can change the task
-    while it owns it. A task that was only offered is reserved with its start: `take_and_start`.
+    while it owns it.
     """
 
     def __init__(self, redis: Redis, task: Task, max_bytes: int) -> None:
@@ -71,30 +62,14 @@ class Processor:
         """Do the same with other facts of the process as well; from then on `task` is started."""
         now = time.time()
         attempts.start(self._redis, self._attempt, pid, now, facts)
-        self._note_start(pid, facts, now)
-
-    def take_and_start(
-        self, offer: Mapping[str, str], instance: str, pid: int, facts: Mapping[str, str | int]
-    ) -> None:
-        """Reserve a task that was offered, and record its start in the same EXEC.
-
-        offer: see `Reserver.offer`. instance: of the registration of our listener.
-        Raises NotOwner when the task has changed since it was popped, NotRegistered. Source:
-        docs/protocol/joined.md, "reserve_and_start".
-        """
-        now = time.time()
-        reserving.reserve_and_start(self._redis, self._attempt, instance, offer, pid, now, facts)
-        self._note_start(pid, facts, now)
-
-    def log_start(self) -> None:
-        """Log the start: a line for a task that was reserved with it, too."""
-        text = "start task=%s queue=%s node=%s attempt=%s pid=%s"
-        log.info(text, *self._named, self.task.attempt, self.task.pid)
-
-    def _note_start(self, pid: int, facts: Mapping[str, str | int], now: float) -> None:
         news = {"status": "started", "pid": pid, "started": now, **facts}
         fields = {**self.task.fields, **{name: str(value) for name, value in news.items()}}
         self.task = Task(self.task.id, fields)
+
+    def log_start(self) -> None:
+        """Log the start."""
+        text = "start task=%s queue=%s node=%s attempt=%s pid=%s"
+        log.info(text, *self._named, self.task.attempt, self.task.pid)
 
     def complete(self, result: Any) -> None:
         """Record the result: a str untouched, anything else (None too) as JSON, which knows lists
@@ -208,18 +183,13 @@ class Processor:
         return became
 
     def report(
-        self,
-        record: Mapping[str, Any],
-        default: Retry | None = None,
-        has_checkpoint: bool = False,
-        listener: Listener | None = None,
+        self, record: Mapping[str, Any], default: Retry | None = None, has_checkpoint: bool = False
     ) -> None:
         """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or
         have it run again.
 
         default: the policy of a task that has none of its own. has_checkpoint: Redis may have one,
-        which goes once the task is complete. listener: pops its next task with the result, if it may
-        and the record has no new tasks.
+        which goes once the task is complete.
         Raises NotOwner when the attempt is not ours any more.
         """
         facts = _facts(record, (*REASONS, *MEASURED))
@@ -232,7 +202,6 @@ class Processor:
                     facts,
                     finished,
                     has_checkpoint,
-                    listener,
                     [NewRecord(*new) for new in record.get("then", ())],
                 )
             else:
@@ -291,24 +260,11 @@ class Processor:
         facts: Mapping[str, Any],
         finished: float | None = None,
         has_checkpoint: bool = False,
-        listener: Listener | None = None,
         then: Sequence[NewRecord] = (),
     ) -> None:
         fields = facts if encoding is None else {"result_encoding": encoding, **facts}
         how = End.complete(text, fields, finished, has_checkpoint, then)
-        instance = None
-        if then:
-            listener = None
-        if listener is not None and listener.of(self._queue).node == self._node:
-            instance = listener.reserver.expect_pop(listener.of(self._queue))
-        if listener is not None and instance is not None:
-            popped = ends.complete_and_pop(self._redis, self._attempt, instance, how, time.time())
-            listener.reserver.note_popped(listener.of(self._queue), popped)
-            # Without an answer it is not known: then there may be some.
-            self.is_awaited = popped is None or popped.is_awaited
-            self._wake_waiting()
-        else:
-            self._end(how)
+        self._end(how)
         log.info("complete task=%s queue=%s node=%s", *self._named)
         if then:
             log.info("spawn tasks=%d by=%s", len(then), self.task.id)

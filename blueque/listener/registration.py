@@ -17,7 +17,6 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.model.task import Task
 from blueque.protocol.membership import Heartbeat, News
-from blueque.protocol.reserving import Popped
 from blueque.queries.inspector import Inspector
 from blueque.system import hosts, process
 
@@ -44,7 +43,6 @@ class Registration:
         self._news: dict[str, str | float] = {}  # fields to write with the next beat
         self.is_list_unsure = True  # our own list may hold an id that we never reserved
         self.tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
-        self.popped: Popped | None = None  # what came of a pop in the EXEC of the last end
         self.has_marker = False  # a wake-up call has come for which we have not taken a task yet
         self.has_order = False  # there is an order for us: beat, to see which
         # until when tasks may run here; None: that is not known
@@ -63,11 +61,6 @@ class Registration:
     def is_registered(self) -> bool:
         """Whether this process has registered, and Redis has not said that this has ended."""
         return self.instance is not None and self._pid == os.getpid()
-
-    @property
-    def is_unsure(self) -> bool:
-        """Whether our own list may hold a task that we have not reserved; see `Reserver.settle`."""
-        return self.is_list_unsure or self.popped is not None
 
     def register(self, facts: Facts) -> None:
         """Make the listener known in this queue. Source: docs/protocol.md, "register".

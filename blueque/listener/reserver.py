@@ -25,7 +25,7 @@ from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs
 from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
 from blueque.protocol import placement, reserving
-from blueque.protocol.reserving import Popped, offered
+from blueque.protocol.reserving import Popped
 from blueque.queries.inspector import Inspector
 from blueque.queries.queues import room_of
 from blueque.queries.schedules import clock_of
@@ -48,27 +48,19 @@ class Reserver:
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
         # the task.
         self.newest_attempts: Callable[[str], Mapping[str | None, int]] = lambda task_id: {}
-        self.may_offer = False  # `take` may return a task that is not reserved yet; see `offer`
-        # The fields in Redis of the task that `take` has returned, if it is still pending:
-        # `Processor.take_and_start` reserves and starts it in one EXEC. Then call `note_started`.
-        self.offer: dict[str, str] | None = None
-        self._has_chosen = False  # whether the last task was chosen among several lines
 
     def take(self, ours: Registration) -> Task | None:
         """Reserve the next task of a queue, if there is one now. Our own list is settled already.
 
-        Raises NotRegistered, RedisAway. Source: docs/protocol.md, "pop" and "reserve";
-        docs/protocol/joined.md, "reserve_and_start".
+        Raises NotRegistered, RedisAway. Source: docs/protocol.md, "pop" and "reserve".
         """
-        self.offer = None
         ours.is_list_unsure = True  # from here on it may hold an id that we know nothing of
         task, popped = None, Popped(refusal="choose")
         if ours.time_left is None:
             task, popped = self._take_next(ours, None)
-        self._has_chosen = popped.refusal not in (None, "paused")
-        if self._has_chosen:
+        if popped.refusal not in (None, "paused"):
             task = self._choose(ours)
-        ours.is_list_unsure = self.offer is not None
+        ours.is_list_unsure = False
         if task is None:
             ours.has_marker = False
         elif ours.time_left is not None:
@@ -80,7 +72,6 @@ class Reserver:
 
         held: the ids in that list, as read after a beat.
         """
-        ours.popped = None
         ours.pass_marker_on(True)
         for task_id in reversed(held):
             task = self._reserve_found(ours, task_id)
@@ -89,56 +80,6 @@ class Reserver:
         ours.tokens.clear()  # whatever they were for is not in our list any more
         ours.is_list_unsure = False
         return None
-
-    # A task that comes with the end of the last one, or is started as it is reserved
-
-    def reserve_offered(self, ours: Registration, task: Task) -> Task | None:
-        """Reserve an offered task that cannot start now. None: it is not available any more."""
-        with contextlib.suppress(NotFree):
-            taken = self._reserve(ours, task.id)
-            ours.is_list_unsure = False
-            return taken
-        return None
-
-    def return_offered(self, ours: Registration, task: Task) -> None:
-        """Put a task that was offered back in its line."""
-        ours.popped = Popped(task.id)
-        self.return_popped(ours)
-
-    def expect_pop(self, ours: Registration) -> str | None:
-        """Return our instance, for an end of an attempt that also pops the next task; None: it may
-        not. Then tell what came of it: `note_popped`.
-        """
-        if ours.is_unsure or self._has_chosen or not ours.is_registered:
-            return None
-        ours.is_list_unsure = True
-        return ours.instance
-
-    def note_popped(self, ours: Registration, popped: Popped | None) -> None:
-        """Take what came of that pop for that of the next `take`; None: it is not known."""
-        ours.is_list_unsure = popped is None
-        ours.popped = popped if popped is not None and popped.refusal is None else None
-
-    def return_popped(self, ours: Registration) -> None:
-        """Put back a task that came with the end of the last one, if we take nothing now."""
-        popped, ours.popped = ours.popped, None
-        if popped is not None and popped.task is not None:
-            ours.is_list_unsure = True
-            if ours.do_for_others(functools.partial(ours.put_back, popped.task)):
-                ours.is_list_unsure = False
-                ours.do_for_others(ours.wake)
-
-    def _offered(self, ours: Registration, task_id: str, line: str) -> Task | None:
-        """Return the task as it is to be started, if it can be reserved and started in one EXEC."""
-        if not self.may_offer or (needs_of(line) or Needs()) != Needs():
-            return None
-        attempt = AttemptRef(ours.queue, task_id, os.urandom(16).hex(), ours.node)
-        self.offer = offered(self._redis, attempt, time.time(), self.newest_attempts(task_id))
-        if self.offer is None:
-            return None
-        written = {"status": "reserved", "node": ours.node, "token": attempt.token or ""}
-        now = str(time.time())
-        return Task(task_id, self.offer | written | {"attempt": "1", "updated": now})
 
     # Which line
 
@@ -204,16 +145,14 @@ class Reserver:
         misplaced = 0
         now: float | None = None  # by the clock of Redis, once ours has called a task late
         while True:
-            popped = self._pop(ours, line)
+            popped = reserving.pop(self._redis, ours.queue, ours.node, ours.instance or "", line)
             if popped.task is None:
                 return None, popped
             if not self._has_time(ours, popped.task):  # another has taken the one before it
                 ours.put_back(popped.task)
                 return None, popped._replace(refusal="time")
             try:
-                task = self._offered(ours, popped.task, line or DEFAULT) if now is None else None
-                if task is None:
-                    task = self._reserve(ours, popped.task, line=line or DEFAULT, now=now)
+                task = self._reserve(ours, popped.task, line=line or DEFAULT, now=now)
             except NotFree as error:
                 if error.want == EXPIRED:
                     if now is None:
@@ -230,13 +169,6 @@ class Reserver:
                 ours.pass_marker_on(popped.left > 0)
             if task is not None:
                 return task, popped
-
-    def _pop(self, ours: Registration, line: str | None) -> Popped:
-        """Pop, unless that was done with the end of the last task."""
-        popped, ours.popped = ours.popped, None
-        if popped is not None and line is None:
-            return popped._replace(left=1)  # how many are left is not known
-        return reserving.pop(self._redis, ours.queue, ours.node, ours.instance or "", line)
 
     def _has_time(self, ours: Registration, task_id: str) -> bool:
         """Tell whether the task ends, by its limit, before our node ends it."""

@@ -50,24 +50,19 @@ class AttemptEnd:
         self._duties, self._waiting, self._telling = duties, waiting, telling
 
     def report(
-        self,
-        watch: AttemptWatch,
-        reporter: Reporter,
-        do: Callable[[Callable[[], object]], object],
-        may_take: Callable[[], bool] = lambda: False,
+        self, watch: AttemptWatch, reporter: Reporter, do: Callable[[Callable[[], object]], object]
     ) -> bool:
         """Record how the attempt has ended. False: it is not ours any more, and another listener may
         watch its process.
 
         do: calls what does so, perhaps until Redis does it.
-        may_take: asked at each try whether the listener may pop its next task with the result.
         Raises OrderCame, and what `do` raises.
         """
         record, is_ours = self._record(watch), True
         self._remove_cwd(watch, record)
 
         def report() -> None:
-            self._report(watch, record, reporter, may_take)
+            self._report(watch, record, reporter)
 
         try:
             try:
@@ -223,11 +218,7 @@ class AttemptEnd:
     # What Redis is told
 
     def _report(
-        self,
-        watch: AttemptWatch,
-        record: outcome_record.Record | None,
-        reporter: Reporter,
-        may_take: Callable[[], bool],
+        self, watch: AttemptWatch, record: outcome_record.Record | None, reporter: Reporter
     ) -> None:
         processor, task = watch.processor, watch.processor.task
         if watch.reason == "superseded":
@@ -235,8 +226,7 @@ class AttemptEnd:
         has_begun = record is not None or watch.attempt.has_begun()
         reporter.finish(task, outcome_record.last_words(record) if has_begun else "")
         if record is not None and record["status"] == "complete":
-            listener = self._listener if may_take() else None
-            processor.report(record, None, _has_checkpoint(watch.attempt), listener)
+            processor.report(record, None, _has_checkpoint(watch.attempt))
             return
         reporter.hand_over(processor)
         default = self._defaults.of(task.queue).retry

@@ -70,7 +70,7 @@ class NodeContext(NamedTuple):
         """Make the context of a slot. client: without patience, as that of `listener`."""
         reserver = listener.reserver
         reserver.pool, reserver.newest_attempts = pool, spool.newest
-        reserver.may_offer = listener.obeys_settings = True
+        listener.obeys_settings = True
         if master is not None and master.ends is not None:
             for ours in listener:
                 ours.time_left = TimeLeft(master.ends, defaults.of(ours.queue).limits.time)

@@ -134,7 +134,7 @@ class Duties:
             (queue, task)
             for queue, task in self._held
             if task != self.watched
-            and (self.watched is not None or not self._listener.of(queue).is_unsure)
+            and (self.watched is not None or not self._listener.of(queue).is_list_unsure)
         ]
 
     def look_after_others(self, members: Mapping[str, Set[str]] | None = None) -> None:

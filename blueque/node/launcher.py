@@ -38,7 +38,7 @@ class Prepared(NamedTuple):
     """An attempt that waits for its start to be recorded.
 
     reusable: the process, if it may take another task; else None.
-    instance: of the registration of the listener that reserved it. offer: see `Reserver.offer`.
+    instance: of the registration of the listener that reserved it.
     """
 
     processor: Processor
@@ -47,7 +47,6 @@ class Prepared(NamedTuple):
     reusable: Reusable | None
     limits: Limits
     instance: str | None
-    offer: dict[str, str] | None
 
     def close_handshake(self) -> None:
         if self.reusable is not None:
@@ -69,7 +68,6 @@ class Launcher:
         self._processes, self._room = processes, room
         self._host = hosts.host_name()
         self._claim: Claim | None = None  # of our task
-        self._offer: dict[str, str] | None = None  # the same; None: it is reserved
 
     def launch(self, task: Task) -> AttemptWatch | None:
         """Start a process for the task. Return the watch; None: the task does not run."""
@@ -86,10 +84,7 @@ class Launcher:
             return self._start(prepared)
         except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
-            if prepared.offer is not None:  # the listener finds it in its own list
-                self._context.spool.forget(prepared.attempt)
-            else:
-                close(self._context.client, task, prepared.attempt)
+            close(self._context.client, task, prepared.attempt)
         # The listener that finds it sees that it never began. If we were found dead, the start may
         # have been recorded before that.
         except (NotRegistered, OrderCame) as error:
@@ -104,7 +99,6 @@ class Launcher:
         context, queue = self._context, task.queue or ""
         reserver = context.listener.reserver
         self._claim, reserver.claim = reserver.claim, None
-        self._offer, reserver.offer = reserver.offer, None
         kept, given = self._checkpoint_of(task), self._inputs_of(task)
         limits = of(task.fields, context.defaults.of(queue).limits)
         task, attempt, taken = self._open(task, queue, kept, given, limits.memory)
@@ -112,7 +106,7 @@ class Launcher:
         self._assign(taken, task, attempt, limits.time, reusable is not None)
         processor = context.client.get_processor(task)
         instance = context.listener.of(queue).instance
-        return Prepared(processor, attempt, taken, reusable, limits, instance, self._offer)
+        return Prepared(processor, attempt, taken, reusable, limits, instance)
 
     @property
     def _devices(self) -> str:
@@ -125,19 +119,13 @@ class Launcher:
         Raises NotOwner, OrderCame: the process does not begin. With OrderCame the start may have
             been recorded.
         """
-        processor, attempt, taken, reusable, limits, instance, offer = prepared
+        processor, attempt, taken, reusable, limits, instance = prepared
         facts = {**taken.identity, "files": f"{self._host}:{attempt.path}"}
         if self._devices:
             facts["devices"] = self._devices
         record_start = functools.partial(processor.record_start, taken.pid, facts)
-        if offer is not None:
-            record_start = functools.partial(
-                processor.take_and_start, offer, instance or "", taken.pid, facts
-            )
         try:
             self._waiting.retry_until_order(record_start)
-            if offer is not None:
-                self._context.listener.of(processor.task.queue).is_list_unsure = False
             handshake.begin(taken.handshake)
         except BrokenPipeError:  # it was killed while it waited: its end says how
             pass
@@ -168,9 +156,6 @@ class Launcher:
     def _hand_back(self, task: Task) -> None:
         reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
         ours = self._context.listener.of(task.queue)
-        if self._offer is not None:
-            self._context.listener.reserver.return_offered(ours, task)
-            return
         try:
             self._waiting.retry_until_order(lambda: ours.release(task, reason))
         except (NotOwner, OrderCame) as error:
@@ -220,8 +205,6 @@ class Launcher:
                 self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
                 if self._context.orders.now is not Order.WORK:
                     raise OrderCame from error
-                if self._offer is not None:
-                    task, attempt = self._reserve(task, attempt, taken), None
                 self._waiting.wait(TRY_AGAIN)
                 if attempt is not None and not os.path.exists(attempt.path):
                     attempt = None  # the spool has been removed under our hands
@@ -230,31 +213,6 @@ class Launcher:
                 if self._room.is_on:
                     self._room.note(None)
                 return task, attempt, taken
-
-    def _reserve(self, task: Task, attempt: Attempt | None, taken: TaskProcess | None) -> Task:
-        """Reserve a task that was only offered, for it cannot start now: all can see where it is.
-
-        Raises OrderCame; NotOwner, NotRegistered when it is not available.
-        """
-        listener, ours = self._context.listener, self._context.listener.of(task.queue)
-        if attempt is not None:
-            self._context.spool.forget(attempt)
-        try:
-            reserve = functools.partial(listener.reserver.reserve_offered, ours, task)
-            reserved = self._waiting.retry_until_order(reserve)
-            if reserved is None:
-                raise NotOwner(task.id, None, "it has changed since it was popped")
-        except (NotOwner, NotRegistered):
-            if taken is not None:
-                reusable = self._processes.reusable
-                if reusable is not None:
-                    reusable.close()
-                else:
-                    os.close(taken.handshake)
-                self._kill(taken.pid)
-            raise
-        self._offer = None
-        return reserved
 
     def _assign(
         self,

@@ -231,19 +231,6 @@ class Slot:
         except OSError:
             return False
 
-    def _may_take(self, task: Task) -> bool:
-        """Tell whether the next task may be popped with the end of ours: it comes from the same
-        queue, and nothing speaks against it that we know now.
-        """
-        return (
-            self._orders.now is Order.WORK
-            and not (self._orders.is_paused or self._room.is_on)
-            and self._has_directory()
-            and not (self._duties.orphans or self._duties.has_unwatched())
-            and not (self._master is not None and self._master.adopts_only)
-            and len(self._listener.queues) == 1
-        )
-
     def _is_empty(self) -> bool:
         """Tell whether our queues have no task that waits or is due."""
         if self._duties.has_unsettled():
@@ -296,7 +283,7 @@ class Slot:
         began = time.monotonic()
         watch = self._launcher.launch(task)
         if watch is not None:
-            self._supervisor.attend(watch, functools.partial(self._may_take, task))
+            self._supervisor.attend(watch)
             self._check_begun(watch)
         self._processes.are_tasks_short = time.monotonic() - began < SHORT
         self._end_run()

@@ -50,11 +50,8 @@ class Supervisor:
         self._gone = Outage("")  # our task, from Redis
         self._listen_at = 0.0  # when to wait for an order in Redis, on the monotonic clock
 
-    def attend(self, watch: AttemptWatch, may_take: Callable[[], bool] = lambda: False) -> None:
-        """Watch the attempt until it has ended, and record its end. Raises OrderCame.
-
-        may_take: asked when the task is complete whether the listener may pop its next task with it.
-        """
+    def attend(self, watch: AttemptWatch) -> None:
+        """Watch the attempt until it has ended, and record its end. Raises OrderCame."""
         task_id = watch.processor.task.id
         self._gone = Outage(f"Redis has task={task_id} again", logging.ERROR)
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
@@ -63,7 +60,7 @@ class Supervisor:
         if watch.stuck:
             self._listener.of(watch.task.queue).say_stuck("")
         if is_over:
-            is_ours = self._end.report(watch, reporter, self._waiting.retry_until_order, may_take)
+            is_ours = self._end.report(watch, reporter, self._waiting.retry_until_order)
             if watch.is_at_rest:
                 self._keep_process(watch, is_ours)
         else:

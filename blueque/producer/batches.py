@@ -1,7 +1,6 @@
 """Puts many tasks from any iterable into Redis, batch by batch.
 
-At most two batches are in memory: one that Redis works on, and one that is being packed. With keys
-there are three, because the reads for the next batch are sent together with the one before it.
+At most two batches are in memory: one that Redis works on, and one that is being packed.
 """
 
 from __future__ import annotations
@@ -130,7 +129,6 @@ class Batches:
         self.group = plan.wait.group
         self._run: Record = {}
         self._own: Redis | None = None
-        self._ids: list[bytes] = []  # for the next batch
         self._made = 0  # tasks of the run: those that it had, and those that this pass has made
 
     def _begin(self) -> None:
@@ -152,7 +150,7 @@ class Batches:
             self._size = min(self._size, rows_at_once(self._links))
             self._made = self._count()
         try:
-            yield from relay(self._parts(), self._send, looks_ahead=plan.keys is not None)
+            yield from relay(self._parts(), self._send)
             if plan.run is not None:
                 rows = self._make_missing()
         finally:
@@ -232,16 +230,14 @@ class Batches:
             done = end
             self._number += end < size
 
-    def _send(
-        self, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None
-    ) -> Made:
+    def _send(self, part: _Part, meanwhile: Callable[[], object] | None) -> Made:
         if self._own is None and not part.is_last:
             # The iterable may use this thread's connection while we wait for a reply.
             self._own = self._redis.another()
         try:
             redis = self._own or self._redis
             while_redis_works = None if part.is_last else meanwhile
-            are_new = in_room(redis, lambda: self._put(redis, part, follower, while_redis_works))
+            are_new = in_room(redis, lambda: self._put(redis, part, while_redis_works))
         except (RedisAway, RedisRefused, Contended) as error:
             # Redis notices a key of a wrong type when other commands of the MULTI have been run.
             is_unknown = isinstance(error, OutcomeUnknown) or (
@@ -260,29 +256,20 @@ class Batches:
         return made
 
     def _put(
-        self,
-        redis: Redis,
-        part: _Part,
-        follower: _Part | None,
-        meanwhile: Callable[[], object] | None,
+        self, redis: Redis, part: _Part, meanwhile: Callable[[], object] | None
     ) -> Sequence[bool]:
-        after: Any = follower.batch if follower is not None else None
         if isinstance(part.batch, DependentBatch):
             return part.batch.put(redis)
         if isinstance(part.batch, RunBatch):
             if self._run["state"] != "open":
                 return [False] * len(part.tasks)
-            are_new = enqueue_run(redis, part.batch, after, meanwhile)
+            are_new = enqueue_run(redis, part.batch)
             if not are_new:  # another program has closed the run meanwhile
                 return [False] * len(part.tasks)
             self._made += sum(are_new)
             return _spread(part.tasks, part.batch.tasks.ids, are_new)
-        spare = None
-        if self._plan.keys is None and not part.is_last:
-            self._ids = random_ids(self._size)
-            spare = self._ids[0].decode()
         put = enqueue_many if self._plan.etas is None else schedule_many
-        are_new = put(redis, part.batch, spare, meanwhile, after)
+        are_new = put(redis, part.batch, meanwhile)
         if self._plan.keys is None:
             return are_new
         return _spread(part.tasks, part.batch.tasks.ids, are_new)
@@ -386,8 +373,7 @@ class Batches:
             if self._plan.run is not None:
                 return ids_of_run_keys(self._plan.queue, self._plan.run, packed)
             return ids_of_keys(self._plan.queue, packed)
-        ids, self._ids = self._ids or random_ids(count), []
-        return ids[:count]
+        return random_ids(count)
 
     def _refuse(self, row: Any, position: int) -> None:
         encode(row, f"the parameters at position {position}", self._plan.max_bytes)

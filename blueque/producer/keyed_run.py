@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RunDropped
@@ -20,7 +20,7 @@ from blueque.model.labels import room_beside
 from blueque.model.run import Links, Record
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import in_room
-from blueque.producer.row_batch import Rows, relay
+from blueque.producer.row_batch import Rows
 from blueque.protocol import runs
 from blueque.protocol.links import rows_at_once
 from blueque.protocol.runs import RunBatch
@@ -104,20 +104,15 @@ class KeyedRun:
         """
         batch = self._pack(Rows(parameters, keys, are_json, etas, priorities, ids))
         require_room(batch.tasks.ids, self.links)
-        return self._send(self._redis, batch, None, None) if self._takes else 0
+        return self._send(batch) if self._takes else 0
 
     def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
         """Do the same with each of the chunks, and yield its count once it is in Redis; the fastest
         way for many. A chunk with more rows that wait than `put` takes is divided.
-
-        chunks: is read two chunks ahead, unless it is slow.
         """
-        own = self._redis.another()  # the iterable may use this thread's connection
-        try:
-            packed = map(self._pack, in_parts(chunks, self.links))
-            yield from relay(packed, lambda *given: self._send(own, *given) if self._takes else 0)
-        finally:
-            own.close()
+        for rows in in_parts(chunks, self.links):
+            batch = self._pack(rows)
+            yield self._send(batch) if self._takes else 0
 
     def ids_of(self, keys: Sequence[str | int]) -> list[bytes]:
         """Return the ids of the tasks of these keys in this run, in ASCII. Raises InvalidInput."""
@@ -190,16 +185,11 @@ class KeyedRun:
         tasks = rows.as_tasks(ids, packed, now).once()
         return RunBatch(self.record, tasks, now, self._options)
 
-    def _send(
-        self,
-        redis: Redis,
-        batch: RunBatch,
-        follower: RunBatch | None,
-        meanwhile: Callable[[], Any] | None,
-    ) -> int:
-        are_new = in_room(redis, lambda: runs.enqueue_run(redis, batch, follower, meanwhile))
+    def _send(self, batch: RunBatch) -> int:
+        redis = self._redis
+        are_new = in_room(redis, lambda: runs.enqueue_run(redis, batch))
         while self._grows and not are_new:  # another program has closed the run meanwhile
-            runs.reopen_run(self._redis, self.record, time.time())
+            runs.reopen_run(redis, self.record, time.time())
             are_new = in_room(redis, lambda: runs.enqueue_run(redis, batch))
         new = sum(are_new)
         self.made += new

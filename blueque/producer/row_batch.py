@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
@@ -15,7 +14,7 @@ from blueque.model.lines import require_priority
 from blueque.protocol.bulk import NewTasks
 
 MAX_ROWS = 1000  # rows in one transaction: Redis serves nothing else meanwhile
-SLOW = 0.05  # seconds to make a batch; a slower iterable is not read ahead
+SLOW = 0.05  # seconds to make a batch; a slower iterable is not read while Redis works
 
 _WIDTH = 36  # bytes of an id
 
@@ -106,26 +105,22 @@ class Rows(NamedTuple):
 
 
 def relay(
-    packed: Iterator[Packed | None],
-    send: Callable[[Packed, Packed | None, Callable[[], object] | None], Made],
-    looks_ahead: bool = True,
+    packed: Iterator[Packed | None], send: Callable[[Packed, Callable[[], object] | None], Made]
 ) -> Iterator[Made]:
     """Send batch after batch and yield the result of each. The next batch is packed while Redis
-    works.
+    works: `enqueue_many` then reaches the raw limit of one socket, and two thirds of it without.
 
     packed: the batches; None: there is nothing yet. An error of this iterator is raised when all
         batches before it are in Redis.
-    send: takes the batch, the next batch if it is known, and what to call meanwhile.
-    looks_ahead: pack the next batch before a batch is sent, so that its reads are sent together
-        with that batch. This takes the memory of one more batch.
+    send: takes the batch, and what to call meanwhile.
     """
-    ready: deque[Packed] = deque()
+    ready: list[Packed] = []  # one at most
     ends: list[BaseException] = []  # an error or a Ctrl-C that ended the iterator
     seconds = 0.0
 
     def fetch() -> None:
         nonlocal seconds
-        if ends or len(ready) > looks_ahead:
+        if ends or ready:
             return
         began = time.monotonic()
         try:
@@ -141,11 +136,8 @@ def relay(
         if not ready:
             fetch()
             continue
-        batch = ready.popleft()
-        is_quick = seconds < SLOW  # else the batch that is ready would wait for long
-        if looks_ahead and is_quick and not ready:
-            fetch()
-        yield send(batch, ready[0] if ready else None, fetch if is_quick else None)
+        # A slow iterable would keep us from the reply for long.
+        yield send(ready.pop(), fetch if seconds < SLOW else None)
     if not isinstance(ends[0], StopIteration):
         raise ends[0]
 

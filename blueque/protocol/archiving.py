@@ -129,17 +129,9 @@ def mark_batch(redis: Redis, ref: BatchRef, state: str, facts: Facts, now: float
     return transact(redis, "mark_batch", _record(ref.queue), decide)
 
 
-def erase(
-    redis: Redis,
-    ref: BatchRef,
-    rows: Sequence[Written],
-    now: float,
-    following: Sequence[Written] = (),
-) -> int:
+def erase(redis: Redis, ref: BatchRef, rows: Sequence[Written], now: float) -> int:
     """Delete the tasks that are still as they are in the archive, for which no others wait, and
     whose end their group has noted. Return how many. Raises Taken.
-
-    following: the rows of the next call; its look is sent with our EXEC.
     """
     queue = ref.queue
 
@@ -164,8 +156,7 @@ def erase(
             len(same),
         )
 
-    ahead = _contents(queue, following) if following else None
-    return transact(redis, "erase", _contents(queue, rows), decide, ahead=ahead)
+    return transact(redis, "erase", _contents(queue, rows), decide)
 
 
 def _take_out(queue: str, same: Sequence[tuple[Written, _TaskFields]]) -> list[Command]:

@@ -45,7 +45,7 @@ def start(
             None,
         )
 
-    transact(redis, "start", fields_of(task), decide, ahead=fields_of(task))
+    transact(redis, "start", fields_of(task), decide)
 
 
 def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:
@@ -58,4 +58,4 @@ def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:
             [("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)], None
         )
 
-    transact(redis, "progress", fields_of(task), decide, ahead=fields_of(task))
+    transact(redis, "progress", fields_of(task), decide)

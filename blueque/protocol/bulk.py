@@ -161,39 +161,29 @@ class Batch:
 
 
 def enqueue_many(
-    redis: Redis,
-    batch: Batch,
-    spare: str | None = None,
-    meanwhile: Callable[[], object] | None = None,
-    follower: Batch | None = None,
+    redis: Redis, batch: Batch, meanwhile: Callable[[], object] | None = None
 ) -> list[bool]:
     """Put new tasks in line: all or none; with keys, those with a new key. Tell for each whether
     this call created it.
 
-    spare: without keys, the first id of the next batch on this connection. follower: with keys, the
-        next batch. The look of either is sent with our EXEC.
     meanwhile: called while Redis works; see transact.
     """
     if batch.tasks.keys is not None:
-        return _make_keyed(redis, "enqueue_many", batch, follower, meanwhile)
-    return _make(redis, "enqueue_many", batch, spare, meanwhile)
+        return _make_keyed(redis, "enqueue_many", batch, meanwhile)
+    return _make(redis, "enqueue_many", batch, meanwhile)
 
 
 def schedule_many(
-    redis: Redis,
-    batch: Batch,
-    spare: str | None = None,
-    meanwhile: Callable[[], object] | None = None,
-    follower: Batch | None = None,
+    redis: Redis, batch: Batch, meanwhile: Callable[[], object] | None = None
 ) -> list[bool]:
     """The same for tasks with an eta; tasks without one are put in line."""
     if batch.tasks.keys is not None:
-        return _make_keyed(redis, "schedule_many", batch, follower, meanwhile)
-    return _make(redis, "schedule_many", batch, spare, meanwhile)
+        return _make_keyed(redis, "schedule_many", batch, meanwhile)
+    return _make(redis, "schedule_many", batch, meanwhile)
 
 
 def _make(
-    redis: Redis, name: str, batch: Batch, spare: str | None, meanwhile: Callable[[], object] | None
+    redis: Redis, name: str, batch: Batch, meanwhile: Callable[[], object] | None
 ) -> list[bool]:
     first = absence_in_line(batch.tasks.ids[0].decode())
     joins = batch.joins()
@@ -206,20 +196,14 @@ def _make(
         # The first may have run and be deleted.
         return first._replace(reads=(exist_all(batch.tasks.ids), ASK_BOUNDED))
 
-    ahead = absence_in_line(spare) if spare else None
-    transact_in_line(redis, name, first, decide, ahead=ahead, again=again, meanwhile=meanwhile)
+    transact_in_line(redis, name, first, decide, again=again, meanwhile=meanwhile)
     return [True] * len(batch.tasks.ids)
 
 
 def _make_keyed(
-    redis: Redis,
-    name: str,
-    batch: Batch,
-    follower: Batch | None,
-    meanwhile: Callable[[], object] | None,
+    redis: Redis, name: str, batch: Batch, meanwhile: Callable[[], object] | None
 ) -> list[bool]:
     count = len(batch.tasks.ids)
-    ahead = with_bounds(follower.look) if follower is not None else None
 
     def decide(*replies: Any) -> Verdict[list[bool] | None]:
         if len(replies) == len(batch.look.reads):
@@ -245,9 +229,7 @@ def _make_keyed(
         return with_bounds(absence_of_keys([task.decode() for task in batch.tasks.ids]))
 
     def run(look: AnyLook) -> list[bool] | None:
-        return transact_in_line(
-            redis, name, look, decide, ahead=ahead, again=each, meanwhile=meanwhile
-        )
+        return transact_in_line(redis, name, look, decide, again=each, meanwhile=meanwhile)
 
     made = run(with_bounds(batch.look))
     return (run(each()) if made is None else made) or []

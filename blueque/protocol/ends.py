@@ -21,10 +21,9 @@ from blueque.protocol.fields import (
     text_of,
 )
 from blueque.protocol.moves import enter, leave
-from blueque.protocol.reserving import Popped
 from blueque.protocol.spawning import Spawning
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import fields_of, ownership_and_turn, turn_and_next
+from blueque.protocol.watches import fields_of
 
 # What an end removes besides the outcome of an earlier one.
 _REMOVED = {"pending": IDENTITY, "scheduled": IDENTITY, "cancelled": ("cancel",)}
@@ -154,7 +153,7 @@ def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
     An attempt that was declared lost still counts, unless the task has run again since.
     Raises NotOwner; InvalidInput for new tasks that are too many or too large.
     """
-    queue, task, token, node = attempt
+    task, token = attempt.task, attempt.token
     spawning = Spawning(task, how.then, MOST_AT_THE_END)
 
     def decide(reply: list[str | None], *replies: Any) -> Verdict[Ended]:
@@ -172,39 +171,7 @@ def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
 
     own = fields_of(task)
     look: AnyLook = Look((*own.watch, *spawning.watch), (*own.reads, *spawning.reads), task)
-    return transact(redis, "end", look, decide, ahead=turn_and_next(queue, node))
-
-
-def complete_and_pop(
-    redis: Redis, attempt: AttemptRef, instance: str, how: End, now: float
-) -> Popped | None:
-    """Record that the attempt is complete, and pop the next task id of the default line for the same
-    listener. Return what came of the pop; None: it is not known, so look through the list of the
-    listener.
-
-    Nothing is popped where `pop` would refuse it: the refusal is `choose` then.
-    """
-    queue, task, token, node = attempt
-
-    def decide(
-        reply: list[str | None],
-        registered: list[str | None],
-        settings: list[str | None],
-        others: int,
-    ) -> Verdict[Popped | None]:
-        fields = TaskFields._make(reply)
-        if _has_ended_so(how, token, fields):
-            return Answer(None)
-        require_owner(attempt, fields, "started", or_lost=True)
-        commands = ending(redis, attempt, fields, how, now)
-        is_awaited = fields.dependents is not None
-        if registered != [instance, "alive"] or settings != [None, None] or others:
-            return Change(commands, Popped(refusal="choose", is_awaited=is_awaited))
-        pop: Command = ("RPOPLPUSH", keys.pending(queue), keys.reserved(queue, node))
-        return Change([*commands, pop], lambda replies: Popped(replies[-1], is_awaited=is_awaited))
-
-    look = ownership_and_turn(task, queue, node)
-    return transact(redis, "complete_and_pop", look, decide)
+    return transact(redis, "end", look, decide)
 
 
 def _has_ended_so(how: End, token: str | None, fields: TaskFields) -> bool:

@@ -109,26 +109,6 @@ def _unsettle(task: str, past: HasPast, event: Event) -> list[Command]:
     return commands
 
 
-def note_two_events(
-    redis: Redis, queue: str, task: str, past: HasPast, first: Event, second: Event
-) -> list[Command]:
-    """Return the commands that record and count two events of one instant, both among the first
-    that are kept. The transition writes `after` itself. The second event has only a number.
-    """
-    texts = [_text(event, past) for event in (first, second)]
-    return [
-        ("RPUSH", keys.history(task), *texts),
-        *[_put_in_stream(queue, task, text) for text in texts],
-        *count(redis, queue, first.what, first.at, 1, first.facts),
-        *_add(queue, second.what, second.at, 1),
-    ]
-
-
-def has_room_for_two_events(past: HasPast) -> bool:
-    """Tell whether the next two events are among the first that are kept."""
-    return count_of(past.events) + 2 <= FIRST
-
-
 def record_in_queue(queue: str, event: Event, task: str | None = None) -> Command:
     """Return the command that records an event in the stream of a queue only, which no statistics
     count.

@@ -101,24 +101,19 @@ class MemberBatch(Batch):
 
 
 def enqueue_members(
-    redis: Redis,
-    batch: MemberBatch,
-    follower: Batch | None = None,
-    meanwhile: Callable[[], object] | None = None,
+    redis: Redis, batch: MemberBatch, meanwhile: Callable[[], object] | None = None
 ) -> list[bool]:
     """Create the tasks that are not members of their group yet, and tell which.
 
-    follower: the next batch on this connection; its look is sent with our EXEC. meanwhile: see
-        transact.
+    meanwhile: see transact.
     Raises NoSuchGroup; WrongGroup for a group that does not take
     those that are missing; NoSuchTask for a parent.
     """
-    ahead = with_bounds(follower.look) if follower is not None else None
     perhaps: set[int] = set()
-    made = _enqueue(redis, batch, with_bounds(batch.look), perhaps, ahead, meanwhile)
+    made = _enqueue(redis, batch, with_bounds(batch.look), perhaps, meanwhile)
     if made is None:
         look = with_bounds(batch.look_at_each())
-        made = _enqueue(redis, batch, look, perhaps, ahead, meanwhile)
+        made = _enqueue(redis, batch, look, perhaps, meanwhile)
     return made or []
 
 
@@ -127,7 +122,6 @@ def _enqueue(
     batch: MemberBatch,
     look: AnyLook,
     perhaps: set[int],
-    ahead: AnyLook | None,
     meanwhile: Callable[[], object] | None,
 ) -> list[bool] | None:
     """Return which tasks this call created; None: some exist, and only a look at each tells which.
@@ -169,5 +163,5 @@ def _enqueue(
         return look
 
     return transact_in_line(
-        redis, "enqueue_members", look, decide, ahead=ahead, again=again, meanwhile=meanwhile
+        redis, "enqueue_members", look, decide, again=again, meanwhile=meanwhile
     )

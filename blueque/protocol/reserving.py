@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from blueque.connection.redis import (
-    Ahead,
     AnyLook,
     Command,
     Connection,
@@ -16,25 +15,16 @@ from blueque.connection.redis import (
     name_refused,
     raise_refusal,
 )
-from blueque.errors import NotFree, NotOwner, NotRegistered
+from blueque.errors import NotFree, NotRegistered
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.model.start_time import EXPIRED, is_over
 from blueque.model.states import HELD
-from blueque.protocol.events import (
-    Event,
-    after,
-    has_room_for_two_events,
-    note_two_events,
-    past_of,
-    record_event,
-    waited,
-)
-from blueque.protocol.fields import IDENTITY, OUTCOME, flat, put_in_line
-from blueque.protocol.transaction import Answer, Change, Verdict, forget_ahead, look_ahead, transact
-from blueque.protocol.watches import fields_of, ownership_and_turn, turn, turn_and_next
+from blueque.protocol.events import Event, after, past_of, record_event, waited
+from blueque.protocol.fields import OUTCOME, flat, put_in_line
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 
 class Popped(NamedTuple):
@@ -42,13 +32,11 @@ class Popped(NamedTuple):
 
     refusal: why no task was taken: `paused`; or `choose`, because there are several lines, or a
         limit: look, and name the line.
-    is_awaited: others wait for the task that has ended with this pop.
     """
 
     task: str | None = None
     left: int = 0
     refusal: str | None = None
-    is_awaited: bool = False
 
 
 def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = None) -> Popped:
@@ -61,10 +49,7 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
     """
 
     def decide(
-        registered: list[str | None],
-        settings: list[str | None],
-        others: int,
-        following: str | None = None,
+        registered: list[str | None], settings: list[str | None], others: int
     ) -> Verdict[Popped]:
         if registered != [instance, "alive"]:
             raise NotRegistered(node, queue)
@@ -74,20 +59,26 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
         if line is None and (others or max_concurrency is not None):
             return Answer(Popped(refusal="choose"))
         key = keys.line(queue, line or DEFAULT)
-        is_likely = following is not None and max_concurrency is None
         return Change(
             [("RPOPLPUSH", key, keys.reserved(queue, node)), ("LLEN", key)],
             lambda replies: Popped(replies[0], replies[1]),
-            _reserve_look(queue, following or "", node, _Room()) if is_likely else None,
         )
 
-    look: AnyLook = turn(queue, node)
-    if needs_of(line or DEFAULT) == Needs():
-        look = turn_and_next(queue, node, line or DEFAULT)
-    popped = transact(redis, "pop", look, decide, repeatable=False)
-    if redis.ahead is not None and redis.ahead.look.task != popped.task:
-        forget_ahead(redis)  # what it watches concerns another task, and would disturb ours
-    return popped
+    registration, settings, lines = (
+        keys.listener(queue, node),
+        keys.settings(queue),
+        keys.lines(queue),
+    )
+    look: Look[list[str | None], list[str | None], int] = Look(
+        # The lines as well: a line that was added since the look may have the turn.
+        (registration, settings, lines),
+        (
+            ("HMGET", registration, "instance", "state"),
+            ("HMGET", settings, "paused", "max_concurrency"),
+            ("ZCARD", lines),
+        ),
+    )
+    return transact(redis, "pop", look, decide, repeatable=False)
 
 
 class _Room(NamedTuple):
@@ -193,8 +184,7 @@ def _reserve(
         kept = {name: text for name, text in fields.items() if name not in gone}
         return Change(commands, kept | written | after(past_of(fields)))
 
-    look = _reserve_look(queue, task, node, room)
-    return transact(redis, "reserve", look, decide, ahead=fields_of(task))
+    return transact(redis, "reserve", _reserve_look(queue, task, node, room), decide)
 
 
 def _newest(fields: Mapping[str, str], newest: Mapping[str | None, int] | None) -> int:
@@ -274,101 +264,12 @@ def _reservation(
     return commands, {name: str(value) for name, value in written.items()}
 
 
-def offered(
-    redis: Redis, attempt: AttemptRef, now: float, newest: Mapping[str | None, int] | None = None
-) -> dict[str, str] | None:
-    """Look at a popped task, and return its fields if `reserve_and_start` is for it: it waits for
-    its first attempt and needs nothing. None: `reserve` it; that transaction takes over this look.
-    """
-    queue, task, _, node = attempt
-    _, reply, place, limit = look_ahead(redis, _reserve_look(queue, task, node, _Room()))
-    fields = as_hash(reply)
-    needs = needs_of(line_of(fields.get("priority"), fields.get("needs")))
-    is_free = limit is None and needs is not None and needs == Needs()
-    is_first = "attempt" not in fields and not _newest(fields, newest)
-    is_pending = fields.get("status") == "pending" and fields.get("queue") == queue
-    if not (is_pending and place is not None and is_free and is_first) or is_over(fields, now):
-        return None
-    # What 1.0.0 has left of an earlier attempt, `reserve` removes.
-    is_plain = has_room_for_two_events(past_of(fields)) and fields.keys().isdisjoint(
-        IDENTITY + OUTCOME
-    )
-    return fields if is_plain else None
-
-
-def reserve_and_start(
-    redis: Redis,
-    attempt: AttemptRef,
-    instance: str,
-    fields: Mapping[str, str],
-    pid: int,
-    now: float,
-    identity: Mapping[str, str | int] | None = None,
-) -> None:
-    """Reserve a popped task for its first attempt and record that process `pid` runs it. Nothing of
-    the task may run before this returns.
-
-    fields: of the task, as `offered` has returned them. identity: see `start`.
-    Raises NotOwner when the task is not as it was then: `reserve` it. NotRegistered.
-    """
-    queue, task, token, node = attempt
-
-    def decide(
-        registered: list[str | None], reply: list[str], place: int | None, limit: str | None
-    ) -> Verdict[None]:
-        found = as_hash(reply)
-        owner = [found.get(name) for name in ("status", "token", "node", "pid")]
-        if owner == ["started", token, node, str(pid)]:
-            return Answer(None)
-        if registered != [instance, "alive"]:
-            raise NotRegistered(node, queue)
-        if place is None or limit is not None or found != fields or is_over(fields, now):
-            raise NotOwner(task, found.get("status"), "it has changed since it was popped")
-        return Change(_reservation_and_start(redis, attempt, fields, pid, now, identity), None)
-
-    look = _reserve_look(queue, task, node, _Room())
-    ahead = ownership_and_turn(task, queue, node)
-    transact(redis, "reserve_and_start", look, decide, ahead=ahead)
-
-
-def _reservation_and_start(
-    redis: Redis,
-    attempt: AttemptRef,
-    fields: Mapping[str, str],
-    pid: int,
-    now: float,
-    identity: Mapping[str, str | int] | None,
-) -> list[Command]:
-    queue, task, token, node = attempt
-    assert token is not None, "every attempt of ours has a token"
-    past = past_of(fields)
-    written: dict[str, str | int | float] = {"status": "started", "node": node, "token": token}
-    written |= {"attempt": 1, "pid": pid, **(identity or {}), "started": now, "updated": now}
-    written |= after(past, 2)
-    took = waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)
-    return [
-        ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
-        ("HSET", keys.task(task), *flat(written)),
-        *note_two_events(
-            redis,
-            queue,
-            task,
-            past._replace(attempt="1"),
-            Event("reserved", node, now, {"took": took}),
-            Event("started", node, now, {"pid": pid}),
-        ),
-        # 1.0.0, which keeps no such index, may have made it
-        ("ZADD", keys.tasks(queue), fields.get("created", now), task),
-    ]
-
-
 def wait(
     redis: Redis,
     listeners: Sequence[tuple[str, str]],
     seconds: float,
     is_answered: Callable[[Connection], bool],
     is_idle: bool = True,
-    expects_task: bool = False,
 ) -> str | None:
     """Wait for a marker and take it. Return its key; None: no marker came, or the wait was given
     up.
@@ -378,18 +279,12 @@ def wait(
         a late reply must not be taken for that to another command. A marker may be lost with it:
         look for work then.
     is_idle: wait for the wake-up markers of these queues too, not only for orders.
-    expects_task: with a single queue, have the look of `pop` answered together with the wait, so
-        that the listener can pop at once.
     """
     markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
     markers += [keys.orders(queue, node) for queue, node in listeners]
     # 0 means for ever
     commands: list[Command] = [("BZPOPMIN", *markers, max(seconds, 0.01))]
     connection = redis.connection()
-    may_look = expects_task and len(listeners) == 1 and connection.is_proven
-    look = turn_and_next(*listeners[0]) if may_look else None
-    if look is not None:
-        commands += [("WATCH", *look.watch), *look.reads]
     try:
         connection.send(commands)
         if not is_answered(connection):
@@ -400,9 +295,7 @@ def wait(
         redis.close()
         raise
     name_refused(commands, replies)
-    raise_refusal(replies[:1])
-    if look is not None:
-        connection.ahead = Ahead(look, replies[1:])
+    raise_refusal(replies)
     return None if replies[0] is None else str(replies[0][0])
 
 

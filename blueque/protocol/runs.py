@@ -5,7 +5,7 @@ open_run, reopen_run, enqueue_run, close_run, collect_run, drop_run, prune_runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pack
@@ -293,34 +293,20 @@ def reopen_run(redis: Redis, opened: Record, now: float, hold: int | None = None
     return transact(redis, "reopen_run", look, decide)
 
 
-def enqueue_run(
-    redis: Redis,
-    batch: RunBatch,
-    follower: Batch | None = None,
-    meanwhile: Callable[[], object] | None = None,
-) -> list[bool]:
+def enqueue_run(redis: Redis, batch: RunBatch) -> list[bool]:
     """Create the tasks of a keyed run that are not in its ledger, and tell which; empty if the run
     is committed.
-
-    follower: the next batch on this connection; its look is sent with our EXEC. meanwhile: see
-        transact.
     """
-    ahead = with_bounds(follower.look) if follower is not None else None
     perhaps: set[int] = set()
-    created = _enqueue_run(redis, batch, with_bounds(batch.look), perhaps, ahead, meanwhile)
+    created = _enqueue_run(redis, batch, with_bounds(batch.look), perhaps)
     if created is None:
         look = with_bounds(batch.look_at_each())
-        created = _enqueue_run(redis, batch, look, perhaps, ahead, meanwhile)
+        created = _enqueue_run(redis, batch, look, perhaps)
     return created or []
 
 
 def _enqueue_run(
-    redis: Redis,
-    batch: RunBatch,
-    look: AnyLook,
-    perhaps: set[int],
-    ahead: AnyLook | None,
-    meanwhile: Callable[[], object] | None,
+    redis: Redis, batch: RunBatch, look: AnyLook, perhaps: set[int]
 ) -> list[bool] | None:
     """Return which tasks this call created; None: some exist, and only a look at each tells which.
 
@@ -359,9 +345,7 @@ def _enqueue_run(
             perhaps.update(tried)
         return look
 
-    return transact_in_line(
-        redis, "enqueue_run", look, decide, ahead=ahead, again=again, meanwhile=meanwhile
-    )
+    return transact_in_line(redis, "enqueue_run", look, decide, again=again)
 
 
 def close_run(

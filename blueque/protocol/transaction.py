@@ -53,13 +53,11 @@ class Change(NamedTuple, Generic[Result]):
     """The commands between MULTI and EXEC, and the result of the transaction.
 
     result: a value, or a function that makes it of the list of the replies.
-    ahead: as for `transact`, where the replies to the look say what most likely follows.
     joins: how many new tasks are put in line, by queue, for `transact_in_line`.
     """
 
     commands: Sequence[Command]
     result: Result | Callable[[list[Any]], Result]
-    ahead: AnyLook | None = None
     joins: Mapping[str, int] = MappingProxyType({})
 
 
@@ -114,7 +112,7 @@ def transact(
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
-            replies = _execute(connection, verdict.commands, verdict.ahead or ahead, meanwhile)
+            replies = _execute(connection, verdict.commands, ahead, meanwhile)
         except LookAgain:
             continue
         except RedisAway as error:
@@ -212,31 +210,6 @@ def _execute(
         name_refused(commands, executed)
         raise_refusal(executed)
     return executed
-
-
-def look_ahead(redis: Redis, look: Look[*Replies]) -> list[Any]:
-    """Take the look of the transaction that follows on this connection, unless it has been sent
-    ahead, and return its replies.
-
-    What they say may be out of date at any time: only the EXEC proves that it still holds.
-    Raises RedisAway, RedisRefused.
-    """
-    connection = redis.connection()
-    if connection.ahead is not None and connection.ahead.look == look:
-        raise_refusal(connection.ahead.replies)
-        return connection.ahead.replies[1:]
-    prove(connection)
-    replies = exchange(connection, [("WATCH", *look.watch), *look.reads])
-    raise_refusal(replies)
-    connection.ahead = Ahead(look, replies)
-    return replies[1:]
-
-
-def forget_ahead(redis: Redis) -> None:
-    """Watch nothing any more for the transaction that was to follow. Raises RedisAway."""
-    connection = redis.connection()
-    connection.ahead = None
-    exchange(connection, [("UNWATCH",)])
 
 
 def prove(connection: Connection) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 
 from blueque.connection.redis import AnyLook, Command, Look, pack
 from blueque.model import keys
-from blueque.model.lines import DEFAULT
 from blueque.protocol.fields import TaskFields
 from blueque.protocol.packing import pack_with
 
@@ -66,36 +65,6 @@ def absence_of_keys(tasks: Sequence[str]) -> AnyLook:
         ],
         tasks[0],
     )
-
-
-def turn(queue: str, node: str) -> Look[list[str | None], list[str | None], int]:
-    """For complete_and_pop: is the listener registered, may it take a task, and is there more than one line?"""
-    key, settings, lines = keys.listener(queue, node), keys.settings(queue), keys.lines(queue)
-    return Look(
-        # The lines as well: a line that was added since the look may have the turn.
-        (key, settings, lines),
-        (
-            ("HMGET", key, "instance", "state"),
-            ("HMGET", settings, "paused", "max_concurrency"),
-            ("ZCARD", lines),
-        ),
-    )
-
-
-def turn_and_next(
-    queue: str, node: str, line: str = DEFAULT
-) -> Look[list[str | None], list[str | None], int, str | None]:
-    """For pop: the same, and which task of the line is next, unless another listener is first."""
-    free = turn(queue, node)
-    return Look(free.watch, (*free.reads, ("LINDEX", keys.line(queue, line), -1)))
-
-
-def ownership_and_turn(
-    task: str, queue: str, node: str
-) -> Look[list[str | None], list[str | None], list[str | None], int]:
-    """For complete_and_pop: all of it."""
-    owned, free = fields_of(task), turn(queue, node)
-    return Look((*owned.watch, *free.watch), (*owned.reads, *free.reads), task)
 
 
 def fields_of(task: str) -> Look[list[str | None]]:

@@ -875,7 +875,6 @@ RESERVE_AND_START = {
 }
 NOTED = ("EVENT", "NOTE", "TELL")  # lines that stand for the record of an event
 ENDS = "it is an end or undoes one"
-EVENTS_OF = {"reserve_and_start": 2}  # how many events a transaction records; 1 else
 CHECKPOINT = {
     **TASK,
     "ATTEMPT": 1,
@@ -1259,9 +1258,9 @@ def register(redis: Redis) -> None:
     protocol.register(redis, Q, NODE, I, FACTS, 9.25, dead="instance-0")
 
 
-def wait(seconds: float, is_idle: bool = True, expects_task: bool = False) -> Given:
+def wait(seconds: float, is_idle: bool = True) -> Given:
     return lambda redis: protocol.wait(
-        redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle, expects_task
+        redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle
     )
 
 
@@ -1350,20 +1349,6 @@ def drop_line(line: str) -> Given:
     return lambda redis: protocol.drop_line(redis, Q, line)
 
 
-def reserve_and_start(
-    identity: Mapping[str, Any], fields: Mapping[str, str] | None = None
-) -> Given:
-    offered = AttemptRef(Q, "t1", T, NODE)
-
-    def start(redis: Redis) -> None:
-        known = fields
-        if known is None:  # on a connection that is not watched
-            known = as_hash(*redis.another().read(("HGETALL", keys.task("t1"))))
-        protocol.reserve_and_start(redis, offered, I, known, 99, 9.25, identity)
-
-    return start
-
-
 def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.start(redis, AttemptRef(Q, "t1", token, NODE), 99, 9.25, identity)
 
@@ -1386,13 +1371,6 @@ def well(
 ) -> End:
     coded = {} if encoding is None else {"result_encoding": encoding}
     return End.complete("r", {**coded, "exit_code": 0}, 9.0, has_checkpoint, then)
-
-
-def complete_and_pop(
-    encoding: str | None = None, token: str | None = T, has_checkpoint: bool = False
-) -> Given:
-    attempt, how = AttemptRef(Q, "t1", token, NODE), well(encoding, has_checkpoint)
-    return lambda redis: protocol.complete_and_pop(redis, attempt, I, how, 9.25)
 
 
 def new(
@@ -1669,7 +1647,6 @@ def forget(instance: str | None = "instance-0") -> Given:
 
 WAKES = "a pause ends, or the limit changes"
 MAY_POP = "it may pop"
-NEEDS_NOTHING = "the tasks of the line need nothing"
 STARTED, FAILED_ONE, RESERVED = "it is started", "it is failed", "it is reserved"
 SCHEDULED = "it is scheduled"
 PENDING = "it is pending"
@@ -3754,7 +3731,6 @@ SAMPLES = [
         {**WAIT, "SECONDS": 5.5},
     ),
     Sample("wait", "no marker", nothing, wait(0.01), WAIT),
-    Sample("wait", "for another task", nothing, wait(0.01, expects_task=True), WAIT),
     Sample("wait", "no marker in two queues", nothing, wait_in_two(), WAIT_IN_TWO),
     Sample(
         "wait",
@@ -3773,8 +3749,8 @@ SAMPLES = [
         block=1,
     ),
     Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
-    Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK, [NEEDS_NOTHING]),
-    Sample("pop", "none", registered(), pop, TASK, [NEEDS_NOTHING]),
+    Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
+    Sample("pop", "none", registered(), pop, TASK),
     Sample(
         "pop",
         "from another line",
@@ -3788,7 +3764,6 @@ SAMPLES = [
         given(registered(), enqueued("t1", **IS_URGENT)),
         pop,
         TASK,
-        [NEEDS_NOTHING],
         until="MULTI",
     ),
     Sample(
@@ -3797,7 +3772,6 @@ SAMPLES = [
         given(registered(), enqueued("t1"), limited),
         pop,
         TASK,
-        [NEEDS_NOTHING],
         until="MULTI",
     ),
     Sample(
@@ -3806,18 +3780,10 @@ SAMPLES = [
         given(registered(), enqueued("t1"), pause()),
         pop_from("0"),
         TASK,
-        [NEEDS_NOTHING],
         until="MULTI",
     ),
     Sample(
-        "pop",
-        "not registered",
-        enqueued("t1"),
-        pop,
-        TASK,
-        [NEEDS_NOTHING],
-        until="MULTI",
-        refuses=NotRegistered,
+        "pop", "not registered", enqueued("t1"), pop, TASK, until="MULTI", refuses=NotRegistered
     ),
     Sample(
         "reserve", "ours", given(registered(), enqueued("t1"), popped()), reserve, ATTEMPT, [OLD]
@@ -3970,64 +3936,6 @@ SAMPLES = [
         START,
         until="MULTI",
         refuses=NotOwner,
-    ),
-    Sample(
-        "reserve_and_start",
-        "with identity",
-        given(registered(), enqueued("t1"), popped()),
-        reserve_and_start(IDENTITY),
-        {**RESERVE_AND_START, "IDENTITY": flat(IDENTITY)},
-    ),
-    Sample(
-        "reserve_and_start",
-        "after an event",
-        given(registered(), enqueued("t1"), raw("HSET", keys.task("t1"), "events", 18), popped()),
-        reserve_and_start({}),
-        RESERVE_AND_START,
-    ),
-    Sample(
-        "reserve_and_start",
-        "again",
-        given(registered(), enqueued("t1"), popped(), reserve_and_start({})),
-        reserve_and_start({}),
-        RESERVE_AND_START,
-        until="MULTI",
-    ),
-    Sample(
-        "reserve_and_start",
-        "changed since",
-        given(registered(), enqueued("t1"), popped()),
-        reserve_and_start({}, {"status": "pending"}),
-        RESERVE_AND_START,
-        until="MULTI",
-        refuses=NotOwner,
-    ),
-    Sample(
-        "reserve_and_start",
-        "not in our list",
-        given(registered(), enqueued("t1")),
-        reserve_and_start({}),
-        RESERVE_AND_START,
-        until="MULTI",
-        refuses=NotOwner,
-    ),
-    Sample(
-        "reserve_and_start",
-        "with a limit",
-        given(registered(), enqueued("t1"), popped(), limited),
-        reserve_and_start({}),
-        RESERVE_AND_START,
-        until="MULTI",
-        refuses=NotOwner,
-    ),
-    Sample(
-        "reserve_and_start",
-        "not registered",
-        given(registered(), enqueued("t1"), popped(), raw("DEL", keys.listener(Q, NODE))),
-        reserve_and_start({}),
-        RESERVE_AND_START,
-        until="MULTI",
-        refuses=NotRegistered,
     ),
     Sample("progress", "as usual", given(registered(), started("t1")), progress, PROGRESS),
     Sample("note", "the first", given(registered(), started("t1")), note(), NOTE),
@@ -4571,87 +4479,6 @@ SAMPLES = [
         completed("t1"),
         confirm_cancel,
         ENDED_BY_ORDER,
-        until="MULTI",
-        refuses=NotOwner,
-    ),
-    Sample(
-        "complete_and_pop",
-        "JSON",
-        given(registered(), started("t1"), enqueued("t2")),
-        complete_and_pop("json"),
-        COMPLETED_JSON,
-        [STARTED, MAY_POP],
-    ),
-    Sample(
-        "complete_and_pop",
-        "with a checkpoint",
-        given(registered(), started("t1")),
-        complete_and_pop(has_checkpoint=True),
-        COMPLETED,
-        [STARTED, MAY_POP, "it has left a checkpoint"],
-    ),
-    Sample(
-        "complete_and_pop",
-        "paused",
-        given(registered(), started("t1"), pause()),
-        complete_and_pop(),
-        COMPLETED,
-        [STARTED],
-    ),
-    Sample(
-        "complete_and_pop",
-        "with a limit",
-        given(registered(), started("t1"), limited),
-        complete_and_pop(),
-        COMPLETED,
-        [STARTED],
-    ),
-    Sample(
-        "complete_and_pop",
-        "with another line",
-        given(registered(), started("t1"), enqueued("t2", priority=5)),
-        complete_and_pop(),
-        COMPLETED,
-        [STARTED],
-    ),
-    Sample(
-        "complete_and_pop",
-        "registered anew",
-        given(
-            registered(), started("t1"), raw("HSET", keys.listener(Q, NODE), "instance", "other")
-        ),
-        complete_and_pop(),
-        COMPLETED,
-        [STARTED],
-    ),
-    Sample(
-        "complete_and_pop",
-        "for the second attempt",
-        given(registered(), started("t1"), raw("HSET", keys.task("t1"), "attempt", 2)),
-        complete_and_pop(),
-        COMPLETED,
-        [STARTED, MAY_POP],
-    ),
-    Sample(
-        "complete_and_pop", "declared lost", lost(), complete_and_pop(), COMPLETED, [FAILED_ONE]
-    ),
-    Sample(
-        "complete_and_pop",
-        "holding a lock",
-        given(registered(), started("t1"), holding),
-        complete_and_pop(),
-        {**COMPLETED, **SHARED},
-        [STARTED, MAY_POP, *HOLDS],
-    ),
-    Sample(
-        "complete_and_pop", "again", completed("t1"), complete_and_pop(), COMPLETED, until="MULTI"
-    ),
-    Sample(
-        "complete_and_pop",
-        "after fail",
-        failed("t1"),
-        complete_and_pop(),
-        COMPLETED,
         until="MULTI",
         refuses=NotOwner,
     ),
@@ -7585,7 +7412,7 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     """Return what the server is to see. before: the fields of the tasks before the call, by their
     ids.
     """
-    events = int(before.get("t1", {}).get("events", 0)) + EVENTS_OF.get(sample.function, 1)
+    events = int(before.get("t1", {}).get("events", 0)) + 1
     values = {"EVENTS": events, "DAY": "1970-01-01", **sample.values, "BEFORE": before}
     holds = held(sample)
     looks, changes = section(sample.function)
@@ -7605,34 +7432,7 @@ def expected(sample: Sample, before: Values) -> list[Command]:
         seen += [["UNWATCH"], *commands(look, values, holds, "second")]
     if sample.until:
         return [*seen, ["UNWATCH"]]
-    follower = looks_ahead().get(sample.function) if sample.function != "enqueue" else None
-    if sample.function == "wait" and sample.case != "for another task":
-        follower = None
-    if sample.function == "pop" and sample.case != "one":
-        follower = None
-    return (
-        seen
-        + commands(change.lines, values, holds)
-        + (
-            commands(look_of(follower), {**TASK, **of_follower(values)}, [NEEDS_NOTHING])
-            if follower
-            else []
-        )
-    )
-
-
-def of_follower(values: Values) -> Values:
-    """Return the first of the queues and of the nodes, where there are several, and the default line."""
-    first = {
-        name: value[0] if name in ("QUEUE", "NODE") and isinstance(value, list) else value
-        for name, value in values.items()
-    }
-    return first | {"LINE": TASK["LINE"]}
-
-
-def looks_ahead() -> dict[str, str]:
-    """Return which transaction's look travels with the EXEC of which."""
-    return dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", chapter("Looking ahead"), flags=re.M))
+    return seen + commands(change.lines, values, holds)
 
 
 def look_of(name: str) -> list[str]:
@@ -7663,7 +7463,7 @@ def test_the_server_sees_what_the_section_says(sample, redis, monitor):
         task: as_hash(*redis.read(("HGETALL", keys.task(task))))
         for task in ("t1", "t2", "t3", "t4")
     }
-    redis.close()  # and with it what the steps before have looked at ahead
+    redis.close()  # and with it the watch of a spare id
 
     assert monitor.commands_of(redis, call) == expected(sample, before)
 
@@ -7724,7 +7524,7 @@ def test_every_fact_of_an_event_is_in_the_table_of_events():
 
 
 def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
-    (change,), (look_ahead,) = section("enqueue").changes, blocks(chapter("Looking ahead"))
+    (change,), (look_ahead,) = section("enqueue").changes, blocks(chapter("The spare id"))
 
     first = monitor.commands_of(
         redis, lambda: protocol.enqueue(redis, Q, "t1", "p", 9.25, spare="t2", is_drawn=True)
@@ -7751,24 +7551,6 @@ def test_the_room_of_a_bounded_queue_is_watched_before_the_look_of_a_try(redis, 
     room = commands(counted.splitlines(), {"QUEUE": Q, "MORE": ["5"]})
     done = commands(change.lines, NEW, [MAY_EXIST])
     assert seen == [*looked, ["UNWATCH"], *room, *looked, *done]
-
-
-def test_a_transaction_whose_look_has_travelled_ahead_begins_at_multi(redis, monitor):
-    given(registered(), enqueued("t1"), popped(), reserve)(redis)
-    for function, call in [("start", start({})), ("end", complete()), ("pop", pop)]:
-        assert function in looks_ahead().values()
-
-        seen = monitor.commands_of(redis, lambda call=call: call(redis))
-
-        assert seen[0] == ["MULTI"], function
-
-
-def test_a_look_ahead_is_thrown_away_when_another_transaction_comes_first(redis, monitor):
-    given(registered(), enqueued("t1"), popped(), reserve, beat())(redis)
-
-    seen = monitor.commands_of(redis, lambda: start({})(redis))
-
-    assert seen[:2] == commands(look_of("start"), START)
 
 
 def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():

@@ -4,8 +4,8 @@ Run `python tests/guards/way_of_a_task.py`. It starts a Redis and a blueque-list
 tasks that do nothing, and prints the way with the fewest hops; a beat may come in between in the
 others. Each line is a call from one module of `blueque/` into another, with its caller behind it.
 
-The way begins with the look at a popped task and ends with the return of `complete_and_pop`,
-in the process of the listener. A hop is a call or a return that crosses from one module to another.
+The way begins with `reserve` and ends with the return of `end`, in the process of the
+listener. A hop is a call or a return that crosses from one module to another.
 Two pairs of figures are counted:
 
 in all: all modules of `blueque/`, and all hops between them. Most of them are in the three
@@ -29,7 +29,7 @@ PACKAGE = f"{ROOT}/blueque/"
 TASKS = 20  # on a busy machine, the process of a task may not be ready in time, with more hops
 FILE = "WAY_OF_A_TASK"  # an environment variable: where the listener writes what it has seen
 OWN = ("client", "listener", "node")  # the rooms that are the listener
-BEGIN, END = "protocol.reserving.offered", "protocol.ends.complete_and_pop"
+BEGIN, END = "protocol.reserving.reserve", "protocol.ends.end"
 SITE = "import sys; sys.path.append({!r}); import way_of_a_task; way_of_a_task.trace()"
 
 

@@ -58,18 +58,6 @@ def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: i
     take_all(world, redis, listener, most)
 
 
-def work_in_a_row(
-    world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99
-) -> None:
-    """Do the same with one EXEC for reserve and start, and one for an end and the next pop."""
-    listener = world.listener(redis, node, is_sure)
-    listener.reserver.may_offer = True
-    if listener.of(QUEUE).instance is None:
-        insist(lambda: listener.register(Timing()))
-    take_all(world, redis, listener, most)
-    listener.decline()
-
-
 def take_all(world: World, redis: Redis, listener: Listener, most: int = 99) -> None:
     for _ in range(most):
         try:
@@ -81,29 +69,22 @@ def take_all(world: World, redis: Redis, listener: Listener, most: int = 99) -> 
         else:
             if task is None:
                 return
-            run(world, redis, task, listener)
+            run(world, redis, task)
 
 
-def run(world: World, redis: Redis, task: Task, listener: Listener | None = None) -> None:
-    """Start a reserved task, run it and report how it ended; listener: that may take the next."""
+def run(world: World, redis: Redis, task: Task) -> None:
+    """Start a reserved task, run it and report how it ended."""
     processor = Processor(redis, task, MAX_BYTES)
     pid = int(task.id.rpartition("-")[2], 16) % 1000 * 10 + (task.attempt or 0) + 10
-    offer = listener.reserver.offer if listener is not None else None
     try:
-        if listener is not None and offer is not None:
-            instance = listener.of(QUEUE).instance or ""
-            insist(lambda: processor.take_and_start(offer, instance, pid, {}))
-            listener.of(QUEUE).is_list_unsure = False
-        else:
-            insist(lambda: processor.start(pid))
+        insist(lambda: processor.start(pid))
     except (NotOwner, NotRegistered):
         world.ledger.refused.append(task.node or "")
         return
-    taker = listener if listener is not None and listener.reserver.may_offer else None
     record = execute(world, task)
     if task.parameters == "spawn":
         spawn(world, redis, task, "a", "b")
-    report(world, redis, task, record, taker)
+    report(world, redis, task, record)
 
 
 def spawn(world: World, redis: Redis, task: Task, *names: str, **options: Any) -> None:
@@ -142,12 +123,10 @@ def execute(world: World, task: Task) -> dict[str, Any]:
     return record
 
 
-def report(
-    world: World, redis: Redis, task: Task, record: dict[str, Any], listener: Listener | None = None
-) -> None:
+def report(world: World, redis: Redis, task: Task, record: dict[str, Any]) -> None:
     processor = Processor(redis, task, MAX_BYTES)
     status = "" if "retry" in task.fields and record["status"] == "failed" else record["status"]
-    end(world, task, status, lambda: processor.report(record, None, False, listener))
+    end(world, task, status, lambda: processor.report(record))
 
 
 def end(world: World, task: Task, status: str, action: Callable[[], object]) -> None:

@@ -404,10 +404,8 @@ class Machine(RuleBasedStateMachine):
             self.register(queue, f"host_{len(self.actors) + 10}", None)
         return next(actor for actor in self.idle() if actor.queue == queue)
 
-    def take(self, actor: Actor, starts_at_once: bool = False) -> None:
-        """starts_at_once: with one EXEC for reserve and start, where that may be."""
+    def take(self, actor: Actor) -> None:
         clock.now += TICK
-        actor.listener.reserver.may_offer = starts_at_once
         got = outcome(actor.listener.take)
         task: Task | None = got.value
         expected = outcome(lambda: self.model.take(actor.life, task and task.token, clock.now))
@@ -417,9 +415,6 @@ class Machine(RuleBasedStateMachine):
         self.note(f"take: {got.raised or ('some' if task else 'none')}")
         if task is not None:
             self.watch(actor, task)
-        if actor.attempt is not None and actor.listener.reserver.offer is not None:
-            self.start(actor.attempt, actor.listener.reserver.offer)
-            actor.listener.of(actor.life.queue).is_list_unsure = False
 
     def pop(self, actor: Actor) -> None:
         """Lose the answer to it, or die then."""
@@ -435,8 +430,8 @@ class Machine(RuleBasedStateMachine):
         if stage == "pop":
             self.pop(actor)
         elif stage:
-            self.take(actor, stage == "start at once")
-        if actor.attempt is not None and stage in ("start", "start at once", "end"):
+            self.take(actor)
+        if actor.attempt is not None and stage in ("start", "end"):
             self.start(actor.attempt)
 
     def watch(self, actor: Actor, task: Task, is_started: bool = False, pid: int = 0) -> None:
@@ -448,24 +443,17 @@ class Machine(RuleBasedStateMachine):
     def processor(self, attempt: Attempt) -> Processor:
         return Processor(attempt.actor.redis, attempt.snapshot, MAX_BYTES)
 
-    def start(self, attempt: Attempt, offer: dict[str, str] | None = None) -> None:
-        """offer: the fields of the task, if it is to be reserved with the same EXEC."""
+    def start(self, attempt: Attempt) -> None:
         attempt.pid = attempt.pid or 100 + attempt.number
         # Who has claimed it is a program of somebody's own: it does not say more than it must.
         is_claimed = attempt.snapshot.node != attempt.actor.life.node
         facts = {} if is_claimed else {**attempt.identity, "files": f"host:/spool/{attempt.number}"}
 
         def act() -> None:
-            if offer is None:
-                self.processor(attempt).start(attempt.pid, facts)
-            else:
-                instance = attempt.actor.life.instance
-                self.processor(attempt).take_and_start(offer, instance, attempt.pid, facts)
+            self.processor(attempt).start(attempt.pid, facts)
 
         got = self.both(
-            "start" if offer is None else "start at once",
-            act,
-            lambda: self.model.start(*attempt.about, attempt.pid, facts, clock.now),
+            "start", act, lambda: self.model.start(*attempt.about, attempt.pid, facts, clock.now)
         )
         if got.raised is not None and attempt.actor.attempt is attempt:
             attempt.actor.attempt = None
@@ -474,19 +462,6 @@ class Machine(RuleBasedStateMachine):
             attempt.mine = deepcopy(self.model.tasks[attempt.task])
             attempt.snapshot = Task(attempt.task, attempt.mine.fields)
             self.starts[attempt.task].append(attempt.token or f"1.0.0: {attempt}")
-
-    def _report_and_pop(
-        self, life: Life, about: AttemptRef, failures: int, good: dict[str, Any]
-    ) -> None:
-        """Foretell a report with which the listener pops its next task."""
-        may_pop = (about.queue, about.node) == (life.queue, life.node)
-        may_pop = may_pop and not (life.is_unsure or life.has_chosen or life.popped)
-        is_told = self.model.has_ended_as(about.task, about.token, "complete")
-        life.is_unsure = life.is_unsure or may_pop
-        self.model.report(*about, failures, good, None, clock.now)
-        if may_pop and not is_told:
-            life.is_unsure = False
-            self.model.pop_with_end(life)
 
     def give_up(self, attempt: Attempt) -> None:
         """Be a listener whose task process is gone without a word."""
@@ -567,7 +542,6 @@ class Machine(RuleBasedStateMachine):
         failures = attempt.mine.past.get("failures", 0)
         result = {"result": _result_of(attempt), "result_encoding": "json"}
         good = {"status": "complete", **result, "cpu_seconds": 1.5, "finished": clock.now}
-        listener, life = attempt.actor.listener, attempt.actor.life
         bad = {
             "status": "failed",
             "error": f"error of {attempt.number}",
@@ -587,10 +561,6 @@ class Machine(RuleBasedStateMachine):
             "report success": (
                 lambda: processor.report(good),
                 lambda: foretell.report(*about, failures, good, None, clock.now),
-            ),
-            "report success and pop": (
-                lambda: processor.report(good, None, False, listener),
-                lambda: self._report_and_pop(life, about, failures, good),
             ),
             "report failure": (
                 lambda: processor.report(bad, retry_of(default)),

@@ -205,8 +205,6 @@ class Life:
     instance: str
     beat: int = 0
     is_unsure: bool = True
-    has_chosen: bool = False  # whether its last task was chosen among several lines
-    popped: tuple[str | None] | None = None  # what came of a pop with the end of its last attempt
     has_marker: bool = False
     has_order: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)  # what its node has
@@ -1449,7 +1447,6 @@ class Model:
         one.
         """
         if life.is_unsure:
-            life.popped = None
             self.beat(life, now)
             self._pass_marker_on(life, True)
             for task in reversed(list(self.held[life.queue, life.node])):
@@ -1457,8 +1454,7 @@ class Model:
                     return task
         life.is_unsure = True
         taken, _, refusal = self._take_next(life, None, token, now)
-        life.has_chosen = refusal not in (None, "paused")
-        if life.has_chosen:
+        if refusal not in (None, "paused"):
             taken = self._choose(life, token, now)
         life.is_unsure = False
         life.has_marker = life.has_marker and taken is not None
@@ -1491,11 +1487,7 @@ class Model:
         """Return what is taken, how many are left, and why nothing is taken."""
         _, its_lock, _ = NEEDS[(line or "0").partition(",")[2]]
         while True:
-            if life.popped is not None and line is None:
-                (popped,), left, refusal = life.popped, 1, None
-            else:
-                popped, left, refusal = self.pop(life, line)
-            life.popped = None
+            popped, left, refusal = self.pop(life, line)
             if popped is None:
                 return None, left, refusal
             done = self._try(life, popped, token, now, line or "0")
@@ -1510,15 +1502,6 @@ class Model:
                 self._pass_marker_on(life, left > 0)
             if done:
                 return popped, left, None
-
-    def pop_with_end(self, life: Life) -> None:
-        """Pop along with the end of an attempt, if that may be."""
-        try:
-            popped, _, refusal = self.pop(life)
-        except Refusal:
-            return
-        life.popped = None if refusal else (popped,)
-        self.happened[f"pop with an end: {refusal or ('some' if popped else 'none')}"] += 1
 
     def _choose(self, life: Life, token: str | None, now: float) -> str | None:
         """Go through the lines, as they are now, until one has a task that can run."""

@@ -70,7 +70,6 @@ LATE = (
     "complete",
     "fail",
     "report success",
-    "report success and pop",
     "report failure",
     "release",
     "confirm_cancel",
@@ -101,11 +100,7 @@ class Producers(Machine):
 
     @initialize(
         retries=st.lists(RETRIES, min_size=5, max_size=5),
-        stages=st.lists(
-            st.sampled_from(["", "pop", "reserve", "start", "start at once"]),
-            min_size=5,
-            max_size=5,
-        ),
+        stages=st.lists(st.sampled_from(["", "pop", "reserve", "start"]), min_size=5, max_size=5),
         deaths=st.lists(st.booleans(), min_size=5, max_size=5),
         wishes=st.lists(NEEDY, min_size=5, max_size=5),
         most=st.sampled_from([None, None, 2]),
@@ -256,7 +251,7 @@ class Producers(Machine):
     @rule(
         data=st.data(),
         kind=st.sampled_from(["last", "next", "next", "stump"]),
-        then=st.sampled_from(["", "pop", "die", "start", "start at once"]),
+        then=st.sampled_from(["", "pop", "die", "start"]),
     )
     def leave_hint(self, data: st.DataObject, kind: str, then: str) -> None:
         """Be a producer of 1.0.0 that sends an id twice, or did so long ago; or writes to a task
@@ -668,7 +663,7 @@ class Listeners(Machine):
     @precondition(lambda self: self.idle())
     @rule(
         data=st.data(),
-        stage=st.sampled_from(["pop", "reserve", "start", "start at once", "end", "end"]),
+        stage=st.sampled_from(["pop", "reserve", "start", "end", "end"]),
         facts=FAILURES,
     )
     def take_one(self, data: st.DataObject, stage: str, facts: dict[str, Any]) -> None:
@@ -680,30 +675,6 @@ class Listeners(Machine):
         if actor.running is not None and stage == "end":
             self.tell_progress(actor.running)
             self.end(actor.running, "report failure", facts)
-
-    @precondition(lambda self: self._simple())
-    @rule(data=st.data(), then=st.sampled_from(["", "start at once", "reserve", "die", "cancel"]))
-    def work_in_a_row(self, data: st.DataObject, then: str) -> None:
-        """Have the next task popped with the end of the last; then: what becomes of it."""
-        actor = self.pick(data, self._simple())
-        for _ in range(2):
-            self.enqueue(actor.queue, ("in.mov", None), None, {}, None, None, WISHES[0])
-        self.take_as_far_as(actor, "start at once")
-        if actor.running is not None:
-            self.end(actor.running, "report success and pop", {})
-        if then == "die":
-            actor.is_up = False
-        elif then == "cancel" and actor.life.popped is not None:
-            (popped,) = actor.life.popped
-            if popped is not None and popped in self.model.tasks:
-                self.want_cancelled(popped)
-        elif then:
-            self.take_as_far_as(actor, then)
-
-    def _simple(self) -> list[Actor]:
-        """Return the idle listeners of queues that have one line and no limit."""
-        names, settings = self.model.names, self.model.settings
-        return [one for one in self.idle() if not (names[one.queue] or settings[one.queue])]
 
     @precondition(lambda self: self.watched())
     @rule(data=st.data())
@@ -748,7 +719,7 @@ class Listeners(Machine):
         data=st.data(),
         is_cancelled=SELDOM,
         is_answer_lost=SELDOM,
-        stage=st.sampled_from(["", "reserve", "start", "start at once"]),
+        stage=st.sampled_from(["", "reserve", "start"]),
         late=st.sampled_from(["", *LATE]),
     )
     def release(
@@ -782,7 +753,7 @@ class Listeners(Machine):
         self.note(f"die {'with' if actor.attempt is not None else 'without'} a task")
 
     @precondition(lambda self: self.idle())
-    @rule(data=st.data(), stage=st.sampled_from(["pop", "reserve", "start at once"]))
+    @rule(data=st.data(), stage=st.sampled_from(["pop", "reserve", "start"]))
     def take_and_die(self, data: st.DataObject, stage: str) -> None:
         actor = self.pick(data, self.idle())
         self.take_as_far_as(actor, stage)
@@ -807,16 +778,7 @@ class Listeners(Machine):
     @precondition(lambda self: self.loose())
     @rule(
         data=st.data(),
-        how=st.sampled_from(
-            [
-                "complete",
-                "fail",
-                "report success",
-                "report success and pop",
-                "report failure",
-                "pop",
-            ]
-        ),
+        how=st.sampled_from(["complete", "fail", "report success", "report failure", "pop"]),
     )
     def be_late_again(self, data: st.DataObject, how: str) -> None:
         self._speak(self.pick(data, self._late()), how, {})

@@ -820,7 +820,6 @@ def _fencing(world: World, redis: Redis) -> None:
 
 
 a, b = by(actors.work, "a_1"), by(actors.work, "b_1")
-row_a, row_b = by(actors.work_in_a_row, "a_1"), by(actors.work_in_a_row, "b_1")
 once_a, once_b = by(actors.work, "a_1", most=1), by(actors.work, "b_1", most=1)
 losing, fencing = by(actors.recover, "a_1"), by(actors.recover, "a_1", is_lost=False)
 canceller, promoter = by(actors.cancel, "t-1"), actors.promote
@@ -863,79 +862,6 @@ OURS = [
         untouched=["a_1"],
         patient=["a_1"],
         longer=[(0, 2)],
-    ),
-    # Two steps in one EXEC
-    ours(
-        "in a row",
-        _two_tasks,
-        {"a_1": row_a},
-        [(0, 1)],
-        is_thorough=True,
-        untouched=["a_1"],
-        longer=[(0, 2)],
-    ),
-    ours(
-        "in a row, patient listener",
-        _two_tasks,
-        {"a_1": row_a},
-        [(0, 1)],
-        untouched=["a_1"],
-        patient=["a_1"],
-        longer=[(0, 2)],
-    ),
-    ours(
-        "two in a row",
-        _two_tasks,
-        {"a_1": row_a, "b_1": row_b},
-        [(1, 0), (0, 1)],
-        faulty=["a_1"],
-        untouched=["b_1"],
-        longer=[(2, 0), (1, 1)],
-    ),
-    ours(
-        "in a row, double entry",
-        _double_entry,
-        {"a_1": row_a, "b_1": row_b},
-        [(2, 0)],
-        tolerated=DOUBLE,
-        untouched=["a_1", "b_1"],
-        longer=[(4, 1)],
-    ),
-    ours(
-        "in a row, wrongly fenced",
-        one_task("a_1", "b_1"),
-        {"a_1": row_a, "r": fencing, "b_1": row_b},
-        [(2, 0), (0, 1)],
-        faulty=["a_1"],
-        untouched=["b_1"],
-        longer=[(3, 0), (1, 1)],
-    ),
-    again(
-        "in a row, wrongly lost",
-        one_task("a_1", "b_1", retry=RETRY),
-        {"a_1": row_a, "r": losing, "b_1": row_b},
-        [(1, 0), (0, 1)],
-        faulty=["r"],
-        untouched=["b_1"],
-        longer=[(2, 0), (1, 1), (3, 0)],
-    ),
-    ours(
-        "in a row, cancelled",
-        one_task("a_1"),
-        {"a_1": row_a, "p": canceller},
-        [(3, 0), (0, 1)],
-        afterwards=is_cancelled,
-        tolerated=DOUBLE,
-        longer=[(2, 1)],
-    ),
-    ours(
-        "in a row, paused",
-        _two_tasks,
-        {"a_1": row_a, "p": actors.pause},
-        [(3, 0), (0, 1)],
-        check=stays_in_line,
-        drain=actors.drain_all,
-        longer=[(3, 1)],
     ),
     ours(
         "producer",
@@ -1488,17 +1414,9 @@ OURS = [
         longer=[(3, 1)],
     ),
     ours(
-        "expire in a row",
-        one_task("a_1", start_before=1.0),
-        {"a_1": row_a, "s": by(actors.expire, "t-1", LONG_AGO)},
-        [(2, 0), (0, 1)],
-        afterwards=is_expired_or_run,
-        longer=[(3, 1)],
-    ),
-    ours(
         "expire as it starts",
         one_task("a_1", start_before=NEXT_CENTURY),
-        {"a_1": row_a, "s": by(actors.expire, "t-1", AFTER_IT)},
+        {"a_1": a, "s": by(actors.expire, "t-1", AFTER_IT)},
         [(2, 0), (0, 1)],
         afterwards=is_expired_or_run,
         longer=[(3, 1)],
@@ -1794,9 +1712,9 @@ OURS = [
         longer=[(3, 1)],
     ),
     tied(
-        "in a row, and born as its parent starts",
+        "born as its parent starts",
         one_task("a_1"),
-        {"a_1": row_a, "producer": by(actors.produce_after, "c-1", {"t-1": "ok"})},
+        {"a_1": a, "producer": by(actors.produce_after, "c-1", {"t-1": "ok"})},
         [(1, 0), (0, 1)],
         faulty=["producer"],
         untouched=["a_1"],

@@ -14,7 +14,7 @@ import pytest
 from faults import Fault
 from transactions import protocol
 
-from blueque import Client, OutcomeUnknown, RedisAway, Retry
+from blueque import Client, OutcomeUnknown, Retry
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.dependencies import NewTask
@@ -45,43 +45,6 @@ def reserved(client, retry=None):
     listener = listening(client)
     client.get_queue("video").enqueue("in", retry=retry)
     return client.get_processor(listener.take())
-
-
-def offered(client):
-    """Return a call that reserves and starts a task which was offered."""
-    listener = listening(client)
-    listener.reserver.may_offer = True
-    client.get_queue("video").enqueue("in")
-    processor, offer = client.get_processor(listener.take()), listener.reserver.offer
-    return lambda: processor.take_and_start(offer, listener.of("video").instance, 77, {})
-
-
-def complete_and_take(client, listener):
-    """Run a task, report its end as a listener does that takes the next one with it, and start that
-    one.
-    """
-    listener.reserver.may_offer = True
-    processor = take_and_start(client, listener)
-    processor.report({"status": "complete", "result": "out"}, None, False, listener)
-    return take_and_start(client, listener).task.id
-
-
-def take_and_start(client, listener):
-    processor = client.get_processor(until_there(listener.take))
-    if listener.reserver.offer is None:
-        processor.start(77)
-    else:
-        processor.take_and_start(listener.reserver.offer, listener.of("video").instance, 77, {})
-        listener.of("video").is_list_unsure = False
-    return processor
-
-
-def until_there(take):
-    """Take as a listener does that may be offered a task, until Redis answers."""
-    try:
-        return take()
-    except RedisAway:
-        return until_there(take)
 
 
 def started(client, retry=None):
@@ -370,9 +333,7 @@ CALLS = {
     "claim a reserved task": Call(reserved_by_the_dead, claim),
     "claim a started task": Call(started_by_the_dead, claim),
     "start": Call(reserved, lambda client, processor: processor.start(77)),
-    "take and start": Call(offered, lambda client, call: call()),
     "complete": Call(started, lambda client, processor: processor.complete({"b": 2})),
-    "complete and pop": Call(two_in_line, complete_and_take),
     "fail a started task": Call(started, lambda client, processor: processor.fail("why")),
     "fail a reserved task": Call(reserved, lambda client, processor: processor.fail("why")),
     "fail a task that is to run again later": Call(

@@ -29,9 +29,6 @@ FIELDS = {
     "pid": "77",
 }
 
-# The fields of the task as it waits in line.
-WAITING = {"status": "pending", "queue": Q, "parameters": "in", "created": "5.5", "updated": "5.5"}
-
 # Tasks that wait for t1, in two ways.
 CHILDREN = [
     NewTask("c1", "in", {"broken": "cancel"}, {"t1": "ok"}),
@@ -45,9 +42,6 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "pop elsewhere": lambda redis: protocol.pop(redis, Q, ANOTHER, "i3"),
     "reserve": lambda redis: protocol.reserve(redis, AttemptRef(Q, "t1", "token", OURS), "i1", 6.5),
     "start": lambda redis: protocol.start(redis, AttemptRef(Q, "t1", "token", OURS), 77, 7.5),
-    "reserve and start": lambda redis: protocol.reserve_and_start(
-        redis, AttemptRef(Q, "t1", "token", OURS), "i1", WAITING, 77, 7.5
-    ),
     "progress": lambda redis: protocol.progress(
         redis, AttemptRef(Q, "t1", "token", OURS), "50 %", 8.5
     ),
@@ -56,9 +50,6 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     ),
     "complete": lambda redis: protocol.end(
         redis, AttemptRef(Q, "t1", "token", OURS), End.complete("out"), 9.5
-    ),
-    "complete and pop": lambda redis: protocol.complete_and_pop(
-        redis, AttemptRef(Q, "t1", "token", OURS), "i1", End.complete("out"), 9.5
     ),
     "fail": lambda redis: protocol.end(
         redis, AttemptRef(Q, "t1", "token", OURS), End.fail("why"), 9.5

@@ -37,7 +37,6 @@ from blueque.model.ids import (
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
 from blueque.producer.row_batch import Rows
-from blueque.protocol import transaction
 from blueque.protocol.runs import RunBatch
 from blueque.queries.tasks import load
 from blueque.system import process
@@ -472,21 +471,6 @@ def test_chunks_are_put_in_their_order_and_counted(queue, cli):
     assert list(run.put_each(chunks(5))) == [10] * 5
     assert list(run.put_each(chunks(6))) == [0, 0, 0, 0, 0, 10]
     assert line(cli) == [task.decode() for task in run.ids_of(names(60))]
-
-
-def test_each_further_chunk_takes_one_round_trip(queue, monkeypatch):
-    run = queue.open_run("r")
-    sent = []
-    exchange = transaction.exchange
-    monkeypatch.setattr("blueque.producer.row_batch.SLOW", 60.0)
-    monkeypatch.setattr(
-        transaction,
-        "exchange",
-        lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest),
-    )
-
-    assert sum(run.put_each(chunks(20))) == 200
-    assert len(sent) == 20 + 2  # and the proof of MULTI, and the first look
 
 
 def test_what_is_iterated_over_may_use_the_same_client(queue, client, cli):

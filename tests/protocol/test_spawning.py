@@ -39,7 +39,6 @@ def start(redis, task, node=NODE, token="token"):
     assert protocol.pop(redis, Q, node, "i1").task == task
     protocol.reserve(redis, attempt, "i1", 6.5)
     protocol.start(redis, attempt, 77, 7.5)
-    redis.close()  # else it watches what it has looked at ahead
     return attempt
 
 

@@ -7,13 +7,11 @@ import time
 import pytest
 from transactions import protocol
 
-from blueque import NotOwner
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.queue_settings import pausing
 from blueque.model.units import Timing
-from blueque.protocol import reserving
 from blueque.protocol.ends import End
 from blueque.recovery.expiry import AT_ONCE, EVERY, SOON, Expiry
 
@@ -76,15 +74,11 @@ def test_a_clock_that_is_an_hour_ahead_ends_no_task_of_others(redis, client, mon
     assert client.get_task(task).status == "pending"
 
 
-@pytest.mark.parametrize("may_offer", [False, True])
-def test_a_listener_whose_clock_is_an_hour_ahead_takes_what_is_in_time(
-    redis, client, monkeypatch, may_offer
-):
+def test_a_listener_whose_clock_is_an_hour_ahead_takes_what_is_in_time(redis, client, monkeypatch):
     make_late(redis, "t1")
     task = client.get_queue("video").enqueue("in", start_within=1200)
     hurry(monkeypatch)
     listener = Listener(redis, ["video"])
-    listener.reserver.may_offer = may_offer
     listener.register(Timing())
 
     taken = listener.take()
@@ -126,10 +120,8 @@ def test_who_waits_for_an_expired_task_is_told(redis, client):
     assert client.get_task(child).status == "cancelled"
 
 
-@pytest.mark.parametrize("may_offer", [False, True])
-def test_a_listener_that_finds_one_ends_it_and_takes_the_next(redis, client, may_offer):
+def test_a_listener_that_finds_one_ends_it_and_takes_the_next(redis, client):
     listener = Listener(redis, ["video"])
-    listener.reserver.may_offer = may_offer
     listener.register(Timing())
     for number in range(3):
         make_late(redis, f"t{number}")
@@ -143,20 +135,6 @@ def test_a_listener_that_finds_one_ends_it_and_takes_the_next(redis, client, may
     assert listed(redis) == [good]
     (held,) = redis.read(("LRANGE", keys.reserved("video", listener.node), 0, -1))
     assert held == [good]
-
-
-def test_a_task_that_is_late_by_the_time_of_its_start_is_not_started(redis, client):
-    protocol.register(redis, "video", NODE, "i", {}, 2.0)
-    make_late(redis, "t1")
-    protocol.pop(redis, "video", NODE, "i")
-    attempt = AttemptRef("video", "t1", "token", NODE)
-    offer = reserving.offered(redis, attempt, 4.0)
-    assert offer is not None
-
-    with pytest.raises(NotOwner):
-        protocol.reserve_and_start(redis, attempt, "i", offer, 77, 6.0)
-
-    assert client.get_task("t1").status == "pending"
 
 
 def test_a_paused_queue_keeps_none_from_expiring_and_requeue_lets_it_start(redis, client):
