@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from blueque.config.contents import Config
-from blueque.config.toml_file import load as load_config
 from blueque.connection.address import Address, hide_password
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Connection, Redis
@@ -82,6 +81,8 @@ class Client:
         if config is None:
             config = Config()
         elif not isinstance(config, Config):
+            from blueque.config.toml_file import load as load_config
+
             config = load_config(config)
         configured = (config.redis_url, config.path or "") if config.redis_url else None
         self._config = config

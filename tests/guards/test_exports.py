@@ -80,7 +80,7 @@ def test_a_client_that_looks_at_a_task_imports_what_that_needs_and_no_more(url):
         [sys.executable, "-c", code, url], timeout=30, capture_output=True, text=True
     )
 
-    assert int(shown.stdout) <= 50, "each process that uses Blueque pays for each module"
+    assert int(shown.stdout) <= 45, "each process that uses Blueque pays for each module"
 
 
 def public_things() -> Iterator[tuple[str, Any]]:
