@@ -335,8 +335,8 @@ class Inspector:
         return listing.all_nodes(self._redis)
 
     def overview(self, only: Collection[str] | None = None) -> Overview:
-        """Return the state of everything: at most six round trips for any number of tasks, and one
-        more for each further 2,000 queues.
+        """Return the state of everything: at most six round trips for any number of tasks and
+        queues.
 
         Of each queue the 10,000 lines of the highest priority are counted.
         only: the queues to look at; None: all. Workflows, recurring tasks and the server are read in
