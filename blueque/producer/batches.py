@@ -20,6 +20,7 @@ from blueque.errors import (
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
+    WrongGroup,
 )
 from blueque.model.conditions import conditions_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_time
@@ -33,8 +34,11 @@ from blueque.producer.groups import end_if_over
 from blueque.producer.room import in_room
 from blueque.producer.row_batch import relay
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks, enqueue_many, schedule_many
+from blueque.protocol.groups import LOST
 from blueque.protocol.links import rows_at_once
+from blueque.protocol.members import MemberBatch, enqueue_members
 from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs
+from blueque.queries import groups
 from blueque.queries.runs import count_ledgers
 
 MAX_BYTES = 4 * 2**20  # bytes of parameters in a batch: Redis serves nothing else meanwhile
@@ -118,18 +122,24 @@ class Batches:
         self._size = (
             min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
         )
+        self.group = plan.wait.group
+        # The members of the group say which keys have made a task.
+        self._in_group = plan.keys is not None and plan.run is None and self.group is not None
         self._name = (
             "enqueue_run"
             if plan.run is not None
+            else "enqueue_members"
+            if self._in_group
             else "enqueue_many"
             if plan.etas is None
             else "schedule_many"
         )
-        self._links = Links() if plan.run is None else plan.wait.links()
-        self.group = plan.wait.group
+        has_links = plan.run is not None or self._in_group
+        self._links = plan.wait.links() if has_links else Links()
         self._run: Record = {}
         self._own: Redis | None = None
-        self._made = 0  # tasks of the run: those that it had, and those that this pass has made
+        # tasks of the run or the group: those that it had, and those that this pass has made
+        self._made = 0
 
     def _begin(self) -> None:
         plan = self._plan
@@ -149,9 +159,12 @@ class Batches:
             self.group = self._links.group
             self._size = min(self._size, rows_at_once(self._links))
             self._made = self._count()
+        elif self._in_group:
+            self._size = min(self._size, rows_at_once(self._links))
+            self._made = self._count()
         try:
             yield from relay(self._parts(), self._send)
-            if plan.run is not None:
+            if plan.run is not None or self._in_group:
                 rows = self._make_missing()
         finally:
             if self._own is not None:
@@ -162,14 +175,16 @@ class Batches:
             prune_runs(self._redis, plan.queue)
             if self.group is not None:
                 end_if_over(self._redis, self.group, time.time())
+        elif self._in_group and (lost := self._made - self._count()) > 0:
+            raise WrongGroup(str(self.group), LOST.format(lost))
 
     def _make_missing(self) -> int:
-        """Go over the iterable again until the run has all that was put: a failover takes tasks back.
-        Return how many rows there are.
+        """Go over the iterable again until the run or the group has all that was put: a failover
+        takes tasks back. Return how many rows there are.
 
-        If other programs make tasks of the run meanwhile, those hide how many are missing. So a
-        first pass counts only if the run has grown by what this pass has made. Where a source can
-        be read only once, a further pass ends early, and `close_run` sees what is missing.
+        If other programs make tasks of it meanwhile, those hide how many are missing. So a first
+        pass counts only if it has grown by what this pass has made. Where a source can be read only
+        once, a further pass ends early, and what is missing is seen then.
         """
         plan, rows, made = self._plan, self._position, self._made
         sources = (self._iterable, plan.keys, plan.priorities, plan.etas)
@@ -179,10 +194,10 @@ class Batches:
         while not has_all:
             if count < made:
                 log.warning(
-                    "run=%s queue=%s has lost %d tasks, as in a failover: its rows are put again",
-                    plan.run,
-                    plan.queue,
+                    "%s has lost %d tasks of queue %s, as in a failover: its rows are put again",
+                    f"run {plan.run}" if plan.run is not None else f"group {self.group}",
                     made - count,
+                    plan.queue,
                 )
             self._made = count
             if not self._is_repeated(rows):
@@ -203,6 +218,9 @@ class Batches:
         return self._position >= rows
 
     def _count(self) -> int:
+        if self._in_group:
+            seen = groups.load(self._redis, str(self.group))
+            return 0 if seen is None else seen.members
         run = self._run
         return count_ledgers(self._redis, [(run["queue"], run["run"], run["shards"])])[0]
 
@@ -260,6 +278,10 @@ class Batches:
     ) -> Sequence[bool]:
         if isinstance(part.batch, DependentBatch):
             return part.batch.put(redis)
+        if isinstance(part.batch, MemberBatch):
+            are_new = enqueue_members(redis, part.batch, meanwhile)
+            self._made += sum(are_new)
+            return _spread(part.tasks, part.batch.tasks.ids, are_new)
         if isinstance(part.batch, RunBatch):
             if self._run["state"] != "open":
                 return [False] * len(part.tasks)
@@ -310,8 +332,8 @@ class Batches:
         first: the position of the first task.
         """
         wait = self._plan.wait
-        if self._plan.run is not None:
-            return None  # the record of the run says what they wait for
+        if self._plan.run is not None or self._in_group:
+            return None  # all wait for the same
         if afters is None:
             return [wait] * count if wait else None
         waits = []
@@ -335,6 +357,8 @@ class Batches:
         new = new.once()
         if plan.run is not None:
             return RunBatch(self._run, new, now, plan.options)
+        if self._in_group:
+            return MemberBatch(plan.queue, self._links, new, now, options)
         # A mark for each batch: a key that comes again in a later batch must not look like our own
         # success.
         return Batch(
@@ -372,6 +396,8 @@ class Batches:
             packed = [key.encode() for key in its_keys]
             if self._plan.run is not None:
                 return ids_of_run_keys(self._plan.queue, self._plan.run, packed)
+            if self._in_group:
+                return ids_of_run_keys(self._plan.queue, str(self.group), packed)
             return ids_of_keys(self._plan.queue, packed)
         return random_ids(count)
 

@@ -102,14 +102,18 @@ class ManyTasks:
         after, after_each: what all tasks wait for; and what each waits for besides, in one of the
             ways of keys: an id, ids, `blueque.after`, or None. At most 100 others for one task.
             Tasks that wait, or join a `group`, go to Redis a hundred at a time, unless they have a
-            `run`.
-        group: the group that they join, which must be open. With a run, the call opens the group if
-            it is not there, and closes it at its end. Of a run, all tasks wait for the same:
-            `after_each` and `results` are refused.
+            `run`, or join a group with keys.
+        group: the group that they join, which must be open. With keys, these count in the group,
+            even when its tasks were deleted, as long as it is remembered. So after any failure call
+            it again: see docs/protocol/groups.md, "Members by their keys". If a failover takes tasks
+            back meanwhile, it goes over the iterable again. With a run, the call opens the group if
+            it is not there, and closes it at its end. Of a run, and of a group with keys, all tasks
+            wait for the same: `after_each` and `results` are refused.
         start_within, start_before, expired_to: as for `enqueue`; not with a run.
         Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
-        BatchFailed; RunDropped when a failover has taken tasks of the run back, and the iterable,
-        or that of the keys, can be read only once: then call it again; and what the iterable raises.
+        BatchFailed; RunDropped, or of a group WrongGroup, when a failover has taken tasks back, and
+        the iterable, or that of the keys, can be read only once: then call it again; and what the
+        iterable raises.
         The batches before are in Redis then, and a note of the error says how many tasks they have.
         Source: docs/protocol/bulk.md, "enqueue_many".
         """
@@ -240,6 +244,12 @@ class ManyTasks:
         if run is not None and (wait.has_results or after_each is not None):
             raise InvalidInput(
                 "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"
+            )
+        has_ledger = run is None and keys is not None and wait.group is not None
+        if has_ledger and (wait.has_results or after_each is not None or keep is not None):
+            raise InvalidInput(
+                "with keys, all tasks of a group wait for the same, get no results, and the group says how long their "
+                "keys count: leave out keys, or after_each, results and keep"
             )
         start = self._start(options, None if run is not None else self._start_within)
         if run is not None and start:

@@ -84,13 +84,16 @@ class TaskGroup(Group):
         log.info("open_group group=%s", self.name)
         return self
 
-    def close(self) -> None:
+    def close(self, expected: int = 0) -> None:
         """Say that no more tasks join: the group ends with the last of its members.
 
-        Raises NoSuchGroup. Source: docs/protocol/groups.md, "close_group".
+        expected: how many members it must have. If it has fewer, for a failover has taken some
+            back, it stays open.
+        Raises NoSuchGroup; WrongGroup if it has fewer. Source: docs/protocol/groups.md,
+        "close_group".
         """
         now = time.time()
-        close_group(self._redis, self.name, now)
+        close_group(self._redis, self.name, now, expected)
         log.info("close_group group=%s", self.name)
         end_if_over(self._redis, self.name, now)
 

@@ -19,6 +19,7 @@ from blueque.protocol.settling import Settled, tell_dependents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 MEMBERS_AT_ONCE = 100  # members of one settle_members
+LOST = "Redis has lost {} of the tasks that it had taken, as in a failover; put all of them again"
 _OF_CANCEL = ("cancel", "cancelled_by", "cancel_reason")
 
 
@@ -63,23 +64,30 @@ def closing(group: str, now: float) -> list[Command]:
     ]
 
 
-def close_group(redis: Redis, group: str, now: float) -> None:
+def close_group(redis: Redis, group: str, now: float, expected: int = 0) -> None:
     """Declare that no more tasks join a group: it ends with the last of its members.
 
-    Raises NoSuchGroup; WrongGroup for a workflow whose tasks are not all there.
+    expected: how many members it must have; a failover may have taken some back.
+    Raises NoSuchGroup; WrongGroup if it has fewer, and for a workflow whose tasks are not all there.
     """
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
+    def decide(reply: list[str | None], joined: int, listed: int) -> Verdict[None]:
         (state,) = reply
+        missing = expected - joined - listed
         if state is None:
             raise NoSuchGroup(group)
         if state == MAKING:
             raise WrongGroup(group, "not all of its tasks are there; commit it again, or cancel it")
         if state != "open":
             return Answer(None)
+        if missing > 0:
+            raise WrongGroup(group, LOST.format(missing))
         return Change(closing(group, now), None)
 
-    transact(redis, "close_group", _record(group, "state"), decide)
+    key = keys.group(group)
+    sizes = (("ZCARD", keys.members(group)), ("LLEN", keys.listed_members(group)))
+    look: Look[list[str | None], int, int] = Look([key], [("HMGET", key, "state"), *sizes])
+    transact(redis, "close_group", look, decide)
 
 
 def cancel_group(

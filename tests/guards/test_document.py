@@ -2089,7 +2089,7 @@ def enqueue_members(values: Values, links: Links = Links(GROUP)) -> Given:  # no
     return lambda redis: protocol.enqueue_members(redis, member_batch(values, links))
 
 
-def member_batch(values: Values, links: Links) -> MemberBatch:
+def member_batch(values: Values, links: Links, options: Values = {}) -> MemberBatch:  # noqa: B006
     tasks = NewTasks(
         [task.encode() for task in values["TASK"]],
         [(b"p", False)] * len(values["TASK"]),
@@ -2097,7 +2097,7 @@ def member_batch(values: Values, links: Links) -> MemberBatch:
         values["ETAS"],
         RUN_KEYS[: len(values["TASK"])],
     )
-    return MemberBatch(Q, links, tasks, 9.25, {})
+    return MemberBatch(Q, links, tasks, 9.25, options)
 
 
 A_MEMBER = "a member was there"
@@ -6994,6 +6994,20 @@ SAMPLES = [
     ),
     Sample(
         "enqueue_members",
+        "that must start by a time",
+        opened_group,
+        lambda redis: protocol.enqueue_members(
+            redis, member_batch(KEYED_MEMBERS, Links(GROUP), {"start_before": 90.5})
+        ),
+        {
+            **KEYED_MEMBERS,
+            "OPTIONS": ["start_before", 90.5, "group", GROUP],
+            "STARTS": [90.5, ONE, 90.5, TWO, 90.5, THREE],
+        },
+        [ANY_MADE, A_NEW, "they have a `start_before`"],
+    ),
+    Sample(
+        "enqueue_members",
         "some for later",
         opened_group,
         enqueue_members({**KEYED_MEMBERS, **KEYED_LATER}),
@@ -7112,6 +7126,22 @@ SAMPLES = [
             ),
         ]
     ],
+    Sample(
+        "close_group",
+        "as many members as it must have",
+        given(opened_group, enqueue_members(KEYED_MEMBERS)),
+        lambda redis: protocol.close_group(redis, GROUP, 9.25, 3),
+        IN_GROUP,
+    ),
+    Sample(
+        "close_group",
+        "a member was lost",
+        given(opened_group, enqueue_members(KEYED_MEMBERS)),
+        lambda redis: protocol.close_group(redis, GROUP, 9.25, 4),
+        IN_GROUP,
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
     Sample(
         "close_group",
         "one that is making",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from transactions import protocol
@@ -12,6 +13,7 @@ from blueque.audit.audit import audit
 from blueque.errors import InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.ids import id_of_run_key
 from blueque.protocol.ends import End
 from blueque.queries import groups
 from blueque.recovery.settling import settle_groups_step
@@ -227,3 +229,116 @@ def test_members_that_joined_before_members_had_scores_count_and_come_first(clie
     assert (group.progress().state, group.progress().bad) == ("ended", 10)
     assert group.delete()
     assert cli.keys("blueque_*_night") == []
+
+
+# Keys in a group
+
+
+NAMES = [f"key {number}" for number in range(500)]
+
+
+def lose(cli, group, many):
+    """Take members back, as a failover to a replica that was behind does."""
+    for task in cli.zrange(keys.members(group), -many, -1):
+        cli.zrem(keys.members(group), task)
+        cli.srem(keys.open_members(group), task)
+        cli.lrem(keys.pending("video"), 1, task)
+        cli.delete(keys.task(task))
+
+
+def test_a_key_makes_one_task_in_its_group_even_when_that_was_deleted(client, queue, cli):
+    group = client.group("night").open()
+    first = queue.enqueue_many(NAMES[:300], keys=NAMES[:300], group=group)
+    cli.delete(*cli.keys(keys.task("*")), keys.pending("video"))  # done, and archived
+
+    again = queue.enqueue_many(NAMES, keys=NAMES, group="night")
+
+    assert (first.new, again, again.new) == (300, 500, 200)
+    assert group.progress().members == 500 and cli.llen(keys.pending("video")) == 200
+    task = client.get_task(cli.lindex(keys.pending("video"), 0))
+    assert task.id == id_of_run_key("video", "night", task.fields["key"])
+    assert client.get_queue("audio").enqueue_many(["a"], keys=["key 0"], group=group).new == 1
+
+
+def test_a_closed_group_takes_no_new_keys_and_knows_those_that_it_has(client, queue):
+    with client.group("night") as group:
+        queue.enqueue_many(NAMES, keys=NAMES, group=group)
+
+    assert queue.enqueue_many(NAMES, keys=NAMES, group=group).new == 0
+    with pytest.raises(WrongGroup, match="closed"):
+        queue.enqueue_many(["x"], keys=["x"], group=group)
+    with pytest.raises(NoSuchGroup):
+        queue.enqueue_many(["x"], keys=["x"], group="another")
+
+
+@pytest.mark.parametrize("after", [None, "parent"])
+def test_two_processes_that_make_the_same_keys_make_each_once(client, queue, cli, after):
+    client.group("night").open()
+    parent = queue.enqueue("parent") if after else None
+    half = [NAMES[:350], NAMES[150:]]
+
+    def work(some):
+        return queue.enqueue_many(some, keys=some, group="night", after=parent).new
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = [*pool.map(work, half + half)]
+
+    assert sum(counts) == 500 == client.group("night").progress().members
+    assert len(cli.keys(keys.task("*"))) == 500 + bool(after)
+
+
+def test_tasks_that_a_failover_takes_back_are_made_again_by_the_same_call(
+    client, queue, cli, monkeypatch
+):
+    group, passes = client.group("night").open(), []
+
+    def rows():
+        passes.append(len(passes))
+        for number, name in enumerate(NAMES):
+            if number == 400 and len(passes) == 1:
+                lose(cli, "night", 50)
+            yield name
+
+    class Again:
+        def __iter__(self):
+            return rows()
+
+    made = queue.enqueue_many(Again(), keys=lambda name: name, group=group)
+
+    assert (passes, made, group.progress().members) == ([0, 1], 500, 500)
+    group.close(expected=500)
+    with (
+        pytest.raises(WrongGroup, match="Redis has lost 50 of the tasks"),
+        client.group("once") as once,
+    ):
+        queue.enqueue_many(
+            (
+                lose(cli, "once", 50) or name if number == 400 else name
+                for number, name in enumerate(NAMES)
+            ),
+            keys=lambda name: name,
+            group=once,
+        )
+    assert once.progress().state == "open"
+
+
+def test_a_group_that_has_lost_members_is_not_closed(client, queue, cli):
+    group = client.group("night").open()
+    queue.enqueue_many(NAMES, keys=NAMES, group=group)
+    lose(cli, "night", 2)
+
+    with pytest.raises(WrongGroup, match="Redis has lost 2 of the tasks"):
+        group.close(expected=500)
+    assert group.progress().state == "open"
+    queue.enqueue_many(NAMES, keys=NAMES, group=group)
+    group.close(expected=500)
+    assert group.progress().state == "closed"
+
+
+@pytest.mark.parametrize(
+    "options", [{"results": True, "after": "x"}, {"after_each": lambda name: None}, {"keep": "2d"}]
+)
+def test_what_keys_in_a_group_cannot_have_is_refused(queue, state, options):
+    with pytest.raises(InvalidInput, match="leave out keys, or after_each, results and keep"):
+        queue.enqueue_many(["a"], keys=["a"], group="night", **options)
+    assert state() == {}
