@@ -1,26 +1,25 @@
-"""Create tasks from a running one: spawn, link; and those that it leaves when it is complete."""
+"""Create tasks from a running one: spawn; and those that it leaves when it is complete."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import InvalidInput, WrongGroup, WrongState
+from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import KINDS, count_named, mark, require_few
-from blueque.model.group import condition_on, group_of
+from blueque.model.conditions import mark
+from blueque.model.group import condition_on
 from blueque.model.ids import octets_of
 from blueque.model.new import NewRecord, require_room
-from blueque.protocol.dependencies import NewTask, creation, marked
-from blueque.protocol.fields import TaskFields, flat, require_owner
-from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
+from blueque.protocol.dependencies import NewTask, creation
+from blueque.protocol.fields import TaskFields, require_owner
+from blueque.protocol.parents import Parents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of
 
 AT_ONCE = 200  # tasks that one `spawn` makes
-LINKS_AT_ONCE = 100  # conditions that one `link` adds
 
 
 class Spawning:
@@ -111,70 +110,6 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
     own = fields_of(task)
     look: AnyLook = Look((*own.watch, *spawning.watch), (*own.reads, *spawning.reads), task)
     return transact(redis, "spawn", look, decide)
-
-
-def link(
-    redis: Redis, attempt: AttemptRef, child: str, conditions: Mapping[str, str], now: float
-) -> None:
-    """Have a task that waits for the running one wait for others, too. What it waits for already
-    stays as it is.
-
-    conditions: at most 100, on tasks that have never waited for others.
-    Raises NotOwner, WrongState, NoSuchTask, InvalidInput.
-    """
-    task, key = attempt.task, keys.task(child)
-    if any(group_of(parent) is not None for parent in conditions):
-        raise InvalidInput("a task is linked to wait for tasks, not for a group")
-    if not 0 < len(conditions) <= LINKS_AT_ONCE:
-        raise InvalidInput(f"1 to {LINKS_AT_ONCE} conditions are added at once")
-
-    def decide(
-        reply: list[str | None],
-        of_child: list[str | None],
-        held: list[str],
-        *replies: list[str | None],
-    ) -> Verdict[None]:
-        require_owner(attempt, TaskFields._make(reply), "started")
-        known, (status, inputs) = as_hash(held), of_child
-        new = {parent: kind for parent, kind in conditions.items() if parent not in known}
-        if not new:
-            return Answer(None)
-        if status != "blocked":
-            raise WrongState(child, status, "unblock")
-        if known.get(task) not in KINDS:
-            raise InvalidInput(f"task {child} does not wait for task {task}")
-        named = count_named([*known, *new])
-        require_few(named)
-        parents = dict(zip(conditions, replies, strict=True))
-        states = {parent: parents[parent][0] for parent in new}
-        require_parents(new, states)
-        for parent in new:
-            if parents[parent][1] is not None:
-                raise InvalidInput(
-                    f"task {parent} waits for others, so none can be linked to wait for it"
-                )
-        more = marked(new, states, inputs is not None)
-        return Change(
-            [
-                ("HSET", keys.conditions(child), *flat(more)),
-                ("HSET", key, "after", len(known) + len(new), "updated", now),
-                *enter_dependents({child: more}, states, now),
-            ],
-            None,
-        )
-
-    own, above = fields_of(task), [keys.task(parent) for parent in conditions]
-    look: AnyLook = Look(
-        [*own.watch, key, keys.conditions(child), *above],
-        [
-            *own.reads,
-            ("HMGET", key, "status", "inputs"),
-            ("HGETALL", keys.conditions(child)),
-            *[("HMGET", parent, "status", "after") for parent in above],
-        ],
-        task,
-    )
-    transact(redis, "link", look, decide)
 
 
 def _parents_of(tasks: Sequence[NewRecord]) -> Parents:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blueque.client import Client
-    from blueque.model.conditions import After, Ids
     from blueque.model.ids import TaskId
     from blueque.model.new import New
     from blueque.model.options import SpawnOptions
@@ -358,18 +357,8 @@ class RunningTask(Task):
 
         return spawned_id(self.id, require_key(key))
 
-    def link(self, task_id: str, after: After | Ids) -> None:
-        """Have a task that waits for this one wait for others, too.
-
-        task_id: of the task; it must be blocked, and this task one of those for which it waits.
-        after: as for `Queue.enqueue`, at most 100, and only tasks that have never waited for others:
-            so none can come to wait for itself.
-        Raises WrongState, and as `spawn`. Source: docs/protocol/spawning.md, "link".
-        """
-        self._get_spawner("link").link(task_id, after)
-
     def disconnect(self) -> None:
-        """Close the connections to Redis of `client`, `spawn` and `link`; a later call opens others."""
+        """Close the connections to Redis of `client` and `spawn`; a later call opens others."""
         if self._client is not None:
             self._client.close()
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.ids import TaskId
 from blueque.model.new import New, NewRecord, Room
 from blueque.model.task import Task
@@ -44,11 +43,6 @@ class Spawner(NamedTuple):
                 if is_new:
                     log.info("spawn task=%s queue=%s by=%s", new.task, new.queue, self.attempt.task)
         return made
-
-    def link(self, child: str, after: After | Ids) -> None:
-        """Have a task wait for more. Raises as `protocol.link`."""
-        spawning.link(self.redis, self.attempt, child, conditions_of(after), time.time())
-        log.info("link task=%s by=%s", child, self.attempt.task)
 
     def _records(self, tasks: Iterable[New]) -> Iterator[NewRecord]:
         for new in tasks:

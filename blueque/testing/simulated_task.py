@@ -28,7 +28,7 @@ from blueque.testing.time_limits import Exceeded, TimeLimits
 from blueque.text.format import one_line
 
 if TYPE_CHECKING:
-    from blueque.model.conditions import After, Ids
+    pass
 
 
 class SimulatedTask(RunningTask):
@@ -121,10 +121,6 @@ class _Notes:
 
     def spawn(self, tasks: Iterable[New]) -> list[TaskId]:
         return self._task.make([each.record(self._task.id) for each in tasks])
-
-    def link(self, child: str, after: After | Ids) -> None:
-        if child not in self._task.made:
-            raise InvalidInput(f"link: this task has not made {child!r}; test it with drain()")
 
 
 class Run(NamedTuple):

@@ -57,12 +57,6 @@ WORK = """
             raise ValueError("not yet")
         return [part.is_new for part in parts]
 
-    def add_to_the_join(task):
-        join = task.spawn("work", "join", key="join", after=task.id)
-        late = task.spawn("slow", "part", key="late")
-        task.link(join, after=late)
-        return "added"
-
     def make_too_many(task):
         return Then("all", [New("work", "part", key=n) for n in range(101)])
 
@@ -189,19 +183,6 @@ def test_an_attempt_that_has_lost_its_task_makes_nothing(programs, cli):
         and "not ours to change" in record["error"]
     )
     assert programs.client.get_task(*ids_of(task.id, "a")).status is None
-
-
-def test_a_running_task_has_one_that_waits_for_it_wait_for_another(programs):
-    programs.listener("work:run")
-
-    task = ended(programs.client, enqueue(programs, "add_to_the_join"))
-
-    assert task.result == "added", task.error
-    late, join = ids_of(task.id, "late", "join")
-    until(lambda: programs.client.get_task(task.id).fields.get("dependents") is None)
-    assert programs.client.get_task(join).status == "blocked"
-    programs.listener("work:run", queue="slow")
-    assert ended(programs.client, join).started > programs.client.get_task(late).finished
 
 
 @pytest.mark.parametrize(

@@ -1475,16 +1475,10 @@ SPAWN = {
     "TIED": [],
 }
 SPAWN_ONE = {**SPAWN, **CREATED_ONE, "OCTETS": octets(A), "ADDED": octets(A)}
-LINK = {**TASK, "CHILD": A, "PARENT": [B], "KINDS": [B, "ok"], "COUNT": 2, "UNMET": [B]}
 
 
 def spawn(*tasks: NewRecord, token: str = T) -> Given:
     return lambda redis: protocol.spawn(redis, AttemptRef(Q, "t1", token, NODE), tasks, 9.25)
-
-
-def link(*parents: str) -> Given:
-    attempt, conditions = AttemptRef(Q, "t1", T, NODE), dict.fromkeys(parents, "ok")
-    return lambda redis: protocol.link(redis, attempt, A, conditions, 9.25)
 
 
 def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
@@ -4548,56 +4542,6 @@ SAMPLES = [
         {**SPAWN_ONE, "PARENT": ["gone"]},
         until="MULTI",
         refuses=NoSuchTask,
-    ),
-    Sample(
-        "link",
-        "one that runs or waits",
-        given(registered(), started("t1"), spawn(new("a", Q, {"t1": "ok"}), new("b", Q))),
-        link(B),
-        LINK,
-    ),
-    Sample(
-        "link",
-        "one that has failed, and one that is complete",
-        given(failed("t2"), completed("t3"), started("t1"), spawn(new("a", Q, {"t1": "ok"}))),
-        link("t2", "t3"),
-        {
-            **LINK,
-            "PARENT": ["t2", "t3"],
-            "KINDS": ["t2", "ok", "t3", "+complete"],
-            "COUNT": 3,
-            "UNMET": ["t2"],
-            "ENDED": [9.25, "t2"],
-        },
-        [HAS_ENDED],
-    ),
-    Sample(
-        "link",
-        "again",
-        given(registered(), started("t1"), spawn(new("a", Q, {"t1": "ok"}), new("b", Q)), link(B)),
-        link(B),
-        LINK,
-        until="MULTI",
-    ),
-    Sample(
-        "link",
-        "to a task that does not wait",
-        given(registered(), started("t1"), spawn(new("a", Q), new("b", Q))),
-        link(B),
-        LINK,
-        until="MULTI",
-        refuses=WrongState,
-    ),
-    Sample(
-        "link",
-        "one that waits for others",
-        given(
-            registered(), started("t1"), spawn(new("a", Q, {"t1": "ok"}), new("b", Q, {"t1": "ok"}))
-        ),
-        link(B),
-        LINK,
-        until="MULTI",
-        refuses=InvalidInput,
     ),
     Sample(
         "set_priority",

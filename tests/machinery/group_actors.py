@@ -7,22 +7,13 @@ from contextlib import suppress
 from typing import Any
 from unittest import mock
 
-from actors import drain_tied, execute, note_if_stale, report, settle_groups, spawn, tell, work
+from actors import drain_tied, execute, report, settle_groups, spawn, tell, work
 from transactions import protocol
 from world import QUEUE, World, insist, join, make_wait, start_one
 
 from blueque.connection.redis import Redis
-from blueque.errors import (
-    HasDependents,
-    InvalidInput,
-    NoSuchGroup,
-    NoSuchTask,
-    NotOwner,
-    WrongGroup,
-    WrongState,
-)
+from blueque.errors import HasDependents, NoSuchGroup, WrongGroup, WrongState
 from blueque.model import keys
-from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.model.ids import ids_of_run_keys
 from blueque.model.new import New, spawned_id
@@ -260,25 +251,6 @@ def finish_later(world: World) -> None:
 
 
 # What a running task does
-
-
-def link_and_report(
-    world: World, redis: Redis, node: str, child: str, kinds: dict[str, str]
-) -> None:
-    """Be a listener whose task has another one wait for more, and then ends. node: none if the task
-    is that of the setup.
-    """
-    task = world.given[node + "'s"] if node else world.given["task"]
-    record = execute(world, task)
-    attempt = AttemptRef(QUEUE, task.id, task.token, task.node or "")
-    try:
-        insist(lambda: protocol.link(redis, attempt, child, kinds, time.time()))
-        note_if_stale(world, task)
-        world.note_wait(child, {**world.given["kinds"][child], **kinds})
-    except (NotOwner, WrongState, NoSuchTask, InvalidInput):
-        world.ledger.notes.append("refused")
-    report(world, redis, task, record)
-    tell(world, redis, task.id)
 
 
 def spawn_and_report(world: World, redis: Redis) -> None:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from blueque.errors import (
     HasDependents,
-    InvalidInput,
     NoSuchGroup,
     NoSuchTask,
     NotFree,
@@ -1158,30 +1157,6 @@ class Model:
         made = [not self._was_made(task, new.task) for new in news]
         self.finish(queue, task, token, node, "complete", facts, now)
         self._make_some(task, news, made, now, is_missing_met=False)
-
-    def link(
-        self,
-        task: str,
-        token: str | None,
-        node: str,
-        child: str,
-        kinds: Mapping[str, str],
-        now: float,
-    ) -> None:
-        self._own(task, token, node, "started")
-        its, known = self.tasks.get(child), self.conditions.get(child, {})
-        more = {parent: kind for parent, kind in kinds.items() if parent not in known}
-        if not more:
-            return
-        if its is None or its.status != "blocked":
-            raise Refusal(WrongState)
-        if task not in known or known[task].is_met is not None:
-            raise Refusal(InvalidInput)
-        self._require_all(more)
-        if any("after" in self.tasks[parent].ties for parent in more):
-            raise Refusal(InvalidInput)
-        self._add_conditions(child, more, now)
-        its.ties["after"], its.updated = len(known), now
 
     # Who waits, and whether anybody may go on
 

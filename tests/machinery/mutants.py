@@ -1806,60 +1806,6 @@ MUTANTS = [
         "ends with a new task, and is adopted",
         (0, 0),
     ),
-    Mutant(
-        "link by anybody",
-        "spawning",
-        "link",
-        'require_owner(attempt, TaskFields._make(reply), "started")',
-        "None",
-        "linked by a stale attempt",
-        (1, 0),
-    ),
-    Mutant(
-        "link to a task that waits for others",
-        "spawning",
-        "link",
-        "if parents[parent][1] is not None:",
-        "if False:",
-        "linked crosswise",
-        (1, 0),
-    ),
-    Mutant(
-        "link does not watch the others",
-        "spawning",
-        "link",
-        "keys.conditions(child), *above],",
-        "keys.conditions(child)],",
-        "linked as the other ends",
-        (1, 0),
-    ),
-    Mutant(
-        "link does not watch the task that waits",
-        "spawning",
-        "link",
-        "key, keys.conditions(child), *above],",
-        "*above],",
-        "linked as it is unblocked",
-        (1, 0),
-    ),
-    Mutant(
-        "link does not watch the task that runs",
-        "spawning",
-        "link",
-        "[*own.watch, key, keys",
-        "[key, keys",
-        "lost as it links",
-        (1, 0),
-    ),
-    Mutant(
-        "link does not say that others wait for it",
-        "spawning",
-        "link",
-        "*enter_dependents({child: more}, states, now),",
-        "",
-        "linked as the other ends",
-        (0, 0),
-    ),
     # transaction and looks
     Mutant(
         "nothing is watched",
@@ -2124,13 +2070,6 @@ IN_THE_MODEL = [
         "if False:",
     ),
     Mutant(
-        "link of a task that does not wait for this one",
-        "spawning",
-        "link",
-        "if known.get(task) not in KINDS:",
-        "if False:",
-    ),
-    Mutant(
         "pop takes of the default line whatever there is",
         "reserving",
         "pop",
@@ -2200,13 +2139,6 @@ EQUIVALENT = {
     ),
     "enqueue_graph does not watch the group, or not its tasks": (
         "who makes the same workflow writes both, so each of the two watches alone refuses the later one."
-    ),
-    "link does not watch the conditions of the task that waits": (
-        "whoever lets it go, cancels it or adds to its conditions writes into its hash as well, and that is watched."
-    ),
-    "link does not look whether the task is blocked": (
-        "it still looks whether the condition on the running task has a mark, as those of all that were let go have. One that "
-        "is cancelled meanwhile gets a condition more, which counts if it is revived."
     ),
     "settle does not watch who waits for the task": (
         "whoever waits for it from now on writes into its hash as well, and that is watched."

@@ -412,7 +412,7 @@ class People(Machine):
     @rule(
         data=st.data(),
         queue=QUEUES,
-        status=st.sampled_from(["complete", "failed", "cancelled", "", ""]),
+        status=st.sampled_from(["complete", "failed", "cancelled", "", "", ""]),
         floor=st.sampled_from([0, 0, 2]),
         is_old=SELDOM,
     )
@@ -1722,52 +1722,6 @@ class Families(Machine):
             self.results.setdefault(attempt.token or "", result)
         if attempt.actor.attempt is attempt:
             attempt.actor.attempt = None
-
-    @precondition(lambda self: self.running())
-    @rule(
-        data=st.data(),
-        queue=QUEUES,
-        kinds=KINDS,
-        is_any=SELDOM,
-        is_free=st.booleans(),
-        is_strange=SELDOM,
-        is_answer_lost=SELDOM,
-    )
-    def link(
-        self,
-        data: st.DataObject,
-        queue: str,
-        kinds: list[str],
-        is_any: bool,
-        is_free: bool,
-        is_strange: bool,
-        is_answer_lost: bool,
-    ) -> None:
-        """Have a task that waits for a running one wait for others, too; is_free: for some that
-        have never waited; is_strange: it waits for another task.
-        """
-        attempt = self.pick(data, self.running())
-        child, of = clock.random_id(), self.pick(data, self.known) if is_strange else attempt.task
-        new = model.New(child, {"parameters": "in"}, {}, {of: "ok"})
-        got = self.both(
-            "wait for a running task",
-            lambda: protocol.enqueue_after(
-                self.person, queue, [NewTask(child, "in", {}, {of: "ok"})], clock.now
-            ),
-            lambda: self.model.enqueue_after(queue, [new], clock.now),
-        )
-        if got.raised is None:
-            self._remember(child)
-        child = self.pick(data, self.known) if is_any or got.raised is not None else child
-        free = [task for task, its in self.model.tasks.items() if "after" not in its.ties]
-        some = (free if is_free else self.known) or self.known
-        wanted = {self.pick(data, some): kind for kind in kinds}
-        for _ in range(1 + is_answer_lost):
-            self.both(
-                "link",
-                lambda: protocol.link(attempt.actor.redis, attempt.about, child, wanted, clock.now),
-                lambda: self.model.link(*attempt.about[1:], child, wanted, clock.now),
-            )
 
 
 class QueueMachine(Producers, People, Listeners, Undertakers, OldVersion, Relatives, Families):

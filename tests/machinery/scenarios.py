@@ -367,30 +367,6 @@ def _two_started(world: World) -> None:
     group_actors.start_all(world, "a_1", "b_1")
 
 
-def _linked(world: World) -> None:
-    """Two started tasks, and one that waits for the first."""
-    _two_started(world)
-    make_wait(world, world.redis, "c-1", {"t-1": "ok"})
-
-
-def _lost_beside_another(world: World) -> None:
-    """A lost task for which another one waits, and one that is in line."""
-    parent("a_1", "b_1", stage="lost")(world)
-    put_in_line(world, "t-2")
-
-
-def _started_beside_another(world: World) -> None:
-    """A started task for which another one waits, and one that is in line."""
-    parent("a_1", "b_1", stage="started")(world)
-    put_in_line(world, "t-2")
-
-
-def _linked_crosswise(world: World) -> None:
-    """Two started tasks, and for each of them one that waits for it."""
-    _linked(world)
-    make_wait(world, world.redis, "c-2", {"t-2": "ok"})
-
-
 def _three_wait(world: World) -> None:
     """A closed group whose last member has ended, for which three tasks wait."""
     group(members=("t-1",), kind="any")(world)
@@ -418,16 +394,6 @@ def _unknown_to_its_group(world: World) -> None:
     """A closed group that does not know any more that a task waits for it."""
     group("a_1", members=("t-1",))(world)
     world.redis.read(("DEL", keys.awaiting("g")), ("ZADD", keys.blocked(QUEUE), 0, "c-1"))
-
-
-def _linked_as_it_breaks(world: World) -> None:
-    """Two started tasks, and one that waits for both and is cancelled if one fails."""
-    join(world, "a_1", "b_1")
-    put_in_line(world, "t-1")
-    put_in_line(world, "t-2", parameters="bad")
-    put_in_line(world, "t-3")
-    make_wait(world, world.redis, "c-1", {"t-1": "ok", "t-2": "ok"}, broken="cancel")
-    group_actors.start_all(world, "a_1", "b_1")
 
 
 def _struck(world: World) -> None:
@@ -783,11 +749,6 @@ def has_run_once_if_made(world: World, state: State) -> str | None:
     """What was made has begun once: both for which it waits are complete."""
     is_over = all(state.tasks[task]["status"] == "complete" for task in ("t-1", "t-2"))
     return has_run_once(world, state) if is_over else begins_once(world, state)
-
-
-def is_not_linked(world: World, state: State) -> str | None:
-    is_linked = "t-2" in state.conditions["c-1"]
-    return "an attempt that had lost its task has linked another one" if is_linked else None
 
 
 def is_one_workflow(world: World, state: State) -> str | None:
@@ -2260,66 +2221,6 @@ OURS = [
         faulty=["a_1"],
         afterwards=makes_each_once,
         longer=[(3, 1)],
-    ),
-    tied(
-        "linked as the other ends",
-        _linked,
-        {"a_1": by(group_actors.link_and_report, "a_1", "c-1", {"t-2": "ok"}), "b_1": ending_b},
-        [(2, 0), (0, 1)],
-        afterwards=begins_once,
-        longer=[(3, 1)],
-    ),
-    tied(
-        "linked as it is cancelled",
-        _linked_as_it_breaks,
-        {"a_1": by(group_actors.link_and_report, "a_1", "c-1", {"t-3": "any"}), "b_1": ending_b},
-        [(2, 0), (0, 1)],
-        faulty=["a_1"],
-        afterwards=is_broken,
-        longer=[(3, 1)],
-    ),
-    tied(
-        "linked as it is unblocked",
-        _started_beside_another,
-        {
-            "a_1": by(group_actors.link_and_report, "", "c-1", {"t-2": "any"}),
-            "p": by(actors.unblock, "c-1"),
-        },
-        [(1, 0)],
-        faulty=[],
-        longer=[(2, 1)],
-    ),
-    tied(
-        "lost as it links",
-        _started_beside_another,
-        {"a_1": by(group_actors.link_and_report, "", "c-1", {"t-2": "any"}), "r": losing},
-        [(1, 0)],
-        faulty=[],
-        afterwards=makes_each_once,
-        longer=[(2, 1)],
-    ),
-    tied(
-        "linked crosswise",
-        _linked_crosswise,
-        {
-            "a_1": by(group_actors.link_and_report, "a_1", "c-1", {"c-2": "any"}),
-            "b_1": by(group_actors.link_and_report, "b_1", "c-2", {"c-1": "any"}),
-        },
-        [(1, 0)],
-        afterwards=has_run_once,
-        longer=[(2, 1)],
-    ),
-    tied(
-        "linked by a stale attempt",
-        _lost_beside_another,
-        {
-            "a_1": by(group_actors.link_and_report, "", "c-1", {"t-2": "any"}),
-            "p": by(actors.requeue, "t-1"),
-            "b_1": b,
-        },
-        [(1, 0)],
-        afterwards=is_not_linked,
-        longer=[(1, 1)],
     ),
     # Beside 1.0.0
     *[

@@ -149,8 +149,6 @@ FLOORS = {
     "spawn: some": 25,
     "spawn: NotOwner": 10,
     "complete with new tasks: None": 15,
-    "link: None": 40,
-    "link: InvalidInput": 10,
     "purge: some": 60,
     "prune: some": 8,
 }

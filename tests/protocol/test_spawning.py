@@ -8,7 +8,7 @@ from transactions import protocol
 
 from blueque import Client, NoSuchGroup, NoSuchTask, NotOwner
 from blueque.audit.audit import audit
-from blueque.errors import InvalidInput, WrongGroup, WrongState
+from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Group
@@ -68,10 +68,6 @@ def spawn(redis, *tasks, attempt=ATTEMPT):
 
 def complete_then(redis, *tasks, attempt=ATTEMPT, now=9.5, **more):
     return protocol.end(redis, attempt, End.complete("out", then=tasks, **more), now).is_awaited
-
-
-def link(redis, *parents, child=A, attempt=ATTEMPT, kind="ok"):
-    protocol.link(redis, attempt, child, dict.fromkeys(parents, kind), 10.5)
 
 
 def fields_of(cli, task):
@@ -257,17 +253,13 @@ def test_200_tasks_are_spawned_at_once_and_100_with_the_end(redis, cli):
     assert len(in_line(cli)) == 300
 
 
-def test_a_new_task_waits_for_a_group_and_none_is_linked_to_one(redis, cli, state):
+def test_a_new_task_waits_for_a_group(redis, cli):
     protocol.open_group(redis, "night", 60, 8.5)
     spawn(redis, new("a", after=["t1"]), new("b", after=["group night"]))
     with pytest.raises(NoSuchGroup):
         spawn(redis, new("c", after=["group day"]))
-    before = state()
 
     assert cli.zrange(keys.awaiting("night"), 0, -1) == [B] and status_of(cli, B) == "blocked"
-    with pytest.raises(InvalidInput, match="not for a group"):
-        link(redis, "group night")
-    assert state() == before
     complete_then(redis, new("c", after={"group night": "any", "group day": "any"}))
     assert cli.hgetall(keys.conditions(C)) == {"group night": "any", "group day": "+gone"}
     assert cli.zrange(keys.awaiting("night"), 0, -1) == sorted([B, C])
@@ -498,109 +490,3 @@ def test_a_new_task_gets_the_result_of_the_task_that_made_it(redis, cli):
     protocol.settle(redis, "t1", 11.5)
     assert [status_of(cli, task) for task in (A, B)] == ["pending", "cancelled"]
     assert cli.hgetall(keys.inputs(A)) == {"t1": "tout"}
-
-
-# link
-
-
-@pytest.fixture
-def child(redis):
-    """A task that waits for the running one."""
-    spawn(redis, new("a", after=["t1"]))
-
-
-@pytest.mark.usefixtures("child")
-def test_a_task_waits_for_what_is_linked_to_it(redis, cli):
-    spawn(redis, new("b"), new("c"))
-
-    link(redis, B, C)
-    link(redis, B, C)  # as after a lost answer
-
-    assert cli.hgetall(keys.conditions(A)) == {"t1": "ok", B: "ok", C: "ok"}
-    assert fields_of(cli, A)["after"] == "3" and fields_of(cli, A)["updated"] == "10.5"
-    assert [cli.zrange(keys.dependents(task), 0, -1) for task in (B, C)] == [[A], [A]]
-    assert [fields_of(cli, task)["dependents"] for task in (B, C)] == ["1", "1"]
-    protocol.end(redis, ATTEMPT, End.complete("out"), 11.5)
-    protocol.settle(redis, "t1", 11.5)
-    assert status_of(cli, A) == "blocked"
-    protocol.cancel(redis, "parts", B, "ann", None, 12.5)
-    assert cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == [B]
-
-
-@pytest.mark.usefixtures("child")
-def test_what_has_ended_already_is_told_at_once(redis, cli):
-    protocol.end(redis, run(redis, "t2"), End.complete("out"), 9.5)
-    spawn(redis, new("b"))
-    protocol.cancel(redis, "parts", B, "ann", None, 9.6)
-
-    link(redis, "t2", B)
-
-    assert cli.hgetall(keys.conditions(A)) == {"t1": "ok", "t2": "+complete", B: "ok"}
-    assert cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == [B]
-
-
-@pytest.mark.usefixtures("child")
-def test_what_cannot_be_linked_is_refused(redis, state, cli):
-    again = run(redis, "t2", OTHER, "another")
-    spawn(redis, new("b", after=["t2"]), new("c"))
-    before = state()
-
-    with pytest.raises(InvalidInput, match=f"{A} does not wait for task t2"):
-        link(redis, C, attempt=again)
-    with pytest.raises(InvalidInput, match=f"{B} waits for others"):
-        link(redis, C, B)
-    with pytest.raises(InvalidInput, match=f"{A} waits for others"):
-        link(redis, A)
-    with pytest.raises(NoSuchTask, match="nobody"):
-        link(redis, C, "nobody")
-    with pytest.raises(WrongState, match=C):
-        link(redis, "t2", child=C)
-    with pytest.raises(WrongState, match="nobody"):
-        link(redis, "t2", child="nobody")
-    with pytest.raises(NotOwner):
-        link(redis, C, attempt=ATTEMPT._replace(token="old"))
-    with pytest.raises(InvalidInput, match="1 to 100 conditions"):
-        link(redis)
-    assert state() == before
-
-
-@pytest.mark.usefixtures("child")
-def test_a_task_waits_for_1000_others_at_most(redis, cli):
-    spawn(redis, new("b"), new("c"))
-    cli.hset(keys.conditions(A), mapping={f"old {n}": "+complete" for n in range(998)})
-
-    with pytest.raises(InvalidInput):
-        link(redis, B, C)
-    link(redis, B)
-    assert cli.hlen(keys.conditions(A)) == 1000
-
-
-@pytest.mark.usefixtures("child")
-def test_a_link_holds_though_another_parent_is_settled_meanwhile(redis, other, overtaken, cli):
-    second = run(redis, "t2")
-    spawn(redis, new("b"))
-    link(redis, "t2")
-
-    def settle():
-        protocol.end(other, second, End.complete("out"), 10.4)
-        assert protocol.settle(other, "t2", 10.4).freed == 0
-
-    overtaken(settle)
-    link(redis, B)
-
-    assert cli.hgetall(keys.conditions(A)) == {"t1": "ok", "t2": "+complete", B: "ok"}
-
-
-@pytest.mark.usefixtures("child")
-def test_a_link_is_refused_if_the_task_ends_or_the_child_is_cancelled_meanwhile(
-    redis, other, overtaken, cli
-):
-    spawn(redis, new("b"))
-    overtaken(lambda: protocol.cancel(other, "parts", A, "ann", None, 10.4))
-    with pytest.raises(WrongState):
-        link(redis, B)
-    spawn(redis, new("c", after=["t1"]))
-    overtaken(lambda: protocol.end(other, ATTEMPT, End.complete("out"), 10.4))
-    with pytest.raises(NotOwner):
-        link(redis, B, child=C)
-    assert not cli.exists(keys.dependents(B))

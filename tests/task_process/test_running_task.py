@@ -352,8 +352,6 @@ def test_outside_of_a_task_none_can_be_made(url, monkeypatch):
     for call in (lambda: task.spawn("parts", 1, key="a"), lambda: task.spawn_many([])):
         with pytest.raises(InvalidInput, match=r"^task.spawn: not inside a task"):
             call()
-    with pytest.raises(InvalidInput, match=r"^task.link: not inside a task"):
-        task.link("t1", after="t2")
 
 
 @pytest.fixture

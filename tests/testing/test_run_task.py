@@ -234,7 +234,6 @@ def test_the_tasks_that_it_makes_are_noted():
         first = task.spawn("thumbnails", {"of": 1}, key="one", priority=5)
         assert first.is_new and not task.spawn("thumbnails", {"of": 1}, key="one").is_new
         assert first == task.spawned_id("one")
-        task.link(first, after=["another"])
         return Then("done", [New("mails", "sent", key="mail", after=[first])])
 
     ended = run_task(handler)
