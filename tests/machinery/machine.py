@@ -24,7 +24,6 @@ from oracle import EVENTS, TIES
 from transactions import protocol
 
 import blueque.listener.beating
-import blueque.listener.listener
 import blueque.listener.peer_wakeup
 import blueque.listener.processor
 import blueque.listener.registration
@@ -128,7 +127,6 @@ def own_clock() -> Iterator[None]:
             blueque.producer.orders,
             blueque.producer.queue,
             blueque.producer.settings,
-            blueque.listener.listener,
             blueque.listener.beating,
             blueque.listener.registration,
             blueque.listener.reserver,
