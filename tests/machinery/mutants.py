@@ -96,7 +96,7 @@ MUTANTS = [
     ),
     Mutant(
         "enqueue_members enters nothing among the members",
-        "protocol.parents",
+        "parents",
         "join_groups",
         '*[("ZADD", keys.members(group), *some) for group, some in scores.items()],',
         "",
