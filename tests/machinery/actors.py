@@ -312,11 +312,11 @@ def prune(world: World, redis: Redis, keep: Keep) -> None:
     insist(Retention(redis, {QUEUE: {"cancelled": keep}}).delete_all)
 
 
-def prune_one(world: World, redis: Redis, task_id: str) -> None:
-    """Be one that deletes a cancelled task as it is now."""
+def prune_one(world: World, redis: Redis, task_id: str, status: str = "cancelled") -> None:
+    """Be one that deletes a task that has ended, as it is now."""
     (times,) = insist(lambda: redis.read(("HMGET", keys.task(task_id), "finished", "updated")))
     seen = Ended(task_id, ended_at(*times) or 0.0)
-    insist(lambda: protocol.prune(redis, QUEUE, "cancelled", [seen]))
+    insist(lambda: protocol.prune(redis, QUEUE, status, [seen]))
 
 
 def purge(world: World, redis: Redis, *tasks: str) -> None:
@@ -570,6 +570,17 @@ def delete(world: World, redis: Redis, task_id: str) -> None:
         insist(lambda: protocol.delete(redis, QUEUE, task_id))
     except HasDependents:
         world.ledger.deleted.discard(task_id)
+
+
+def delete_complete(world: World, redis: Redis, is_pruned: bool = False) -> None:
+    """Be a person, or retention, that deletes what is complete once its producer knows of it."""
+    complete = insist(lambda: redis.read(("LRANGE", keys.complete(QUEUE), 0, -1)))[0]
+    for task_id in world.ledger.accepted.intersection(complete):
+        world.ledger.deleted.add(task_id)
+        if is_pruned:
+            prune_one(world, redis, task_id, "complete")
+        else:
+            delete(world, redis, task_id)
 
 
 def cancel(world: World, redis: Redis, task_id: str) -> None:

@@ -57,6 +57,20 @@ MUTANTS = [
         "producer",
         (0, 1),
     ),
+    # HSETNX in place of a watch is no guard for a drawn id: a copy of the first try that arrives when
+    # the task has run and was deleted makes it again.
+    Mutant(
+        "enqueue relies on HSETNX in place of WATCH",
+        "submit",
+        "enqueue",
+        "commands = _filled(_form(queue, line), task, parameters, now, given)",
+        'redis.read(("UNWATCH",)); '
+        "commands = _filled(_form(queue, line), task, parameters, now, given); "
+        'commands = [("HSETNX", keys.task(task), "status", "pending"), '
+        'commands[0].replace(b"status", b"is_set", 1), *commands[1:]]',
+        "producer loses answers, and its task is deleted",
+        (1, 1),
+    ),
     Mutant(
         "enqueue_due moves what is not scheduled",
         "submit",

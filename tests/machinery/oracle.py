@@ -553,7 +553,7 @@ def verdict(
     left_out: set[str] | frozenset[str] = frozenset(),
 ) -> str | None:
     """Return what is wrong when all is over: a task that is lost, doubled, or not told right."""
-    for task in ledger.accepted - state.tasks.keys() - left_out:
+    for task in ledger.accepted - state.tasks.keys() - left_out - ledger.deleted:
         return f"task {task} was accepted and is gone"
     for task, fields in state.tasks.items():
         wrong = _wrong_end(ledger, state, task, fields, is_legacy)
