@@ -59,7 +59,7 @@ class Count(int):
         return tracked(self.group)
 
 
-class Choices(TaskOptions, GroupOptions, StartOptions, total=False):
+class ManyOptions(TaskOptions, GroupOptions, StartOptions, total=False):
     """The options of many tasks: `keys`, `priorities` and `after_each` for each, the rest for all,
     as for `Queue.enqueue`.
     """
@@ -81,7 +81,7 @@ class ManyTasks:
     _start_within: float | None  # what the configuration says, in seconds
 
     def enqueue_many(
-        self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
+        self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[ManyOptions]
     ) -> Count:
         """Put a task in line for each of the parameters, in order, and return how many. All are in
         Redis then.
@@ -120,7 +120,7 @@ class ManyTasks:
         return _count(self._batches(iterable, batch, None, options))
 
     def enqueue_iter(
-        self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
+        self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[ManyOptions]
     ) -> Iterator[list[TaskId]]:
         """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis. It starts with
         the first `next`.
@@ -134,7 +134,7 @@ class ManyTasks:
         *,
         etas: Column | None = None,
         batch: int = 1000,
-        **options: Unpack[Choices],
+        **options: Unpack[ManyOptions],
     ) -> Count:
         """Make a task for each of the parameters that joins the line at its time, and return how
         many.
@@ -152,7 +152,7 @@ class ManyTasks:
         *,
         etas: Column | None = None,
         batch: int = 1000,
-        **options: Unpack[Choices],
+        **options: Unpack[ManyOptions],
     ) -> Iterator[list[TaskId]]:
         """Do as `schedule_many`, and yield the ids of each batch once it is in Redis. It starts
         with the first `next`.
@@ -233,9 +233,9 @@ class ManyTasks:
         )
 
     def _batches(
-        self, iterable: Iterable[Any], batch: int, etas: Column | None, options: Choices
+        self, iterable: Iterable[Any], batch: int, etas: Column | None, options: ManyOptions
     ) -> Batches:
-        require_known("Queue.enqueue_many", options, Choices)
+        require_known("Queue.enqueue_many", options, ManyOptions)
         run, keys, keep = options.get("run"), options.get("keys"), options.get("keep")
         after_each = options.get("after_each")
         if run is not None and keys is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blueque.model.ids import TaskId
     from blueque.model.options import EnqueueOptions
     from blueque.model.retry import Retry
-    from blueque.producer.bulk import Choices, Count
+    from blueque.producer.bulk import Count, ManyOptions
     from blueque.producer.queue import Queue
     from blueque.task_process.running_task import RunningTask
 
@@ -102,7 +102,7 @@ class QueueHandler(Generic[P, R]):
         *,
         batch: int = 1000,
         client: Client | None = None,
-        **options: Unpack[Choices],
+        **options: Unpack[ManyOptions],
     ) -> Count:
         """Put a task for this handler in line for each of the parameters, and return how many.
 
