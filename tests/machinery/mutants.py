@@ -845,7 +845,7 @@ MUTANTS = [
         "reserving",
         "pop",
         "(registration, settings, lines),",
-        "(key, lines),",
+        "(registration, lines),",
         "pause",
         (3, 0),
     ),
