@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis
 from blueque.model import keys
 from blueque.model.group import group_of, workflow_of
-from blueque.model.lines import line_of
 from blueque.protocol.events import Event, after, count, note_event, record_in_task
-from blueque.protocol.fields import OUTCOME, flat, join_lines_of_queues
+from blueque.protocol.fields import OUTCOME, TaskFields, flat, join_lines_of_queues
+from blueque.protocol.watches import read_task
 
 CANCEL = "cancel"  # the value of `broken`: cancel the task if a condition cannot be met
 BLUEQUE = "blueque"  # who has cancelled it then
@@ -21,46 +20,14 @@ BLUEQUE = "blueque"  # who has cancelled it then
 OPEN = ("blocked", "cancelled")
 
 
-class ChildFields(NamedTuple):
-    """The fields of a task that say what becomes of it when a condition is decided."""
-
-    status: str | None
-    queue: str | None
-    priority: str | None
-    needs: str | None
-    eta: str | None
-    broken: str | None
-    broken_by: str | None
-    inputs: str | None
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-
-    @property
-    def home(self) -> str:
-        """The name of its queue."""
-        return self.queue or ""
-
-    @property
-    def line(self) -> str:
-        return line_of(self.priority, self.needs)
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether conditions of the task still matter: it may yet run."""
-        return self.status in OPEN
-
-
 def child_look(task: str) -> Look[list[str | None], list[str]]:
     """For a change of the conditions of one task: its fields, and all conditions."""
     key, conditions = keys.task(task), keys.conditions(task)
-    reads: list[Command] = [("HMGET", key, *ChildFields._fields), ("HGETALL", conditions)]
+    reads: list[Command] = [read_task(task), ("HGETALL", conditions)]
     return Look([key, conditions], reads, task)
 
 
-def let_go(redis: Redis, children: Mapping[str, ChildFields], by: str, now: float) -> list[Command]:
+def let_go(redis: Redis, children: Mapping[str, TaskFields], by: str, now: float) -> list[Command]:
     """Return the commands that put blocked tasks in line, or among the scheduled ones if their time
     is still to come.
 
@@ -94,7 +61,7 @@ def let_go(redis: Redis, children: Mapping[str, ChildFields], by: str, now: floa
 
 
 def let_one_go(
-    redis: Redis, task: str, fields: ChildFields, by: str, now: float
+    redis: Redis, task: str, fields: TaskFields, by: str, now: float
 ) -> tuple[list[Command], str]:
     """Return the commands for one task, and the status that it has then."""
     status = "pending" if later_than(fields.eta, now) is None else "scheduled"
@@ -102,7 +69,7 @@ def let_one_go(
 
 
 def cancel_children(
-    redis: Redis, children: Mapping[str, ChildFields], parent: str, status: str | None, now: float
+    redis: Redis, children: Mapping[str, TaskFields], parent: str, status: str | None, now: float
 ) -> list[Command]:
     """Return the commands that cancel blocked tasks, because a condition on their parent cannot be
     met. parent: as their conditions name it. status: of the parent; None: it is gone.
@@ -131,7 +98,7 @@ def cancel_children(
 
 
 def revive(
-    redis: Redis, children: Mapping[str, ChildFields], parent: str, now: float
+    redis: Redis, children: Mapping[str, TaskFields], parent: str, now: float
 ) -> list[Command]:
     """Return the commands that have tasks wait again that were cancelled because of their parent.
     `recheck` decides about them at once.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from blueque.connection.redis import Command, Redis
 from blueque.model import histogram, keys
 from blueque.model.encoding import count_of, day_of
 from blueque.model.states import LOST
+from blueque.protocol.fields import TaskFields
 
 FIRST, RECENT = 20, 80  # events of a task that are kept: the first and the last
 IN_STREAM = 10_000  # events of a queue that are kept, about
@@ -40,31 +41,6 @@ _TYPE = re.compile(r"[A-Za-z_][\w.-]{0,99}")
 EventFacts = Mapping[str, str | int | float | None]  # by name; None: not known, and left out
 
 
-class Past(NamedTuple):
-    """The fields of a task that an event needs."""
-
-    attempt: str | None
-    events: str | None
-    started: str | None
-    dependents: str | None
-    group: str | None
-
-
-class HasPast(Protocol):
-    """Fields of a task, as a transaction has read them, with those of `Past` among them."""
-
-    @property
-    def attempt(self) -> str | None: ...
-    @property
-    def events(self) -> str | None: ...
-    @property
-    def started(self) -> str | None: ...
-    @property
-    def dependents(self) -> str | None: ...
-    @property
-    def group(self) -> str | None: ...
-
-
 class Event(NamedTuple):
     """An event of a task or of a queue.
 
@@ -78,7 +54,9 @@ class Event(NamedTuple):
     facts: EventFacts | None = None
 
 
-def record_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event) -> list[Command]:
+def record_event(
+    redis: Redis, queue: str, task: str, past: TaskFields, event: Event
+) -> list[Command]:
     """Return the commands that record and count an event."""
     return [
         ("HSET", keys.task(task), "events", after(past)["events"]),
@@ -86,7 +64,9 @@ def record_event(redis: Redis, queue: str, task: str, past: HasPast, event: Even
     ]
 
 
-def note_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event) -> list[Command]:
+def note_event(
+    redis: Redis, queue: str, task: str, past: TaskFields, event: Event
+) -> list[Command]:
     """Return the same without the number of events: the transition writes `after` itself."""
     text = _text(event, past)
     return [
@@ -97,7 +77,7 @@ def note_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event)
     ]
 
 
-def _unsettle(task: str, past: HasPast, event: Event) -> list[Command]:
+def _unsettle(task: str, past: TaskFields, event: Event) -> list[Command]:
     """Return the commands that have `settle` tell the tasks that wait for the task of an event."""
     if event.what not in SETTLED:
         return []
@@ -123,7 +103,7 @@ def _put_in_stream(queue: str, task: str | None, text: str) -> Command:
     return ("XADD", keys.events(queue), "MAXLEN", "~", IN_STREAM, "*", *of, "told", text)
 
 
-def record_in_task(task: str, past: HasPast, event: Event) -> list[Command]:
+def record_in_task(task: str, past: TaskFields, event: Event) -> list[Command]:
     """Return the commands that record an event in the history of its task only.
 
     The transition writes `after` itself. This is for events of very many tasks at once: they would
@@ -132,14 +112,14 @@ def record_in_task(task: str, past: HasPast, event: Event) -> list[Command]:
     return _record_in_history(task, past, _text(event, past))
 
 
-def _record_in_history(task: str, past: HasPast, text: str) -> list[Command]:
+def _record_in_history(task: str, past: TaskFields, text: str) -> list[Command]:
     if count_of(past.events) < FIRST:
         return [("RPUSH", keys.history(task), text)]
     recent = keys.recent(task)
     return [("RPUSH", recent, text), ("LTRIM", recent, -RECENT, -1)]
 
 
-def _text(event: Event, past: HasPast | None = None) -> str:
+def _text(event: Event, past: TaskFields | None = None) -> str:
     values: EventFacts = {
         "event": event.what,
         "at": event.at,
@@ -186,16 +166,12 @@ def _add(queue: str, what: str, now: float, times: int) -> list[Command]:
     ]
 
 
-def past_of(fields: Mapping[str, str]) -> Past:
-    return Past(*map(fields.get, Past._fields))
-
-
-def after(past: HasPast, events: int = 1) -> dict[str, str]:
+def after(past: TaskFields, events: int = 1) -> dict[str, str]:
     """Return the fields of the task that an event changes, or so many events."""
     return {"events": str(count_of(past.events) + events)}
 
 
-def ran(past: HasPast, finished: float) -> float | None:
+def ran(past: TaskFields, finished: float) -> float | None:
     """Return how long the attempt ran; None: it did not start, or its start is unknown.
 
     Never less than 0, although clocks differ.

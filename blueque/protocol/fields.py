@@ -97,6 +97,11 @@ class TaskFields(NamedTuple):
         return cls._make(map(fields.get, cls._fields))
 
     @property
+    def home(self) -> str:
+        """The name of its queue."""
+        return self.queue or ""
+
+    @property
     def line(self) -> str:
         return line_of(self.priority, self.needs)
 

@@ -17,7 +17,7 @@ from blueque.model.lines import line_of
 from blueque.model.retry import Retry
 from blueque.model.states import HELD, LOST
 from blueque.protocol.ends import End, ending
-from blueque.protocol.events import Event, after, count, past_of, record_event
+from blueque.protocol.events import Event, after, count, record_event
 from blueque.protocol.fields import (
     IDENTITY,
     OUTCOME,
@@ -186,7 +186,7 @@ def adopt(
             return Answer(fields)
         if fields.get("node") != old:
             return Answer(None)
-        past = past_of(fields)
+        past = TaskFields.of(fields)
         # The attempt keeps its lock and its place.
         was = TaskFields.of(fields)._replace(queue=queue, node=old, lock=None, counted=None)
         return Change(
@@ -229,7 +229,7 @@ def restore(
             return Answer(None)
         written: dict[str, str | int | float] = {"status": "started", "node": node, "pid": pid}
         written |= {**identity, "started": started, "updated": now}
-        past, was = past_of(fields), TaskFields.of(fields)._replace(queue=queue)
+        past, was = TaskFields.of(fields), TaskFields.of(fields)._replace(queue=queue)
         kept = {name: text for name, text in fields.items() if name not in OUTCOME}
         return Change(
             [
@@ -278,7 +278,7 @@ def reassert(
         # The number of events in Redis is right, if Redis knows the task at all.
         kept = {name: text for name, text in ours.items() if name != "events" or name not in fields}
         written = {**kept, "status": "started", "node": node, "updated": str(now)}
-        past = past_of({**written, **fields})._replace(attempt=ours.get("attempt", "0"))
+        past = TaskFields.of({**written, **fields})._replace(attempt=ours.get("attempt", "0"))
         waiting = fields or ours  # Redis may have gone back to a state in which it was in a line
         line = line_of(waiting.get("priority"), waiting.get("needs"))
         commands: list[Command] = [

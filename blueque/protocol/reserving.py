@@ -22,8 +22,8 @@ from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.model.start_time import EXPIRED, is_over
 from blueque.model.states import HELD
-from blueque.protocol.events import Event, after, past_of, record_event, waited
-from blueque.protocol.fields import OUTCOME, flat, put_in_line
+from blueque.protocol.events import Event, after, record_event, waited
+from blueque.protocol.fields import OUTCOME, TaskFields, flat, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 
@@ -182,7 +182,7 @@ def _reserve(
         commands, written = _reservation(redis, attempt, fields, number, room, now)
         gone = ("pid",) if "attempt" in fields else ("pid", *OUTCOME)
         kept = {name: text for name, text in fields.items() if name not in gone}
-        return Change(commands, kept | written | after(past_of(fields)))
+        return Change(commands, kept | written | after(TaskFields.of(fields)))
 
     return transact(redis, "reserve", _reserve_look(queue, task, node, room), decide)
 
@@ -248,7 +248,7 @@ def _reservation(
     if room.is_limited:
         written["counted"] = 1
         commands += [("SADD", keys.counted(queue), task)]
-    past = past_of(fields)._replace(attempt=str(number), started=None)
+    past = TaskFields.of(fields)._replace(attempt=str(number), started=None)
     took = waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)
     commands += [
         ("HSET", keys.task(task), *flat(written)),

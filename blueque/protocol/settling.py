@@ -25,7 +25,7 @@ from blueque.model.group import condition_on, gate_of, group_of, require_whole
 from blueque.model.states import FINISHED
 from blueque.protocol.children import (
     CANCEL,
-    ChildFields,
+    OPEN,
     cancel_children,
     child_look,
     let_go,
@@ -33,6 +33,7 @@ from blueque.protocol.children import (
     revive,
 )
 from blueque.protocol.events import Event, record_event
+from blueque.protocol.fields import TaskFields
 from blueque.protocol.parents import (
     Parent,
     TaskParent,
@@ -77,7 +78,7 @@ class _Child(NamedTuple):
     """A dependent as `settle` has read it."""
 
     task: str
-    fields: ChildFields
+    fields: TaskFields
     conditions: Mapping[str, str]
 
 
@@ -159,7 +160,7 @@ def _settle(
             return Answer("changed")
         packed = inputs.pack(*read.pop(0)) if with_result else None
         known = [
-            _Child(child, ChildFields._make(fields), as_hash(conditions))
+            _Child(child, TaskFields._make(fields), as_hash(conditions))
             for child, fields, conditions in zip(
                 children, read[: len(children)], read[len(children) :], strict=True
             )
@@ -197,7 +198,7 @@ def _settle_look(view: _Range, children: Sequence[str], with_result: bool) -> An
 
 
 def _wants_result(child: _Child) -> bool:
-    return child.fields.is_open and child.fields.inputs is not None
+    return (child.fields.status in OPEN) and child.fields.inputs is not None
 
 
 def _as_many_as_fit(children: Sequence[_Child], ended: _Ended) -> Sequence[_Child]:
@@ -220,12 +221,12 @@ def _tell(
     marks: list[tuple[_Child, str]] = []
     told: list[str] = []
     held: list[str] = []
-    freed: dict[str, ChildFields] = {}
-    cancelled: dict[str, ChildFields] = {}
-    revived: dict[str, ChildFields] = {}
+    freed: dict[str, TaskFields] = {}
+    cancelled: dict[str, TaskFields] = {}
+    revived: dict[str, TaskFields] = {}
     for child in children:
         condition = child.conditions.get(parent)
-        if condition is None or is_marked(condition) or not child.fields.is_open:
+        if condition is None or is_marked(condition) or child.fields.status not in OPEN:
             told.append(child.task)
             continue
         known = mark(condition, ended.status)
@@ -290,7 +291,7 @@ def _is_revived(child: _Child, ended: _Ended) -> bool:
     return ended.status == "complete" and child.fields.broken_by == parent and is_waited_for
 
 
-def _is_cancelled(fields: ChildFields, known: str | None) -> bool:
+def _is_cancelled(fields: TaskFields, known: str | None) -> bool:
     """Tell whether a dependent is cancelled, because a condition cannot be met.
 
     known: the mark of the condition; None: the parent has ended in another way than wanted.
@@ -314,7 +315,7 @@ def recheck(redis: Redis, queue: str, task: str, now: float) -> str:
         parents = random.sample(parents, AT_ONCE)
 
     def decide(reply: list[str | None], held: list[str], size: int, *replies: Any) -> Verdict[str]:
-        fields, conditions = ChildFields._make(reply), as_hash(held)
+        fields, conditions = TaskFields._make(reply), as_hash(held)
         if (fields.status, fields.queue) != ("blocked", queue):
             return Change([("ZREM", keys.blocked(queue), task)], "stale")
         states = {
@@ -421,7 +422,7 @@ def _links(
 
 
 def _broken(
-    fields: ChildFields, conditions: Mapping[str, str], states: Mapping[str, _State]
+    fields: TaskFields, conditions: Mapping[str, str], states: Mapping[str, _State]
 ) -> tuple[str, str | None] | None:
     """Return the parent for which a blocked task is to be cancelled, and its status, if there is
     one.
@@ -454,7 +455,7 @@ def unblock(
     def decide(
         reply: list[str | None], held: list[str], *records: list[str | None]
     ) -> Verdict[str | None]:
-        fields, conditions = ChildFields._make(reply), as_hash(held)
+        fields, conditions = TaskFields._make(reply), as_hash(held)
         if fields.status is not None and fields.queue != queue:
             raise WrongQueue(task, queue)
         meant = {

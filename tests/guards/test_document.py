@@ -110,7 +110,6 @@ from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
-from blueque.protocol.fields import TaskFields
 from blueque.protocol.graphs import Graph
 from blueque.protocol.members import MemberBatch
 from blueque.protocol.membership import Heartbeat
@@ -835,7 +834,6 @@ NONE_NEW = {**NO_TASK, "TASK": ["t1", "t2", "t3"], "NEW": []}
 DONE = {"b 1.parquet": "1 2 d"}
 FEED_ENDED = {**BEGUN_FEED, "NOW": 9e8, "KEPT": 7776000, "OLD": 9e8 - 7776000}
 DUE = {
-    "FIELDS": list(TaskFields._fields),
     **TASK,
     **IN_NO_LINE,
     "LIMIT": 100,

@@ -1193,7 +1193,7 @@ MUTANTS = [
         "settle writes no mark for those that are cancelled",
         "settling",
         "_tell",
-        "or not child.fields.is_open:",
+        "or child.fields.status not in OPEN:",
         'or child.fields.status != "blocked":',
         "revived",
         (0, 1),
