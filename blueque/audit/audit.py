@@ -60,7 +60,7 @@ def report(
     in both: a task that moved during a scan is not a fault. At 0 there is one scan, which is right
     if nothing changes meanwhile.
     """
-    # A connection of its own: its EXEC must not end the watch of a look that travelled ahead, and a
+    # A connection of its own: its EXEC must not end the watch of a spare id, and a
     # key of a wrong type must not keep it from the others.
     with contextlib.closing(redis.lenient()) as reader:
         observed, tasks, count = scan(reader)

@@ -130,7 +130,7 @@ def _settings(redis: Redis) -> dict[str, str]:
 
 def _transactions(redis: Redis) -> Check:
     connection = redis.connection()
-    connection.ahead = None  # our EXEC ends the watch of a look that travelled ahead
+    connection.spare = None  # our EXEC ends its watch
     try:
         raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
     except RedisRefused as error:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import hiredis
 
 from blueque.connection.address import Address
-from blueque.connection.redis import Ahead, Command, Connection, exchange, pack_all, unless_away
+from blueque.connection.redis import Command, Connection, Spare, exchange, pack_all, unless_away
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
@@ -25,7 +25,7 @@ class SocketConnection:
     """A plain TCP or Unix socket."""
 
     def __init__(self, address: Address) -> None:
-        self.ahead: Ahead | None = None
+        self.spare: Spare | None = None
         self.is_proven = False
         self.has_answer: Callable[[Connection], bool] | None = None
         self._pushed: list[Any] = []

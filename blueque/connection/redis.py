@@ -51,8 +51,10 @@ class Look(NamedTuple, Generic[*Replies]):
 AnyLook: TypeAlias = Look[*tuple[Any, ...]]
 
 
-class Ahead(NamedTuple):
-    """A look that was sent with the previous EXEC, and its replies. It saves a round trip."""
+class Spare(NamedTuple):
+    """The look at a spare id, sent with the EXEC of the task before, and its replies. It saves a
+    round trip.
+    """
 
     look: AnyLook
     replies: list[Any]
@@ -63,7 +65,7 @@ class Connection(Protocol):
     RedisAway.
     """
 
-    ahead: Ahead | None
+    spare: Spare | None
     # Waits for a reply in place of a blocking read; False gives up.
     has_answer: Callable[[Connection], bool] | None
     is_proven: bool  # MULTI has worked on it
@@ -126,10 +128,10 @@ class Redis:
         return kept
 
     @property
-    def ahead(self) -> Ahead | None:
-        """The look that was sent ahead on this thread's connection, if there is one."""
+    def spare(self) -> Spare | None:
+        """The spare id that is watched on this thread's connection, if there is one."""
         kept = self._kept()
-        return None if kept is None else kept.ahead
+        return None if kept is None else kept.spare
 
     def _kept(self) -> Connection | None:
         """Return this thread's connection, if it is open and not inherited over a fork."""
@@ -182,7 +184,7 @@ class Redis:
                 replies = exchange(connection, commands)
                 raise_not_now(replies)
                 if ("EXEC",) in commands:  # nothing is watched any more
-                    connection.ahead = None
+                    connection.spare = None
                 return (
                     replies
                     if self.wrong_types is None

@@ -41,7 +41,6 @@ from blueque.producer.room import in_room
 from blueque.producer.settings import Settings
 from blueque.protocol import reserving, submit
 from blueque.protocol.dependencies import NewTask
-from blueque.protocol.watches import ASK_BOUNDED
 from blueque.queries.tasks import load
 
 log = logging.getLogger("blueque")
@@ -294,10 +293,8 @@ class Queue(ManyTasks, TaskOrders, Settings):
 
     def _ids(self) -> tuple[str, str]:
         """Return the id for this call and one for the next call on this connection."""
-        ahead = self._redis.ahead
-        # Only the look at a spare id reads nothing of the task.
-        is_spare = ahead is not None and ahead.look.reads == (ASK_BOUNDED,)
-        watched = ahead.look.task if ahead is not None and is_spare else None
+        spare = self._redis.spare
+        watched = spare.look.task if spare is not None else None
         return watched or random_id(), random_id()
 
 

@@ -74,7 +74,7 @@ def transact_in_line(
 ) -> Result:
     """Run a transaction that puts new tasks in line; see `transact` for its result and errors.
 
-    look: of `with_bounds`, as are those of `ahead` and `again`.
+    look: of `with_bounds`, as are those of `spare` and `again`.
     decide: gets the replies to all other reads; `joins` of its Change says how many tasks join.
     Raises QueueFull when they do not fit into a bounded queue.
     """

@@ -84,7 +84,6 @@ def enqueue(
         commands = _filled(_form(queue, line), task, parameters, now, given)
         return Change(commands, True, joins={queue: 1})
 
-    ahead = absence_in_line(spare, is_drawn=True) if spare else None
     is_keyed = "enqueued_by" in given
     look = with_bounds(absence_of_keys([task])) if is_keyed else absence_in_line(task, is_drawn)
     return transact_in_line(
@@ -92,7 +91,7 @@ def enqueue(
         "enqueue",
         look,
         decide,
-        ahead=ahead,
+        spare=absence_in_line(spare, is_drawn=True) if spare else None,
         again=lambda is_unknown: absence_in_line(task) if is_drawn else look,
     )
 

@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from blueque.connection.redis import (
-    Ahead,
     AnyLook,
     Command,
     Connection,
@@ -27,6 +26,7 @@ from blueque.connection.redis import (
     Patience,
     Redis,
     Replies,
+    Spare,
     exchange,
     name_refused,
     pack,
@@ -74,7 +74,7 @@ def transact(
     look: Look[*Replies],
     decide: Callable[[*Replies], Verdict[Result]],
     *,
-    ahead: AnyLook | None = None,
+    spare: AnyLook | None = None,
     again: Callable[[bool], Look[*Replies]] | None = None,
     meanwhile: Callable[[], object] | None = None,
     before: Callable[[Connection], object] | None = None,
@@ -83,8 +83,7 @@ def transact(
     """Run one guarded transaction and return its result.
 
     decide: takes one argument for each of the reads; raises to refuse.
-    ahead: the look of the transaction that most likely follows on this connection; it is sent with
-        our EXEC.
+    spare: the look at the spare id of the next call on this connection; it is sent with our EXEC.
     again: returns the look for every try after the first, where the first leaves out reads that
         only recognise an earlier success. It is told whether an EXEC may have been executed.
     meanwhile: called while Redis executes, once for each EXEC; must neither raise nor use this
@@ -112,7 +111,7 @@ def transact(
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
-            replies = _execute(connection, verdict.commands, ahead, meanwhile)
+            replies = _execute(connection, verdict.commands, spare, meanwhile)
         except LookAgain:
             continue
         except RedisAway as error:
@@ -151,7 +150,7 @@ def _decide(
     connection: Connection, look: Look[*Replies], decide: Callable[[*Replies], Verdict[Result]]
 ) -> Verdict[Result]:
     """Look and decide. An Answer or a refusal leaves nothing watched."""
-    change = _decide_by_look_ahead(connection, look, decide)
+    change = _decide_by_spare(connection, look, decide)
     if change is not None:
         return change
     prove(connection)
@@ -167,19 +166,19 @@ def _decide(
     return verdict
 
 
-def _decide_by_look_ahead(
+def _decide_by_spare(
     connection: Connection, look: Look[*Replies], decide: Callable[[*Replies], Verdict[Result]]
 ) -> Change[Result] | None:
-    """Return the change that the replies to a look ahead lead to; None: look again.
+    """Return the change that the replies to the look at a spare id lead to; None: look again.
 
     An Answer or a refusal from an old look may be out of date, and no EXEC would show it.
     """
-    ahead, connection.ahead = connection.ahead, None
-    if ahead is None or ahead.look != look:
+    spare, connection.spare = connection.spare, None
+    if spare is None or spare.look != look:
         return None
     try:
-        raise_refusal(ahead.replies)
-        verdict = decide(*ahead.replies[1:])
+        raise_refusal(spare.replies)
+        verdict = decide(*spare.replies[1:])
     except Exception:
         return None
     return verdict if isinstance(verdict, Change) else None
@@ -188,22 +187,22 @@ def _decide_by_look_ahead(
 def _execute(
     connection: Connection,
     commands: Sequence[Command],
-    ahead: AnyLook | None,
+    spare: AnyLook | None,
     meanwhile: Callable[[], object] | None,
 ) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
     block: list[Command] = [_MULTI, *commands, _EXEC]
     end = len(block)
-    if ahead is not None:
-        block += [("WATCH", *ahead.watch), *ahead.reads]
+    if spare is not None:
+        block += [("WATCH", *spare.watch), *spare.reads]
     replies = exchange(connection, block, meanwhile)
     # The right to use MULTI was taken away: `prove` has to find that out from now on.
     if isinstance(replies[0], RedisRefused):
         connection.is_proven = False
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
-    if ahead is not None:
-        connection.ahead = Ahead(ahead, replies[end:])
+    if spare is not None:
+        connection.spare = Spare(spare, replies[end:])
     if executed is not None:
         # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must
         # not pass unseen.

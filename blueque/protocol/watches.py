@@ -1,4 +1,4 @@
-"""The looks that several transactions share, or that one transaction sends ahead for the next."""
+"""The looks that several transactions share."""
 
 from __future__ import annotations
 

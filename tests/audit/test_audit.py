@@ -1584,12 +1584,12 @@ def test_an_audit_beside_busy_runs_has_no_finding(url, redis):
     assert audit(redis) == []
 
 
-def test_an_audit_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(house, client):
+def test_an_audit_does_not_loosen_the_guard_of_a_spare_id(house, client):
     """An EXEC ends every watch on its connection, and with it that of the next enqueue's spare id."""
     queue = client.get_queue(Q)
     queue.enqueue("p")
-    assert house.redis.ahead is not None
-    spare = house.redis.ahead.look.task
+    assert house.redis.spare is not None
+    spare = house.redis.spare.look.task
     house.cli.lpush(P, "nobody")
     audit(house.redis, 0.01)
     house.cli.hset(T(spare), "status", "taken")

@@ -544,12 +544,12 @@ def test_clocks_that_are_more_than_two_seconds_apart_are_warned_of(redis, skew, 
     assert told["clock"] == level
 
 
-def test_a_checkup_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(server, client, cli):
+def test_a_checkup_does_not_loosen_the_guard_of_a_spare_id(server, client, cli):
     """An EXEC ends every watch on its connection, and with it that of the next enqueue's spare id."""
     queue = client.get_queue("video")
     queue.enqueue("p")
-    assert client._redis.ahead is not None
-    spare = client._redis.ahead.look.task
+    assert client._redis.spare is not None
+    spare = client._redis.spare.look.task
 
     Doctor(client.connections).check()
     cli.hset(keys.task(spare), "status", "taken")

@@ -199,9 +199,9 @@ def refuse(a):
     raise LookupError(a)
 
 
-def test_a_look_sent_ahead_saves_the_next_transaction_its_own(proxy, through, state):
+def test_the_look_at_a_spare_id_saves_the_next_transaction_its_own(proxy, through, state):
     redis = through(patience=0)
-    transact(redis, "try", ADD, add, ahead=AFTER)
+    transact(redis, "try", ADD, add, spare=AFTER)
     before = proxy.writes
 
     assert (
@@ -212,8 +212,8 @@ def test_a_look_sent_ahead_saves_the_next_transaction_its_own(proxy, through, st
     assert state() == {"list": ["x"], "b": "after None"}
 
 
-def test_a_key_that_changes_after_the_look_sent_ahead_is_looked_at_again(redis, cli, state):
-    transact(redis, "try", ADD, add, ahead=AFTER)
+def test_a_key_that_changes_after_the_look_at_a_spare_id_is_looked_at_again(redis, cli, state):
+    transact(redis, "try", ADD, add, spare=AFTER)
     cli.set("a", "changed")
 
     transact(redis, "next", AFTER, lambda a: Change([("SET", "b", f"after {a}")], None))
@@ -221,8 +221,8 @@ def test_a_key_that_changes_after_the_look_sent_ahead_is_looked_at_again(redis, 
     assert state() == {"list": ["x"], "a": "changed", "b": "after changed"}
 
 
-def test_a_look_sent_ahead_is_not_taken_for_another(redis, cli):
-    transact(redis, "try", ADD, add, ahead=AFTER)
+def test_the_look_at_a_spare_id_is_not_taken_for_another(redis, cli):
+    transact(redis, "try", ADD, add, spare=AFTER)
     seen = []
 
     def decide(*replies):
@@ -234,25 +234,25 @@ def test_a_look_sent_ahead_is_not_taken_for_another(redis, cli):
     assert seen == [0, None, None]
 
 
-def test_no_answer_is_given_from_a_look_sent_ahead_for_that_may_be_hours_old(redis, cli):
-    transact(redis, "try", ADD, add, ahead=AFTER)
+def test_no_answer_is_given_from_the_look_at_a_spare_id_for_that_may_be_hours_old(redis, cli):
+    transact(redis, "try", ADD, add, spare=AFTER)
     cli.set("a", "changed")
 
     assert transact(redis, "next", AFTER, Answer) == "changed"
 
 
-def test_nothing_is_refused_because_of_a_look_sent_ahead_for_that_may_be_hours_old(redis, cli):
-    transact(redis, "try", ADD, add, ahead=AFTER)
+def test_nothing_is_refused_because_of_the_look_at_a_spare_id_for_that_may_be_hours_old(redis, cli):
+    transact(redis, "try", ADD, add, spare=AFTER)
     cli.set("a", "changed")
 
     with pytest.raises(LookupError, match="changed"):
         transact(redis, "next", AFTER, refuse)
 
 
-def test_an_error_in_the_look_sent_ahead_is_that_of_the_next_transaction(redis, cli):
+def test_an_error_in_the_look_at_a_spare_id_is_that_of_the_next_transaction(redis, cli):
     cli.rpush("a", "not a string")
 
-    assert transact(redis, "try", ADD, add, ahead=AFTER) == "added"
+    assert transact(redis, "try", ADD, add, spare=AFTER) == "added"
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         transact(redis, "next", AFTER, Answer)
 
