@@ -89,9 +89,15 @@ def _import_for_client() -> None:
     import blueque.metrics.collect
     import blueque.model.snapshot
     import blueque.producer.abandoned_runs
+    import blueque.producer.fanout
     import blueque.producer.queue
+    import blueque.producer.run
     import blueque.producer.schedules
+    import blueque.producer.workflow
+    import blueque.protocol.feeding
     import blueque.protocol.permissions
+    import blueque.protocol.queues
+    import blueque.protocol.snapshots
     import blueque.queries.failures
     import blueque.queries.feeds
     import blueque.queries.history
