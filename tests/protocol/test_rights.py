@@ -235,8 +235,8 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
         queue.enqueue("then"),
         queue.schedule("fine", 1.0),
     ]
-    client.set_schedule("nightly", queue="work", every="1h", overlap="replace")
-    for made in (1, 2):  # the second one has the first one cancelled
+    client.set_schedule("nightly", queue="work", every="1h", overlap="queue")
+    for made in (1, 2):  # the second one waits for the first one
         put_back(cli, "nightly")
         until(lambda made=made: client.get_schedule("nightly").record.get("made") == made)
     long = queue.enqueue("long")
