@@ -1,0 +1,194 @@
+"""What an older snapshot of Blueque 2 has left in Redis goes on, or is refused in one sentence.
+
+older_snapshot.json has the keys as that snapshot wrote them: their type, time to live and value.
+Its tasks have the names by which the tests know them. Its listeners were of a host that is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from running import until
+
+import blueque
+from blueque import WrongGroup, WrongRun
+from blueque.audit.audit import audit
+from blueque.model import keys
+
+TAKEN = 1795974967  # when the snapshot wrote them
+TEXT = (Path(__file__).parent / "older_snapshot.json").read_text()
+TASKS = json.loads(TEXT)["tasks"]
+WORK = """
+    def run(task):
+        return task.parameters
+"""
+BACKLOG = "".join(f'{{"frame": {number}}}\n' for number in range(1, 5))  # half of it was fed
+
+
+@pytest.fixture(autouse=True)
+def upgraded(cli):
+    """Write all of it, as if it was of the day before yesterday: all times are later by whole days."""
+    later = int((time.time() - TAKEN) // 86400 - 1) * 86400
+    text = re.sub(r"(?<![\d.])1795\d{6}(?!\d)", lambda found: str(int(found[0]) + later), TEXT)
+    write = {
+        "hash": lambda key, value: cli.hset(key, mapping=value),
+        "list": lambda key, value: cli.rpush(key, *value),
+        # the ledger of a run has ids as bytes
+        "set": lambda key, value: cli.sadd(
+            key, *(id.encode(errors="surrogateescape") for id in value)
+        ),
+        "zset": lambda key, value: cli.zadd(key, dict(value)),
+    }
+    for key, (kind, lasts, value) in json.loads(text)["keys"].items():
+        write[kind](key, value)
+        if lasts:
+            cli.expire(key, lasts)
+
+
+def task(client, name):
+    return client.get_task(TASKS[name])
+
+
+def statuses(client, *names):
+    return [task(client, name).status for name in names]
+
+
+def complete(client, *names):
+    """Wait until all of these have ended, and return whether all of them are complete."""
+    ended = client.wait([TASKS[name] for name in names], timeout=30)
+    return [each.status for each in ended] == ["complete"] * len(names)
+
+
+def test_all_tasks_are_found_as_they_were(client):
+    for name in ("complete", "failed", "cancelled"):
+        assert task(client, name).status == name
+    assert statuses(client, "later", "due", "child", "album") == ["scheduled"] * 2 + ["blocked"] * 2
+    assert statuses(client, "keyed", "urgent", "locked", "fog") == ["pending"] * 4
+    assert statuses(client, "running", "doomed") == ["started"] * 2
+    first, failed = task(client, "complete"), task(client, "failed")
+    assert (first.parameters, first.result, first.title) == ({"n": 1}, {"sum": 2}, "one")
+    assert (failed.error, task(client, "cancelled").cancelled_by) == ("no such film", "ann")
+    events = [event.event for event in client.get_history(TASKS["complete"]).events]
+    assert events == ["enqueued", "reserved", "started", "complete"]
+
+
+def test_waiting_tasks_run_to_their_end(programs, client):
+    programs.scheduler()
+    programs.listener("work:run", "paused", "--resource", "gpu=1", queue="work")
+
+    assert complete(client, "parent", "child", "keyed", "urgent", "locked", "due")
+    assert statuses(client, "later", "paused") == ["scheduled", "pending"]
+    client.get_queue("paused").resume()
+    assert complete(client, "paused")
+    assert client.get_queue("work").enqueue("keyed", key="k1") == TASKS["keyed"]
+
+
+def test_a_running_task_is_lost_with_its_listener_and_requeued(programs, client):
+    programs.scheduler()
+    programs.listener("work:run", queue="run")
+
+    lost = client.wait(TASKS["running"], timeout=30)
+    assert (lost.status, lost.fields["error_type"]) == ("failed", "lost")
+    client.get_queue("run").requeue(TASKS["running"])
+    assert complete(client, "running")
+
+
+def test_ended_tasks_are_requeued_and_deleted(programs, client):
+    work = client.get_queue("work")
+    for name in ("failed", "cancelled"):
+        work.requeue(TASKS[name])
+    work.delete_task(task(client, "complete"))
+    programs.listener("work:run", "--resource", "gpu=1")
+
+    assert complete(client, "failed", "cancelled")
+    assert task(client, "complete").status is None
+
+
+def test_an_open_group_takes_tasks_and_ends_when_it_is_closed(programs, client):
+    winter, photos = client.group("winter"), client.get_queue("photos")
+    TASKS["hail"] = photos.enqueue("hail", group="winter")
+    by_key = photos.enqueue_many(["sleet"], keys=["sleet"], group="winter")
+    assert (by_key.new, winter.progress().members) == (1, 5)
+    assert [each.parameters for each in winter.tasks()] == ["ice", "snow", "fog", "hail", "sleet"]
+    with pytest.raises(WrongGroup):
+        winter.close(expected=6)
+
+    programs.scheduler()
+    programs.listener("work:run", "albums", queue="photos")
+    assert complete(client, "fog", "hail", "rain", "album2")
+    assert statuses(client, "album") == ["blocked"]
+    until(lambda: winter.progress().bad == 1, what="the end of snow is known")
+    assert winter.requeue() == [TASKS["snow"]]
+    assert complete(client, "snow")
+    until(lambda: winter.progress().complete == 5, what="the new end of snow is known")
+    winter.close(expected=5)
+    assert complete(client, "album")
+    until(lambda: winter.progress().state == "ended", what="the end of the group")
+    assert winter.progress().bad == 0
+    assert winter.delete()
+    assert {finding.queue for finding in audit(client._redis)}.isdisjoint({"photos", "albums"})
+
+
+def test_a_closed_group_ends_and_is_cancelled(programs, client):
+    client.group("spring").cancel(by="ann")
+    programs.scheduler()
+
+    until(lambda: client.group("spring").progress().state == "ended", what="the end of spring")
+    until(lambda: client.group("autumn").progress().state == "ended", what="the end of autumn")
+    assert statuses(client, "rain", "leaf") == ["cancelled", "complete"]
+
+
+@pytest.mark.parametrize("run", ["2026-11-21", "grouped"])
+def test_an_open_run_goes_on_and_is_closed(client, run):
+    group = "grouped" if run == "grouped" else None
+    rows = client.get_queue("rows")
+
+    made = rows.enqueue_many(["a", "b", "e"], keys=["a", "b", "e"], run=run, group=group)
+
+    assert (made, made.new) == (3, 1)
+    assert client.get_run("rows", run)["state"] == "committed"
+    if group:
+        assert client.group(group).progress().members == 3
+        assert client.group(group).progress().state == "closed"
+
+
+def test_a_closed_run_makes_nothing_again(client):
+    rows = client.get_queue("rows")
+    made = rows.enqueue_many(["c", "d"], keys=["c", "d"], run="done", group="done")
+    assert (made, made.new) == (2, 0)
+
+
+def test_a_run_of_a_kind_that_is_gone_is_refused(client):
+    what = "it is a staged run: end it with the version of Blueque that has made it"
+    with pytest.raises(WrongRun, match=what):
+        client.get_queue("rows").open_run("all-at-once")
+
+
+def test_a_feed_goes_on_after_the_rows_that_it_has_fed(client, cli, tmp_path):
+    (tmp_path / "part-1.jsonl").write_text(BACKLOG)
+
+    outcome = blueque.feed(tmp_path / "part-1.jsonl", "frames", name="movie", client=client)
+
+    assert (outcome.is_finished, outcome.rows) == (True, 4)
+    line = cli.lrange(keys.line("frames", "0"), 0, -1)[::-1]
+    assert [client.get_task(each).parameters["frame"] for each in line] == [1, 2, 3, 4]
+
+
+def test_schedules_go_on(programs, client):
+    programs.scheduler()
+    programs.listener("work:run", "cron", "cron2", "cron3", queue="replaced")
+
+    for name in ("hourly", "failing"):
+        until(lambda name=name: client.get_schedule(name).refresh().record.get("current"))
+    # The one before was to be cancelled. Now the other one only waits until it has ended.
+    assert client.get_schedule("replacing").definition.overlap == "queue"
+    assert client.wait(TASKS["doomed"], timeout=30).fields["error_type"] == "lost"
+    assert complete(client, "pending in the place of doomed")
+    stopped = client.get_schedule("stopped")
+    assert stopped.is_paused and "current" not in stopped.record
+    stopped.resume(catch_up=True)
+    until(lambda: stopped.refresh().record.get("current"), what="a task of stopped")
