@@ -256,6 +256,7 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
         keys.waiting(""),
         keys.key_kept(""),
         keys.snapshot(""),
+        keys.staged(""),
         keys.feeder("", "")[:-1],
         *_HASHES,
         *_OF_A_TASK,

@@ -266,12 +266,28 @@ def ledger(queue: str, run_name: str, shard: int) -> str:
     return f"blueque_ledger_{shard}_{run_name}_{queue}"
 
 
+# Only earlier versions have written the next three: docs/protocol/bulk.md, "Runs of earlier versions".
+def staging(queue: str, run_name: str) -> str:  # zset: names of chunks that are not committed
+    return f"blueque_staging_{run_name}_{queue}"
+
+
+def manifest(queue: str, run_name: str) -> str:  # list: names of chunks that are committed
+    return f"blueque_manifest_{run_name}_{queue}"
+
+
+def staged(chunk: str) -> str:  # list: a time, then the tasks: id, line, eta
+    return f"blueque_staged_{chunk}"
+
+
 def parse_run(key: str) -> tuple[str, str] | None:
-    """Return run or ledger, and `[run]_[queue]`, which both may hold a `_`; None: not a key of a run."""
+    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`; None:
+    not a key of a run.
+    """
     kind, _, rest = key.removeprefix(PREFIX).partition("_")
     if kind == "ledger":
         rest = rest.partition("_")[2]
-    return (kind, rest) if kind in ("run", "ledger") and key.startswith(PREFIX) else None
+    is_known = kind in ("run", "ledger", "staging", "manifest") and key.startswith(PREFIX)
+    return (kind, rest) if is_known else None
 
 
 def feed(queue: str, name: str) -> str:  # hash: the record of a feed: its cursor and its feeder

@@ -86,14 +86,19 @@ def parse(fields: Mapping[str, str]) -> Record:
     return record.parse(fields, FIELDS)
 
 
-def require_same(fields: Mapping[str, str | None], queue: str, run: str) -> None:
-    """Raise WrongRun for the record of another run, or of a kind that there is no more.
+def require_names(fields: Mapping[str, str | None], queue: str, run: str) -> None:
+    """Raise WrongRun for the record of another run.
 
     Two names may make the same key: run a_b of queue c, and run a of queue b_c.
     """
     if (fields.get("run"), fields.get("queue")) != (run, queue):
         why = f"run {fields.get('run')!r} of queue {fields.get('queue')!r} has the same key; choose another name"
         raise WrongRun(run, queue, why)
+
+
+def require_same(fields: Mapping[str, str | None], queue: str, run: str) -> None:
+    """Raise WrongRun for the record of another run, or of a kind that there is no more."""
+    require_names(fields, queue, run)
     if fields.get("kind") not in KEYED:
         why = (
             f"it is a {fields.get('kind')} run: end it with the version of Blueque that has made it"

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from blueque.connection.redis import Redis
+from blueque.errors import WrongRun
 from blueque.model.run import Record
 from blueque.protocol.runs import drop_run
-from blueque.queries.runs import load_all
+from blueque.queries.runs import holds_back, load_all
 
 log = logging.getLogger("blueque")
 
@@ -52,14 +53,22 @@ class Leftovers:
         return [leftover for leftover in found if leftover.age >= older_than]
 
     def end(self, leftover: Leftover) -> bool:
-        """Drop it. False: a producer has worked on it meanwhile."""
+        """Drop it. False: a producer has worked on it meanwhile. Raises as `drop`."""
         return self.drop(leftover.queue, leftover.run, moved=leftover.record["moved"])
 
     def drop(self, queue: str, run: str, moved: float | None = None) -> bool:
         """Forget a run in any state; its tasks stay. False: there is no such run.
 
-        moved: see `protocol.drop_run`. Source: docs/protocol/bulk.md, "drop_run".
+        moved: see `protocol.drop_run`.
+        Raises WrongRun for a run of an earlier version that holds back tasks.
+        Source: docs/protocol/bulk.md, "drop_run", "Runs of earlier versions".
         """
+        if holds_back(self._redis, queue, run):
+            why = (
+                "its tasks are in no line yet: end the run, or discard it, with the version of "
+                "Blueque that has made it; then forget it"
+            )
+            raise WrongRun(run, queue, why)
         is_dropped = drop_run(self._redis, queue, run, moved)
         if is_dropped:
             log.info("drop_run run=%s queue=%s", run, queue)

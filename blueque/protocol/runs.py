@@ -12,7 +12,7 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pac
 from blueque.errors import RunDropped, WrongGroup, WrongRun
 from blueque.model import keys
 from blueque.model.ids import octets_of, shards_of
-from blueque.model.run import LATE, Links, Record, parse, require_same
+from blueque.model.run import LATE, Links, Record, parse, require_names, require_same
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.fields import flat
 from blueque.protocol.links import (
@@ -433,9 +433,13 @@ def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> 
         texts = as_hash(reply)
         if not texts or (moved is not None and float(score or 0.0) > moved):
             return Answer(False)
-        require_same(texts, queue, run)
-        ledgers = [keys.ledger(queue, run, shard) for shard in range(int(texts["shards"]))]
-        return Change([("DEL", key), ("UNLINK", *ledgers), ("ZREM", index, run)], True)
+        require_names(texts, queue, run)
+        shards = range(int(texts.get("shards", 0)))  # a run of an earlier version may have none
+        ledgers = [keys.ledger(queue, run, shard) for shard in shards]
+        commands: list[Command] = [("DEL", key), ("ZREM", index, run)]
+        if ledgers:
+            commands.insert(1, ("UNLINK", *ledgers))
+        return Change(commands, True)
 
     look: Look[Sequence[str], str | None] = Look(
         (key, index), [("HGETALL", key), ("ZSCORE", index, run)]

@@ -50,6 +50,12 @@ def held(redis: Redis, queue: str, names: Iterable[str], now: float) -> set[str]
     return {run for run, (hold, collected) in found if is_held(hold, collected, now)}
 
 
+def holds_back(redis: Redis, queue: str, run: str) -> bool:
+    """Tell whether tasks of a run of an earlier version are in no line yet."""
+    parts = keys.staging(queue, run), keys.manifest(queue, run)
+    return any(redis.read(*[("EXISTS", key) for key in parts]))
+
+
 def _load(redis: Redis, wanted: Sequence[tuple[str, str]]) -> list[Record]:
     replies = redis.read(
         *[

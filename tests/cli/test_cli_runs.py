@@ -83,6 +83,19 @@ def test_gc_as_json_tells_what_was_done(run, queue, client):
     assert client.get_runs(Q) == []
 
 
+@pytest.mark.parametrize("is_held_back", [True, False])
+def test_gc_says_why_a_run_of_an_earlier_version_stays(run, queue, cli, is_held_back):
+    queue.open_run("r")
+    cli.hset(keys.run(Q, "r"), "kind", "staged")
+    if is_held_back:
+        cli.zadd(keys.staging(Q, "r"), {"c": 1})
+
+    done = run("gc", "--older-than", "0", "--yes")
+    assert done.returncode == (75 if is_held_back else 0)
+    assert "a program works on it" not in done.stdout
+    assert ("with the version of Blueque that has made it" in done.stderr) is is_held_back
+
+
 # enqueue --run
 
 

@@ -69,7 +69,7 @@ def gc(
     # They belong to no queue.
     workflows = [] if names else half_made.workflows(client.connections, long_ago)
     workflows += [] if names else half_made.removable(client.connections, long_ago)
-    done: list[bool] = []
+    done: list[bool | None] = []  # None: the reason has been said
     if not dry_run:
         _ask(runs, is_sure)
         done = [_end(abandoned, run) for run in runs]
@@ -77,7 +77,7 @@ def gc(
     if as_json:
         items = [*map(_item, runs), *map(_item_of_workflow, workflows)]
         for item, is_done in zip(items, done, strict=False):
-            item["done"] = is_done
+            item["done"] = bool(is_done)
         printing.print_json("gc", dry_run=dry_run, items=items)
     else:
         _print([*map(_sentence, runs), *map(_sentence_of_workflow, workflows)], done)
@@ -92,12 +92,12 @@ def _ask(found: Sequence[Leftover], is_sure: bool) -> None:
         require_consent(is_sure, facts, "Forget them?", [_sentence(run) for run in found])
 
 
-def _end(abandoned: Leftovers, run: Leftover) -> bool:
+def _end(abandoned: Leftovers, run: Leftover) -> bool | None:
     try:
         return abandoned.end(run)
     except WrongRun as error:
         printing.talk(str(error))
-        return False
+        return None
 
 
 def _give_up(client: Client, found: Unfinished) -> bool:
@@ -118,9 +118,9 @@ def _give_up(client: Client, found: Unfinished) -> bool:
         return False
 
 
-def _print(sentences: Sequence[str], done: Sequence[bool]) -> None:
+def _print(sentences: Sequence[str], done: Sequence[bool | None]) -> None:
     for number, sentence in enumerate(sentences):
-        failed = "  not done: a program works on it" if done and not done[number] else ""
+        failed = "  not done: a program works on it" if done and done[number] is False else ""
         click.echo(printing.clean(sentence) + failed)
 
 
