@@ -18,12 +18,11 @@ from blueque.model.lines import Needs, parse_needs
 from blueque.model.parts import in_parts
 from blueque.model.states import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
-from blueque.model.wrong_types import all_or_each
 from blueque.queries import dependencies, line_order, listing, overview, statistics, why_facts
 from blueque.queries.queues import QueueSeen, queue_seen
 from blueque.queries.signs import Signs, signs
 from blueque.queries.statistics import Statistics
-from blueque.queries.steps import Reader, clock, of_each, read
+from blueque.queries.steps import Reader, begin, clock, finish, read
 from blueque.queries.tags import TagSeen, list_tags, tagged
 from blueque.queries.tasks import load, with_contents
 
@@ -196,12 +195,20 @@ class Inspector:
 
         on_refusal: called for a queue that has a key of a wrong type. It counts as one without work.
         """
-
-        def look(some: Sequence[str]) -> set[str]:
-            has_work = read(self._redis, of_each({queue: _has_work(queue) for queue in some}))
-            return {queue for queue in some if has_work[queue]}
-
-        return set[str]().union(*all_or_each(queues, look, on_refusal))
+        readers = {queue: _has_work(queue) for queue in queues}
+        asked = {queue: begin(reader) for queue, reader in readers.items()}
+        # Every refusal comes as a value: a key of a wrong type must not cost further reads.
+        replies = iter(self._redis.answers(*chain.from_iterable(asked.values())))
+        found: set[str] = set()
+        for queue, reader in readers.items():
+            try:
+                if finish(reader, [next(replies) for _ in asked[queue]]):
+                    found.add(queue)
+            except RedisRefused as error:
+                if not error.is_wrong_type:
+                    raise
+                on_refusal(queue, error)
+        return found
 
     def has_any_work(self, queues: Sequence[str]) -> bool:
         """Tell whether any of the queues has, or may have, a task in line: one command."""

@@ -443,6 +443,38 @@ def test_any_other_refusal_is_told(client, group, monkeypatch):
                 group.take() if name == "reserved" else group._with_work()
 
 
+def test_a_key_of_a_wrong_type_costs_its_queue_only_and_no_further_reads(client, cli, round_trips):
+    inspector, refused, found = client.get_inspector(), [], []
+    cli.set("blueque_lines_queue 7", "of another program")
+    client.get_queue("queue 7").enqueue("")
+    client.get_queue("queue 8").enqueue("")
+
+    def look():
+        found.append(inspector.with_work(MANY, lambda queue, error: refused.append(queue)))
+
+    assert round_trips(look) == 1
+    assert (found, refused) == ([{"queue 8"}], ["queue 7"])
+    cli.delete("blueque_lines_queue 7")
+    look()
+    assert found[1:] == [{"queue 7", "queue 8"}]
+
+
+def test_a_right_that_is_missing_for_the_look_for_work_is_told(client, cli):
+    port = cli.connection_pool.connection_kwargs["port"]
+    cli.execute_command("ACL", "SETUSER", "modest", "on", ">secret", "~*", "&*", "+@all")
+    modest = Client(f"redis://modest:secret@127.0.0.1:{port}/0", patience=0)
+    try:
+        group = registered(modest.get_listener("video", "audio"))
+        assert group.take() is None
+        client.get_queue("video").enqueue("")
+        cli.execute_command("ACL", "SETUSER", "modest", "-llen")
+        with pytest.raises(RedisRefused, match="NOPERM"):
+            group.take()
+    finally:
+        cli.execute_command("ACL", "DELUSER", "modest")
+        modest.close()
+
+
 def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_other(
     client, group, monkeypatch
 ):
