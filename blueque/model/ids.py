@@ -25,6 +25,8 @@ _TOO_LARGE = 10**MAX_KEY_BYTES  # as a key
 NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
 # The same for "run.blueque": keys in a run.
 RUN_NAMESPACE = uuid.UUID("cb5ee5aa-14bd-52e7-936b-33c48a935f63")
+# The same for "group.blueque": keys in a group.
+GROUP_NAMESPACE = uuid.UUID("ada8713c-9edb-588b-9be8-6812fb2268e3")
 # The same for "feed.blueque": rows of a backlog.
 FEED_NAMESPACE = uuid.UUID("9626c163-b9f2-5216-a484-ebdd48d4297e")
 # The same for "spawn.blueque": keys of the tasks that a running task makes.
@@ -75,6 +77,11 @@ def ids_of_keys(queue: str, keys: Sequence[bytes]) -> list[bytes]:
 def ids_of_run_keys(queue: str, run: str, keys: Sequence[bytes]) -> list[bytes]:
     """Return the ids of tasks of a run, made from their keys, as ASCII: `id_of_run_key` for many."""
     return _ids_in(RUN_NAMESPACE, f"{queue}\0{run}\0", keys)
+
+
+def ids_of_group_keys(queue: str, group: str, keys: Sequence[bytes]) -> list[bytes]:
+    """Return the ids of tasks of a group, made from their keys, as ASCII."""
+    return _ids_in(GROUP_NAMESPACE, f"{queue}\0{group}\0", keys)
 
 
 def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:

@@ -24,7 +24,14 @@ from blueque.errors import (
 )
 from blueque.model.conditions import conditions_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_time
-from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
+from blueque.model.ids import (
+    TaskId,
+    ids_of_group_keys,
+    ids_of_keys,
+    ids_of_run_keys,
+    random_ids,
+    require_key,
+)
 from blueque.model.lines import require_priority
 from blueque.model.run import Links, Record
 from blueque.model.start_time import ANY_TIME, StartTime
@@ -397,7 +404,7 @@ class Batches:
             if self._plan.run is not None:
                 return ids_of_run_keys(self._plan.queue, self._plan.run, packed)
             if self._in_group:
-                return ids_of_run_keys(self._plan.queue, str(self.group), packed)
+                return ids_of_group_keys(self._plan.queue, str(self.group), packed)
             return ids_of_keys(self._plan.queue, packed)
         return random_ids(count)
 

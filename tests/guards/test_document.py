@@ -79,6 +79,7 @@ from blueque.model.conditions import KINDS
 from blueque.model.encoding import day_of
 from blueque.model.ids import (
     FEED_NAMESPACE,
+    GROUP_NAMESPACE,
     NAMESPACE,
     RUN_NAMESPACE,
     SCHEDULE_NAMESPACE,
@@ -87,6 +88,7 @@ from blueque.model.ids import (
     id_of_occurrence,
     id_of_trigger,
     ids_of_feed,
+    ids_of_group_keys,
     ids_of_keys,
     ids_of_run_keys,
     ids_of_schedule,
@@ -137,6 +139,7 @@ CONSTANTS = {
 ID_MAKERS = {
     "Keys of tasks": ids_of_keys,
     "Runs": ids_of_run_keys,
+    "Members by their keys": ids_of_group_keys,
     "Feeds": ids_of_feed,
     "Ids of spawned tasks": ids_of_spawned,
     "Workflows": ids_of_workflow,
@@ -7647,6 +7650,7 @@ def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
     for title, namespace in (
         ("Keys of tasks", NAMESPACE),
         ("Runs", RUN_NAMESPACE),
+        ("Members by their keys", GROUP_NAMESPACE),
         ("Feeds", FEED_NAMESPACE),
         ("Ids of spawned tasks", SPAWN_NAMESPACE),
         ("Workflows", WORKFLOW_NAMESPACE),

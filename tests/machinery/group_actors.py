@@ -15,7 +15,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import HasDependents, NoSuchGroup, WrongGroup, WrongState
 from blueque.model import keys
 from blueque.model.group import MAKING, condition_on, gate_of
-from blueque.model.ids import ids_of_run_keys
+from blueque.model.ids import ids_of_group_keys
 from blueque.model.new import New, spawned_id
 from blueque.model.run import Links
 from blueque.producer import large_workflow
@@ -123,7 +123,7 @@ def drive_keyed(world: World, redis: Redis) -> None:
 def put_members(world: World, redis: Redis, *names: str) -> None:
     """Make tasks of the group under keys that others use, too."""
     for name in names:
-        ids = ids_of_run_keys(QUEUE, GROUP, [name.encode()])
+        ids = ids_of_group_keys(QUEUE, GROUP, [name.encode()])
         tasks = NewTasks(ids, [(b"ok", False)], keys=[name.encode()])
         batch = MemberBatch(QUEUE, Links(GROUP), tasks, time.time(), {})
         try:

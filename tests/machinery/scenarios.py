@@ -23,7 +23,7 @@ from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_on
 
 from blueque.connection.redis import Redis
 from blueque.model import keys
-from blueque.model.ids import id_of_run_key
+from blueque.model.ids import id_of_run_key, ids_of_group_keys
 from blueque.model.new import spawned_id
 from blueque.model.units import Keep
 from blueque.protocol.fields import IDENTITY
@@ -526,7 +526,7 @@ def is_member_once(world: World, state: State) -> str | None:
     there, members = {*state.tasks} | world.ledger.deleted, state.groups["g"].members
     if there - {*members} or len({*members}) != len(members):
         return f"the tasks {there} are there or were, and the members are {members}"
-    wanted = {id_of_run_key(QUEUE, "g", name) for name in ("k1", "k2")}
+    wanted = {one.decode() for one in ids_of_group_keys(QUEUE, "g", [b"k1", b"k2"])}
     if {"producer", "other"} <= {*world.alive} and not world.ledger.notes and there != wanted:
         return f"of two keys {there} have come"
     return None

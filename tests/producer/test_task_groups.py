@@ -13,7 +13,7 @@ from blueque.audit.audit import audit
 from blueque.errors import InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.ids import id_of_run_key
+from blueque.model.ids import ids_of_group_keys
 from blueque.protocol.ends import End
 from blueque.queries import groups
 from blueque.recovery.settling import settle_groups_step
@@ -256,8 +256,18 @@ def test_a_key_makes_one_task_in_its_group_even_when_that_was_deleted(client, qu
     assert (first.new, again, again.new) == (300, 500, 200)
     assert group.progress().members == 500 and cli.llen(keys.pending("video")) == 200
     task = client.get_task(cli.lindex(keys.pending("video"), 0))
-    assert task.id == id_of_run_key("video", "night", task.fields["key"])
+    (of_key,) = ids_of_group_keys("video", "night", [task.fields["key"].encode()])
+    assert task.id == of_key.decode()
     assert client.get_queue("audio").enqueue_many(["a"], keys=["key 0"], group=group).new == 1
+
+
+@pytest.mark.parametrize("order", [["group", "run"], ["run", "group"]])
+def test_a_group_and_a_run_of_one_name_make_tasks_of_their_own(client, queue, order):
+    client.group("night").open()
+
+    made = [queue.enqueue_many([kind], keys=["a"], **{kind: "night"}).new for kind in order]
+
+    assert made == [1, 1]
 
 
 def test_a_closed_group_takes_no_new_keys_and_knows_those_that_it_has(client, queue):
