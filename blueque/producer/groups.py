@@ -88,7 +88,7 @@ class TaskGroup(Group):
         """Say that no more tasks join: the group ends with the last of its members.
 
         expected: how many members it must have. If it has fewer, for a failover has taken some
-            back, it stays open.
+            back, it stays as it is: make them again while it is open.
         Raises NoSuchGroup; WrongGroup if it has fewer. Source: docs/protocol/groups.md,
         "close_group".
         """

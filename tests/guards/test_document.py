@@ -7096,6 +7096,15 @@ SAMPLES = [
     ),
     Sample(
         "close_group",
+        "a member was lost, again",
+        given(opened_group, enqueue_members(KEYED_MEMBERS), closed_group),
+        lambda redis: protocol.close_group(redis, GROUP, 9.25, 4),
+        IN_GROUP,
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "close_group",
         "one that is making",
         opened_graph,
         closed_group,

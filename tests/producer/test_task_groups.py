@@ -345,6 +345,18 @@ def test_a_group_that_has_lost_members_is_not_closed(client, queue, cli):
     assert group.progress().state == "closed"
 
 
+def test_a_group_that_is_closed_still_tells_that_it_has_lost_members(client, queue, cli):
+    with client.group("night") as group:
+        queue.enqueue_many(NAMES, keys=NAMES, group=group)
+    group.close(expected=500)
+    lose(cli, "night", 2)
+
+    with pytest.raises(WrongGroup, match="takes no more members, and has 2 fewer than it must"):
+        group.close(expected=500)
+    group.close()
+    assert group.progress().state == "closed"
+
+
 @pytest.mark.parametrize(
     "options", [{"results": True, "after": "x"}, {"after_each": lambda name: None}, {"keep": "2d"}]
 )
