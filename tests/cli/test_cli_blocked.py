@@ -18,6 +18,7 @@ from transactions import protocol
 from blueque import Client
 from blueque.cli import graph_text
 from blueque.model import keys
+from blueque.producer import orders
 from blueque.sentences.why_blocked import RIPE
 
 IDS = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(500)]
@@ -715,6 +716,19 @@ def test_who_unblocked_it_is_in_its_history(run, redis, client):
 
 
 # delete, requeue
+
+
+def test_what_force_does_not_delete_either_is_not_advised_to_be_forced(run, redis, monkeypatch):
+    protocol.open_group(redis, "late", 3600, time.time())
+    enqueue(redis, "late-1", group="late")
+    finish(redis, "late-1")
+    monkeypatch.setattr(orders, "settle_members", lambda *_: None)  # it runs again meanwhile
+
+    refused = run("delete", "late-1", "--yes")
+
+    assert refused.returncode == 5
+    assert "its group has not noted its end yet" in refused.stderr
+    assert "--force" not in refused.stderr
 
 
 def test_a_task_for_which_others_wait_is_deleted_only_by_force(run, redis, client):

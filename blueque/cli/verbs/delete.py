@@ -101,5 +101,7 @@ def _delete(client: Client, task: Task, is_forced: bool, by: str | None) -> str:
 
 
 def _refusal(error: HasDependents) -> str:
+    if error.is_group:  # --force does not delete it either
+        return str(error)
     task = error.task_id
     return f"{error}. See: blueque graph {task}; nevertheless: blueque delete --force {task}"
