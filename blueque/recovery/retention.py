@@ -78,9 +78,17 @@ class Retention:
     def step(self) -> bool:
         """Delete tasks, oldest first. Return whether there may be more. It takes one round trip
         when there is nothing to delete.
+
+        A queue that Redis refuses is left alone for a minute; all queues of the step, if the reason
+        is none of their keys, as when Redis is out of memory.
         """
-        began = time.monotonic()
-        is_more = self._step(self._turn())
+        began, places = time.monotonic(), self._turn()
+        try:
+            is_more = self._step(places)
+        except RedisRefused as error:
+            is_more = False
+            for queue in dict.fromkeys(place.queue for place in places):
+                self._leave_alone(queue, error)
         self.rest = (time.monotonic() - began) * (1 / SHARE - 1)
         return is_more
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 
 import pytest
+from clock import Clock
 from transactions import protocol
 
 from blueque import Client, InvalidInput
+from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.units import Keep
 from blueque.protocol.archiving import BatchRef
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
-from blueque.recovery.retention import Retention
+from blueque.recovery.retention import REFUSED_PAUSE, Retention
 from blueque.scheduler import Scheduler
 
 
@@ -241,6 +243,31 @@ def test_a_queue_that_is_broken_keeps_no_other_from_being_served(client, finish,
     )
     retention.step()
     assert left(cli) == []
+
+
+def test_while_redis_has_no_memory_it_waits_and_stops_nothing_else(
+    client, finish, cli, monkeypatch, caplog
+):
+    clock = Clock()
+    monkeypatch.setattr("blueque.recovery.retention.time", clock)
+    finish(ago=100), finish(ago=100, queue="audio")
+    retention = Retention(
+        client.with_patience(0).connections,
+        {name: {"complete": Keep(50)} for name in ("audio", "video")},
+    )
+    cli.config_set("maxmemory", "1")
+    try:
+        assert retention.step() is False
+        with pytest.raises(RedisRefused, match="OOM"):  # a person waits for it
+            retention.delete_all()
+    finally:
+        cli.config_set("maxmemory", "0")
+    assert [record.levelname for record in caplog.records if "OOM" in record.getMessage()] == []
+    retention.step()
+    assert len(left(cli)) + len(left(cli, queue="audio")) == 2, "left alone for a minute"
+    clock.sleep(REFUSED_PAUSE)
+    retention.step()
+    assert left(cli) + left(cli, queue="audio") == []
 
 
 def test_a_scheduler_deletes_in_queues_that_no_listener_serves(client, finish, cli, monkeypatch):
