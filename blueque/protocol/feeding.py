@@ -21,6 +21,8 @@ KEPT = 90 * 86400  # seconds that the record of a finished feed stays
 ALIVE = 60  # seconds without a sign of life after which a feeder counts as dead
 # The fields of the record about its feeder.
 FEEDER = ("token", "node", "pid", "pid_start", "boot", "ns", "since")
+# Those of a feeder of an earlier version, which gave signs of life in the record, besides.
+OF_EARLIER = ("crc", "beat", "beat_at", "beat_every", "lease")
 
 
 class FeedRef(NamedTuple):
@@ -130,7 +132,7 @@ def begin_feed(
             )
         if record.get("token") == token:
             return Answer(record)
-        if is_alive and record.get("token") not in (None, dead):
+        if (is_alive or _has_beaten(record, now)) and record.get("token") not in (None, dead):
             return Answer(record)
         new: dict[str, str | int | float] = {"feed": feed, "queue": queue, "instance": instance}
         new |= {"rows": 0, "tasks": 0, "skipped": 0, "created": now}
@@ -138,7 +140,9 @@ def begin_feed(
             new = {}
         ours: dict[str, str | int | float] = {"state": "open", "source": source, "updated": now}
         ours |= {"token": token, "since": now, **facts}
+        gone = [field for field in OF_EARLIER if field in record]
         commands: list[Command] = [
+            *([("HDEL", key, *gone)] if gone else []),
             *[("HSET", key, *flat(fields)) for fields in (new, ours) if fields],
             _is_alive(ref),
             ("PERSIST", key),
@@ -270,6 +274,14 @@ def _moves(ref: FeedRef, chunk: FeedChunk, new: Sequence[int], now: float) -> li
     if chunk.skipped:
         commands += [("HINCRBY", key, "skipped", chunk.skipped)]
     return [*commands, _is_alive(ref)]
+
+
+def _has_beaten(record: Mapping[str, str], now: float) -> bool:
+    """Tell whether the record is that of a feeder of an earlier version that counts as alive."""
+    try:
+        return now - float(record["beat_at"]) <= float(record.get("lease", ALIVE))
+    except (KeyError, ValueError):
+        return False
 
 
 def _is_alive(ref: FeedRef) -> Command:

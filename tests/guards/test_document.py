@@ -800,7 +800,9 @@ CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m", "LATE":
 RECORD = {"run": RUN, "queue": Q, "created": 9.25}  # as whoever has opened it knows it
 FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
 FEED = 'b 1 "x"'
+EARLIER_FEED = ("beat", 4, "beat_at", -60.0, "beat_every", 5, "lease", 60)
 BEGUN_FEED = {
+    "EARLIER": ["beat", "beat_at", "beat_every", "lease"],
     **TASK,
     "FEED": FEED,
     "SOURCE": "backlog/",
@@ -3124,6 +3126,26 @@ SAMPLES = [
         given(begun_feed("token-0"), has_expired),
         begun_feed(),
         BEGUN_FEED,
+    ),
+    Sample(
+        "begin_feed",
+        "of one of an earlier version that has stopped",
+        given(begun_feed("token-0"), has_expired, raw("HSET", keys.feed(Q, FEED), *EARLIER_FEED)),
+        begun_feed(),
+        BEGUN_FEED,
+        ["the feeder before was of an earlier version"],
+    ),
+    Sample(
+        "begin_feed",
+        "one of an earlier version is at work",
+        given(
+            begun_feed("token-0"),
+            has_expired,
+            raw("HSET", keys.feed(Q, FEED), *EARLIER_FEED, "beat_at", 9.0),
+        ),
+        begun_feed(),
+        BEGUN_FEED,
+        until="MULTI",
     ),
     Sample(
         "begin_feed",
