@@ -43,6 +43,11 @@ Path = tuple[str, ...]
 
 _SPAWNED = "with spawn = true, each task has a fresh interpreter to itself"
 
+_NO_PAUSE = (
+    "it is gone, for no schedule is paused by itself: take it out; blueque status names a schedule "
+    "whose last 3 tasks have failed, and a person pauses it"
+)
+
 
 class Checker:
     """Turns the values of a file into a Config. path: of the file, for errors."""
@@ -152,6 +157,8 @@ class Checker:
     def _schedule(self, name: str, values: Any) -> ScheduleConfig:
         path = ("schedules", name)
         self._checked(path, require_schedule_name, name)
+        if isinstance(values, dict) and "pause_after_failures" in values:
+            raise self._refused((*path, "pause_after_failures"), _NO_PAUSE)
         own = self._table(path, values, schedule_checks())
         queue = own.pop("queue", None)
         if queue is None:

@@ -75,6 +75,11 @@ OF_RULE = ("cron", "every", "timezone", "start", "until")
 POLICIES = ("overlap", "catch_up", "window", "jitter")
 # Fields of earlier versions, which the next definition removes.
 RETIRED = ("pause_after_failures", "doomed", "forgiven", "backfilled")
+BLUEQUE = "blueque"  # who has paused it, if an earlier version did because tasks failed
+NO_REPLACE = (
+    '"replace" is gone; use "queue", with which the new task waits for the end of the one before, and'
+    " end that one with: blueque cancel ID"
+)
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 
 AT_ONCE = 1000  # planned times about which one transaction decides, at most
@@ -221,10 +226,7 @@ def read_policies(
     Raises InvalidInput, which begins with the name of the wrong option.
     """
     if overlap == "replace":
-        raise InvalidInput(
-            'overlap: "replace" is gone; with "queue" the new task waits for the end of the one before,'
-            " which blueque cancel can end"
-        )
+        raise InvalidInput(f"overlap: {NO_REPLACE}")
     for what, given, known in (("overlap", overlap, Overlap), ("catch_up", catch_up, CatchUp)):
         if given not in get_args(known):
             words = ", ".join(f'"{word}"' for word in get_args(known))

@@ -13,6 +13,7 @@ from transactions import protocol
 
 import blueque
 from blueque import InvalidInput, NoSuchSchedule, WrongSchedule
+from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence
 from blueque.model.recurrence import jitter_of
@@ -364,6 +365,9 @@ def test_what_an_earlier_version_replaced_waits_for_the_end_of_the_other(client,
     hourly(overlap="queue")
     earlier = {"overlap": "replace", "doomed": "t1", "pause_after_failures": 3}
     cli.hset(keys.schedule("hourly"), mapping=earlier)
+    # It had the scheduler look at it at once, to cancel the task before.
+    cli.zadd(keys.SCHEDULES, {"hourly": 0})
+    assert audit(client.connections) == []
     for late in (300, 200, 100):
         miss(cli, "hourly", 1, late=late)
         fire(client)
@@ -565,7 +569,7 @@ def test_a_queue_with_a_schedule_is_not_forgotten(client, hourly):
     [
         ({"every": None}, "neither cron nor every"),
         ({"overlap": "wait"}, 'overlap: it is \'wait\'; it has to be one of "skip", "queue"'),
-        ({"overlap": "replace"}, 'overlap: "replace" is gone; with "queue" the new task waits'),
+        ({"overlap": "replace"}, 'overlap: "replace" is gone; use "queue", with which'),
         ({"catch_up": "all"}, 'catch_up: "all" needs overlap = "allow"'),
         ({"window": "soon"}, "window: "),
         ({"jitter": "2d"}, "jitter"),

@@ -147,13 +147,14 @@ def set_schedule(
     client = invocation.client()
     schedule = find_schedule(client, name)
     options = _defining(lambda: _options(schedule.rule))
-    before, after = _changed(client, schedule, queue, options, unset)
-    fields = differing(before.fields(), after.fields())
-    _defining(lambda: schedule.set(after, by))
+    after = _changed(client, schedule, queue, options, unset)
+    fields = differing(schedule.seen.fields, after.fields())
+    change = _defining(lambda: schedule.set(after, by))
     if as_json:
-        _print_json(invocation, schedule, "changed" if fields else "same", fields, None)
+        _print_json(invocation, schedule, change, fields, None)
         return
-    _say(invocation, schedule, f"changed: {', '.join(fields)}; " if fields else "same, ")
+    what = f"{change}: {', '.join(fields)}; " if fields else f"{change}, "
+    _say(invocation, schedule, what)
 
 
 @click.command(short_help="Show at which times a recurring task comes.")
@@ -243,8 +244,8 @@ def _changed(
     queue: str | None,
     options: Mapping[str, Any],
     unset: tuple[str, ...],
-) -> tuple[Definition, Definition]:
-    """Return the definition of a schedule, and that with other options."""
+) -> Definition:
+    """Return the definition of a schedule with other options."""
     from blueque.producer.queue import Queue  # here: --help does without
     from blueque.producer.schedules import define, given
 
@@ -263,7 +264,7 @@ def _changed(
     # Without the settings of the queue in blueque.toml: what is not given stays as it is.
     name = before.queue if queue is None else client.get_queue(queue).name
     target = Queue(client.connections, name, client.max_bytes)
-    return before, _defining(lambda: define(target, schedule.name, **values))
+    return _defining(lambda: define(target, schedule.name, **values))
 
 
 def _defining(act: Callable[[], Any]) -> Any:
