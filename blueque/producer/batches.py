@@ -167,6 +167,7 @@ class Batches:
             self._size = min(self._size, rows_at_once(self._links))
             self._made = self._count()
         elif self._in_group:
+            groups.require_ledger(self._redis, str(self.group))
             self._size = min(self._size, rows_at_once(self._links))
             self._made = self._count()
         try:

@@ -256,6 +256,17 @@ def members(redis: Redis, name: str, first: int = 0, count: int = 100) -> list[s
     return [*early, *ids]
 
 
+def require_ledger(redis: Redis, name: str) -> None:
+    """Raise WrongGroup if an earlier version has made members, which do not tell by which keys."""
+    (count,) = redis.read(("LLEN", keys.listed_members(name)))
+    if count:
+        raise WrongGroup(
+            name,
+            "an earlier version of Blueque has made tasks of it, and which keys they have is not known: "
+            "make the others with that version, or without keys",
+        )
+
+
 def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:
     """Return the ids of the members that have ended and are not complete, sorted.
 
