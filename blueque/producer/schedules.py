@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("blueque")
 
+_LOOKS_AFTER = 100  # tasks of `backfill`: whether the schedule is still there
 MOST_EVER = 1_000_000  # tasks that one call of `backfill` makes, if told
 
 
@@ -271,7 +272,6 @@ class Schedule:
         *,
         overlap: str = "queue",
         most: int = MOST_BACKFILLED,
-        by: str | None = None,
     ) -> list[str]:
         """Make the tasks of past planned times, and return the ids of those that are new: a planned
         time has one task, however often it is asked for. If it fails, call it again.
@@ -279,13 +279,13 @@ class Schedule:
         begin, end: both included; Unix seconds, or a datetime with a time zone.
         overlap: "queue": they run one after the other; "allow": they may run at the same time.
         most: refuse if more planned times lie between; a million at most.
-        by: as for `pause`.
-        Raises NoSuchSchedule, InvalidInput, QueueFull; WrongSchedule if the end is still to come.
+        Raises NoSuchSchedule, also if it is deleted meanwhile; InvalidInput, QueueFull;
+        WrongSchedule if the end is still to come.
         Source: docs/protocol.md, "enqueue".
         """
         if overlap not in ("queue", "allow"):
             raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
-        first, last, who = require_time(begin, "begin"), require_time(end, "end"), who_of(by)
+        first, last = require_time(begin, "begin"), require_time(end, "end")
         require_whole(most, "most", 1, MOST_EVER)
         if last > self.refresh().seen.now:
             raise WrongSchedule(self.name, "the end of that time is still to come")
@@ -296,10 +296,13 @@ class Schedule:
         if overlap == "queue":
             options = with_lock(definition.options, lock_of(self.name))
             definition = definition._replace(options=options)
-        made = [
-            task for planned in times if (task := self._make_task(definition, planned)) is not None
-        ]
-        log.info("backfill schedule=%s by=%s new=%d of=%d", self.name, who, len(made), len(times))
+        made: list[str] = []
+        for number, planned in enumerate(times, 1):
+            task = self._make_task(definition, planned)
+            made += [] if task is None else [task]
+            if number % _LOOKS_AFTER == 0:
+                self.refresh()
+        log.info("backfill schedule=%s new=%d of=%d", self.name, len(made), len(times))
         return made
 
     def _make_task(self, definition: Definition, planned: int) -> str | None:

@@ -509,6 +509,11 @@ def test_backfill_makes_each_planned_time_once(run, client):
     )
 
 
+def test_a_backfill_asks_for_no_name_that_it_would_not_note(run, nightly):
+    result = run("schedule", "backfill", "nightly", "3d", "--by", "ada")
+    assert (result.returncode, "--by" in result.stderr) == (2, True)
+
+
 def test_the_tasks_of_a_backfill_are_found_by_ls(run, client):
     client.set_schedule("daily", queue="reports", every="1d")
     client.get_queue("reports").enqueue("another")

@@ -19,6 +19,7 @@ from blueque.model.ids import id_of_occurrence
 from blueque.model.recurrence import jitter_of
 from blueque.model.schedule import Occurrence
 from blueque.model.units import Timing
+from blueque.producer import schedules as schedules_of_people
 from blueque.producer.firing import Firing
 from blueque.producer.schedule_file import SchedulesOfFile
 from blueque.protocol.occurrences import plan_of
@@ -545,6 +546,22 @@ def test_a_backfill_makes_each_past_task_once_one_after_the_other(client, cli, h
         schedule.backfill("2026-01-01", begin)
     with pytest.raises(WrongSchedule, match="still to come"):
         schedule.backfill(begin + 251 * HOUR, time.time() + 3 * HOUR)
+
+
+def test_a_backfill_ends_soon_after_its_schedule_is_deleted(client, cli, hourly, monkeypatch):
+    schedule, made = hourly(), []
+
+    def delete_meanwhile(*arguments, **options):
+        made.append(1)
+        if len(made) == 150:
+            client.get_schedule("hourly").delete()
+        return True
+
+    monkeypatch.setattr(schedules_of_people, "enqueue", delete_meanwhile)
+    begin = int(time.time()) // HOUR * HOUR - 300 * HOUR
+    with pytest.raises(NoSuchSchedule):
+        schedule.backfill(begin, begin + 299 * HOUR)
+    assert len(made) == 200
 
 
 def test_a_deleted_schedule_leaves_its_tasks_and_nothing_else(client, cli, hourly):

@@ -104,7 +104,6 @@ def trigger(invocation: Invocation, name: str, force: bool, by: str | None, as_j
     show_default=True,
     help="Run these tasks one after the other, or at the same time.",
 )
-@by_option
 @yes_option
 @json_option
 @shared_options
@@ -114,7 +113,6 @@ def backfill(
     begin: str,
     end: str | None,
     overlap: str,
-    by: str | None,
     is_sure: bool,
     as_json: bool,
 ) -> None:
@@ -140,7 +138,7 @@ def backfill(
         require_consent(is_sure, of_backfill(name, len(times), *ends, most), "Make them?")
     elif times and not as_json:
         printing.talk(f"{count(len(times), 'planned time')} from {ends[0]} to {ends[1]}")
-    made = schedule.backfill(first, last, overlap=overlap, most=_MOST, by=by)
+    made = schedule.backfill(first, last, overlap=overlap, most=_MOST)
     if as_json:
         printing.print_json("schedule_backfill", name=name, planned=len(times), tasks=made)
         return
