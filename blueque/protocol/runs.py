@@ -244,8 +244,8 @@ def open_run(
 
 
 def _require_links(record: Record, wanted: Links) -> None:
-    """Refuse a run that was opened with other links. Those of a run that is decided do not matter,
-    but for the group: others wait for it.
+    """Refuse a run that was opened with other links. Those of a run that is committed do not
+    matter, but for the group: others wait for it.
     """
     known = Links.of(record)
     if wanted and known.group != wanted.group:
