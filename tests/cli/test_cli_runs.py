@@ -92,6 +92,7 @@ def test_gc_says_why_a_run_of_an_earlier_version_stays(run, queue, cli, is_held_
 
     done = run("gc", "--older-than", "0", "--yes")
     assert done.returncode == (75 if is_held_back else 0)
+    assert done.stdout.endswith("  not done\n") is is_held_back
     assert "a program works on it" not in done.stdout
     assert ("with the version of Blueque that has made it" in done.stderr) is is_held_back
 

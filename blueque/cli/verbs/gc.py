@@ -120,7 +120,9 @@ def _give_up(client: Client, found: Unfinished) -> bool:
 
 def _print(sentences: Sequence[str], done: Sequence[bool | None]) -> None:
     for number, sentence in enumerate(sentences):
-        failed = "  not done: a program works on it" if done and done[number] is False else ""
+        failed = "" if not done or done[number] else "  not done"
+        if failed and done[number] is False:
+            failed += ": a program works on it"
         click.echo(printing.clean(sentence) + failed)
 
 
