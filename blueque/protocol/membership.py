@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, as_scores
 from blueque.errors import Taken
 from blueque.model import keys
 from blueque.model.states import FINISHED, HELD
@@ -303,11 +303,13 @@ def observe(
     """
     if members is not None:
         beats = redis.read(*map(ask_beats, queues))
-        return [(scores(reply), members[each]) for each, reply in zip(queues, beats, strict=True)]
+        return [
+            (as_scores(reply), members[each]) for each, reply in zip(queues, beats, strict=True)
+        ]
     asked = [*map(ask_beats, queues), *map(ask_members, queues)]
     _, *replies = redis.read(write_nothing(queues[0]), *asked)
     pairs = zip(replies[: len(queues)], replies[len(queues) :], strict=True)
-    return [(scores(beats), set(found)) for beats, found in pairs]
+    return [(as_scores(beats), set(found)) for beats, found in pairs]
 
 
 def write_nothing(queue: str) -> Command:
@@ -323,15 +325,6 @@ def ask_beats(queue: str) -> Command:
 
 def ask_members(queue: str) -> Command:
     return "SMEMBERS", keys.listeners(queue)
-
-
-def scores(reply: Sequence[Any]) -> dict[str, float]:
-    """Return the members of a range with their scores. RESP2 answers [member, score, ...], RESP3
-    [[member, score], ...].
-    """
-    is_paired = bool(reply) and isinstance(reply[0], list)
-    pairs = reply if is_paired else zip(reply[::2], reply[1::2], strict=True)
-    return {member: float(score) for member, score in pairs}
 
 
 def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) -> str | None:

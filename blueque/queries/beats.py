@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from itertools import chain
 
-from blueque.connection.redis import Connection, raise_refusal
+from blueque.connection.redis import Connection, as_scores, raise_refusal
 from blueque.connection.tracked import Tracked
 from blueque.model import keys
 from blueque.model.parts import in_parts
-from blueque.protocol.membership import ask_beats, ask_members, scores, write_nothing
+from blueque.protocol.membership import ask_beats, ask_members, write_nothing
 
 AT_ONCE = 500  # queues in one write
 
@@ -46,7 +46,7 @@ class Beats:
     def _observe(self, queue: str) -> tuple[dict[str, float], Set[str]]:
         replies = self._tracked.read(ask_beats(queue), ask_members(queue))
         raise_refusal(replies)
-        beats, members = scores(replies[0]), set(replies[1])
+        beats, members = as_scores(replies[0]), set(replies[1])
         # A beat since the last look has shown that Redis takes writes.
         if self._seen.get(queue) in (None, beats):
             raise_refusal(self._tracked.exchange(write_nothing(queue)))

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, raise_refusal
+from blueque.connection.redis import Command, Connection, as_scores, raise_refusal
 from blueque.connection.tracked import Tracked
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.parts import in_parts
-from blueque.protocol.membership import scores
 from blueque.protocol.schedule_record import time_of
 
 _UNSETTLED = (keys.UNSETTLED_TASKS, keys.UNSETTLED_MEMBERS, keys.GROUPS)
@@ -96,7 +95,7 @@ class Lookout:
         raise_refusal(replies)
         tasks, has_members, group = replies
         self.is_unsettled = bool(tasks)
-        return Unsettled(scores(tasks), bool(has_members), _lowest(group))
+        return Unsettled(as_scores(tasks), bool(has_members), _lowest(group))
 
     def next_occurrence(self) -> float | None:
         """Return in how many seconds of the clock of Redis a schedule is to be looked at; None: none
@@ -132,7 +131,7 @@ class Lookout:
         if keys.QUEUES in changed:
             replies = self._tracked.exchange(("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES"))
             raise_refusal(replies)
-            self.listeners = scores(replies[0])
+            self.listeners = as_scores(replies[0])
             stale |= set(self.listeners) - set(self.views)
             self.views = {
                 queue: view for queue, view in self.views.items() if queue in self.listeners
@@ -179,4 +178,4 @@ def _watched(queue: str) -> tuple[str, ...]:
 
 def _lowest(reply: list[str]) -> float | None:
     """Return the lowest score of a sorted set, from the reply with its first member."""
-    return next(iter(scores(reply).values()), None)
+    return next(iter(as_scores(reply).values()), None)
