@@ -271,6 +271,7 @@ class Scheduler:
         """Look at the listeners of the queues whose turn it is, and see to what the dead have left."""
         for gone in self._judge_at.keys() - self._lookout.views.keys():
             self._recovery.forget(gone)
+            self._beats.forget(gone)
             self._observed.discard(gone)
             del self._judge_at[gone], self._judged[gone]
         due = [name for name in self._lookout.views if self._is_to_be_judged(name)]

@@ -40,6 +40,10 @@ class Beats:
                 found |= {queue for queue, count in zip(some, replies, strict=True) if count}
         return found
 
+    def forget(self, queue: str) -> None:
+        """Forget what was seen of a queue."""
+        self._seen.pop(queue, None)
+
     def close(self) -> None:
         self._tracked.close()
 

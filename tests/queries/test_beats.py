@@ -156,6 +156,19 @@ def test_a_listener_of_a_queue_that_had_none_is_judged(client, redis, cli):
     assert scheduler._observed == {"video"}
 
 
+def test_a_queue_that_is_gone_is_forgotten(client, redis, cli):
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+    scheduler = Scheduler(client)
+    scheduler.step()
+    assert {*scheduler._judge_at} == {*scheduler._beats._seen} == {"video"}
+    cli.zrem(keys.QUEUES, "video")
+
+    until(lambda: scheduler.step() and not scheduler._judge_at, what="video is gone")
+
+    scheduler.close()
+    assert not scheduler._beats._seen
+
+
 def test_an_idle_scheduler_sends_one_command_from_beat_to_beat(client, redis, cli):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     scheduler = Scheduler(client)
