@@ -20,7 +20,7 @@ from running import PATIENCE
 from transactions import protocol
 
 from blueque import Client, RedisAway, RedisRefused, Retry
-from blueque.model import units
+from blueque.model import keys, units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.ends import End
@@ -268,6 +268,25 @@ def test_who_beats_after_the_look_and_before_the_fence_is_not_dead(
     monkeypatch.setattr(judge._inspector, "registration", read_late)
     look_until(judge, lambda: beats, "the last look at the registration")
     assert is_alive(cli)
+
+
+def test_a_look_at_a_key_of_a_wrong_type_has_failed_and_the_lease_starts_anew(redis, cli, judge):
+    queues, members = ["video", "audio"], keys.listeners("video")
+    register(redis)
+    began = time.monotonic()
+    while time.monotonic() - began < LEASE / 2:
+        judge.step(queues)
+        time.sleep(LEASE / 20)
+    cli.rename(members, "kept")
+    cli.set(members, "of another program")
+    judge.step(queues)
+    cli.rename("kept", members)
+
+    began = time.monotonic()
+    while is_alive(cli):
+        judge.step(queues)
+        time.sleep(LEASE / 20)
+    assert time.monotonic() - began >= LEASE
 
 
 def test_a_judge_does_not_judge_its_own_listener(redis, cli, judge):
