@@ -166,9 +166,8 @@ class WrongQueue(InvalidInput):
 class WrongState(InvalidInput):
     """The status of the task forbids what was asked for. Nothing was written.
 
-    wanted: what was asked for: delete, requeue, cancel, interrupt, move, bring_forward or
-        unblock. status: of the
-        task; None: there is no such task. why: what forbids it, in words.
+    wanted: what was asked for: delete, requeue, cancel, interrupt, move, bring_forward or unblock.
+    status: of the task; None: there is no such task. why: what forbids it, in words.
     """
 
     def __init__(

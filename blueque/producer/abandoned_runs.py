@@ -59,7 +59,7 @@ class Leftovers:
     def drop(self, queue: str, run: str, moved: float | None = None) -> bool:
         """Forget a run in any state; its tasks stay. False: there is no such run.
 
-        moved: see `protocol.drop_run`.
+        moved: see `protocol.runs.drop_run`.
         Raises WrongRun for a run of an earlier version that holds back tasks.
         Source: docs/protocol/bulk.md, "drop_run", "Runs of earlier versions".
         """

@@ -70,11 +70,6 @@ def ended_among(redis: Redis, ids: Sequence[str]) -> list[str]:
     return [task for task, status in zip(ids, statuses, strict=True) if status in FINISHED]
 
 
-def is_taken(redis: Redis, task_id: str) -> bool:
-    """Tell whether a task has this id, or its key is still in use."""
-    return bool(redis.read(("EXISTS", keys.task(task_id), keys.key_kept(task_id)))[0])
-
-
 def with_contents(redis: Redis, tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
     """See Inspector.with_contents."""
     wanted = [(task.id, name) for task in tasks for name in _fields(task, names)]

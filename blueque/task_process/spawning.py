@@ -34,7 +34,9 @@ class Spawner(NamedTuple):
         return cls(attempt, redis)
 
     def spawn(self, tasks: Iterable[New]) -> list[TaskId]:
-        """Make the tasks, as many in one transaction as it takes. Raises as `protocol.spawn`."""
+        """Make the tasks, as many in one transaction as it takes. Raises as
+        `protocol.spawning.spawn`.
+        """
         made: list[TaskId] = []
         for chunk in _chunks(self._records(tasks)):
             are_new = spawning.spawn(self.redis, self.attempt, chunk, time.time())

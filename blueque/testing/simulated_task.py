@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blueque.client import Client
 from blueque.errors import InvalidInput
@@ -26,9 +26,6 @@ from blueque.task_process.spawning import Spawner
 from blueque.testing.ended import Progress, Spawned
 from blueque.testing.time_limits import Exceeded, TimeLimits
 from blueque.text.format import one_line
-
-if TYPE_CHECKING:
-    pass
 
 
 class SimulatedTask(RunningTask):
