@@ -156,7 +156,7 @@ class Processor:
 
         Raises NotOwner. Source: docs/protocol.md, "end".
         """
-        self._end(End.cancel(_facts(record, MEASURED)))
+        self._end(End.confirm_cancel(_facts(record, MEASURED)))
         log.info("confirm_cancel task=%s queue=%s node=%s", *self._named)
 
     def lose(

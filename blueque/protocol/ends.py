@@ -111,7 +111,7 @@ class End(NamedTuple):
         return cls("released", "pending", facts, told, is_first=True, may_be_lost=False)
 
     @classmethod
-    def cancel(cls, facts: Facts = None) -> End:
+    def confirm_cancel(cls, facts: Facts = None) -> End:
         """The attempt was ended because its task was cancelled."""
         return cls("cancelled", "cancelled", facts, may_be_reserved=False)
 
@@ -137,7 +137,7 @@ class End(NamedTuple):
         """Return how an attempt of this task ends: a task that is to be cancelled gets no other."""
         if self.status in FINISHED or fields.cancel is None:
             return self
-        return End.cancel(self.facts)
+        return End.confirm_cancel(self.facts)
 
 
 class Ended(NamedTuple):

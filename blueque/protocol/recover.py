@@ -147,7 +147,7 @@ def lose(
 def _end_of(fields: TaskFields, loss: Loss, default: Retry | None) -> End:
     """Return how the attempt ends: on request, or by the policy of its task."""
     if fields.cancel is not None:
-        return End.cancel(loss.facts)._replace(is_lost=True)
+        return End.confirm_cancel(loss.facts)._replace(is_lost=True)
     policy, interruptions = Retry.of(fields.retry, default), count_of(fields.interruptions)
     kind: str | None = "lost" if policy is None else "poison"
     if policy is not None and policy.allows_interruption(interruptions):

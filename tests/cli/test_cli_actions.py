@@ -304,7 +304,10 @@ def test_wait_tells_that_the_task_was_cancelled(begin, redis, client, wait):
 
     until(lambda: client.get_task("running-1").cancel)
     protocol.end(
-        redis, AttemptRef("video", "running-1", "secret-running-1", NODE), End.cancel(), time.time()
+        redis,
+        AttemptRef("video", "running-1", "secret-running-1", NODE),
+        End.confirm_cancel(),
+        time.time(),
     )
 
     output, talk = program.communicate(timeout=30)

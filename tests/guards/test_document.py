@@ -1665,7 +1665,7 @@ HOLDS = ["it holds a lock", "it is counted", "it holds a lock or is counted"]
 AGAIN, WITH_LOCK, LIMITED = "it looks again", "it needs a lock", "there is a limit"
 FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and it is registered"
 release, release_with_facts = end(End.release()), end(End.release(MEASURED, "drain"))
-confirm_cancel = end(End.cancel(MEASURED))
+confirm_cancel = end(End.confirm_cancel(MEASURED))
 COMPLETED = {
     **END,
     "STATUS": "complete",

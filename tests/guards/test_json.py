@@ -194,7 +194,7 @@ def populated(redis, client, tmp_path):
         redis, AttemptRef("video", "bad-0001", "token", NODE), End.fail("ValueError: odd", bad), now
     )
     protocol.cancel(redis, "video", "gone-0001", "ada", "wrong input", now)
-    protocol.end(redis, AttemptRef("video", "gone-0001", "token", NODE), End.cancel(), now)
+    protocol.end(redis, AttemptRef("video", "gone-0001", "token", NODE), End.confirm_cancel(), now)
     more = {
         "failures": 1,
         "last_error": "OSError: no",

@@ -64,7 +64,7 @@ CALLS: dict[str, Callable[[Redis], object]] = {
         redis, AttemptRef(Q, "t1", "token", OURS), End.release(), 9.5
     ),
     "confirm_cancel": lambda redis: protocol.end(
-        redis, AttemptRef(Q, "t1", "token", OURS), End.cancel(), 9.5
+        redis, AttemptRef(Q, "t1", "token", OURS), End.confirm_cancel(), 9.5
     ),
     "cancel": lambda redis: protocol.cancel(redis, Q, "t1", "ann", None, 9.5),
     "requeue": lambda redis: protocol.requeue(redis, Q, "t1", "mark", 9.5),

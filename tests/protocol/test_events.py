@@ -97,7 +97,7 @@ def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     protocol.cancel(redis, Q, "t1", "ann", "too late", 12.0)
-    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.cancel(), 13.5)
+    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.confirm_cancel(), 13.5)
     protocol.requeue(redis, Q, "t1", "mark", 14.0, "bob")
     protocol.enqueue(redis, Q, "t2", "in", now=14.0)
     protocol.set_priority(redis, Q, "t1", 7, 14.25, "ann")

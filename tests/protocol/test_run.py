@@ -97,7 +97,7 @@ def release(redis, token="token", node=NODE, now=8.5, **more):
 
 
 def confirm_cancel(redis, token="token", node=NODE, now=8.5, **more):
-    protocol.end(redis, AttemptRef("video", "t1", token, node), End.cancel(**more), now)
+    protocol.end(redis, AttemptRef("video", "t1", token, node), End.confirm_cancel(**more), now)
 
 
 def cancel(redis):

@@ -384,7 +384,7 @@ def release(redis):
 
 
 def confirm_cancel(redis):
-    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.cancel(), 8.5)
+    protocol.end(redis, AttemptRef("video", "t1", "token", NODE), End.confirm_cancel(), 8.5)
 
 
 def cancel(redis):
