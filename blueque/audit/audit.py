@@ -184,7 +184,7 @@ def _forget(redis: Redis, finding: Finding, now: float) -> bool:
 
 
 def _settle_members(redis: Redis, finding: Finding, now: float) -> bool:
-    settle_members(redis, finding.text or "", [finding.task or ""], now)
+    settle_members(redis, finding.text or "", [finding.task or ""])
     return True
 
 

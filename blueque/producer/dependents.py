@@ -27,7 +27,7 @@ def tell_of_end(redis: Redis, task: str, now: float) -> None:
             left = ended[1:] if settled.is_over else ended
             ended = [*left, *settled.ended]
         if group is not None:
-            groups.settle_members(redis, group, [task], now)
+            groups.settle_members(redis, group, [task])
             if groups.finish_group(redis, group, now) == "ended":
                 groups.settle_group(redis, group, now)
 

@@ -56,7 +56,7 @@ class TaskOrders:
                 is_awaited(self._redis, task.id, now)
             if refusal.is_group:
                 for member in groups.look_at(self._redis, [task.id]):
-                    settle_members(self._redis, member.group or "", [task.id], now)
+                    settle_members(self._redis, member.group or "", [task.id])
             submit.delete(self._redis, self.name, task.id, force, event)
         log.info("delete task=%s queue=%s by=%s", task.id, self.name, who)
 

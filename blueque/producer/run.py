@@ -71,7 +71,7 @@ class Run:
         requeued = TaskGroup(self._redis, group).requeue(by)
         for some in in_parts(requeued, MEMBERS_AT_ONCE):
             with suppress(Contended):  # listeners and schedulers do it, too
-                groups.settle_members(self._redis, group, some, time.time())
+                groups.settle_members(self._redis, group, some)
         return requeued
 
     def collected(self) -> bool:

@@ -130,7 +130,7 @@ def cancel_group(
     return transact(redis, "cancel_group", _record(group, "state", "cancel", "updated"), decide)
 
 
-def settle_members(redis: Redis, group: str, tasks: Sequence[str], now: float) -> None:
+def settle_members(redis: Redis, group: str, tasks: Sequence[str]) -> None:
     """Note which members of a group have ended. The next look at the group decides what follows.
 
     tasks: at most 100. One that is gone, or in another group by now, counts as bad. Nothing is

@@ -48,7 +48,7 @@ def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | N
     due, has_settled = unsettled.groups, False
     members = [task for task in unsettled.members if task not in skipped][:MEMBERS_AT_ONCE]
     if members:
-        has_settled = _settle_members(redis, members, now, left)
+        has_settled = _settle_members(redis, members, left)
         # A group that was due before goes first: the others may be cancelled ones that never end.
         due = due or groups.due(redis, now, most)
     looks = _Looks(redis, now, left)
@@ -61,7 +61,7 @@ def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | N
     return looks.is_more or has_settled or len(looks.done) == GROUPS_AT_ONCE
 
 
-def _settle_members(redis: Redis, tasks: Sequence[str], now: float, left: GroupsLeftAlone) -> bool:
+def _settle_members(redis: Redis, tasks: Sequence[str], left: GroupsLeftAlone) -> bool:
     """Note the ends of members of any groups. Return whether some were noted."""
     members: dict[str, list[str]] = {}
     for member in groups.look_at(redis, tasks):
@@ -71,7 +71,7 @@ def _settle_members(redis: Redis, tasks: Sequence[str], now: float, left: Groups
     has_settled = False
     for group, those in members.items():
         try:
-            settle_members(redis, group, those, now)
+            settle_members(redis, group, those)
             has_settled = True
         except (Contended, RedisRefused) as error:  # others do the same
             _require_only_one(group, error)
@@ -153,7 +153,7 @@ class _Looks:
         """Note those members that have ended, and return them."""
         ended = [each.task for each in picked if each.group != group or each.status in FINISHED]
         if ended:
-            settle_members(self._redis, group, ended, self._now)
+            settle_members(self._redis, group, ended)
             self.is_more = True
         return ended
 

@@ -121,7 +121,7 @@ class House:
             ("LREM", keys.pending(D), 0, "g-complete"),
             ("LPUSH", keys.complete(D), "g-complete"),
         )
-        protocol.settle_members(redis, "g 1", ["g-complete", "g-bad"], 3.0)
+        protocol.settle_members(redis, "g 1", ["g-complete", "g-bad"])
         while settle_groups_step(redis, 3.0):
             continue
 
@@ -1644,9 +1644,9 @@ def test_an_end_that_a_group_is_about_to_note_is_no_finding(house):
     protocol.cancel(house.redis, D, "g-open", "me", None, 9.0)
     assert audit(house.redis) == []
 
-    protocol.settle_members(house.redis, "g 1", ["g-open"], 9.5)
+    protocol.settle_members(house.redis, "g 1", ["g-open"])
     protocol.cancel(house.redis, D, "g-next", "me", None, 9.7)
-    protocol.settle_members(house.redis, "g 1", ["g-next"], 9.9)
+    protocol.settle_members(house.redis, "g 1", ["g-next"])
     assert house.cli.zscore(keys.GROUPS, "g 1") == 0
     assert audit(house.redis) == []
 

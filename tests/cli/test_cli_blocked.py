@@ -319,10 +319,10 @@ def night(redis):
     def finish_all():
         finish(redis, "member-2")
         protocol.close_group(redis, "night-1", time.time())
-        protocol.settle_members(redis, "night-1", members, time.time())
+        protocol.settle_members(redis, "night-1", members)
         assert protocol.finish_group(redis, "night-1", time.time()) == "ended"
 
-    protocol.settle_members(redis, "night-1", members, time.time())
+    protocol.settle_members(redis, "night-1", members)
     return finish_all
 
 
@@ -343,7 +343,7 @@ def test_why_says_that_a_group_is_open_and_how_to_close_it(why, redis, night):
     protocol.open_group(redis, "night 2", 3600, time.time())
     enqueue(redis, "alone-1", group="night 2")
     protocol.cancel(redis, "video", "alone-1", "ada", None, time.time())
-    protocol.settle_members(redis, "night 2", ["alone-1"], time.time())
+    protocol.settle_members(redis, "night 2", ["alone-1"])
     block(redis, "child-1", {"group night 2": "ok"})
     block(redis, "child-2", {"group night-1": "ok"})
     protocol.close_group(redis, "night-1", time.time())
@@ -362,13 +362,13 @@ def test_why_says_how_far_a_group_is_that_runs_again(why, redis):
     enqueue(redis, "alone-1", group="night-1")
     block(redis, "child-1", {"group night-1": "ok"}, broken="cancel")
     finish(redis, "alone-1", exit_code=1)
-    protocol.settle_members(redis, "night-1", ["alone-1"], time.time())
+    protocol.settle_members(redis, "night-1", ["alone-1"])
     protocol.close_group(redis, "night-1", time.time())
     protocol.finish_group(redis, "night-1", time.time())
     protocol.settle_group(redis, "night-1", time.time())
     failed = why("child-1")[1]
     protocol.requeue(redis, "video", "alone-1", "mark", time.time())
-    protocol.settle_members(redis, "night-1", ["alone-1"], time.time())
+    protocol.settle_members(redis, "night-1", ["alone-1"])
 
     again = why("child-1")[1]
 

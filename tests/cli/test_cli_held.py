@@ -76,7 +76,7 @@ def test_status_points_at_a_group_for_which_tasks_wait_in_vain(run, redis):
     block(redis, "child-1", {"group night-1": "ok"}, broken="cancel")
     protocol.close_group(redis, "night-1", time.time())
     protocol.cancel(redis, "video", "bad-1", "ada", None, time.time())
-    protocol.settle_members(redis, "night-1", ["bad-1"], time.time())
+    protocol.settle_members(redis, "night-1", ["bad-1"])
     assert attention(run) == []  # it has not ended yet, so this is not decided
     protocol.finish_group(redis, "night-1", time.time())
     protocol.settle_group(redis, "night-1", time.time())
@@ -351,7 +351,7 @@ def test_graph_draws_a_group_with_its_tasks_and_what_waits_for_it(run, redis, na
         enqueue(redis, f"member-{n}", group="night-1")
     block(redis, "child-1", {"group night-1": "ok"}, "audio")
     protocol.cancel(redis, "video", "member-7", "ada", None, time.time())
-    protocol.settle_members(redis, "night-1", ["member-7"], time.time())
+    protocol.settle_members(redis, "night-1", ["member-7"])
 
     lines = run("graph", name).stdout.splitlines()
     found = json.loads(run("graph", name, "--json").stdout)

@@ -2137,7 +2137,7 @@ def closed_group(redis: Redis, now: float = 5.0) -> object:
 
 
 def settle_members(*tasks: str, group: str = GROUP) -> Given:
-    return lambda redis: protocol.settle_members(redis, group, tasks, 9.25)
+    return lambda redis: protocol.settle_members(redis, group, tasks)
 
 
 def finish_group(redis: Redis) -> object:

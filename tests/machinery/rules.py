@@ -1618,7 +1618,7 @@ class Families(Machine):
         if some:
             self.both(
                 "settle_members",
-                lambda: protocol.settle_members(self.person, name, some, clock.now),
+                lambda: protocol.settle_members(self.person, name, some),
                 lambda: self.model.settle_members(name, some),
             )
 

@@ -111,7 +111,7 @@ def test_tasks_that_wait_in_vain_and_groups_are_counted(scrape, redis):
         protocol.open_group(redis, group, 60, now)
     enqueue(redis, "t5", Q, group="odd")
     protocol.cancel(redis, Q, "t5", "ann", None, now)
-    protocol.settle_members(redis, "odd", ["t5"], now)
+    protocol.settle_members(redis, "odd", ["t5"])
 
     found = values(scrape())
 

@@ -257,7 +257,7 @@ def test_a_late_note_of_an_end_is_refused_when_the_member_runs_again(redis, othe
     fail(redis, "a")
 
     overtaken(lambda: protocol.requeue(other, "video", "a", "mark", 11.5))
-    protocol.settle_members(redis, GROUP, ["a"], 12.5)
+    protocol.settle_members(redis, GROUP, ["a"])
 
     assert standing(cli) == ("open", {"a"}, set())
 
@@ -269,7 +269,7 @@ def test_a_member_that_is_gone_is_bad_and_one_of_another_group_too(redis, cli):
     cli.delete(keys.task("a"))
     cli.hset(keys.task("b"), "group", "day")
 
-    protocol.settle_members(redis, GROUP, ["a", "b"], 12.5)
+    protocol.settle_members(redis, GROUP, ["a", "b"])
 
     assert standing(cli) == ("open", set(), {"a", "b"})
 
@@ -375,11 +375,11 @@ def test_a_group_does_not_end_when_a_member_runs_again_meanwhile(redis, other, o
     join(redis, "a")
     protocol.close_group(redis, GROUP, 5.5)
     fail(redis, "a")
-    protocol.settle_members(redis, GROUP, ["a"], 10.5)
+    protocol.settle_members(redis, GROUP, ["a"])
 
     def run_again():
         protocol.requeue(other, "video", "a", "mark", 11.5)
-        protocol.settle_members(other, GROUP, ["a"], 11.5)
+        protocol.settle_members(other, GROUP, ["a"])
 
     overtaken(run_again)
     assert protocol.finish_group(redis, GROUP, 12.5) == "closed"
@@ -454,7 +454,7 @@ def test_a_task_that_comes_while_the_dependents_are_told_is_told_too(redis, othe
     wait_for(redis, "y")
     protocol.close_group(redis, GROUP, 5.5)
     complete(redis, "a")
-    protocol.settle_members(redis, GROUP, ["a"], 10.5)
+    protocol.settle_members(redis, GROUP, ["a"])
     protocol.finish_group(redis, GROUP, 10.5)
 
     # Its condition is met, so it does not wait at all.
@@ -682,7 +682,7 @@ def test_a_cancelled_group_takes_its_open_members_with_it(redis, cli):
     assert cli.hget(keys.task("r"), "cancel")
     assert standing(cli) == ("closed", {"r"}, {"a", "b"})
 
-    protocol.end(redis, AttemptRef("video", "r", "token r", NODE), End.cancel(), 11.5)
+    protocol.end(redis, AttemptRef("video", "r", "token r", NODE), End.confirm_cancel(), 11.5)
     settle(redis, now=12.5)
     assert standing(cli) == ("ended", set(), {"a", "b", "r"})
 
@@ -863,7 +863,7 @@ def test_the_body_runs_although_its_last_settler_dies(redis, cli, dies_after):
     protocol.close_group(redis, GROUP, 5.5)
     complete(redis, "a")
 
-    protocol.settle_members(redis, GROUP, ["a"], 10.5)
+    protocol.settle_members(redis, GROUP, ["a"])
     if dies_after == "finish_group":
         assert protocol.finish_group(redis, GROUP, 10.5) == "ended"
     assert statuses(cli, "z") == ["blocked"]
@@ -890,7 +890,7 @@ def test_the_callback_runs_once_however_often_an_end_is_reported(redis, other, c
         for _ in range(chance.randrange(3)):
             some = chance.sample(members, chance.randrange(1, len(members) + 1))
             settler = chance.choice([redis, other])
-            protocol.settle_members(settler, GROUP, some, 10.5)
+            protocol.settle_members(settler, GROUP, some)
             protocol.finish_group(settler, GROUP, 10.5)
         if left:
             assert statuses(cli, "z") == ["blocked"]

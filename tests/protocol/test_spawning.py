@@ -281,7 +281,7 @@ def test_a_running_member_adds_to_its_closed_group_which_does_not_end_before(red
     )
     assert spawn(redis, new("a", group="night")) == [False]
     protocol.end(redis, ATTEMPT, End.complete("out"), 10.5)
-    protocol.settle_members(redis, "night", ["t1"], 10.6)
+    protocol.settle_members(redis, "night", ["t1"])
 
     assert protocol.finish_group(redis, "night", 10.7) == "closed"
     assert cli.smembers(keys.open_members("night")) == {A, B}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 import threading
-import time
 
 import pytest
 from asking import ask_app
@@ -444,7 +443,7 @@ def test_failed_tasks_of_a_workflow_run_again_and_an_open_one_is_closed(
     client.group("sweep").open()
     task = start(group="sweep")
     end(task, "ValueError: x")
-    protocol.settle_members(client.connections, "sweep", [task], time.time())
+    protocol.settle_members(client.connections, "sweep", [task])
     for verb in ("close", "requeue"):
         question = ask(f"/controls/workflow/{verb}?name=sweep")
         moved = ask(f"/controls/workflow/{verb}", "POST", data=form_of(question), headers=OWN)
