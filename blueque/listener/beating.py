@@ -21,6 +21,7 @@ class Beat:
 
     task: the id of the task that the listener watches, if there is one.
     may_hold: whether to read our own lists.
+    refused: why Redis refused the beat, by the queue in which it has changed nothing.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Beat:
         self._obeys_settings = obeys_settings
         self._standing = Standing()
         self._lost: list[Registration] = []  # where we are no longer registered
-        self._refusal: RedisRefused | None = None
+        self.refused: dict[str, RedisRefused] = {}
 
     def beat(self, registrations: Sequence[Registration]) -> Standing:
         """Beat in all of these queues, in one transaction for 50 of them.
@@ -45,8 +46,8 @@ class Beat:
             registration.instance = None
         if self._lost:
             raise NotRegistered(self._lost[0].node, self._lost[0].queue)
-        if self._refusal is not None:
-            raise self._refusal
+        for refusal in self.refused.values():
+            raise refusal
         return self._standing
 
     def _beat(self, some: Sequence[Registration]) -> None:
@@ -62,7 +63,7 @@ class Beat:
         self._standing = _joined(self._standing, beaten)
 
     def _note_refusal(self, registration: Registration, error: RedisRefused) -> None:
-        self._refusal = self._refusal or error
+        self.refused[registration.queue] = error
 
 
 def _joined(standing: Standing, beaten: Standing) -> Standing:

@@ -181,7 +181,7 @@ class Listener:
         ready = {each.queue for each in called}
         task = self._settle()
         if task is None:
-            ready = self._with_work()
+            ready = {each for each in self._with_work() if not self.of(each).is_list_unsure}
             task = self._take_from(ready)
         for each in called:  # the calls for which we take nothing
             if each.has_marker:
@@ -259,26 +259,31 @@ class Listener:
 
     def _empty_list(self, ours: Registration) -> None:
         """Put back what we have popped and not reserved."""
-        ours.is_list_unsure = True
-        with contextlib.suppress(NotRegistered):  # we were found dead: others see to it
+        instance = ours.instance
+        try:
             # A pop that we gave up on does nothing any more when it arrives.
             Beat(self._redis, None, True, self.obeys_settings).beat([ours])
             for task_id in self._inspector.reserved(ours.queue, ours.node):
                 ours.put_back(task_id)
             ours.is_list_unsure = False
+        except NotRegistered:  # we were found dead: others see to our list
+            ours.instance = instance  # the registration is ours still, to deregister
 
     def _settle(self) -> Task | None:
         """Look through our own lists, where that has to be done, and return a task that is found
-        there.
+        there. Where it cannot be done, the list stays unsure.
         """
         unsure = [each for each in self if each.is_list_unsure]
         if not unsure:
             return None
         # A pop that we gave up on may still arrive. It does nothing any more once our registration
         # has changed. A queue with a key of a wrong type must not stop the others.
-        unless_wrong_type(self.beat, lambda error: None)
+        beat = Beat(self._redis, None, True, self.obeys_settings)
+        unless_wrong_type(lambda: beat.beat([*self]), lambda error: None)
         for each in unsure:
             with self._skipping(each.queue):
+                if each.queue in beat.refused:  # our registration is as it was
+                    raise beat.refused[each.queue]
                 held = self._inspector.reserved(each.queue, each.node)
                 task = self.reserver.settle(each, held)
                 if task is not None:

@@ -494,6 +494,84 @@ def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_ot
     assert [group.take().queue, group.take().queue, group.take()] == ["audio", "video", None]
 
 
+def lose(monkeypatch, number, is_executed):
+    """Let the connection break at the transaction of this number, before Redis has executed it or
+    after.
+    """
+    execute, sent = transaction._execute, []
+
+    def execute_in_vain(*arguments):
+        sent.append(arguments)
+        if len(sent) != number:
+            return execute(*arguments)
+        monkeypatch.setattr(transaction, "_execute", execute)
+        if is_executed:
+            execute(*arguments)
+        raise RedisAway("in a test")
+
+    monkeypatch.setattr(transaction, "_execute", execute_in_vain)
+
+
+@pytest.mark.parametrize(("lost", "is_executed"), [("pop", True), ("reserve", False)])
+def test_a_listener_that_leaves_puts_back_what_it_has_popped_and_not_reserved(
+    client, cli, monkeypatch, lost, is_executed
+):
+    group = registered(client.with_patience(0).get_listener("video", "audio"))
+    assert group.take() is None
+    first, _ = (client.get_queue("audio").enqueue("") for _ in range(2))
+    lose(monkeypatch, ["pop", "reserve"].index(lost) + 1, is_executed)
+    with pytest.raises(RedisAway):
+        group.take()
+    assert cli.lrange(f"blueque_reserved_tasks_audio_{group.node}", 0, -1) == [first]
+
+    assert group.leave() is True
+    assert cli.lindex("blueque_pending_tasks_audio", -1) == first
+    assert client.get_task(first).status == "pending"
+
+
+def test_a_listener_that_was_found_dead_takes_leave_once_its_list_is_empty(
+    client, redis, cli, caplog
+):
+    group = registered(client.get_listener("video"))
+    ours = group.of("video")
+    task_id = client.get_queue("video").enqueue("")
+    protocol.pop(redis, "video", ours.node, ours.instance)
+    assert ours.is_list_unsure
+    assert protocol.fence(redis, "video", ours.node, ours.instance, "0", time.time())
+    assert group.leave() is False, "others have not yet seen to what it has popped"
+    protocol.recover(redis, "video", task_id, ours.node, ours.instance, time.time())
+    caplog.clear()
+
+    assert group.leave() is True
+    assert not cli.exists(f"blueque_listener_video_{ours.node}")
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("queues", [["video"], ["video", "audio"]])
+def test_a_list_is_unsure_until_a_beat_has_gone_through(client, cli, queues):
+    group = registered(client.get_listener(*queues))
+    for queue in queues:
+        client.get_queue(queue).enqueue("")
+    members = cli.smembers("blueque_listeners_video")
+    cli.delete("blueque_listeners_video")
+    cli.set("blueque_listeners_video", "of another program")
+    if len(queues) == 1:
+        with pytest.raises(RedisRefused, match="WRONGTYPE"):
+            group.take()
+    else:
+        assert [task and task.queue for task in (group.take(), group.take())] == ["audio", None]
+        for _ in queues:  # each has called once
+            assert group.idle(5, lambda connection: connection.wait(5)) is True
+            assert group.take() is None
+        assert awake(cli) == set(), "nobody is called again and again"
+    assert group.of("video").is_list_unsure
+    assert cli.llen("blueque_pending_tasks_video") == 1
+
+    cli.delete("blueque_listeners_video")
+    cli.sadd("blueque_listeners_video", *members)
+    assert group.take().queue == "video"
+
+
 def test_leaving_takes_leave_of_every_queue_once(client, group, cli, state):
     assert group.leave() is True
     assert [key for key in state() if "listener" in key or "nodes" in key] == []
