@@ -9,6 +9,7 @@ A batch is published by one file, whose existence alone counts: to write it twic
 harm. All names but this one are written once, by one writer. A file of a batch that no published
 list has is left by a dead archiver, and the next one removes it. Files with other names count
 without a list: a person may merge small files, and older versions had no lists in a directory.
+The staging folder of these older versions goes with the first batch.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ MARK = "_archive.json"
 VERSION = 3  # 1 and 2 are read, too
 
 _WRITTEN, _PUBLISHED, _LIST = "_written", "_published", ".json"
+_STAGING = "_staging"  # of older versions, in a directory
 # the beginning of the name of a file of a batch: the batch and its writer
 _OF_BATCH = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}-[0-9a-f]{16}[-.]")
 
@@ -64,8 +66,8 @@ class Output(NamedTuple):
 class Archive:
     """One archive.
 
-    root: its absolute path, or its URL. identity: tells it from an archive of the same path, as on
-        another machine; empty: nothing is in it yet. is_by_run: its files are by run, too.
+    root: its absolute path, or its URL. identity: tells it from an archive in another place; empty:
+        nothing is in it yet. is_by_run: its files are by run, too.
     """
 
     def __init__(self, root: str, identity: str, is_by_run: bool = False) -> None:
@@ -91,18 +93,29 @@ class Archive:
         if not self.identity:
             return []
         queues = [queue] if queue is not None else self._queues()
-        return [file for name in queues for file in self._files(name, "")]
+        return [file for name in queues for file in self._files(name, self._published(name))]
 
-    def published(self, queue: str, batch: str) -> list[File]:
-        """Return the files of a batch."""
-        return self._files(queue, f"{batch}-")
+    def written(self, claim: Claim) -> list[File]:
+        """Return the files of a batch that is written, whether or not readers see them."""
+        return self._files(claim.queue, [_list_of(claim)], f"{claim.batch}-")
+
+    def published(self, claim: Claim) -> list[File]:
+        """Return the files of a batch that readers see.
+
+        Not those of another writer: Redis may have lost that their batch was written. They count,
+        and their tasks are there twice.
+        """
+        names = [name for name in self._published(claim.queue) if name == _list_of(claim)]
+        return self._files(claim.queue, names, f"{claim.batch}-")
 
     def prepare(self, claim: Claim) -> Output:
         """Remove what dead writers have left, and return where to write the files of a new batch."""
         ours, seen = f"{claim.batch}-{claim.writer}", self._of_batches(claim.queue, "")
         # All that was seen is of earlier writers: nobody but us can publish in this queue now.
         claim.make_sure()
-        counts = self._counting(claim.queue, self._published(claim.queue, ""))
+        if self.is_local:
+            self._leave_older_versions(claim.queue)
+        counts = self._counting(claim.queue, self._published(claim.queue))
         dead = [path for path in seen if not posixpath.basename(path).startswith(ours)]
         self._store.remove({*dead} - counts)
         return Output(self, self._folder(claim.queue), f"{ours}-")
@@ -118,12 +131,15 @@ class Archive:
 
     def publish(self, claim: Claim) -> None:
         """Have readers see the files of a batch that is written. It may be done already."""
-        name = f"{claim.batch}-{claim.staging}"
-        self._store.put(f"{self._hidden(_PUBLISHED, claim.queue)}/{name}", b"published\n")
+        path = f"{self._hidden(_PUBLISHED, claim.queue)}/{_list_of(claim)}"
+        self._store.put(path, b"published\n")
 
     def tidy(self, claim: Claim) -> None:
         """Remove what of a batch does not count, as what a worker has written that was replaced."""
-        counts = self._counting(claim.queue, [f"{claim.batch}-{claim.staging}"])
+        names = [_list_of(claim), *self._published(claim.queue)]
+        counts = self._counting(
+            claim.queue, [name for name in names if name.startswith(f"{claim.batch}-")]
+        )
         self._store.remove({*self._of_batches(claim.queue, f"{claim.batch}-")} - counts)
 
     def require_same(self, host: str) -> None:
@@ -147,19 +163,36 @@ class Archive:
         found = [parse_partition(name, "queue") for name in self._store.names(self._store.path())]
         return [value[0] for value in found if value is not None and value[0] is not None]
 
-    def _files(self, queue: str, beginning: str) -> list[File]:
-        """Return the files of a queue that count, and whose name begins so."""
-        folder, names = self._folder(queue), self._published(queue, beginning)
-        listed = self._listed(queue, names)
-        # After the names: the files of what was published by then are all there.
-        found = [self._file(queue, path, folder) for path in self._store.below(folder)]
-        return sorted(
-            file
-            for file in found
-            if file is not None
-            and (name := posixpath.basename(file.path)).startswith(beginning)
-            and (file.path.removeprefix(f"{folder}/") in listed or not _OF_BATCH.match(name))
-        )
+    def _leave_older_versions(self, queue: str) -> None:
+        """Remove what an older version has left of the queue, and have it refuse the archive: it
+        does not know of lists. But it may have to finish a batch of another queue first.
+        """
+        self._store.remove_folder(self._hidden(_STAGING, queue))
+        found = _mark(self._store) or {}
+        if found.get("version") != VERSION and not self._store.below(self._store.path(_STAGING)):
+            content = json.dumps({**found, "archive": self.identity, "version": VERSION})
+            self._store.replace(self._store.path(MARK), content.encode())
+
+    def _files(self, queue: str, names: Sequence[str], beginning: str = "") -> list[File]:
+        """Return the files of a queue in these lists or in none, whose name begins so."""
+        folder, listed = self._folder(queue), self._listed(queue, names)
+
+        def look() -> list[File]:
+            found = [self._file(queue, path, folder) for path in self._store.below(folder)]
+            return sorted(
+                file
+                for file in found
+                if file is not None
+                and (name := posixpath.basename(file.path)).startswith(beginning)
+                and (file.path.removeprefix(f"{folder}/") in listed or not _OF_BATCH.match(name))
+            )
+
+        # After the names: the files of what was published by then are all there. A look may miss
+        # both a file into which a person merges others, and the others. Two that agree do not.
+        found = look()
+        while self.is_local and found != (again := look()):
+            found = again
+        return found
 
     def _file(self, queue: str, path: str, folder: str) -> File | None:
         """Return the file at this path; None: it is not a file of an archive."""
@@ -187,9 +220,8 @@ class Archive:
         files = {f"{folder}/{file}" for file in self._listed(queue, names)}
         return files | {f"{written}/{name}{_LIST}" for name in names}
 
-    def _published(self, queue: str, beginning: str) -> list[str]:
-        names = self._store.names(self._hidden(_PUBLISHED, queue))
-        return [name for name in names if name.startswith(beginning)]
+    def _published(self, queue: str) -> list[str]:
+        return self._store.names(self._hidden(_PUBLISHED, queue))
 
     def _listed(self, queue: str, names: Iterable[str]) -> set[str]:
         """Return the names of the files of these batches, below the folder of the queue."""
@@ -225,12 +257,13 @@ def create(
     try:
         if store.is_file():
             raise ArchiveRefused(root, "is not a directory")
-        if _mark(store) is None:
+        found = _mark(store)
+        if found is None or (not found and store.is_empty()):
             # All would write the same: two at once do no harm, nor does one that has died over it.
-            identity = hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+            identity = hashlib.sha256(root.encode()).hexdigest()[:32]
             by = ["queue", "day", *(["run"] if is_by_run else [])]
             content = json.dumps({"archive": identity, "version": VERSION, "by": by})
-            store.put(store.path(MARK), content.encode())
+            store.replace(store.path(MARK), content.encode())
     except OSError as error:
         raise ArchiveRefused(root, f"cannot be written to: {error}") from error
     made = open_(path, unverified)
@@ -248,27 +281,46 @@ def open_(path: str | os.PathLike[str], unverified: bool = False) -> Archive:
     store = Store(root)
     try:
         found = _mark(store)
-        if found is None and store.is_empty():
+        if not found and store.is_empty():
             return Archive(root, "")
     except OSError as error:
         raise ArchiveRefused(root, f"cannot be read: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("archive"), str):
+    if found is None:
         raise ArchiveRefused(root, f"is not an archive: it has no {MARK}")
+    if not isinstance(found.get("archive"), str):
+        raise ArchiveRefused(
+            root,
+            f"cannot be read: its {MARK} is damaged. Put it back; if you have no copy and no batch is open, remove it, "
+            "and archive again with the same options",
+        )
     if found.get("version") not in range(1, VERSION + 1):
         raise ArchiveRefused(root, "is an archive of a later version of Blueque")
     return Archive(root, found["archive"], "run" in found.get("by", ()))
 
 
-def _mark(store: Store) -> Any:
+def _list_of(claim: Claim) -> str:
+    """Return the name of the list of a batch that is written."""
+    return f"{claim.batch}-{claim.staging}"
+
+
+def _mark(store: Store) -> dict[str, Any] | None:
+    """Return what the archive is. Empty: it is damaged, or half of it is there, because it is being
+    made or its maker has died. None: there is none.
+    """
     content = store.get(store.path(MARK))
     try:
-        return None if content is None else json.loads(content)
+        found = None if content is None else json.loads(content)
     except ValueError:
-        return None  # half of it: it is being made, or its maker has died
+        return {}
+    return found if found is None or isinstance(found, dict) else {}
 
 
 def _root(path: str | os.PathLike[str], unverified: bool) -> str:
     text = os.fspath(path)
-    if stores.scheme_of(text) is None:
-        return os.path.realpath(text)
-    return stores.require(text, unverified)
+    root = os.path.realpath(text) if stores.scheme_of(text) is None else text
+    try:
+        root.encode()
+    except UnicodeEncodeError as error:
+        shown = root.encode("utf-8", "backslashreplace").decode()
+        raise ArchiveRefused(shown, "has a name that is not UTF-8, which pyarrow needs") from error
+    return root if stores.scheme_of(text) is None else stores.require(text, unverified)

@@ -15,6 +15,7 @@ from itertools import chain, islice
 from blueque.archives import parquet
 from blueque.archives.claims import Claim
 from blueque.archives.layout import Archive
+from blueque.archives.partitions import File
 from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused
 from blueque.model import keys
@@ -41,15 +42,16 @@ def write_down(archive: Archive, claim: Claim, paths: Sequence[str]) -> None:
 
 def publish(archive: Archive, claim: Claim) -> None:
     """Have readers see the files."""
+    _require_all(archive, claim, archive.written(claim))
     archive.publish(claim)
-    _require_all(archive, claim)
     claim.mark("published")
 
 
 def delete(redis: Redis, archive: Archive, claim: Claim, tell: Tell) -> None:
     """Delete from Redis the tasks in the published files that have not changed."""
-    _require_all(archive, claim)
-    rows = iter(_as_listed(redis, archive, claim))
+    files = archive.published(claim)
+    _require_all(archive, claim, files)
+    rows = iter(_as_listed(redis, archive, claim, files))
     done = 0
     while some := list(islice(rows, MOST)):
         claim.require()
@@ -59,14 +61,16 @@ def delete(redis: Redis, archive: Archive, claim: Claim, tell: Tell) -> None:
     claim.mark("deleted")
 
 
-def _as_listed(redis: Redis, archive: Archive, claim: Claim) -> list[Written]:
-    """Return the tasks in the published files, status by status, in the order of their lists.
+def _as_listed(
+    redis: Redis, archive: Archive, claim: Claim, files: Sequence[File]
+) -> list[Written]:
+    """Return the tasks in these files, status by status, in the order of their lists.
 
     To remove a task from its list, Redis searches from the tail. The files are by day, and the days
     may alternate in the list: by files, each search would pass what other days have.
     """
-    files = parquet.written(archive, archive.published(claim.queue, claim.batch))
-    rows = {row.task: row for row in chain.from_iterable(files)}
+    found = chain.from_iterable(parquet.written(archive, files))
+    rows = {row.task: row for row in found}
     statuses = Counter(row.status for row in rows.values())
     listed: list[Written] = []
     for status, rows_of in statuses.items():
@@ -85,15 +89,14 @@ def finish(archive: Archive, claim: Claim) -> None:
     claim.finish()
 
 
-def _require_all(archive: Archive, claim: Claim) -> None:
-    """Raise ArchiveRefused if files are missing because they were removed."""
-    files = archive.published(claim.queue, claim.batch)
+def _require_all(archive: Archive, claim: Claim, files: Sequence[File]) -> None:
+    """Raise ArchiveRefused if these are not all files of the batch, because some were removed."""
     rows = parquet.count_rows(archive, [file.path for file in files])
     if rows != claim.rows:
         claim.make_sure()  # another archiver may have gone on, and a person merged them
         raise ArchiveRefused(
             archive.root,
-            f"batch {claim.batch} of queue {claim.queue!r} has {count(rows, 'row')} in its files, and {claim.rows} were written: put "
-            f"back what is missing, or finish the batch with the version of Blueque that has begun it; if it is lost for "
-            f"good, delete the key {keys.archive(claim.queue)}",
+            f"batch {claim.batch} of queue {claim.queue!r} has {count(rows, 'row')} in its files, and {claim.rows} were "
+            "written: put back what is missing, go on where the batch was begun, or finish it with the version of Blueque "
+            f"that has begun it; if it is lost for good, delete the key {keys.archive(claim.queue)}",
         )

@@ -73,6 +73,15 @@ class Store:
             file.write(content)
         self.sync([path])
 
+    def replace(self, path: str, content: bytes) -> None:
+        """Write a file, or write it anew; in a directory, nobody ever sees half of it."""
+        if self._files.type_name != "local":
+            self.put(path, content)
+            return
+        self.put(temporary := f"{path}.{os.urandom(8).hex()}", content)
+        self._files.move(temporary, path)
+        self.sync([path])
+
     def sync(self, paths: Iterable[str]) -> None:
         """Have files survive a power cut. What is in a store of objects does so anyway."""
         if self._files.type_name != "local":
@@ -95,6 +104,11 @@ class Store:
 
         with ThreadPoolExecutor(AT_ONCE) as threads:
             list(threads.map(remove, paths))
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder and all in it; one that is gone already is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.delete_dir(folder)
 
     def open(self, path: str) -> pa.NativeFile:
         return self._files.open_input_file(path)

@@ -17,6 +17,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import pyarrow
+import pyarrow.parquet
 from running import ROOT
 from shelves import (
     DAY,
@@ -38,7 +40,7 @@ from shelves import (
 from transactions import protocol
 
 from blueque import ArchiveRefused, Client, Inspector, InvalidInput, Taken, archives
-from blueque.archives import claims, layout, parquet, picking, steps
+from blueque.archives import claims, layout, parquet, picking, steps, stores
 from blueque.archives.layout import Output
 from blueque.model import keys
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
@@ -352,17 +354,152 @@ def test_an_archive_of_an_older_version_is_read_and_goes_on(url, cli, shelf):
     ids = fill(cli, 40)
     run(url, shelf, limit=20)
     there = archived(shelf)
-    (shelf / "_archive.json").write_text('{"archive": "0123456789abcdef", "version": 1}')
-    for path in shelf.glob("queue=*/day=*/*.parquet"):
-        batch, _, name = path.name.rpartition("-")
-        path.rename(path.with_name(f"{batch.rpartition('-')[0]}-{name}"))
-    for kind in ("_written", "_published"):
-        shutil.rmtree(shelf / kind)
+    older(shelf)
     assert archived(shelf) == there and len(there) == 20
 
     run(url, shelf)
 
     require_exact(cli, shelf, ids)
+
+
+def older(shelf: Path, files: str = "queue=*/day=*/*.parquet") -> None:
+    """Make the archive one of an older version: without lists, and without writers in names."""
+    (shelf / "_archive.json").write_text('{"archive": "0123456789abcdef", "version": 1}')
+    for path in shelf.glob(files):
+        batch, _, name = path.name.rpartition("-")
+        path.rename(path.with_name(f"{batch.rpartition('-')[0]}-{name}"))
+    for kind in ("_written", "_published"):
+        shutil.rmtree(shelf / kind, ignore_errors=True)
+
+
+def version(shelf: Path) -> int:
+    return json.loads((shelf / "_archive.json").read_text())["version"]
+
+
+def test_an_older_version_refuses_an_archive_from_the_first_new_batch_on(url, cli, shelf):
+    fill(cli, 40)
+    run(url, shelf, limit=20)
+    older(shelf)
+    staged = shelf / "_staging" / ESCAPED / "20260101T000000-00000000-0000000000000000" / "x"
+    others = shelf / "_staging" / "queue=other" / "x"
+    for path in (staged, others):
+        path.parent.mkdir(parents=True)
+        path.touch()
+
+    run(url, shelf, limit=10)
+    assert not staged.exists() and others.exists()
+    assert version(shelf) == 1  # so that the older version can finish the batch of the other queue
+
+    others.unlink()
+    run(url, shelf)
+    assert version(shelf) == layout.VERSION
+    assert layout.open_(shelf).identity == "0123456789abcdef"
+
+
+def test_a_batch_that_an_older_version_has_written_is_refused_and_left_as_it_is(
+    url, cli, shelf, monkeypatch
+):
+    ids = fill(cli, 4)
+    publish = steps.publish
+    monkeypatch.setattr(steps, "publish", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(url, shelf)
+    monkeypatch.setattr(steps, "publish", publish)
+    older(shelf)
+    cli.hset(keys.archive(QUEUE), "archive", "0123456789abcdef")
+    staged = shelf / "_staging" / ESCAPED / "x.parquet"
+    staged.parent.mkdir(parents=True)
+    (file,) = shelf.glob("queue=*/day=*/*.parquet")
+    file.rename(staged)
+
+    with pytest.raises(
+        ArchiveRefused, match="finish it with the version of Blueque that has begun"
+    ):
+        run(url, shelf)
+
+    assert staged.exists() and not (shelf / "_published").exists() and version(shelf) == 1
+    assert all(cli.exists(keys.task(task)) for task in ids)
+
+
+def test_a_batch_of_which_redis_forgets_that_it_was_written_is_written_again(
+    url, cli, shelf, monkeypatch
+):
+    """Redis has failed over, and the replica had not seen the last changes."""
+    ids = fill(cli, 40)
+    claimed: dict[str, str] = {}
+    write_down, delete = steps.write_down, steps.delete
+
+    def note(*arguments):
+        claimed.update(cli.hgetall(keys.archive(QUEUE)))
+        write_down(*arguments)
+
+    monkeypatch.setattr(steps, "write_down", note)
+    monkeypatch.setattr(steps, "delete", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(url, shelf, batch=1000)
+    monkeypatch.setattr(steps, "write_down", write_down)
+    monkeypatch.setattr(steps, "delete", delete)
+    del claimed["writer"]
+    cli.delete(keys.archive(QUEUE))
+    cli.hset(keys.archive(QUEUE), mapping=claimed)
+    assert archived(shelf) == dict.fromkeys(ids, 1)
+
+    run(url, shelf)
+
+    assert sorted(archives.read(shelf)["task_id"].to_pylist()) == ids
+    assert not any(cli.exists(keys.task(task)) for task in ids)
+    assert not cli.exists(keys.archive(QUEUE))
+
+
+def test_a_damaged_mark_is_refused_where_there_are_files_and_mended_where_there_are_none(
+    url, cli, shelf
+):
+    ids = fill(cli, 4)
+    shelf.mkdir()
+    mark = shelf / "_archive.json"
+    mark.write_text('{"archive": "0123')
+    run(url, shelf, limit=2, by_run=True)
+    there = mark.read_text()
+
+    for damaged in ("", '{"archive": "0123', "[]", "7", '{"archive": 7}', "\udcff"):
+        mark.write_text(damaged, errors="surrogateescape")
+        for action in (lambda: run(url, shelf), lambda: archives.read(shelf)):
+            with pytest.raises(ArchiveRefused, match=r"its _archive.json is damaged. Put it back"):
+                action()
+    mark.unlink()
+    run(url, shelf, by_run=True)
+
+    assert json.loads(mark.read_text()) == json.loads(there)
+    require_exact(cli, shelf, ids)
+
+
+def test_a_path_that_is_not_utf_8_is_refused(url, tmp_path):
+    with pytest.raises(ArchiveRefused, match=r"a\\udcff: has a name that is not UTF-8"):
+        archives.archive(QUEUE, os.fsdecode(bytes(tmp_path) + b"/a\xff"), url=url)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_who_lists_files_while_they_are_merged_sees_each_task(url, cli, shelf, monkeypatch):
+    """A listing reads the names first, and then drops those that have gone meanwhile."""
+    ids = fill(cli, 20)
+    run(url, shelf, batch=5)
+    below, merged = stores.Store.below, False
+
+    def merge_and_list(store: stores.Store, folder: str) -> list[str]:
+        nonlocal merged
+        names = below(store, folder)
+        if not merged:
+            merged = True
+            files = [Path(name) for name in names]
+            rows = [pyarrow.parquet.read_table(file) for file in files]
+            place = files[0].with_name("merged.parquet")
+            pyarrow.parquet.write_table(pyarrow.concat_tables(rows), place)
+            for file in files:
+                file.unlink()
+        return [name for name in names if os.path.exists(name)]
+
+    monkeypatch.setattr(stores.Store, "below", merge_and_list)
+    assert sorted(archives.read(shelf)["task_id"].to_pylist()) == ids and merged
 
 
 def test_files_may_be_merged_as_the_page_shows_and_each_task_is_seen_once(
@@ -397,7 +534,7 @@ def test_files_may_be_merged_as_the_page_shows_and_each_task_is_seen_once(
 
 # Killed, and slow
 
-POINTS_OF_AN_ARCHIVE = 158
+POINTS_OF_AN_ARCHIVE = 160
 # All of them in bin/soak, some of them else: the order of the points changes little, and each kind
 # has many.
 EVERY = (
