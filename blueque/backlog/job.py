@@ -221,12 +221,16 @@ class Feeding:
             )
         elif fed.verdict == "full":
             self._wait_for_room(fed.waiting, len(chunk.ids))
-        else:  # Redis has lost its last changes, this record among them
-            self._teller.remark(
-                "Redis has lost its last changes: feeding again from where its record stands"
-            )
-            self._begin(self._load())
+        else:
+            self._begin_again()
         return True
+
+    def _begin_again(self) -> None:
+        """Go back with the record: Redis has lost its last changes, those of the record too."""
+        self._teller.remark(
+            "Redis has lost its last changes: feeding again from where its record stands"
+        )
+        self._begin(self._load())
 
     def _feed(self) -> Fed:
         """Feed the first chunk that is ready, and make another one meanwhile."""
@@ -274,7 +278,8 @@ class Feeding:
             self._sleep(FOLLOW_PACE)
             if time.monotonic() >= self._sign_due:
                 nothing = self._chunks.nothing()
-                self._patiently(lambda: self._send(nothing, time.time()))
+                if self._patiently(lambda: self._send(nothing, time.time())).verdict == "astray":
+                    self._begin_again()
         return self._job.does_follow
 
     def _finish(self) -> bool:

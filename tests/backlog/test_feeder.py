@@ -263,6 +263,37 @@ def test_a_backlog_that_redis_takes_half_of_back_is_fed_again_from_there(feed, t
     assert numbers(cli) == list(range(10))
 
 
+def test_a_feeder_that_waits_for_files_feeds_again_what_redis_has_lost(feed, few, cli, monkeypatch):
+    monkeypatch.setattr(job, "CHUNK", 2)
+    monkeypatch.setattr(job, "FOLLOW_PACE", 0.02)
+    monkeypatch.setattr(job, "SIGN", 0.05)
+    stop, notes, kept = threading.Event(), [], {}
+
+    def look(progress):
+        notes.append(progress.note)
+        if progress.rows == 2 and not kept:
+            kept.update(cli.hgetall(FEED))
+
+    thread = threading.Thread(
+        target=feed, args=(few,), kwargs={"follow": True, "stop": stop, "progress": look}
+    )
+    thread.start()
+    until(lambda: cli.hget(FEED, "rows") == "5", what="all rows")
+    with cli.pipeline() as pipeline:  # as a replica that had not seen the last chunks
+        pipeline.hset(FEED, mapping=kept)
+        pipeline.delete(keys.fed("video", "f"))
+        for task in cli.lrange(keys.pending("video"), 0, 2):
+            pipeline.lrem(keys.pending("video"), 1, task)
+            pipeline.delete(keys.task(task))
+        pipeline.execute()
+    until(lambda: cli.hget(FEED, "rows") == "5", what="all rows again")
+    stop.set()
+    thread.join(10)
+
+    assert any("lost its last changes" in (note or "") for note in notes)
+    assert numbers(cli) == list(range(5))
+
+
 # The window
 
 
