@@ -502,11 +502,55 @@ def test_who_lists_files_while_they_are_merged_sees_each_task(url, cli, shelf, m
     assert sorted(archives.read(shelf)["task_id"].to_pylist()) == ids and merged
 
 
+def merging() -> str:
+    """Return the program on the page that merges files."""
+    page = (ROOT / "docs" / "pipelines.md").read_text().partition("**Many small files.**")[2]
+    return page.partition("```python\n")[2].partition("```")[0]
+
+
+def test_files_are_not_merged_while_a_batch_is_open(url, cli, shelf, monkeypatch):
+    monkeypatch.chdir(shelf.parent)
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
+    ids, delete = fill(cli, 40), steps.delete
+    run(url, shelf, batch=1, limit=39)
+    monkeypatch.setattr(steps, "delete", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(url, shelf)
+    before = archives.files(shelf)
+
+    with pytest.raises(AssertionError, match="a/b_c"):
+        exec(merging(), {})
+    assert archives.files(shelf) == before
+
+    monkeypatch.setattr(steps, "delete", delete)
+    run(url, shelf)
+    exec(merging(), {})
+    assert len(archives.files(shelf)) == 2
+    require_exact(cli, shelf, ids)
+
+
+def test_merged_files_have_the_columns_of_all_of_them(url, cli, shelf, monkeypatch):
+    monkeypatch.chdir(shelf.parent)
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
+    fill(cli, 20)
+    run(url, shelf, batch=2)
+    first = archives.files(shelf)[0]
+    rows = pyarrow.parquet.read_table(first, partitioning=None)
+    pyarrow.parquet.write_table(rows.drop_columns(["parameters"]), first)  # an older version's
+    before = archives.read(shelf, fields=["task_id", "parameters"]).sort_by("task_id")
+
+    exec(merging(), {})
+
+    assert len(archives.files(shelf)) == 1
+    after = archives.read(shelf, fields=["task_id", "parameters"]).sort_by("task_id")
+    assert after == before and after["parameters"].null_count < 20
+
+
 def test_files_may_be_merged_as_the_page_shows_and_each_task_is_seen_once(
     url, cli, shelf, monkeypatch
 ):
-    page = (ROOT / "docs" / "pipelines.md").read_text().partition("**Many small files.**")[2]
-    program = page.partition("```python\n")[2].partition("```")[0]
+    program = merging()
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
     monkeypatch.chdir(shelf.parent)
     ids, seen = fill(cli, 40), []
 

@@ -54,7 +54,8 @@ def feeds(
     blueque feeds render --forget 2026-11-21
 
     ROWS counts the rows that are done, BAD the skipped ones among them, DONE is the share of bytes. A feed is "feeding";
-    "stopped": no feeder runs, or it died, and the same command would go on; or "finished". FOR is the time in that state.
+    "stopped": no feeder runs, and the same command would go on; or "finished". One whose feeder has died is "stopped"
+    within a minute. FOR is the time in that state.
     A finished feed is forgotten 90 days after its last run. --forget does so at once, and asks first: a feed of this name
     would then feed all of its rows again.
     """
