@@ -173,7 +173,7 @@ def test_a_server_that_goes_away_is_told_with_how_far_it_got_and_what_is_unknown
     run, proxy, cli, tmp_path
 ):
     (tmp_path / "lines").write_text("x\n" * 1500)
-    proxy.arm(Fault.CUT_AFTER, 1, having=b"EXEC\r\n*3\r\n$5\r\nWATCH")
+    proxy.arm(Fault.CUT_AFTER, 2, having=b"EXEC\r\n")  # the first asks for the right to MULTI
 
     result = run("--lines", "--text", f"@{tmp_path}/lines", BLUEQUE_REDIS_URL=proxy.url)
 
