@@ -300,7 +300,8 @@ def test_a_backlog_that_is_not_what_it_was_is_named_with_what_can_be_done(
     assert (program.code, program.printed) == (2, "")
     assert program.log.splitlines() == [
         f"blueque: {why}",
-        "1,502 rows done. Put the files back and run the same command again, or feed the rest with another --name.",
+        "1,502 rows done. Make the files what they were and run the same command again. Or move those that are not"
+        " fed yet into a directory of their own, and feed that with another --name.",
     ]
 
 

@@ -186,7 +186,10 @@ def _explained(error: BacklogRefused, rows: int) -> Failure:
     if error.row is None and not rows:
         return Failure(USAGE, str(error))
     if error.row is None:
-        advice = "Put the files back and run the same command again, or feed the rest with another --name."
+        advice = (
+            "Make the files what they were and run the same command again. Or move those that are not fed yet"
+            " into a directory of their own, and feed that with another --name."
+        )
     elif error.row > 1:
         advice = "Skip such rows with --skip-bad, and feed them from another file when they are repaired."
     else:
