@@ -178,7 +178,7 @@ def test_a_listener_whose_log_is_not_read_beats_and_runs_tasks(programs, kind):
         programs.client.get_queue("work").enqueue("")
         told = "\n".join(log.read("complete task="))
 
-        assert re.search(rf"^{DROPPED}\nstart task=", told, re.M), told
+        assert re.search(rf"^{DROPPED}\nreserve task=", told, re.M), told
         assert listener.stop() == 0
 
 
