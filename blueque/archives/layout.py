@@ -111,7 +111,7 @@ class Archive:
     def prepare(self, claim: Claim) -> Output:
         """Remove what dead writers have left, and return where to write the files of a new batch."""
         ours, seen = f"{claim.batch}-{claim.writer}", self._of_batches(claim.queue, "")
-        # All that was seen is of earlier writers: nobody but us can publish in this queue now.
+        # All that was seen is of earlier writers: no other writer can publish in this queue now.
         claim.make_sure()
         if self.is_local:
             self._leave_older_versions(claim.queue)

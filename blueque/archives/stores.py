@@ -74,7 +74,7 @@ class Store:
         self.sync([path])
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file, or write it anew; in a directory, nobody ever sees half of it."""
+        """Write a file, or write it anew; in a directory, a reader never sees half of it."""
         if self._files.type_name != "local":
             self.put(path, content)
             return

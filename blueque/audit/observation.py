@@ -101,17 +101,7 @@ class TaskSeen(NamedTuple):
     @property
     def whereabouts(self) -> Whereabouts:
         """The fields that say where the task has to be."""
-        return Whereabouts(
-            self.status,
-            self.queue,
-            self.node,
-            self.pid,
-            self.priority,
-            self.needs,
-            self.lock,
-            self.counted,
-            self.tags,
-        )
+        return Whereabouts.of(self)
 
     @property
     def position(self) -> tuple[str | None, ...]:

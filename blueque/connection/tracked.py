@@ -33,7 +33,7 @@ class Tracked:
         self.is_tracking = False
         self._connect = connect
         self._connection: Connection | None = None
-        self._is_new = False  # nobody has been told yet that any key may have changed
+        self._is_new = False  # the caller does not know yet that any key may have changed
         self._known: dict[Command, Any] = {}  # the replies that hold
         self._readers: defaultdict[str, set[Command]] = defaultdict(set)  # commands by their keys
         self._forget_at = -math.inf  # on the monotonic clock

@@ -186,7 +186,7 @@ class Registration:
         return False
 
     def put_back_lost(self, task_id: str) -> None:
-        """Do the same with a task of which Redis has lost that we had reserved it."""
+        """Do the same with a task that we had reserved, if Redis has lost that."""
         if self.put_back(task_id):
             text = "put back task=%s queue=%s: Redis had lost its reservation"
             log.warning(text, task_id, self.queue)

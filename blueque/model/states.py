@@ -122,6 +122,11 @@ class Whereabouts(NamedTuple):
     counted: str | None = None
     tags: str | None = None
 
+    @classmethod
+    def of(cls, fields: object) -> Whereabouts:
+        """Return these of a record that has them, and others, as attributes."""
+        return cls._make(getattr(fields, name) for name in cls._fields)
+
 
 WHEREABOUTS = Whereabouts._fields
 

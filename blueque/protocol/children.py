@@ -37,9 +37,9 @@ def let_go(redis: Redis, children: Mapping[str, TaskFields], by: str, now: float
     joining: dict[tuple[str, str], list[str]] = {}
     for task, fields in children.items():
         if etas[task] is None:
-            joining.setdefault((fields.home, fields.line), []).append(task)
+            joining.setdefault((fields.queue_name, fields.line), []).append(task)
     commands: list[Command] = [
-        ("ZREM", keys.blocked(fields.home), task) for task, fields in children.items()
+        ("ZREM", keys.blocked(fields.queue_name), task) for task, fields in children.items()
     ]
     for task, fields in children.items():
         status: Command = ("status", "pending", "queued", now)
@@ -48,14 +48,14 @@ def let_go(redis: Redis, children: Mapping[str, TaskFields], by: str, now: float
         commands += [("HSET", keys.task(task), *status, "updated", now, *flat(after(fields)))]
     commands += join_lines_of_queues(joining)
     commands += [
-        ("ZADD", keys.scheduled(fields.home), eta, task)
+        ("ZADD", keys.scheduled(fields.queue_name), eta, task)
         for (task, fields), eta in zip(children.items(), etas.values(), strict=True)
         if eta is not None
     ]
     commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
     for task, fields in children.items():
         commands += record_in_task(task, fields, Event("unblocked", by, now))
-    for queue, times in Counter(fields.home for fields in children.values()).items():
+    for queue, times in Counter(fields.queue_name for fields in children.values()).items():
         commands += count(redis, queue, "unblocked", now, times)
     return commands
 
@@ -82,7 +82,7 @@ def cancel_children(
     why = flat({"cancelled_by": BLUEQUE, "cancel_reason": reason, "broken_by": parent})
     ended = ("status", "cancelled", *why, "finished", now, "updated", now)
     event = Event("cancelled", BLUEQUE, now, {"reason": reason})
-    homes = {task: fields.home for task, fields in children.items()}
+    homes = {task: fields.queue_name for task, fields in children.items()}
     commands: list[Command] = [
         *[("ZREM", keys.blocked(queue), task) for task, queue in homes.items()],
         *[("HDEL", keys.task(task), *OUTCOME, "cancel") for task in children],
@@ -93,7 +93,7 @@ def cancel_children(
         *[("LPUSH", keys.cancelled(queue), task) for task, queue in homes.items()],
     ]
     for task, fields in children.items():
-        commands += note_event(redis, fields.home, task, fields, event)
+        commands += note_event(redis, fields.queue_name, task, fields, event)
     return commands
 
 
@@ -104,7 +104,7 @@ def revive(
     `recheck` decides about them at once.
     """
     why = ("broken_by", "cancelled_by", "cancel_reason")
-    homes = {task: fields.home for task, fields in children.items()}
+    homes = {task: fields.queue_name for task, fields in children.items()}
     commands: list[Command] = [
         *[("LREM", keys.cancelled(queue), 1, task) for task, queue in homes.items()],
         *[("HDEL", keys.task(task), *OUTCOME, *why) for task in children],
@@ -115,7 +115,9 @@ def revive(
         *[("ZADD", keys.blocked(queue), 0, task) for task, queue in homes.items()],
     ]
     for task, fields in children.items():
-        commands += note_event(redis, fields.home, task, fields, Event("revived", parent, now))
+        commands += note_event(
+            redis, fields.queue_name, task, fields, Event("revived", parent, now)
+        )
     return commands
 
 

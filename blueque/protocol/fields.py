@@ -97,8 +97,8 @@ class TaskFields(NamedTuple):
         return cls._make(map(fields.get, cls._fields))
 
     @property
-    def home(self) -> str:
-        """The name of its queue."""
+    def queue_name(self) -> str:
+        """The name of its queue, or "" if the hash has lost it."""
         return self.queue or ""
 
     @property
@@ -108,16 +108,7 @@ class TaskFields(NamedTuple):
     @property
     def whereabouts(self) -> Whereabouts:
         """The fields that say where the task has to be."""
-        return Whereabouts(
-            self.status,
-            self.queue,
-            self.node,
-            self.pid,
-            self.priority,
-            self.needs,
-            self.lock,
-            self.counted,
-        )
+        return Whereabouts.of(self)
 
 
 def require_owner(

@@ -189,7 +189,7 @@ def _due_by(name: str, definition: Definition, last: int, now: float) -> int:
 
 
 def _missed(record: Mapping[str, str], until: int, now: float, why: str) -> list[Occurrence]:
-    """Return what to write of the undecided planned times up to `until`, of which none comes any more.
+    """Return what to write of the undecided planned times up to `until`. No task comes of them any more.
     Of many, 10,000 are counted.
     """
     first = whole_number(record, "planned")

@@ -252,7 +252,7 @@ def _tell(
         commands += [("ZADD", dependents, "XX", *[w for task in held for w in ("+inf", task)])]
     ended_too = [task for task, fields in cancelled.items() if fields.dependents is not None]
     counts = len(told), len(held), len(freed), len(cancelled), len(revived)
-    again = tuple((fields.home, task) for task, fields in revived.items())
+    again = tuple((fields.queue_name, task) for task, fields in revived.items())
     return commands, Settled(*counts, ended=tuple(ended_too), to_recheck=again)
 
 
@@ -479,7 +479,7 @@ def unblock(
         commands = _dropping(task, dropped, now)
         if not is_free:
             event = Event("dropped", by, now, {"from": ", ".join(dropped)})
-            home = fields.home
+            home = fields.queue_name
             return Change([*commands, *record_event(redis, home, task, fields, event)], "blocked")
         freeing, status = let_one_go(redis, task, fields, by, now)
         return Change([*commands, *freeing], status)
