@@ -1247,7 +1247,7 @@ MUTANTS = [
         "what is let go stays among those that wait",
         "children",
         "let_go",
-        '("ZREM", keys.blocked(fields.home), task) for',
+        '("ZREM", keys.blocked(fields.queue_name), task) for',
         '("EXISTS", task) for',
         "two who tell",
         (0, 1),
