@@ -45,6 +45,7 @@ def is_waiting(cli):
     return any("t" in known["flags"] for known in cli.client_list())
 
 
+JSON = {"result_encoding": "json"}
 FAILED = {
     "status": "failed",
     "error": "ValueError: frame count mismatch",
@@ -56,6 +57,13 @@ FAILED = {
     ("fields", "code", "words"),
     [
         ({"status": "complete"}, 0, "complete after 4 h 41 m"),
+        ({"status": "complete", "result": "null", **JSON}, 0, "complete after 4 h 41 m"),
+        ({"status": "complete", "result": "two\nlines"}, 0, r"complete after 4 h 41 m: two\nlines"),
+        (
+            {"status": "complete", "result": '{"frames": "\u00e9"}', **JSON},
+            0,
+            'complete after 4 h 41 m: {"frames": "\u00e9"}',
+        ),
         (FAILED, 4, "failed after 4 h 41 m: ValueError: frame count mismatch"),
         (
             {"status": "failed", "error": "gone", "error_type": "lost"},
@@ -81,6 +89,25 @@ def test_the_exit_code_and_a_sentence_say_how_it_ended(run, queue, cli, fields, 
     result = run("wait", task_id[:8])
 
     assert (result.returncode, result.stdout, result.stderr) == (code, "", f"{task_id} {words}\n")
+
+
+def test_a_long_result_is_cut_to_a_line(run, queue, cli, answer):
+    task_id = queue.enqueue("in")
+    end(cli, task_id, status="complete", result=json.dumps(["frame"] * 1000), **JSON)
+
+    piped, seen = run("wait", task_id).stderr, answer(b"", "wait", task_id, columns=80)[1]
+
+    assert piped.startswith(f'{task_id} complete after 4 h 41 m: ["frame", "frame"')
+    assert (len(piped), len(seen)) == (241, 81)
+    assert seen.startswith(f'{task_id[:8]} complete after 4 h 41 m: ["frame", "frame"')
+
+
+def test_results_on_standard_output_are_not_on_standard_error(run, queue, cli):
+    task_id = queue.enqueue("in")
+    end(cli, task_id, status="complete", result="[1]", **JSON)
+
+    for option in ("--results", "--json"):
+        assert run("wait", task_id, option).stderr == f"{task_id} complete after 4 h 41 m\n"
 
 
 def test_the_lines_of_an_error_are_lines_and_json_has_the_results(run, queue, cli):

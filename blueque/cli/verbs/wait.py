@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 MOST = 1000  # blocked tasks whose conditions are read at a time
 MOST_NAMED = 3  # that get a line each
+MOST_OF_RESULT = 240  # columns of the line that ends with a result, without a terminal
 
 
 @click.command()
@@ -77,8 +79,9 @@ def wait(
     comes back if that one completes after all; standard error says so. ID may be the beginning of an id; - reads ids
     from standard input. Options select tasks in all states, also those that have ended, up to 10,000; tasks that come
     later are not waited for. `--queue QUEUE --run NAME` alone waits for more, if the run has a group of its own, and prints how
-    many have ended how. --results prints the results of many tasks in the order in which they end. How each task
-    ended is printed on standard error.
+    many have ended how. How each task ended is printed on standard error, with the beginning of its result or with its
+    error. --results prints whole results on standard output, in the order in which the tasks end, and --json all of
+    them when the waiting is over.
 
     With -q alone it waits until in none of these queues a task is in line, runs, is blocked, or is scheduled for a time
     that is past. How the tasks end does not matter. It does not wait for what is scheduled for later, such as a retry in a
@@ -115,7 +118,7 @@ def wait(
         for task in ends(watcher, client.patience, timeout, held.tell):
             del waiting[task.id]
             ended.append(task)
-            tell_ending(task)
+            tell_ending(task, has_result=not (has_results or as_json))
             if has_results:
                 _print_result(task)
             if is_any:
@@ -265,12 +268,26 @@ def _print_result(task: Task) -> None:
     sys.stdout.flush()  # for who reads the lines as they come
 
 
-def tell_ending(task: Task) -> None:
-    """Print how a task has ended; an error of several lines is indented."""
+def tell_ending(task: Task, *, has_result: bool = False) -> None:
+    """Print how a task has ended; an error of several lines is indented.
+
+    has_result: a line shows the beginning of the result, too; blueque show has all of it.
+    """
     first, *others = _ending(task).split("\n")
-    printing.talk(first)
+    printing.talk(_with_result(first, task) if has_result else first)
     for line in others:
         printing.talk(f"  {line}".rstrip())
+
+
+def _with_result(ending: str, task: Task) -> str:
+    """Add the result of a complete task, cut to one line. A result of None adds nothing."""
+    if task.status != "complete" or task.result is None:
+        return ending
+    result = value_of(task, "result")
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    before = f"{ending}: "
+    room = printing.terminal_width() if sys.stderr.isatty() else MOST_OF_RESULT
+    return before + printing.cut(printing.clean(text), room - printing.width(before))
 
 
 def _ending(task: Task) -> str:
