@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import click
+import click
 
 # Names in other programs, of the verbs of a group.
 _SUBVERBS = {
@@ -44,14 +42,23 @@ def of_option(typed: str, context: click.Context | None) -> str:
     return f"did you mean --state {state}?" if state else _OPTIONS.get(typed, "")
 
 
-def of_words(extra: str, command: click.Command) -> str:
+def of_words(extra: str, context: click.Context) -> str:
     """Return what to write in place of words that a command does not take."""
-    word = extra.partition(" ")[0]
+    word, command = extra.partition(" ")[0], context.command
     if state := _state(word, command):
         return f"{word} is a state: --state {state}"
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    taken = " ".join(argument.make_metavar(context) for argument in arguments)
     options = {name for param in command.params for name in param.opts}
-    queue = "A queue is given with -q. " if "-q" in options else ""
-    return f"{queue}Write what has spaces, or quotes as JSON has them, in '...'"
+    advice = ["A queue is given with -q."] if "-q" in options else []
+    if taken or not advice:
+        are = "argument is" if len(arguments) == 1 else "arguments are"
+        advice.append(f"The {are} {taken}." if taken else "There are no arguments.")
+    if "JSON" in taken:
+        advice.append("Write what has spaces, or quotes as JSON has them, in '...'")
+    if any(argument.name == "pattern" for argument in arguments):
+        advice.append("Several queues are one pattern in quotes: 'video.*'")
+    return " ".join(advice)
 
 
 def _state(word: str, command: click.Command) -> str | None:

@@ -236,7 +236,7 @@ def _of_words(error: click.ClickException) -> str:
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message)
     verb = re.match(r"No such command '(.*?)'", message)
     if context is not None and extra:
-        return f"too many words: {extra[1]}. {of_words(extra[1], context.command)}"
+        return f"too many words: {extra[1]}. {of_words(extra[1], context)}"
     if context is not None and verb and isinstance(context.command, click.Group):
         return f"unknown verb {verb[1]!r}.{of_subverb(verb[1], context.command.commands)}"
     return message

@@ -1676,7 +1676,8 @@ def test_the_help_of_a_verb_refers_to_the_program_for_common_options(run):
         ("show", "show: ID is missing"),
         (
             "enqueue video {a: 1}",
-            "enqueue: too many words: 1}. Write what has spaces, or quotes as",
+            "enqueue: too many words: 1}. The arguments are QUEUE [JSON | @FILE | -]. Write what has "
+            "spaces, or quotes as",
         ),
         ("dev tasks.py", "dev: MODULE: 'tasks.py' is not the name of a module: write tasks"),
     ],

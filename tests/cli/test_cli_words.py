@@ -152,6 +152,13 @@ def test_every_hint_names_a_verb_and_none_hides_one():
         ("ls --failed", "unknown option --failed; did you mean --state failed?"),
         ("ls done", "too many words: done. done is a state: --state complete"),
         ("ls video", "too many words: video. A queue is given with -q."),
+        (
+            "archive a b /srv/archive",
+            "too many words: /srv/archive. The arguments are QUEUE DIRECTORY. Several queues are one "
+            "pattern in quotes: 'video.*'",
+        ),
+        ("show 7c1f 8d2e", "too many words: 8d2e. A queue is given with -q. The argument is ID."),
+        ("doctor video", "too many words: video. There are no arguments."),
         ("ls --count", "unknown option --count; blueque queue ls, or blueque status, counts tasks"),
         ("show --result 7c1f", "unknown option --result; blueque show ID and blueque export"),
         ("show --jsno 7c1f", "unknown option --jsno; did you mean --json?"),
