@@ -57,12 +57,14 @@ def zone_of_rule(rule: Rule) -> tzinfo | None:
 
 
 def coming(seen: ScheduleSeen, is_utc: bool, *, is_brief: bool = False) -> str:
-    """Return when something comes next: `in 3 h, 02:30 CET`, `in 2 d, Mon 02:30 CET`.
+    """Return when something comes next: `in 3 h, 02:30 CET`, `in 2 d, Mon 02:30 CET`; or `paused`.
 
     is_brief: without the time if it is past, or less than a minute away.
     """
     at = seen.record.get("at")
-    if at is None or "paused" in seen.record:
+    if "paused" in seen.record:
+        return "paused"
+    if at is None:
         return "-"
     words = f"in {coarse(at - seen.now)}" if at > seen.now else f"due {coarse(seen.now - at)} ago"
     if is_brief and at - seen.now < MINUTE:
@@ -80,8 +82,10 @@ def outlook(seen: ScheduleSeen, is_utc: bool) -> str:
 
 
 def planned(schedule: Schedule, number: int = NEXT) -> list[float]:
-    """Return the next planned times; none if this version cannot read the rule."""
-    if "at" not in schedule.record:
+    """Return the next times at which a task comes; none if the schedule is paused, or this version
+    cannot read the rule.
+    """
+    if "at" not in schedule.record or schedule.is_paused:
         return []
     try:
         return [each.timestamp() for each in schedule.next_times(number)]
