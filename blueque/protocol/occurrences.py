@@ -179,7 +179,8 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
         hindrance = None if is_forced else _hindrance(definition, tasks)
         if hindrance is not None:
             other = hindrance.task
-            raise WrongSchedule(name, f"task {other.id} is {other.status}, and {hindrance.why}")
+            why = f"task {other.id} has not ended ({other.status}), and {hindrance.why}"
+            raise WrongSchedule(name, why)
         is_beside = is_forced and tasks.current.is_open  # which is likely to run for longer
         fields = {} if is_beside else _succession(definition, found, tasks, task)
         triggered = Occurrence("triggered", int(now), now, task, by=by)

@@ -263,7 +263,7 @@ def why_not(occurrence: Occurrence) -> str:
     if occurrence.by is not None:
         return f"by {occurrence.by}"
     words = {
-        "overlap": f"{short_id(occurrence.task or '')} was {occurrence.status}",
+        "overlap": f"{short_id(occurrence.task or '')} had not ended ({occurrence.status})",
         "window": "it was older than the window when a scheduler came",
         "catch_up": "it was late, and catch_up left it out",
         "paused": "the schedule was paused",

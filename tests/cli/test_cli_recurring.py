@@ -280,7 +280,7 @@ def test_show_says_which_task_runs_instead(run, client, cli):
 
     found = reasons(run, "hourly")["skipped"]
 
-    assert f"{task} was started. It has been started for " in found["sentence"]
+    assert f"{task} had not ended (started). It has been started for " in found["sentence"]
     assert found["command"] == f"blueque show {task}"
     listener.leave()
 
@@ -448,7 +448,7 @@ def test_trigger_prints_the_id_and_is_refused_beside_another(run, nightly, clien
 
     assert client.get_task(task).status == "pending"
     assert (again.returncode, again.stdout) == (5, "")
-    assert f"task {task} is pending" in again.stderr
+    assert f"task {task} has not ended (pending)" in again.stderr
     assert forced.returncode == 0 and forced.stdout.strip() != task
 
 

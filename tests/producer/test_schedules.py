@@ -475,8 +475,9 @@ def test_a_trigger_makes_a_task_now_and_moves_nothing(client, cli, hourly):
     task = schedule.trigger(by="ann")
 
     assert client.get_task(task).status == "pending"
-    with pytest.raises(WrongSchedule, match="lets none come beside it"):
+    with pytest.raises(WrongSchedule) as refused:
         schedule.trigger()
+    assert f'task {task} has not ended (pending), and overlap = "skip" lets' in str(refused.value)
     forced = schedule.trigger(force=True)
     assert task != forced and len(tasks(client)) == 2
     after = schedule.refresh().record
