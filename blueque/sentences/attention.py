@@ -408,8 +408,7 @@ def _about_silent(line: Line, nodes: Sequence[Node], serve: Callable[[str], str]
     holders = [node for node in nodes if node.held]
     if holders:
         spools = {node.spool for node in holders if node.spool}
-        spool = f" --spool {shlex.quote(spools.pop())}" if len(spools) == 1 else ""
-        return serve(line.queue).replace("blueque-listener", f"blueque-listener{spool}", 1)
+        return hints.with_spool(serve(line.queue), spools.pop() if len(spools) == 1 else None)
     return (
         f"blueque node show {shlex.quote(short_node(nodes[0].id))}"
         if len(nodes) == 1

@@ -13,6 +13,7 @@ from blueque.sentences.reason import Reason, by
 from blueque.sentences.stuck import words_of
 from blueque.sentences.why_listeners import serve
 from blueque.system import process
+from blueque.text import hints
 from blueque.text.format import span
 from blueque.text.terminal import short_node
 
@@ -82,7 +83,7 @@ def _process_gone(inquiry: Inquiry, node: Node | None) -> Reason:
     if node is None or node.state in ("dead", "gone") or is_process_gone(node):
         sentence = f"{what}: start a listener of {task.queue} here, with its spool, to record it."
         sentence += f" Otherwise {_then(task, node)}." if node is not None else ""
-        return Reason("process_gone", sentence, serve(inquiry))
+        return Reason("process_gone", sentence, _adopt(inquiry, node))
     sentence = f"{what}: its listener {short_node(node.id)} records it at its next beat. If it does not, restart"
     return Reason("process_gone", f"{sentence} that listener.", f"blueque show {task.id}")
 
@@ -96,7 +97,14 @@ def _unheard(inquiry: Inquiry, node: Node | None) -> Reason:
         what = f"The process of its listener {short_node(node.id)} is gone from this host"
     seen = f", last seen {span(node.seen)} ago" if node and node.seen is not None else ""
     sentence = f"{what}{seen}. If it does not come back, and no listener on {host} with its spool"
-    return Reason("listener", f"{sentence} adopts the task, {_then(task, node)}.", serve(inquiry))
+    return Reason(
+        "listener", f"{sentence} adopts the task, {_then(task, node)}.", _adopt(inquiry, node)
+    )
+
+
+def _adopt(inquiry: Inquiry, node: Node | None) -> str:
+    """Return the command that starts a listener with the spool of this one."""
+    return hints.with_spool(serve(inquiry), None if node is None else node.spool)
 
 
 def _then(task: Task, node: Node | None) -> str:

@@ -30,6 +30,15 @@ def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> s
     )
 
 
+def with_spool(serve: str, spool: str | None) -> str:
+    """Return the command of `serve` for a listener that adopts what another one has left in its
+    spool. spool: None: not known.
+    """
+    if spool is None:
+        return serve
+    return serve.replace("blueque-listener", f"blueque-listener --spool {shlex.quote(spool)}", 1)
+
+
 def of_queue(verb: str, queue: str, *words: str) -> str:
     """Return a command for a queue."""
     return " ".join(

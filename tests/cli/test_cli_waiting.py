@@ -674,6 +674,16 @@ def test_a_listener_that_should_have_beaten_again_is_said_to_be_silent_though_it
     )
 
 
+def test_why_names_the_spool_with_which_a_listener_adopts_the_task(run, redis, cli):
+    start(redis, "started-1")
+    cli.hset(f"blueque_listener_video_{NODE}", "spool", "/srv/my spool")
+    cli.zadd("blueque_nodes_video", {NODE: time.time() - 30})
+
+    shown = run("why", "started-1").stdout
+
+    assert "blueque-listener --spool '/srv/my spool' video --module MODULE\n" in shown
+
+
 def test_a_need_that_is_free_is_no_reason_though_others_have_some_of_it(why, redis):
     protocol.register(
         redis,
