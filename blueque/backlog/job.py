@@ -138,8 +138,7 @@ class Feeding:
             job.backlog.files()  # a mistyped path leaves no record behind
         record = self._open()
         self._gives_up = math.inf
-        pid = record.get("pid", "")
-        if self._is_others(record) and pid.isdecimal() and process.is_gone(int(pid), record):
+        if self._is_others(record) and feeds.is_process_gone(record):
             record = self._open(dead=record["token"])
         if self._is_others(record):
             node = record.get("node")

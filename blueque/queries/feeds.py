@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys, record
 from blueque.queries.steps import of_each, read
+from blueque.system import process
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
@@ -45,7 +46,8 @@ def load_all(redis: Redis, queues: Sequence[str]) -> list[dict[str, str]]:
 
 def records(queue: str, names: Iterable[str]) -> Reader[list[dict[str, str]]]:
     """Read the records of these feeds of a queue: one round trip. That of a dead feeder comes without
-    its token. A record that has expired, or is not that of a feed, is left out.
+    its token: one whose process is gone from this host, or that has given no sign of life for a
+    minute. A record that has expired, or is not that of a feed, is left out.
     """
     replies = yield [
         command
@@ -55,11 +57,17 @@ def records(queue: str, names: Iterable[str]) -> Reader[list[dict[str, str]]]:
     found = []
     for reply, is_alive in zip(replies[::2], replies[1::2], strict=True):
         fields = as_hash(reply)
-        if not is_alive:
+        if not is_alive or is_process_gone(fields):
             fields.pop("token", None)
         if "feed" in fields and "queue" in fields:
             found.append(fields)
     return found
+
+
+def is_process_gone(fields: Record) -> bool:
+    """Tell whether the process of a feeder has certainly ended: it was on this host."""
+    pid = fields.get("pid", "")
+    return pid.isdecimal() and process.is_gone(int(pid), fields)
 
 
 def numbers(fields: Record) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.ids import random_ids
 from blueque.protocol.bulk import Batch, NewTasks
+from blueque.queries import feeds
 
 ROWS = 24_000
 
@@ -133,7 +134,8 @@ def ground(url, tmp_path, monkeypatch) -> Iterator[Ground]:
     host = SimpleNamespace(
         node_id=lambda: "host_1", identity=lambda pid: {}, is_gone=lambda pid, record: True
     )
-    monkeypatch.setattr(feeding, "process", host)
+    for module in (feeding, feeds):
+        monkeypatch.setattr(module, "process", host)
     # else a slow machine has it look at the lines again
     still = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 1.0)
     for module in (feeding, chunks):

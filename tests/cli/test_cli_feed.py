@@ -452,7 +452,7 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
         "FEED",
         "QUEUE",
         "SOURCE",
-        "ROWS",
+        "TASKS",
         "BAD",
         "DONE",
         "STATE",
@@ -475,6 +475,29 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
     assert run(verb=("feeds", "video", "--forget", "f", "--yes")).printed == "f  forgotten\n"
     assert not cli.exists(FEED)
     assert run().code == 0 and waiting(cli) == 3000
+
+
+def test_feeds_counts_no_row_as_a_task_that_became_none(run, programs):
+    file = programs.directory / "backlog" / "a.jsonl"
+    file.write_text('{"n": 1}\nbad\n\n{"n": 2}\n')
+    run("--skip-bad")
+
+    shown, asked = run(verb=("feeds",)), run(verb=("feeds", "video", "--forget", "f"))
+
+    assert re.search(r"backlog +2 +1 +100 %", shown.printed)
+    assert "feed f has made 2 tasks of 4 rows and would begin anew" in asked.log
+
+
+def test_a_feeder_that_was_killed_on_this_host_is_seen_at_once(start, run, cli):
+    feeder = start("--window", "600")
+    until(lambda: waiting(cli) == 600, what="a full window")
+    feeder.stop(signal.SIGKILL)
+    assert cli.exists(keys.feeder("video", "f"))
+
+    (row,) = [line for line in run(verb=("feeds",)).printed.splitlines() if "backlog" in line]
+
+    assert " stopped " in row
+    assert "died while it fed it" in run(verb=("status",)).printed
 
 
 def test_status_and_runs_show_what_is_fed_from_where_how_far_by_whom_and_since_when(
@@ -562,7 +585,8 @@ def test_feeds_fit_a_terminal_of_80_columns(url, cli):
         "queue": "video-transcoding",
         "state": "open",
         "source": "/mnt/projects/incoming/frames/*.parquet",
-        "rows": 12_345_678,
+        "rows": 12_345_680,
+        "tasks": 12_345_678,
         "skipped": 123,
         "share": 0.5,
         "updated": time.time(),

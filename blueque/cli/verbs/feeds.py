@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = [
     *text_columns("FEED", "QUEUE", "SOURCE"),
-    *number_columns("ROWS", "BAD", "DONE"),
+    *number_columns("TASKS", "BAD", "DONE"),
     Column("STATE"),
     Column("FOR", True),
     Column("FEEDER", can_shrink=True),
@@ -47,15 +47,16 @@ def feeds(
     is_sure: bool,
     as_json: bool,
 ) -> None:
-    """List the feeds of all queues, or of these: how many rows of each backlog have become tasks.
+    """List the feeds of all queues, or of these: how far each has come, and how many tasks it has made.
 
     \b
     blueque feeds render
     blueque feeds render --forget 2026-11-21
 
-    ROWS counts the rows that are done, BAD the skipped ones among them, DONE is the share of bytes. A feed is "feeding";
-    "stopped": no feeder runs, and the same command would go on; or "finished". One whose feeder has died is "stopped"
-    within a minute. FOR is the time in that state.
+    TASKS counts the tasks that were made, BAD the rows that were skipped, DONE is the share of bytes. A feed is "feeding";
+    "stopped": no feeder runs, and the same command would go on; or "finished". One whose feeder has died is "stopped" at
+    once on the host of the feeder, elsewhere within a minute. FOR is the time in that state.
+
     A finished feed is forgotten 90 days after its last run. --forget does so at once, and asks first: a feed of this name
     would then feed all of its rows again.
     """
@@ -89,8 +90,9 @@ def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
         raise Failure(
             MISSING, f"no feed {feed!r} of queue {queue!r}", "See the names: blueque feeds"
         )
-    rows = int(record.get("rows", 0))
-    facts = f"feed {feed} has fed {rows:,} row{'' if rows == 1 else 's'} and would begin anew"
+    done = numbers(record)
+    made = [f"{done.get(name, 0):,} {name}" for name in ("tasks", "rows")]
+    facts = f"feed {feed} has made {made[0]} of {made[1]} and would begin anew"
     if "token" in record:
         facts += f"; {record.get('node')} feeds it, and would stop"
     require_consent(is_sure, facts, "Forget it?")
@@ -105,7 +107,7 @@ def row(record: Mapping[str, str], now: float) -> list[str]:
     return [
         record["feed"],
         record["queue"],
-        *[record.get(name, "-") for name in ("source", "rows", "skipped")],
+        *[record.get(name, "-") for name in ("source", "tasks", "skipped")],
         done,
         state,
         printing.span(None if since is None else now - since),
