@@ -162,3 +162,17 @@ def test_a_time_that_ends_before_it_begins_is_a_mistake(run, redis):
     result = run("history", "-q", "video", "--since", "1h", "--until", "2h")
 
     assert "--until is earlier than --since" in result.stderr
+
+
+def test_a_line_that_is_too_long_for_the_terminal_goes_on_below_it(run, redis, answer):
+    protocol.enqueue(redis, "video", "task-1", "1", time.time())
+    reason = " ".join(["the storage is being moved"] * 5)
+    protocol.cancel(redis, "video", "task-1", "ann@desk.example.com", reason, time.time())
+
+    piped = run("history", "-q", "video").stdout.splitlines()
+    seen = answer(b"", "history", "-q", "video", columns=80)[1].splitlines()
+
+    assert len(piped) == 1 and piped[0].endswith(reason)
+    assert len(seen) > 1 and all(len(line) <= 80 for line in seen)
+    assert all(line.startswith("    ") for line in seen[1:])
+    assert " ".join(" ".join(seen).split()) == " ".join(piped[0].split())

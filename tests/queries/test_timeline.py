@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 from transactions import protocol
 
-from blueque.cli.verbs.timeline import _BY, _narrowed, draw
+from blueque.cli.verbs.timeline import _BY, MARKS, _narrowed, draw
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
@@ -248,13 +248,17 @@ def test_names_and_picture_stay_within_the_terminal(wide):
             "a-very-long-name-of-a-node.of.some.cluster.example.com_7",
             0.0,
             90.0,
-            "complete",
+            outcome,
         )
+        for outcome in MARKS
     ]
 
-    assert max(
-        map(len, draw(Timeline(0.0, 100.0, runs, []), _BY["node"], wide, is_utc=True))
-    ) <= max(wide, 70)
+    drawn = list(draw(Timeline(0.0, 100.0, runs, []), _BY["node"], wide, is_utc=True))
+
+    assert max(map(len, drawn)) <= wide
+    legend = "  ".join(drawn)
+    assert all(f"{mark} " in legend for mark in MARKS.values())
+    assert legend.endswith(": several short ones  7 attempts")
 
 
 @pytest.fixture

@@ -267,7 +267,11 @@ def _show(as_json: bool, is_utc: bool, event: Event) -> None:
         return
     when, task = printing.stamp(event.at, is_utc), printing.short_id(event.task) or "-"
     words = [f"{when}  {task}  {word(event)}", event.queue, who(event), facts(event)]
-    click.echo(printing.clean("  ".join(filter(None, words))))
+    text = printing.clean("  ".join(filter(None, words)))
+    if printing.is_terminal() and printing.width(text) > printing.terminal_width():
+        room = printing.terminal_width() - len(INDENT)
+        text = f"\n{INDENT}".join(line.strip() for line in printing.lines(text, room))
+    click.echo(text)
 
 
 def _whole(event: Event) -> dict[str, Any]:

@@ -177,7 +177,20 @@ def draw(
         for outcome, mark in MARKS.items()
         if outcome in used
     ]
-    yield "  ".join([*legend, f"{MANY} several short ones", count(len(found.runs), "attempt")])
+    legend += [f"{MANY} several short ones", count(len(found.runs), "attempt")]
+    yield from _filled(legend, wide)
+
+
+def _filled(words: Iterable[str], wide: int) -> Iterator[str]:
+    """Yield lines of words with two spaces between them; a word is not broken."""
+    line = ""
+    for word in words:
+        longer = f"{line}  {word}" if line else word
+        if line and printing.width(longer) > wide:
+            yield line
+            longer = word
+        line = longer
+    yield line
 
 
 class _Scale:
