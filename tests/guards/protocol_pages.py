@@ -152,7 +152,7 @@ def spelt_out(lines: Sequence[str]) -> list[str]:
     for line in lines:
         word, *named = remark(line)[0].split(" ")
         if word in PLACES:
-            found += spelt_out(of_statuses(DEFINITIONS[word], named))
+            found += spelt_out(of_statuses(word, named))
         elif word in DEFINITIONS and word not in PRINTED:
             found += spelt_out(DEFINITIONS[word])
         elif line:
@@ -164,22 +164,24 @@ def spelt_out(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def of_statuses(lines: Sequence[str], named: Sequence[str]) -> list[str]:
-    """Return the lines for tasks with one of these statuses. A line for all of them has no remark.
+def of_statuses(word: str, named: Sequence[str]) -> list[str]:
+    """Return the lines of LEAVE or ENTER for tasks with one of these statuses. Behind a line stand
+    the statuses to which it belongs; it has a condition only if there are others.
 
     named: the statuses, and perhaps one of ENTRIES.
     """
     wanted = {*named, *(() if {*named} & {*ENTRIES} else ENTRIES)}
+    verb = "is" if word == "LEAVE" else "becomes"
     found = []
-    for line in lines:
+    for line in DEFINITIONS[word]:
         command, _, when = remark(line)
         words = {*re.findall(r"\w+", when)}
         statuses, entries = words & {*STATUSES}, words & {*ENTRIES}
         if statuses & wanted and (not entries or entries & wanted):
             if entries & {*named}:
-                line, entries = line.partition(", as the ")[0], set()
+                when, entries = when.partition(", as the ")[0], set()
             is_always = {*named} - {*ENTRIES} <= statuses and not entries
-            found.append(command if is_always else line)
+            found.append(command if is_always else f"{command} # if it {verb} {when}")
     return found
 
 
@@ -214,12 +216,12 @@ def sentences(text: str) -> list[str]:
 
 def remark(line: str) -> tuple[str, str, str]:
     """Return the command of a line, the look that it belongs to ("first", "second" or ""), and when
-    it is sent.
+    it is sent: "if ...", "for each ..." or "".
     """
     command, _, remark = line.partition(" # ")
     match = re.fullmatch(r"(?:(first|second) look(?:: )?)?(.*)", remark)
     assert match
-    return command.rstrip(), match[1] or "", match[2]
+    return command.rstrip(), match[1] or "", match[2].removeprefix("only ")
 
 
 def written(name: str) -> set[str]:

@@ -159,7 +159,7 @@ def commands(
     """Return the commands of some lines with their placeholders filled, those of their events
     included.
 
-    holds: the conditions, as after "# only if", under which the optional lines stand.
+    holds: the conditions, as after "# if", under which the optional lines stand.
     look: "second" for the lines of a second look; otherwise those lines are left out that belong to
         it only.
     """
@@ -174,7 +174,7 @@ def commands(
             rows = zip(*[values[name] for name in names], strict=True)
             for row in rows:
                 found += command_of(words, {**values, **dict(zip(names, row, strict=True))})
-        elif not when or when.removeprefix("only if ") in holds:
+        elif not when or when.removeprefix("if ") in holds:
             found += command_of(words, values)
     return found
 
@@ -312,18 +312,13 @@ def substitute(word: str, values: Values) -> str:
     return re.sub(r"\[(\w+)\]", lambda match: str(values[match[1]]), word)
 
 
-def group(name: str) -> list[str]:
-    """Return the fields that are removed together, as the pages list them."""
-    (text,) = re.findall(rf"^- `\[{name}\]`: (.*\n(?:  .*\n)*)", TEXT, flags=re.M)
-    return re.findall(r"`(\w+)`", text)
+def group(title: str) -> list[str]:
+    """Return the fields that are removed together: those in the table of a chapter."""
+    return first_column(chapter(title))
 
 
 def conditions(lines: Sequence[str]) -> set[str]:
-    return {
-        when.removeprefix("only if ")
-        for _, _, when in map(remark, lines)
-        if when.startswith("only if ")
-    }
+    return {when.removeprefix("if ") for _, _, when in map(remark, lines) if when.startswith("if ")}
 
 
 # Watching the server
@@ -587,8 +582,8 @@ TASK = {
     "NOW": 9.25,
     "TOKEN": T,
     "INSTANCE": I,
-    "OUTCOME": group("OUTCOME"),
-    "OWNER": group("OWNER"),
+    "OUTCOME": group("Outcome"),
+    "OWNER": group("Owner"),
     "LINE": keys.pending(Q),
     "ROOM": [],
     # No groups, unless a sample says so.
@@ -1694,7 +1689,7 @@ LOG = {
     "TEXT": ["one", 'two "2"'],
     "PRINTED": [],
 }
-LATER = {**END, "STATUS": "scheduled", "TIME": ["eta", 20.5], "ETA": 20.5, "GONE": group("OWNER")}
+LATER = {**END, "STATUS": "scheduled", "TIME": ["eta", 20.5], "ETA": 20.5, "GONE": group("Owner")}
 AT_ONCE = {**LATER, "STATUS": "pending", "TIME": ["queued", 9.25], "ETA": None}
 RETRIED, RETRIED_AT_ONCE = ({**each, "FACTS": flat(FAILURE)} for each in (LATER, AT_ONCE))
 POSTPONED, POSTPONED_AT_ONCE = (
@@ -1734,7 +1729,7 @@ LOSE = {
     "STATUS": "pending",
     "TIME": ["queued", 9.25],
     "FACTS": ["interruptions", 1, "last_error", "e", "last_error_type", "lost"],
-    "GONE": group("OWNER"),
+    "GONE": group("Owner"),
 }
 LOSE_FOR_GOOD = {
     **LOSE,
@@ -7433,7 +7428,7 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     number = change.look if sample.look is None else sample.look
     look = [] if number is None else looks[number]
     unknown = set(sample.holds) - conditions(look) - conditions(change.lines) - {AGAIN, RESERVED}
-    assert not unknown, f"the section {sample.function} has no line with: only if {unknown}"
+    assert not unknown, f"the section {sample.function} has no line with: if {unknown}"
     if sample.until == "WATCH":
         return commands(
             list(itertools.takewhile(lambda line: not line.startswith("WATCH"), look)),
@@ -7497,13 +7492,13 @@ def test_every_change_of_a_section_is_run_with_and_without_each_optional_line(na
         runs = [held(sample) for sample in whole if sample.block == number]
         for condition in conditions(change.lines):
             assert {condition in holds for holds in runs} == {True, False}, (
-                f"{name}: only if {condition}"
+                f"{name}: if {condition}"
             )
     for number, look in enumerate(looks):
         runs = [held(sample) for sample in whole if look_of_sample[id(sample)] == number]
         for condition in conditions(look):
             assert {condition in holds for holds in runs} == {True, False}, (
-                f"{name}: only if {condition}"
+                f"{name}: if {condition}"
             )
 
 
@@ -7511,7 +7506,7 @@ def test_remarks_in_blocks_are_of_the_kinds_that_the_document_explains():
     for name in sections():
         for line in section(name).lines:
             _, _, when = remark(line)
-            assert not when or re.match(r"only if |for each \[", when), f"{name}: {line}"
+            assert not when or re.match(r"if |for each \[", when), f"{name}: {line}"
 
 
 def test_no_lines_are_printed_twice_where_they_could_have_a_name():
@@ -7656,12 +7651,12 @@ def test_the_fields_of_the_record_of_a_feed_are_those_in_the_table(url, cli, tmp
     look()
 
     assert sorted(first_column(chapter("Feeds"))) == sorted(written)
-    assert group("FEEDER") == list(FEEDER)
+    assert group("Feeder") == list(FEEDER)
 
 
 def test_the_groups_of_fields_are_fields_of_a_task():
-    assert set(group("OUTCOME")) | set(group("OWNER")) <= set(FIELDS)
-    assert not set(group("OUTCOME")) & set(group("OWNER"))
+    assert set(group("Outcome")) | set(group("Owner")) <= set(FIELDS)
+    assert not set(group("Outcome")) & set(group("Owner"))
 
 
 def test_the_index_of_keys_is_what_the_sections_say():
