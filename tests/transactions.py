@@ -32,7 +32,6 @@ PARTS = {
     "revive",
     "tell_dependents",
     "transact",
-    "transact_in_line",
 }
 
 

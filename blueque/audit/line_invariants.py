@@ -168,10 +168,6 @@ def _settings(queue: str, seen: QueueSeen, has_work: bool) -> Iterator[Finding]:
         command = hints.of_queue("resume", queue)
         sentence = f"queue {queue} is paused since {paused!r}, which is not a time: {command}"
         yield finding("settings", sentence)
-    if seen.is_unbound:
-        command = hints.of_queue("queue set", queue, "max_pending=N")
-        sentence = f"the max_pending of queue {queue} has no effect, because {keys.BOUNDED} does not have the queue: {command}"
-        yield finding("settings", sentence)
     for name, text in seen.malformed.items():
         command = hints.of_queue(f"queue set --unset={name}", queue)
         sentence = f"the {name} of queue {queue} is {text!r}, which has no effect: {command}"

@@ -153,8 +153,7 @@ class QueueSeen(NamedTuple):
     is_used: it has keys besides those that a queue may have before its first task.
     score: in the list of queues, the number of its listeners; None: it is not listed.
     members: the number of its listeners. length: of its default line.
-    malformed: its other settings that have no effect. is_unbound: it has a `max_pending`, but
-        producers do not know that.
+    malformed: its other settings that have no effect.
     """
 
     is_used: bool
@@ -164,7 +163,6 @@ class QueueSeen(NamedTuple):
     paused: str | None
     length: int
     malformed: Mapping[str, str]
-    is_unbound: bool
 
 
 @dataclass

@@ -61,7 +61,6 @@ _OF_ALL = {  # the queues
     keys.SCHEDULES: "zset",
     keys.TAGS: "zset",
     keys.EXPIRING: "zset",
-    keys.BOUNDED: "set",
 }
 _OF_A_GROUP = {
     keys.group(""): "hash",
@@ -145,19 +144,16 @@ def _queues(redis: Redis, observed: Observation, found: Keys) -> list[str]:
             ("ZSCORE", keys.QUEUES, queue),
             ("SCARD", keys.listeners(queue)),
             ("HMGET", keys.settings(queue), "max_concurrency", "paused", *NAMES),
-            ("SISMEMBER", keys.BOUNDED, queue),
             ("LLEN", keys.pending(queue)),
         ]
         for queue in queues
     ]
     for queue, replies in zip(queues, read_groups(redis, groups), strict=True):
-        score, members, (most, paused, *others), is_bounded, length = replies
+        score, members, (most, paused, *others), length = replies
         score = None if score is None else float(score)
-        said = as_fields(NAMES, others)
-        wrong = malformed(said)
-        has_bound = "max_pending" in said.keys() - wrong.keys()
+        wrong = malformed(as_fields(NAMES, others))
         observed.queues[queue] = QueueSeen(
-            queue in used, score, members, most, paused, length, wrong, has_bound and not is_bounded
+            queue in used, score, members, most, paused, length, wrong
         )
     return queues
 

@@ -107,12 +107,14 @@ class Redis:
     has_answer: if set, waits for each reply in place of a blocking read, and may return False to
         give up.
     wrong_types: if set, a read of a key of a wrong type gets an empty reply, and notes the key here.
+    unbounded_until: until when producers take it that a queue has no bound, on the monotonic clock.
     """
 
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
         self.patience = patience
         self.days_kept = 90
         self.aliases: Mapping[str, str] = {}
+        self.unbounded_until: dict[str, float] = {}
         self.connect = connect
         self._local = threading.local()
         self.has_answer: Callable[[Connection], bool] | None = None
@@ -150,6 +152,7 @@ class Redis:
         other = Redis(self.connect, self.patience)
         other.has_answer = self.has_answer
         other.days_kept, other.aliases = self.days_kept, self.aliases
+        other.unbounded_until = self.unbounded_until
         other.wrong_types = self.wrong_types
         return other
 

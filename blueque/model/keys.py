@@ -114,7 +114,6 @@ def awaiting(group_name: str) -> str:  # zset: as `dependents`, of a group
 # zset: names of schedules, scored by when something comes of each next; `+inf`: nothing does
 # zset: ids of the tasks of all queues that must start by a time, scored by it; see `expire`
 EXPIRING = "blueque_expiring"
-BOUNDED = "blueque_bounded"  # set: the queues that have a `max_pending`
 
 SCHEDULES = "blueque_schedules"
 

@@ -38,7 +38,7 @@ from blueque.model.start_time import ANY_TIME, StartTime
 from blueque.model.wait import NOTHING, Wait
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
 from blueque.producer.groups import end_if_over
-from blueque.producer.room import in_room
+from blueque.producer.room import Joining, ask_for_room
 from blueque.producer.row_batch import relay
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks, enqueue_many, schedule_many
 from blueque.protocol.groups import LOST
@@ -47,6 +47,7 @@ from blueque.protocol.members import MemberBatch, enqueue_members
 from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs
 from blueque.queries import groups
 from blueque.queries.runs import count_ledgers
+from blueque.queries.tasks import are_unused
 
 MAX_BYTES = 4 * 2**20  # bytes of parameters in a batch: Redis serves nothing else meanwhile
 
@@ -263,7 +264,7 @@ class Batches:
         try:
             redis = self._own or self._redis
             while_redis_works = None if part.is_last else meanwhile
-            are_new = in_room(redis, lambda: self._put(redis, part, while_redis_works))
+            are_new = self._put(redis, part, while_redis_works)
         except (RedisAway, RedisRefused, Contended) as error:
             # Redis notices a key of a wrong type when other commands of the MULTI have been run.
             is_unknown = isinstance(error, OutcomeUnknown) or (
@@ -286,13 +287,14 @@ class Batches:
     ) -> Sequence[bool]:
         if isinstance(part.batch, DependentBatch):
             return part.batch.put(redis)
+        if isinstance(part.batch, RunBatch) and self._run["state"] != "open":
+            return [False] * len(part.tasks)
+        self._ask_for_room(redis, part.batch)
         if isinstance(part.batch, MemberBatch):
             are_new = enqueue_members(redis, part.batch, meanwhile)
             self._made += sum(are_new)
             return _spread(part.tasks, part.batch.tasks.ids, are_new)
         if isinstance(part.batch, RunBatch):
-            if self._run["state"] != "open":
-                return [False] * len(part.tasks)
             are_new = enqueue_run(redis, part.batch)
             if not are_new:  # another program has closed the run meanwhile
                 return [False] * len(part.tasks)
@@ -303,6 +305,14 @@ class Batches:
         if self._plan.keys is None:
             return are_new
         return _spread(part.tasks, part.batch.tasks.ids, are_new)
+
+    def _ask_for_room(self, redis: Redis, batch: Batch) -> None:
+        def only_new() -> Joining:
+            ids = [task.decode() for task in batch.tasks.ids]
+            found = are_unused(redis, ids, self.group if self._in_group else None)
+            return batch.joins([number for number, is_new in enumerate(found) if is_new])
+
+        ask_for_room(redis, batch.joins(), None if batch.tasks.keys is None else only_new)
 
     def _make(self) -> tuple[_Part | None, bool]:
         """Return the next batch, and whether it is the last. None: there was only a FLUSH, or

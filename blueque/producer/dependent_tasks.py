@@ -13,7 +13,7 @@ from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.model.group import group_of
 from blueque.model.options import Options
 from blueque.model.wait import Wait
-from blueque.producer.room import in_room
+from blueque.producer.room import Joining, ask_for_room
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import (
     AT_ONCE,
@@ -24,7 +24,7 @@ from blueque.protocol.dependencies import (
 )
 from blueque.protocol.parents import MICROSECOND
 from blueque.protocol.settling import settle
-from blueque.queries.tasks import ended_among
+from blueque.queries.tasks import are_unused, ended_among
 
 
 def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
@@ -32,7 +32,8 @@ def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
 
     Raises NoSuchTask, NoSuchGroup, OutcomeUnknown.
     """
-    (is_new,) = in_room(redis, lambda: enqueue_after(redis, queue, [new], now))
+    _ask_for_room(redis, [(queue, new)], now)
+    (is_new,) = enqueue_after(redis, queue, [new], now)
     _settle_ended(redis, [new])
     return is_new
 
@@ -41,9 +42,31 @@ def make_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float
     """Create at most 100 tasks, each in its queue, all at once. Tell for each whether this call created
     it. Arguments and errors are those of `enqueue_each`.
     """
-    are_new = in_room(redis, lambda: enqueue_each(redis, of_queues, now))
+    _ask_for_room(redis, of_queues, now)
+    are_new = enqueue_each(redis, of_queues, now)
     _settle_ended(redis, [new for _, new in of_queues])
     return are_new
+
+
+def joining(of_queues: Sequence[tuple[str, NewTask]], now: float) -> dict[str, int]:
+    """Return how many of these tasks are put in line at once, by queue: those that wait for nothing.
+
+    One that waits for others counts as waiting, even if these have ended already.
+    """
+    counts: dict[str, int] = {}
+    for queue, new in of_queues:
+        if not new.conditions and (new.eta is None or new.eta <= now):
+            counts[queue] = counts.get(queue, 0) + 1
+    return counts
+
+
+def _ask_for_room(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float) -> None:
+    def only_new() -> Joining:
+        found = are_unused(redis, [new.task for _, new in of_queues])
+        pairs = zip(of_queues, found, strict=True)
+        return joining([each for each, is_new in pairs if is_new], now)
+
+    ask_for_room(redis, joining(of_queues, now), only_new)
 
 
 def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
@@ -105,9 +128,8 @@ class DependentBatch(NamedTuple):
                 fields["enqueued_by"] = mark
             # Of several with the same key, the first one counts.
             new.setdefault(each.task, each._replace(options=fields))
-        are_new = in_room(
-            redis, lambda: enqueue_after(redis, self.queue, [*new.values()], self.now)
-        )
+        _ask_for_room(redis, [(self.queue, each) for each in new.values()], self.now)
+        are_new = enqueue_after(redis, self.queue, [*new.values()], self.now)
         _settle_ended(redis, new.values())
         made = dict(zip(new, are_new, strict=True))
         return [made.pop(each.task, False) for each in self.tasks]

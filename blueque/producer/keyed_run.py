@@ -19,7 +19,7 @@ from blueque.model.ids import ids_of_run_keys, shard_of
 from blueque.model.labels import room_beside
 from blueque.model.run import Links, Record
 from blueque.producer.groups import end_if_over
-from blueque.producer.room import in_room
+from blueque.producer.room import ask_for_room, only_new_of
 from blueque.producer.row_batch import Rows
 from blueque.protocol import runs
 from blueque.protocol.links import rows_at_once
@@ -186,11 +186,12 @@ class KeyedRun:
         return RunBatch(self.record, tasks, now, self._options)
 
     def _send(self, batch: RunBatch) -> int:
-        redis = self._redis
-        are_new = in_room(redis, lambda: runs.enqueue_run(redis, batch))
+        redis, ids = self._redis, [task.decode() for task in batch.tasks.ids]
+        ask_for_room(redis, batch.joins(), only_new_of(redis, self.queue, ids))
+        are_new = runs.enqueue_run(redis, batch)
         while self._grows and not are_new:  # another program has closed the run meanwhile
             runs.reopen_run(redis, self.record, time.time())
-            are_new = in_room(redis, lambda: runs.enqueue_run(redis, batch))
+            are_new = runs.enqueue_run(redis, batch)
         new = sum(are_new)
         self.made += new
         log.info(

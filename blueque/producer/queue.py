@@ -37,7 +37,7 @@ from blueque.model.wait import wait_for
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
 from blueque.producer.orders import TaskOrders
-from blueque.producer.room import in_room
+from blueque.producer.room import ask_for_room, only_new_of
 from blueque.producer.settings import Settings
 from blueque.protocol import reserving, submit
 from blueque.protocol.dependencies import NewTask
@@ -237,18 +237,17 @@ class Queue(ManyTasks, TaskOrders, Settings):
     def _enqueue(self, new: NewTask, named: str | None) -> TaskId:
         task_id, spare = self._ids() if named is None else (named, None)
         new = new._replace(task=task_id)
-        is_new = in_room(
+        only_new = None if named is None else only_new_of(self._redis, self.name, [named])
+        ask_for_room(self._redis, {self.name: 1}, only_new)
+        is_new = submit.enqueue(
             self._redis,
-            lambda: submit.enqueue(
-                self._redis,
-                self.name,
-                task_id,
-                new.parameters,
-                time.time(),
-                new.options,
-                spare,
-                named is None,
-            ),
+            self.name,
+            task_id,
+            new.parameters,
+            time.time(),
+            new.options,
+            spare,
+            named is None,
         )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
         # without a key or an id of its own an earlier try of this call has made it

@@ -1,12 +1,14 @@
-"""Room in a bounded queue that discards its oldest tasks: make it for new ones."""
+"""Room in bounded queues: ask for it before new tasks are put in line.
+
+See docs/protocol/placement.md, "Room".
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 from blueque.connection.redis import Redis
 from blueque.errors import QueueFull, WrongQueue, WrongState
@@ -15,27 +17,64 @@ from blueque.producer.dependents import tell_of_end
 from blueque.protocol import operator
 from blueque.protocol.children import BLUEQUE
 from blueque.queries.line_order import oldest_pending
+from blueque.queries.queues import Bound, bound_of
+from blueque.queries.steps import of_each, read
+from blueque.queries.tasks import are_unused
 
 log = logging.getLogger("blueque")
 
 AT_ONCE = 500  # tasks that are looked up and discarded in one go
+ASK_AGAIN = (
+    10.0  # seconds after which a queue without a bound is asked again, as settings by listeners
+)
 
-Result = TypeVar("Result")
+Joining = Mapping[str, int]  # how many new tasks are to be put in line, by queue
 
 
-def in_room(redis: Redis, action: Callable[[], Result]) -> Result:
-    """Do what puts new tasks in line. If a queue has no room for them and discards its oldest
-    tasks, make room first.
+def ask_for_room(
+    redis: Redis, joining: Joining, only_new: Callable[[], Joining] | None = None
+) -> None:
+    """See that new tasks have room in their queues, before they are put in line. If a queue
+    discards its oldest tasks, make room.
 
-    action: puts in all of its tasks or none. Raises QueueFull.
+    A queue that has no bound is not asked again for ASK_AGAIN seconds: to ask for each task would
+    take a third of the time of `Queue.enqueue`.
+    only_new: returns `joining` without tasks that exist; called only if there is no room for all.
+    Raises QueueFull.
     """
-    while True:
-        try:
-            return action()
-        except QueueFull as full:
-            # A bound may be far below what is in line.
-            if full.excess is None or not _discard(redis, full.queue, min(full.excess, AT_ONCE)):
-                raise
+    now = time.monotonic()
+    if all(redis.unbounded_until.get(queue, 0.0) > now for queue in joining):
+        return
+    while (full := _first_full(redis, joining, now)) is not None:
+        if only_new is not None:
+            joining, only_new = only_new(), None
+        # A bound may be far below what is in line.
+        elif full.excess is None or not _discard(redis, full.queue, min(full.excess, AT_ONCE)):
+            raise full
+
+
+def only_new_of(redis: Redis, queue: str, ids: Sequence[str]) -> Callable[[], Joining]:
+    """Return the `only_new` of tasks of one queue that are put in line if their keys are new."""
+    return lambda: {queue: sum(are_unused(redis, ids))}
+
+
+def _first_full(redis: Redis, joining: Joining, now: float) -> QueueFull | None:
+    """Return why the tasks do not fit; None: they do. If nothing can be discarded in one of several
+    queues, that one is named, so that nothing is discarded in the others in vain.
+    """
+    bounds = read(redis, of_each({queue: bound_of(queue) for queue in joining}))
+    full = [
+        QueueFull(queue, bound.most, bound.pending, joining[queue], bound.discards)
+        for queue, bound in bounds.items()
+        if bound.most is not None and joining[queue] and bound.pending + joining[queue] > bound.most
+    ]
+    _remember(redis, bounds, now)
+    return min(full, key=lambda refusal: refusal.excess is not None, default=None)
+
+
+def _remember(redis: Redis, bounds: Mapping[str, Bound], now: float) -> None:
+    for queue, bound in bounds.items():
+        redis.unbounded_until[queue] = now + ASK_AGAIN if bound.most is None else 0.0
 
 
 def _discard(redis: Redis, queue: str, count: int) -> int:

@@ -32,7 +32,7 @@ from blueque.model.schedule import (
     require_jitter,
     with_lock,
 )
-from blueque.producer.room import in_room
+from blueque.producer.room import ask_for_room, only_new_of
 from blueque.protocol import occurrences
 from blueque.protocol.schedules import (
     delete_schedule,
@@ -312,12 +312,9 @@ class Schedule:
         task = id_of_occurrence(self.name, planned)
         fields = occurrences.fields_of_task(self.name, definition, planned)
         fields |= id_fields(int(fields.get("keep", 0)))
-        is_new = in_room(
-            self._redis,
-            lambda: enqueue(
-                self._redis, definition.queue, task, definition.parameters, time.time(), fields
-            ),
-        )
+        queue = definition.queue
+        ask_for_room(self._redis, {queue: 1}, only_new_of(self._redis, queue, [task]))
+        is_new = enqueue(self._redis, queue, task, definition.parameters, time.time(), fields)
         return task if is_new else None
 
     def delete(self, by: str | None = None) -> bool:

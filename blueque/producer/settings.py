@@ -110,4 +110,5 @@ class Settings:
         return is_new
 
     def _set(self, wanted: Mapping[str, str | None], by: str) -> bool:
+        self._redis.unbounded_until.pop(self.name, None)
         return placement.set_settings(self._redis, self.name, wanted, time.time(), by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -28,9 +29,10 @@ from blueque.model.options import (
     require_known,
     waiting_fields,
 )
+from blueque.producer.dependent_tasks import joining
 from blueque.producer.groups import AT_ONCE, TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
-from blueque.producer.room import in_room
+from blueque.producer.room import Joining, ask_for_room
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph, enqueue_graph, why_too_large
 from blueque.queries import groups
@@ -159,9 +161,8 @@ class Workflow(TaskGroup):
         try:
             if why_too_large(tasks) is None:
                 graph = Graph(self.name, self._keep, self._mark, tasks)
-                is_new = in_room(
-                    self._redis, lambda: enqueue_graph(self._redis, graph, time.time())
-                )
+                self._ask_for_room(tasks)
+                is_new = enqueue_graph(self._redis, graph, time.time())
             else:
                 in_turn = [self._tasks[task] for task in order]
                 large = LargeWorkflow(self._redis, self.name, self._keep, in_turn)
@@ -182,6 +183,14 @@ class Workflow(TaskGroup):
         self._mark, self._is_unknown = os.urandom(16).hex(), False
         log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
         return is_new
+
+    def _ask_for_room(self, tasks: Sequence[tuple[str, NewTask]]) -> None:
+        needed = joining(tasks, time.time())
+
+        def only_new() -> Joining:
+            return needed if groups.load(self._redis, self.name) is None else {}
+
+        ask_for_room(self._redis, needed, only_new)
 
     def _require_open(self) -> None:
         if self._why_final:

@@ -16,17 +16,9 @@ from blueque.model import keys
 from blueque.model.lines import line_of
 from blueque.protocol.fields import enter_tags, list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
-from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options, new_fields
-from blueque.protocol.transaction import Answer, Change, Verdict
-from blueque.protocol.watches import (
-    ASK_BOUNDED,
-    absence_in_line,
-    absence_of_all,
-    absence_of_keys,
-    exist_all,
-    with_bounds,
-)
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import absence, absence_of_all, absence_of_keys, exist_all
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
 
@@ -185,18 +177,17 @@ def schedule_many(
 def _make(
     redis: Redis, name: str, batch: Batch, meanwhile: Callable[[], object] | None
 ) -> list[bool]:
-    first = absence_in_line(batch.tasks.ids[0].decode())
-    joins = batch.joins()
+    first = absence(batch.tasks.ids[0].decode())
 
     def decide(*exist: int) -> Verdict[None]:
         # All or none: if one exists, all do, or did.
-        return Answer(None) if any(exist) else Change(batch.commands, None, joins=joins)
+        return Answer(None) if any(exist) else Change(batch.commands, None)
 
     def again(is_unknown: bool) -> AnyLook:
         # The first may have run and be deleted.
-        return first._replace(reads=(exist_all(batch.tasks.ids), ASK_BOUNDED))
+        return first._replace(reads=(exist_all(batch.tasks.ids),))
 
-    transact_in_line(redis, name, first, decide, again=again, meanwhile=meanwhile)
+    transact(redis, name, first, decide, again=again, meanwhile=meanwhile)
     return [True] * len(batch.tasks.ids)
 
 
@@ -216,22 +207,22 @@ def _make_keyed(
         for number in new:
             is_ours[number] = True
         commands = batch.commands if len(new) == count else batch.commands_for(new)
-        return Change(commands, is_ours, joins=batch.joins(new))
+        return Change(commands, is_ours)
 
     def decide_all(existing: int, kept: int) -> Verdict[list[bool] | None]:
         if existing == count:
             return Answer([False] * count)
         if existing or kept:
             return Answer(None)
-        return Change(batch.commands, [True] * count, joins=batch.joins())
+        return Change(batch.commands, [True] * count)
 
     def each(is_unknown: bool = False) -> AnyLook:
-        return with_bounds(absence_of_keys([task.decode() for task in batch.tasks.ids]))
+        return absence_of_keys([task.decode() for task in batch.tasks.ids])
 
     def run(look: AnyLook) -> list[bool] | None:
-        return transact_in_line(redis, name, look, decide, again=each, meanwhile=meanwhile)
+        return transact(redis, name, look, decide, again=each, meanwhile=meanwhile)
 
-    made = run(with_bounds(batch.look))
+    made = run(batch.look)
     return (run(each()) if made is None else made) or []
 
 

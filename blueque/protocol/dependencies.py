@@ -19,10 +19,8 @@ from blueque.protocol.parents import (
     joins_of,
     require_parents,
 )
-from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options, new_fields
-from blueque.protocol.transaction import Answer, Change, Verdict
-from blueque.protocol.watches import with_bounds
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 AT_ONCE = 100  # tasks of one transaction, and parents that several of them have together
 LINKS_AT_ONCE = 1000  # conditions of all its tasks together, and parents of a task that comes alone
@@ -101,11 +99,9 @@ def _enqueue(
                 require_parents(new.conditions, states, parents.making(replies[first:]))
         done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
         commands = creation(to_make, states, now)
-        joins = count_in_line(to_make, states, now)
-        return Change([*commands, *_expiring(made)], done, joins=joins)
+        return Change([*commands, *_expiring(made)], done)
 
-    look = with_bounds(_look(tasks, parents, is_keyed))
-    return transact_in_line(redis, name, look, decide)
+    return transact(redis, name, _look(tasks, parents, is_keyed), decide)
 
 
 def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:
@@ -141,18 +137,6 @@ def _look(tasks: Sequence[NewTask], parents: Parents, is_keyed: bool) -> AnyLook
         reads += [("HGET", key, "enqueued_by") for key in hashes]
         reads += [("MGET", *[keys.key_kept(new.task) for new in tasks])]
     return Look([*hashes, *parents.watch], [*reads, *parents.reads], tasks[0].task)
-
-
-def count_in_line(
-    tasks: Sequence[tuple[str, NewTask]], states: Mapping[str, str | None], now: float
-) -> dict[str, int]:
-    """Return how many new tasks are put in line at once, by queue. states: as for `creation`."""
-    counts: dict[str, int] = {}
-    for queue, new in tasks:
-        is_due = new.eta is None or new.eta <= now
-        if is_due and are_met(_marks(new, states)):
-            counts[queue] = counts.get(queue, 0) + 1
-    return counts
 
 
 def _marks(new: NewTask, states: Mapping[str, str | None]) -> dict[str, str]:

@@ -11,13 +11,11 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.group import MAKING, condition_on, gate_of
-from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, count_in_line, creation
+from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, creation
 from blueque.protocol.fields import flat
 from blueque.protocol.groups import sets_of
 from blueque.protocol.parents import LOOK_EVERY, Parents, require_parents
-from blueque.protocol.room import transact_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import with_bounds
 
 MOST_TASKS = 200  # of one transaction
 MOST_BYTES = 4 * 1024 * 1024  # of parameters
@@ -72,13 +70,13 @@ def enqueue_graph(redis: Redis, graph: Graph, now: float) -> bool:
         require_parents(others.names, states, others.making(replies))
         known = states | dict.fromkeys(own, "blocked")
         commands = [*_closed(graph, now), *creation(graph.tasks, known, now)]
-        return Change(commands, True, joins=count_in_line(graph.tasks, known, now))
+        return Change(commands, True)
 
     key, hashes = keys.group(group), [keys.task(each.task) for each in new]
     look: AnyLook = Look(
         [key, *hashes, *others.watch], [_ask(group), ("EXISTS", *hashes), *others.reads]
     )
-    return transact_in_line(redis, "enqueue_graph", with_bounds(look), decide)
+    return transact(redis, "enqueue_graph", look, decide)
 
 
 def _closed(graph: Graph, now: float) -> list[Command]:

@@ -16,10 +16,9 @@ from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.links import blocking, entering, joining
 from blueque.protocol.packing import pack_with
 from blueque.protocol.parents import Parents, require_parents
-from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options
-from blueque.protocol.transaction import Answer, Change, Verdict
-from blueque.protocol.watches import exist_all, with_bounds
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import exist_all
 
 
 class MemberBatch(Batch):
@@ -110,10 +109,9 @@ def enqueue_members(
     those that are missing; NoSuchTask for a parent.
     """
     perhaps: set[int] = set()
-    made = _enqueue(redis, batch, with_bounds(batch.look), perhaps, meanwhile)
+    made = _enqueue(redis, batch, batch.look, perhaps, meanwhile)
     if made is None:
-        look = with_bounds(batch.look_at_each())
-        made = _enqueue(redis, batch, look, perhaps, meanwhile)
+        made = _enqueue(redis, batch, batch.look_at_each(), perhaps, meanwhile)
     return made or []
 
 
@@ -155,13 +153,11 @@ def _enqueue(
         ]
         ours = perhaps | tried
         made = [number in ours for number in range(count)]
-        return Change(commands, made, joins=batch.joins(new))
+        return Change(commands, made)
 
     def again(is_unknown: bool) -> AnyLook:
         if is_unknown:
             perhaps.update(tried)
         return look
 
-    return transact_in_line(
-        redis, "enqueue_members", look, decide, again=again, meanwhile=meanwhile
-    )
+    return transact(redis, "enqueue_members", look, decide, again=again, meanwhile=meanwhile)

@@ -218,12 +218,10 @@ def set_settings(
     """
     settings, names = keys.settings(queue), [*wanted]
 
-    def decide(reply: list[str | None], is_bounded: int = 1) -> Verdict[bool]:
+    def decide(reply: list[str | None]) -> Verdict[bool]:
         present = dict(zip(names, reply, strict=True))
         if "paused" in wanted and (wanted["paused"] is None) is (present["paused"] is None):
             return Answer(False)
-        if not is_bounded:
-            present["max_pending"] = None  # written by hand, so that no producer knows of it
         written = {
             name: text
             for name, text in wanted.items()
@@ -239,18 +237,12 @@ def set_settings(
             commands += [("HDEL", settings, *removed)]
         if written:
             commands += [("HSET", settings, *flat(written)), ("ZINCRBY", keys.QUEUES, 0, queue)]
-        if "max_pending" in (*written, *removed):
-            bound = "SADD" if "max_pending" in written else "SREM"
-            commands += [(bound, keys.BOUNDED, queue)]
         if "paused" in removed or "max_concurrency" in wanted:
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         event = record_in_queue(queue, _event_of(written, removed, by, now))
         return Change([*commands, event], True)
 
-    reads: list[Command] = [("HMGET", settings, *names)]
-    if wanted.get("max_pending") is not None:
-        reads += [("SISMEMBER", keys.BOUNDED, queue)]
-    look: AnyLook = Look([settings], reads)
+    look: Look[list[str | None]] = Look([settings], [("HMGET", settings, *names)])
     return transact(redis, "set_settings", look, decide)
 
 

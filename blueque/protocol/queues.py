@@ -85,7 +85,6 @@ def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Com
     return [
         *waiting,
         ("ZREM", keys.QUEUES, queue),
-        ("SREM", keys.BOUNDED, queue),
         ("UNLINK", *[key(queue) for key in of_queue]),
         ("UNLINK", *[keys.stats(queue, day) for day in days]),
     ]

@@ -28,10 +28,9 @@ from blueque.protocol.links import (
     reopening_of,
 )
 from blueque.protocol.packing import pack_with
-from blueque.protocol.room import transact_in_line
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import exist_all, with_bounds
+from blueque.protocol.watches import exist_all
 
 
 class RunFields(NamedTuple):
@@ -298,10 +297,9 @@ def enqueue_run(redis: Redis, batch: RunBatch) -> list[bool]:
     is committed.
     """
     perhaps: set[int] = set()
-    created = _enqueue_run(redis, batch, with_bounds(batch.look), perhaps)
+    created = _enqueue_run(redis, batch, batch.look, perhaps)
     if created is None:
-        look = with_bounds(batch.look_at_each())
-        created = _enqueue_run(redis, batch, look, perhaps)
+        created = _enqueue_run(redis, batch, batch.look_at_each(), perhaps)
     return created or []
 
 
@@ -338,14 +336,14 @@ def _enqueue_run(
             *batch.rejoining(sorted(there)),
         ]
         made = [number in ours for number in range(count)]
-        return Change(commands, made, joins=batch.joins(new))
+        return Change(commands, made)
 
     def again(is_unknown: bool) -> AnyLook:
         if is_unknown:
             perhaps.update(tried)
         return look
 
-    return transact_in_line(redis, "enqueue_run", look, decide, again=again)
+    return transact(redis, "enqueue_run", look, decide, again=again)
 
 
 def close_run(

@@ -23,15 +23,8 @@ from blueque.protocol.fields import (
 )
 from blueque.protocol.moves import leave
 from blueque.protocol.packing import HOLE, packed_words, template
-from blueque.protocol.room import transact_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import (
-    absence,
-    absence_in_line,
-    absence_of_keys,
-    read_task,
-    with_bounds,
-)
+from blueque.protocol.watches import absence, absence_of_keys, read_task
 
 Options = Mapping[str, str | int | float] | None  # further fields of a new task
 
@@ -81,18 +74,16 @@ def enqueue(
     def decide(exists: int = 0, *marks: Any) -> Verdict[bool]:
         if _is_taken(exists, *marks):
             return Answer(_is_own(given, *marks))
-        commands = _filled(_form(queue, line), task, parameters, now, given)
-        return Change(commands, True, joins={queue: 1})
+        return Change(_filled(_form(queue, line), task, parameters, now, given), True)
 
-    is_keyed = "enqueued_by" in given
-    look = with_bounds(absence_of_keys([task])) if is_keyed else absence_in_line(task, is_drawn)
-    return transact_in_line(
+    look = absence_of_keys([task]) if "enqueued_by" in given else absence(task, is_drawn)
+    return transact(
         redis,
         "enqueue",
         look,
         decide,
-        spare=absence_in_line(spare, is_drawn=True) if spare else None,
-        again=lambda is_unknown: absence_in_line(task) if is_drawn else look,
+        spare=absence(spare, is_drawn=True) if spare else None,
+        again=lambda is_unknown: absence(task) if is_drawn else look,
     )
 
 

@@ -14,8 +14,7 @@ by Redis itself, because its watched key has changed by then.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from blueque.connection.redis import (
@@ -53,16 +52,10 @@ class Change(NamedTuple, Generic[Result]):
     """The commands between MULTI and EXEC, and the result of the transaction.
 
     result: a value, or a function that makes it of the list of the replies.
-    joins: how many new tasks are put in line, by queue, for `transact_in_line`.
     """
 
     commands: Sequence[Command]
     result: Result | Callable[[list[Any]], Result]
-    joins: Mapping[str, int] = MappingProxyType({})
-
-
-class LookAgain(Exception):
-    """`decide` needs what `before` is to watch and read from now on."""
 
 
 Verdict: TypeAlias = Answer[Result] | Change[Result]
@@ -77,7 +70,6 @@ def transact(
     spare: AnyLook | None = None,
     again: Callable[[bool], Look[*Replies]] | None = None,
     meanwhile: Callable[[], object] | None = None,
-    before: Callable[[Connection], object] | None = None,
     repeatable: bool = True,
 ) -> Result:
     """Run one guarded transaction and return its result.
@@ -88,7 +80,6 @@ def transact(
         only recognise an earlier success. It is told whether an EXEC may have been executed.
     meanwhile: called while Redis executes, once for each EXEC; must neither raise nor use this
         connection.
-    before: called before the look of each try; may watch and read more on this connection.
     repeatable: False when `decide` cannot recognise its own success: a lost reply then raises
         OutcomeUnknown at once.
     Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known,
@@ -104,16 +95,11 @@ def transact(
         try:
             connection = redis.connection()
             began = time.monotonic()
-            if before is not None:
-                prove(connection)  # its EXEC would end what `before` watches
-                before(connection)
             verdict = _decide(connection, look, decide)
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
             replies = _execute(connection, verdict.commands, spare, meanwhile)
-        except LookAgain:
-            continue
         except RedisAway as error:
             redis.close()
             is_unknown = is_unknown or is_sent

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from blueque.connection.redis import AnyLook, Command, Look, pack
+from blueque.connection.redis import AnyLook, Command, Look
 from blueque.model import keys
 from blueque.protocol.fields import TaskFields
 from blueque.protocol.packing import pack_with
 
-ASK_BOUNDED: Final[Command] = pack(("SMEMBERS", keys.BOUNDED))
-
-
-def with_bounds(look: AnyLook) -> AnyLook:
-    """Return the look that also tells, last, which queues are bounded; for `transact_in_line`."""
-    return Look((*look.watch, keys.BOUNDED), (*look.reads, ASK_BOUNDED), look.task)
-
-
-def absence_in_line(task: str, is_drawn: bool = False) -> AnyLook:
-    """For enqueue: the same as `absence`, and which queues are bounded."""
-    key = keys.task(task)
-    reads = (ASK_BOUNDED,) if is_drawn else (("EXISTS", key), ASK_BOUNDED)
-    return Look((key, keys.BOUNDED), reads, task)
-
 
 def absence(task: str, is_drawn: bool = False) -> Look[*tuple[int, ...]]:
-    """For schedule: is the id new?
+    """For enqueue and schedule: is the id new?
 
     is_drawn: it was drawn at random for this call. Then no task has it, and the watch alone refuses
         a late write: only a further try of the call has to ask.

@@ -49,7 +49,7 @@ class Line(NamedTuple):
     lost, poison: ids of failed tasks with that error type, of the `looked_at` newest and at most a
         day old.
     pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any
-        number. max_pending: how many may be in line, as far as producers know it; None: any number.
+        number. max_pending: how many may be in line; None: any number.
     discards: whether its oldest tasks make room for new ones.
     running: how many count as running.
     runnable: how many pending tasks could start now if there were listeners; see

@@ -32,13 +32,24 @@ class Settings(NamedTuple):
     """The settings of a queue that decide whether its tasks run, and whether others come.
 
     pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any
-        number. max_pending: how many may be in line, as far as producers know it; None: any number.
+        number. max_pending: how many may be in line; None: any number.
     discards: whether its oldest tasks make room for new ones.
     """
 
     pause: Pause | None = None
     max_concurrency: int | None = None
     max_pending: int | None = None
+    discards: bool = False
+
+
+class Bound(NamedTuple):
+    """How many tasks may be in the lines of a queue, and how many are.
+
+    most: its `max_pending`; None: any number, and they were not counted. discards: as in Settings.
+    """
+
+    most: int | None
+    pending: int = 0
     discards: bool = False
 
 
@@ -139,6 +150,19 @@ def room_of(queue: str) -> Reader[Room]:
         ("SCARD", keys.started(queue)),
     ]
     return Room(_settings_of(found).max_concurrency, counted, started)
+
+
+def bound_of(queue: str) -> Reader[Bound]:
+    """Read how many tasks a queue may have in line: one round trip. If it is bounded, count them: one
+    or two more.
+    """
+    ((text, discard),) = yield [("HMGET", keys.settings(queue), "max_pending", "discard")]
+    most = _count(text)
+    if most is None:
+        return Bound(None)
+    pending, names = yield [("LLEN", keys.pending(queue)), ("ZRANGE", keys.lines(queue), 0, -1)]
+    others = yield [("LLEN", keys.line(queue, name)) for name in names]
+    return Bound(most, pending + sum(others), discard == OLDEST)
 
 
 def lines(queue: str, most: int = MAX_LINES) -> Reader[Sequence[str]]:

@@ -58,6 +58,22 @@ def first_existing(redis: Redis, ids: Sequence[str]) -> str | None:
     return next((task for task, exists in zip(ids, exist, strict=True) if exists), None)
 
 
+def are_unused(redis: Redis, ids: Sequence[str], group: str | None = None) -> list[bool]:
+    """Tell for each id that was made from a key whether a task may be made with it: there is none, and
+    the key of a deleted one does not count any more. One round trip.
+
+    group: in which the keys count; None: in the queue.
+    """
+    remembered = (
+        ("MGET", *map(keys.key_kept, ids))
+        if group is None
+        else ("ZMSCORE", keys.members(group), *ids)
+    )
+    *exist, known = redis.read(*[("EXISTS", keys.task(task)) for task in ids], remembered)
+    pairs = zip(exist, known, strict=True)
+    return [not exists and was is None for exists, was in pairs]
+
+
 def state_of(redis: Redis, group: str) -> str | None:
     """Return the state of a group; None: there is no group with this name."""
     state: str | None = redis.read(("HGET", keys.group(group), "state"))[0]

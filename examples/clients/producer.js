@@ -23,14 +23,13 @@ async function enqueue(redis, queue, parameters, { key, eta, retry } = {}) {
   const hash = `blueque_task_${task}`, kept = `blueque_key_${task}`, now = Date.now() / 1000;
   const keyed = key === undefined ? [] : ["key", key, "keep", KEEP, "enqueued_by", randomBytes(8).toString("hex")];
   const isLater = eta !== undefined && eta > now;
-  const look = [["WATCH", hash, ...(isLater ? [] : ["blueque_bounded"])], ["EXISTS", hash]];
+  // To count what is in line, see "Room" in docs/protocol/placement.md.
+  const [[most]] = isLater ? [[null]] : await redis.plain([["HMGET", `blueque_queue_${queue}`, "max_pending", "discard"]]);
+  if (most !== null) throw new Error(`queue ${queue} is bounded, and this producer does not count its tasks`);
+  const look = [["WATCH", hash], ["EXISTS", hash]];
   if (key !== undefined) look.push(["HGET", hash, "enqueued_by"], ["MGET", kept]);
-  if (!isLater) look.push(["SMEMBERS", "blueque_bounded"]);
-  return redis.transact(look, ([exists, ...replies]) => {
-    const bounded = isLater ? [] : replies.pop(), [, [wasDeleted] = [null]] = replies;
+  return redis.transact(look, ([exists, , [wasDeleted] = [null]]) => {
     if (exists || wasDeleted !== null) return { answer: task };
-    // To count what is in line, see "Room" in docs/protocol/placement.md.
-    if (bounded.includes(queue)) throw new Error(`queue ${queue} is bounded, and this producer does not count its tasks`);
     return { answer: task, change: [
       ["HSET", hash, "status", isLater ? "scheduled" : "pending", "queue", queue,
         "parameters", isText ? parameters : JSON.stringify(parameters), "created", now, "updated", now,

@@ -106,6 +106,7 @@ from blueque.model.schedule import Definition, digest_of
 from blueque.model.states import STATUSES, Place
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
+from blueque.producer.queue import Queue
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.dependencies import NewTask
@@ -134,7 +135,6 @@ CONSTANTS = {
     keys.SCHEDULES,
     keys.TAGS,
     keys.EXPIRING,
-    keys.BOUNDED,
 }  # keys without a name in them
 ID_MAKERS = {
     "Keys of tasks": ids_of_keys,
@@ -2400,17 +2400,6 @@ TRIGGER = {
 OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
 REMOVED = {**OF_SCHEDULE, **told("removed")}
 IS_RECORD = "there is a record"
-BOUND: tuple[Values, list[str]] = (
-    {
-        **TASK,
-        "NAME": ["max_pending"],
-        "SET": ["max_pending", "7"],
-        **notice("set", by="bob", max_pending="7"),
-    },
-    ["some are to be there", "`max_pending` is set", "a `max_pending` is to be there"],
-)
-
-
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW, [MAY_EXIST]),
     Sample("enqueue", "an id drawn just now", nothing, enqueue(NEW, is_drawn=True), NEW),
@@ -4879,27 +4868,6 @@ SAMPLES = [
         settings(lead=None),
         {**TASK, "NAME": ["lead"], "REMOVED": ["lead"], **notice("set", by="bob", unset="lead")},
         ["some are to go"],
-    ),
-    Sample("set_settings", "a bound", nothing, settings(max_pending="7"), *BOUND),
-    Sample(
-        "set_settings",
-        "a bound that no producer knows",
-        raw("HSET", keys.settings(Q), "max_pending", 7),
-        settings(max_pending="7"),
-        *BOUND,
-    ),
-    Sample(
-        "set_settings",
-        "no bound any more",
-        settings(max_pending="7"),
-        settings(max_pending=None),
-        {
-            **TASK,
-            "NAME": ["max_pending"],
-            "REMOVED": ["max_pending"],
-            **notice("set", by="bob", unset="max_pending"),
-        },
-        ["some are to go", "`max_pending` is removed"],
     ),
     Sample(
         "set_settings",
@@ -7547,18 +7515,14 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
     assert second == commands(change.lines, {**values, "TASK": "t2"})
 
 
-def test_the_room_of_a_bounded_queue_is_watched_before_the_look_of_a_try(redis, monitor):
-    (counted,) = blocks(chapter("Room"))
-    (change,), look = section("enqueue").changes, look_of("enqueue")
+def test_the_room_of_a_bounded_queue_is_asked_for_before_a_task_is_enqueued(redis, monitor, url):
+    (asked,) = blocks(chapter("Room"))
     given(enqueued("t9", priority=5), settings(max_pending="9"))(redis)
-    redis.close()
 
-    seen = monitor.commands_of(redis, lambda: enqueue(NEW)(redis))
+    seen = monitor.commands_of(redis, lambda: Queue(redis, Q, 99).enqueue("p", id="t1"))
 
-    looked = commands(look, NEW, [MAY_EXIST])
-    room = commands(counted.splitlines(), {"QUEUE": Q, "MORE": ["5"]})
-    done = commands(change.lines, NEW, [MAY_EXIST])
-    assert seen == [*looked, ["UNWATCH"], *room, *looked, *done]
+    room = commands(asked.splitlines(), {"QUEUE": Q, "MORE": ["5"]})
+    assert seen[: len(room) + 1] == [*room, ["WATCH", keys.task("t1")]]
 
 
 def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():

@@ -19,7 +19,6 @@ from blueque.errors import (
     NoSuchTask,
     NotOwner,
     NotRegistered,
-    QueueFull,
     RedisAway,
     Taken,
     WrongGroup,
@@ -148,14 +147,6 @@ def produce(world: World, redis: Redis, count: int = 1, **options: Any) -> None:
             world.ledger.accepted.add(queue.enqueue("ok", **options))
         except RedisAway:
             continue
-
-
-def produce_bounded(world: World, redis: Redis) -> None:
-    """Enqueue a task in a queue that may be full. A call that raised is not made again."""
-    try:
-        produce(world, redis)
-    except QueueFull:
-        world.ledger.notes.append("full")
 
 
 def plan(world: World, redis: Redis) -> None:

@@ -258,7 +258,7 @@ def _reader(name: str) -> tuple[str | int, ...]:
     parsed = keys.parse_run(name)
     if parsed is not None:
         return {"run": ("HGETALL", name), "ledger": ("SMEMBERS", name)}[parsed[0]]
-    if name in (keys.BOUNDED, keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
+    if name in (keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
         return ("SMEMBERS", name)
     if name.startswith(
         (keys.lock(""), keys.waiting(""), keys.open_members(""), keys.bad_members(""))

@@ -52,7 +52,7 @@ MUTANTS = [
         "enqueue does not look for the task that its first try has made of a drawn id",
         "submit",
         "enqueue",
-        "absence_in_line(task) if is_drawn else look",
+        "absence(task) if is_drawn else look",
         "look",
         "producer",
         (0, 1),
@@ -63,11 +63,12 @@ MUTANTS = [
         "enqueue relies on HSETNX in place of WATCH",
         "submit",
         "enqueue",
-        "commands = _filled(_form(queue, line), task, parameters, now, given)",
+        "return Change(_filled(_form(queue, line), task, parameters, now, given), True)",
         'redis.read(("UNWATCH",)); '
         "commands = _filled(_form(queue, line), task, parameters, now, given); "
         'commands = [("HSETNX", keys.task(task), "status", "pending"), '
-        'commands[0].replace(b"status", b"is_set", 1), *commands[1:]]',
+        'commands[0].replace(b"status", b"is_set", 1), *commands[1:]]; '
+        "return Change(commands, True)",
         "producer loses answers, and its task is deleted",
         (1, 1),
     ),
@@ -848,16 +849,6 @@ MUTANTS = [
         "(registration, lines),",
         "pause",
         (3, 0),
-    ),
-    # room
-    Mutant(
-        "a producer does not watch the line that it has counted",
-        "protocol.room",
-        "Room._watch",
-        '("WATCH", settings, lines, keys.pending(self.queue))',
-        '("WATCH", settings, lines)',
-        "bounded",
-        (1, 0),
     ),
     # The listener, which must not forget what it has reserved
     Mutant(
@@ -1833,9 +1824,9 @@ MUTANTS = [
     Mutant(
         "enqueue does not watch the task",
         "watches",
-        "absence_in_line",
-        "Look((key, keys.BOUNDED)",
-        'Look(("nothing", keys.BOUNDED)',
+        "absence",
+        "return Look((key,),",
+        'return Look(("nothing",),',
         "producer loses answers",
         (1, 1),
     ),

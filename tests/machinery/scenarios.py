@@ -101,10 +101,6 @@ def lost(*nodes: str, **fields: str) -> Callable[[World], None]:
     return setup
 
 
-def _bounded(world: World) -> None:
-    protocol.set_settings(world.redis, QUEUE, {"max_pending": "1"}, time.time())
-
-
 def _two_tasks(world: World) -> None:
     one_task("a_1")(world)
     put_in_line(world, "t-2", parameters="bad")
@@ -410,14 +406,6 @@ def one_wins(world: World, state: State) -> str | None:
         None
         if len(world.ledger.notes) == 1
         else f"of beat and fence, not one was done but: {world.ledger.notes}"
-    )
-
-
-def keeps_bound(world: World, state: State) -> str | None:
-    """Of two producers in a queue for one task, one at most has made its task."""
-    made, full = len(state.tasks), world.ledger.notes.count("full")
-    return (
-        None if made <= 1 and made + full <= 2 else f"{made} tasks, and {full} calls were refused"
     )
 
 
@@ -1205,15 +1193,6 @@ OURS = [
         [(2, 0), (0, 1)],
         faulty=["a_1"],
         longer=[(3, 1)],
-    ),
-    ours(
-        "bounded",
-        _bounded,
-        {"p": actors.produce_bounded, "q": actors.produce_bounded},
-        [(3, 1)],
-        faults=NETWORK,
-        check=keeps_bound,
-        longer=[(4, 2)],
     ),
     ours(
         "beat and fence",

@@ -5,6 +5,7 @@ beginnings of runs.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import threading
@@ -93,7 +94,10 @@ class World:
         return status is None or bool(ended & wanted)
 
     def queue(self, redis: Redis | None = None) -> Queue:
-        return Queue(redis or self.redis, QUEUE, MAX_BYTES)
+        """Return the queue, which a producer takes to have no bound: that read leads to no change."""
+        redis = redis or self.redis
+        redis.unbounded_until[QUEUE] = math.inf
+        return Queue(redis, QUEUE, MAX_BYTES)
 
     def listener(self, redis: Redis, node: str, is_sure: bool = True) -> Listener:
         """Return the listener that the setup has registered.

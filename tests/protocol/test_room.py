@@ -7,6 +7,7 @@ import time
 import pytest
 
 from blueque import BatchFailed, Client, QueueFull
+from blueque.connection import redis as redis_module
 from blueque.model import keys
 from blueque.producer import room
 from blueque.queries.line_order import oldest_pending
@@ -46,17 +47,56 @@ def test_a_full_queue_refuses_and_takes_tasks_again_when_one_has_gone(client, cl
     queue.cancel(first)
     assert queue.enqueue("c").is_new
     queue.set_settings({"max_pending": None})
-    assert queue.enqueue("d").is_new and cli.smembers(keys.BOUNDED) == set()
+    assert queue.enqueue("d").is_new
 
 
-def test_a_producer_that_has_looked_before_notices_a_bound_that_is_set_since(client, cli, url):
-    queue = client.get_queue("video")
-    queue.enqueue("a")  # with the look for the next task
+def test_a_producer_notices_a_bound_that_another_program_sets_when_it_asks_again(
+    client, cli, url, monkeypatch
+):
+    client.get_queue("video").enqueue("a")
     bound(Client(url), 1)
+    queue = client.get_queue("video")
+    assert queue.enqueue("b").is_new  # all queues of a client know that it asked just now
+    monkeypatch.setattr(room.time, "monotonic", lambda before=time.monotonic: before() + 10)
 
     with pytest.raises(QueueFull):
-        queue.enqueue("b")
-    assert client.get_queue("audio").enqueue("c").is_new
+        queue.enqueue("c")
+    assert (made(cli), client.get_queue("audio").enqueue("d").is_new) == (2, True)
+
+
+def test_a_queue_without_a_bound_is_asked_once_and_one_with_a_bound_for_each_call(
+    client, cli, redis, monkeypatch
+):
+    queue, asked = client.get_queue("video"), []
+    read = redis_module.Redis.read
+    monkeypatch.setattr(
+        redis_module.Redis, "read", lambda self, *asks: asked.append(asks) or read(self, *asks)
+    )
+    queue.enqueue("a")
+    queue.enqueue("b")
+    assert [command[0] for (command,) in asked] == ["HMGET"]
+    queue.set_settings({"max_pending": 4})
+    asked.clear()
+    queue.enqueue("c")
+    queue.enqueue("d")
+    assert [asks[0][0] for asks in asked if asks] == ["HMGET", "LLEN", "HMGET", "LLEN"]
+    with pytest.raises(QueueFull):
+        queue.enqueue("e")
+
+
+def test_the_keys_of_a_group_need_no_room_once_its_members_are_made(client, cli):
+    queue = bound(client, 2)
+    client.group("g").open()
+    given = {"keys": [*"ab"], "group": "g"}
+    assert queue.enqueue_many([*"ab"], **given).new == 2
+    for task in [client.get_task(task) for task in cli.lrange(keys.pending("video"), 0, -1)]:
+        queue.cancel(task.id)
+        queue.delete_task(client.get_task(task.id), force=True)
+    queue.enqueue_many([*"xy"])
+
+    assert queue.enqueue_many([*"ab"], **given).new == 0
+    with pytest.raises(QueueFull):
+        queue.enqueue_many([*"abc"], keys=[*"abc"], group="g")
 
 
 def test_what_waits_for_its_time_is_not_refused_neither_now_nor_when_it_is_due(client, cli):

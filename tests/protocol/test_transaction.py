@@ -47,22 +47,6 @@ def test_a_transaction_looks_decides_and_changes(redis, state):
     assert state() == {"b": "3", "list": ["x"]}
 
 
-def test_what_is_watched_before_the_look_of_a_new_connection_stays_watched(redis, cli):
-    redis.close()
-    looks = []
-
-    def decide(reply):
-        looks.append(reply)
-        if len(looks) == 1:
-            cli.set("before", 1)
-        return Change([("SET", "b", 1)], len(looks))
-
-    def watch(connection):
-        exchange(connection, [("WATCH", "before")])
-
-    assert transact(redis, "try", AFTER, decide, before=watch) == 2
-
-
 def test_an_answer_changes_nothing_and_watches_nothing_any_more(redis, cli, state):
     assert transact(redis, "try", Look(["a"], [("GET", "a")]), lambda a: Answer("done")) == "done"
 
