@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from blueque.errors import InvalidInput
 
 CONNECT_TIMEOUT = 5.0
 REPLY_TIMEOUT = 10.0
+_TIMEOUT = struct.Struct("ll")  # of the kernel: seconds, microseconds
 _IN_PASSWORD = "; in a password, write / # ? @ as %2F %23 %3F %40"
 
 
@@ -49,6 +51,7 @@ class Address:
         self._password = unquote(parts.password or "")
 
     def connect(self) -> socket.socket:
+        """Return a socket on which a send waits for `REPLY_TIMEOUT` at most. Wait before you receive."""
         if self._path is not None:
             connected = socket.socket(socket.AF_UNIX)
             connected.settimeout(CONNECT_TIMEOUT)
@@ -57,7 +60,10 @@ class Address:
             connected = socket.create_connection((self._host, self._port), CONNECT_TIMEOUT)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connected.settimeout(REPLY_TIMEOUT)
+        # With a timeout of its own, the module `socket` asks the kernel before each send and receive.
+        connected.settimeout(None)
+        timeout = _TIMEOUT.pack(int(REPLY_TIMEOUT), int(REPLY_TIMEOUT % 1 * 1e6))
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
         return connected
 
     def greeting(self) -> list[tuple[str | int, ...]]:

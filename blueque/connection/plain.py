@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import hiredis
 
-from blueque.connection.address import Address
+from blueque.connection.address import REPLY_TIMEOUT, Address
 from blueque.connection.redis import Command, Connection, Spare, exchange, pack_all, unless_away
 from blueque.errors import RedisAway, RedisRefused
 
@@ -40,6 +40,8 @@ class SocketConnection:
             self._socket = address.connect()
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from error
+        self._poll = select.poll()  # not select.select: it refuses descriptors above 1023
+        self._poll.register(self._socket, select.POLLIN)
         greeting = address.greeting()
         if greeting:
             self.send(greeting)
@@ -75,9 +77,7 @@ class SocketConnection:
     def wait(self, seconds: float) -> bool:
         if self._has_data():
             return True
-        poll = select.poll()  # not select.select: it refuses descriptors above 1023
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(max(seconds, 0) * 1000))
+        return bool(self._poll.poll(max(seconds, 0) * 1000))
 
     def track(self) -> bool:
         commands: list[Command] = [("HELLO", 3), ("CLIENT", "TRACKING", "ON")]
@@ -133,7 +133,10 @@ class SocketConnection:
         self._data, self._place = (data, place + size) if place + size < len(data) else (b"", 0)
 
     def _receive_some(self) -> bytes:
-        if self.has_answer is not None and not self.has_answer(self):
+        if self.has_answer is None:
+            if not self._poll.poll(REPLY_TIMEOUT * 1000):
+                self._lost(OSError("timed out"))
+        elif not self.has_answer(self):
             self._lost(OSError("gave up waiting for an answer"))
         try:
             data = self._socket.recv(65536)
@@ -152,4 +155,6 @@ class SocketConnection:
 
 
 def _reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, BlockingIOError):  # of a send: see `Address.connect`
+        return "timed out"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

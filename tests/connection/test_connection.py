@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from blueque import Client, InvalidInput, OutcomeUnknown, RedisAway, RedisRefused
+from blueque.connection import address, plain
 from blueque.connection.address import Address, hide_password
 from blueque.connection.redis import exchange, pack
 from blueque.system.embedded_redis import Server, running_server
@@ -70,6 +71,23 @@ def always_answering(reply):
         port = listening.getsockname()[1]
         yield SimpleNamespace(port=port, url=f"redis://127.0.0.1:{port}")
         listening.shutdown(socket.SHUT_RDWR)  # a close alone does not wake up who accepts
+
+
+@pytest.fixture
+def silent_server(monkeypatch):
+    """A server that reads nothing and answers nothing."""
+    for module in (address, plain):
+        monkeypatch.setattr(module, "REPLY_TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield Client(f"redis://127.0.0.1:{listening.getsockname()[1]}", patience=0)
+
+
+@pytest.mark.parametrize("size", [1, 50_000_000], ids=["no answer", "no room to send"])
+def test_a_server_that_stands_still_is_away_once_the_time_for_an_answer_has_passed(
+    silent_server, size
+):
+    with closing(silent_server), pytest.raises(RedisAway, match="timed out"):
+        ask(silent_server, "GET", "x" * size)
 
 
 def ask(client, *command):
