@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.protocol.events import Event, record_event
+from blueque.protocol.events import Event, after, note_event
 from blueque.protocol.fields import TaskFields, flat, require_owner
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of
@@ -33,14 +33,12 @@ def start(
         if owner == ("started", token, node, str(pid)):
             return Answer(None)
         require_owner(attempt, fields, "reserved")
-        began = ("started", now, "updated", now)
+        began = ("started", now, "updated", now, *flat(after(fields)))
         return Change(
             [
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
                 ("HSET", key, "status", "started", "pid", pid, *flat(identity), *began),
-                *record_event(
-                    redis, queue, task, fields, Event("started", node, now, {"pid": pid})
-                ),
+                *note_event(redis, queue, task, fields, Event("started", node, now, {"pid": pid})),
             ],
             None,
         )

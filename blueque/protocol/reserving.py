@@ -22,7 +22,7 @@ from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.model.start_time import EXPIRED, is_over
 from blueque.model.states import HELD
-from blueque.protocol.events import Event, after, record_event, waited
+from blueque.protocol.events import Event, after, note_event, waited
 from blueque.protocol.fields import OUTCOME, TaskFields, flat, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -179,10 +179,11 @@ def _reserve(
         if lacking is not None:
             return Change([drop, *put_in_line(queue, line, task, is_first=True)], lacking)
         number = max(count_of(fields.get("attempt")), _newest(fields, newest)) + 1
-        commands, written = _reservation(redis, attempt, fields, number, room, now)
+        # Perhaps made by 1.0.0, which leaves what an earlier end has written.
         gone = ("pid",) if "attempt" in fields else ("pid", *OUTCOME)
+        commands, written = _reservation(redis, attempt, fields, gone, number, room, now)
         kept = {name: text for name, text in fields.items() if name not in gone}
-        return Change(commands, kept | written | after(TaskFields.of(fields)))
+        return Change(commands, kept | written)
 
     return transact(redis, "reserve", _reserve_look(queue, task, node, room), decide)
 
@@ -232,13 +233,18 @@ def _reservation(
     redis: Redis,
     attempt: AttemptRef,
     fields: Mapping[str, str],
+    gone: Sequence[str],
     number: int,
     room: _Room,
     now: float,
 ) -> tuple[list[Command], dict[str, str]]:
-    """Return the commands that reserve the task, and the fields that they write."""
+    """Return the commands that reserve the task, and the fields that they write.
+
+    gone: the fields that they remove.
+    """
     queue, task, token, node = attempt
     assert token is not None, "every attempt of ours has a token"
+    past = TaskFields.of(fields)._replace(attempt=str(number), started=None)
     written: dict[str, str | int | float] = {"status": "reserved", "node": node, "token": token}
     written |= {"attempt": number, "updated": now}
     commands: list[Command] = []
@@ -248,19 +254,15 @@ def _reservation(
     if room.is_limited:
         written["counted"] = 1
         commands += [("SADD", keys.counted(queue), task)]
-    past = TaskFields.of(fields)._replace(attempt=str(number), started=None)
+    written |= after(past)
     took = waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)
     commands += [
         ("HSET", keys.task(task), *flat(written)),
-        ("HDEL", keys.task(task), "pid"),
-        *record_event(redis, queue, task, past, Event("reserved", node, now, {"took": took})),
+        ("HDEL", keys.task(task), *gone),
+        *note_event(redis, queue, task, past, Event("reserved", node, now, {"took": took})),
     ]
-    if "attempt" not in fields:
-        # Perhaps made by 1.0.0, which keeps no such index, and leaves what an earlier end has written.
-        commands += [
-            ("HDEL", keys.task(task), *OUTCOME),
-            ("ZADD", keys.tasks(queue), fields.get("created", now), task),
-        ]
+    if "attempt" not in fields:  # perhaps made by 1.0.0, which keeps no such index
+        commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
     return commands, {name: str(value) for name, value in written.items()}
 
 
