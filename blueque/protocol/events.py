@@ -144,7 +144,7 @@ def count(
     """
     day, totals = keys.stats(queue, day_of(now)), keys.totals(queue)
     took, error_type = (facts or {}).get("took"), (facts or {}).get("error_type")
-    commands = _add(queue, what, now, times)
+    commands: list[Command] = [("HINCRBY", day, what, times), ("HINCRBY", totals, what, times)]
     if isinstance(took, float):
         bucket = f"{what}_{histogram.NAMES[histogram.bucket(took)]}"
         commands += [("HINCRBY", key, bucket, 1) for key in (day, totals)]
@@ -157,13 +157,6 @@ def count(
     if error_type in LOST:  # of other types there may be any number
         commands += [("HINCRBY", totals, f"error:{error_type}", 1)]
     return [*commands, ("EXPIREAT", day, int(now // 86400 + 1 + redis.days_kept) * 86400)]
-
-
-def _add(queue: str, what: str, now: float, times: int) -> list[Command]:
-    return [
-        ("HINCRBY", key, what, times)
-        for key in (keys.stats(queue, day_of(now)), keys.totals(queue))
-    ]
 
 
 def after(past: TaskFields, events: int = 1) -> dict[str, str]:

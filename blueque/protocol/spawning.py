@@ -31,15 +31,18 @@ class Spawning:
     """
 
     def __init__(self, task: str, tasks: Sequence[NewRecord], most: int) -> None:
-        require_room(tasks, most)
         self._task, self._tasks = task, tasks
+        self.watch: list[str] = []
+        self.reads: list[Command] = []
+        if not tasks:  # most tasks leave none when they are complete
+            return
+        require_room(tasks, most)
         self._parents = _parents_of(tasks)
         hashes = [keys.task(new.task) for new in tasks]
         self.watch = [*hashes, *self._parents.watch]
-        self.reads: list[Command] = [*[("EXISTS", key) for key in hashes], *self._parents.reads]
-        if tasks:
-            # The set needs no watch: who adds to it writes into the hash of the task as well.
-            self.reads = [("SMISMEMBER", keys.spawned(task), *_octets(tasks)), *self.reads]
+        # The set needs no watch: who adds to it writes into the hash of the task as well.
+        self.reads = [("SMISMEMBER", keys.spawned(task), *_octets(tasks))]
+        self.reads += [*[("EXISTS", key) for key in hashes], *self._parents.reads]
 
     def new(self, replies: Sequence[Any]) -> list[NewRecord]:
         """Return the tasks that are not there and that no attempt has made before."""
