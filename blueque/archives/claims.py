@@ -50,7 +50,7 @@ class Claim:
 
     def make_sure(self) -> None:
         """Ask Redis whether the batch is ours. Raises Taken."""
-        archiving.beat_batch(self._redis, self.ref, time.time())
+        archiving.mark_batch(self._redis, self.ref, None, None, time.time())
 
     def mark(self, state: str, **facts: str | int) -> None:
         """Record the state of the batch. Raises Taken."""
@@ -59,7 +59,8 @@ class Claim:
         log.info("archive queue=%s batch=%s: %s", self.queue, self.batch, state)
 
     def finish(self) -> None:
-        archiving.finish_batch(self._redis, self.ref)
+        """Close the batch. Raises Taken."""
+        archiving.mark_batch(self._redis, self.ref, "closed", None, time.time())
 
     def leave(self) -> None:
         """Let the next archiver go on at once. If Redis is away, it waits for the lease to end."""

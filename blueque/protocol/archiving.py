@@ -1,5 +1,4 @@
-"""A batch of tasks on its way into an archive: claim_batch, beat_batch, mark_batch, erase,
-finish_batch, leave_batch.
+"""A batch of tasks on its way into an archive: claim_batch, mark_batch, erase, leave_batch.
 
 This module does not know what is in the archive. It ensures that one archiver at a time writes,
 that a batch never goes back a step, and that a task is deleted only if it is still as it was
@@ -20,7 +19,7 @@ from blueque.protocol.fields import Facts, flat
 from blueque.protocol.pruning import removal
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
-STATES = ("claimed", "written", "published", "deleted")
+STATES = ("claimed", "written", "published", "deleted", "closed")
 MOST = 100  # tasks to erase at once: the time of WATCH grows with the square of the keys
 
 _ENDED = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
@@ -102,29 +101,26 @@ def claim_batch(
     return transact(redis, "claim_batch", look, decide)
 
 
-def beat_batch(redis: Redis, ref: BatchRef, now: float) -> None:
-    """Show that the archiver is alive. Raises Taken."""
+def mark_batch(redis: Redis, ref: BatchRef, state: str | None, facts: Facts, now: float) -> int:
+    """Show that the archiver is alive, and record to which state the batch has come. Return how many
+    tasks were deleted. Raises Taken.
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
-        _require(ref, _Record._make(reply))
-        return Change([("HSET", keys.archive(ref.queue), "beat_at", now)], None)
-
-    transact(redis, "beat_batch", _record(ref.queue), decide)
-
-
-def mark_batch(redis: Redis, ref: BatchRef, state: str, facts: Facts, now: float) -> int:
-    """Record that the batch is written, published or deleted. Return how many tasks were deleted.
-    Raises Taken.
+    state: one of STATES; None: the same as before. With `closed` the record goes.
     """
     key = keys.archive(ref.queue)
 
     def decide(reply: list[str | None]) -> Verdict[int]:
         record = _Record._make(reply)
-        _require(ref, record)
         deleted = int(record.deleted or 0)
-        if (record.state or "") not in STATES[: STATES.index(state)]:
+        if state == "closed" and record.batch != ref.batch:
             return Answer(deleted)
-        return Change([("HSET", key, "state", state, *flat(facts), "beat_at", now)], deleted)
+        _require(ref, record)
+        if state == "closed":
+            return Change([("DEL", key)], deleted)
+        if state is not None and (record.state or "") not in STATES[: STATES.index(state)]:
+            return Answer(deleted)
+        marked: Command = () if state is None else ("state", state, *flat(facts))
+        return Change([("HSET", key, *marked, "beat_at", now)], deleted)
 
     return transact(redis, "mark_batch", _record(ref.queue), decide)
 
@@ -167,19 +163,6 @@ def _take_out(queue: str, same: Sequence[tuple[Written, _TaskFields]]) -> list[C
         # each task.
         commands += pack_each(("LREM", key(queue), -1), "", tasks)
     return commands
-
-
-def finish_batch(redis: Redis, ref: BatchRef) -> bool:
-    """Close the batch. False: it was closed already. Raises Taken."""
-
-    def decide(reply: list[str | None]) -> Verdict[bool]:
-        record = _Record._make(reply)
-        if record.batch != ref.batch:
-            return Answer(False)
-        _require(ref, record)
-        return Change([("DEL", keys.archive(ref.queue))], True)
-
-    return transact(redis, "finish_batch", _record(ref.queue), decide)
 
 
 def leave_batch(redis: Redis, ref: BatchRef) -> None:

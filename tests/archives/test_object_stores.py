@@ -29,7 +29,7 @@ from blueque.archives import layout, stores
 from blueque.model import keys
 
 CALLS = [
-    *[(protocol, name) for name in ("claim_batch", "mark_batch", "erase", "finish_batch")],
+    *[(protocol, name) for name in ("claim_batch", "mark_batch", "erase")],
     *[(stores.Store, name) for name in ("names", "below", "put", "create", "remove")],
     *OF_ANY_STORE,
 ]

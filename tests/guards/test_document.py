@@ -994,11 +994,7 @@ def claim_batch(writer: str, over: str | None = None) -> Given:
     )
 
 
-def beat_batch(redis: Redis) -> None:
-    protocol.beat_batch(redis, BatchRef(Q, "b1", "w"), 9.25)
-
-
-def mark_batch(state: str, **facts: str | int) -> Given:
+def mark_batch(state: str | None, **facts: str | int) -> Given:
     return lambda redis: protocol.mark_batch(redis, BatchRef(Q, "b1", "w"), state, facts, 9.25)
 
 
@@ -1063,10 +1059,6 @@ def cancelled_with_key(task: str) -> Given:
         enqueued(task, key="a", keep=60, enqueued_by="m"),
         lambda redis: protocol.cancel(redis, Q, task, "ann", None, 9.25),
     )
-
-
-def finish_batch(redis: Redis) -> None:
-    protocol.finish_batch(redis, BatchRef(Q, "b1", "w"))
 
 
 def leave_batch(writer: str) -> Given:
@@ -4931,22 +4923,13 @@ SAMPLES = [
         BATCH,
         block=1,
     ),
-    Sample("beat_batch", "as usual", claim_batch("w"), beat_batch, BATCH),
-    Sample(
-        "beat_batch",
-        "taken over",
-        claim_batch("v"),
-        beat_batch,
-        BATCH,
-        until="MULTI",
-        refuses=Taken,
-    ),
+    Sample("mark_batch", "alive", claim_batch("w"), mark_batch(None), {**BATCH, "MARKED": []}),
     Sample(
         "mark_batch",
         "written",
         claim_batch("w"),
         mark_batch("written", staging="w", rows=2),
-        {**BATCH, "STATE": "written", "MORE": ["staging", "w", "rows", 2]},
+        {**BATCH, "MARKED": ["state", "written", "staging", "w", "rows", 2]},
     ),
     Sample(
         "mark_batch",
@@ -5156,13 +5139,13 @@ SAMPLES = [
         {**PURGE, "TASK": ["t1"]},
         until="MULTI",
     ),
-    Sample("finish_batch", "as usual", claim_batch("w"), finish_batch, BATCH),
-    Sample("finish_batch", "again", nothing, finish_batch, BATCH, until="MULTI"),
+    Sample("mark_batch", "closed", claim_batch("w"), mark_batch("closed"), BATCH, block=1),
+    Sample("mark_batch", "closed before", nothing, mark_batch("closed"), BATCH, until="MULTI"),
     Sample(
-        "finish_batch",
-        "taken over",
+        "mark_batch",
+        "closed by one who has lost it",
         claim_batch("v"),
-        finish_batch,
+        mark_batch("closed"),
         BATCH,
         until="MULTI",
         refuses=Taken,

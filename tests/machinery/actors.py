@@ -277,7 +277,7 @@ def carry_on(world: World, redis: Redis, name: str, open_batch: dict[str, str]) 
         if rows:
             insist(lambda: protocol.erase(redis, BatchRef(QUEUE, batch, name), rows, time.time()))
         mark("deleted")
-    insist(lambda: protocol.finish_batch(redis, BatchRef(QUEUE, batch, name)))
+    mark("closed")
 
 
 def listed_as_cancelled(redis: Redis) -> list[Written]:

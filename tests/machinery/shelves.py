@@ -121,10 +121,7 @@ OF_ANY_STORE: list[tuple[Any, str]] = [
     (steps, "finish"),
 ]
 POINTS = [
-    *[
-        (protocol, name)
-        for name in ("claim_batch", "mark_batch", "erase", "finish_batch", "freeze", "thaw")
-    ],
+    *[(protocol, name) for name in ("claim_batch", "mark_batch", "erase", "freeze", "thaw")],
     *[(stores.Store, name) for name in ("names", "below", "put", "create", "remove", "sync")],
     *OF_ANY_STORE,
 ]

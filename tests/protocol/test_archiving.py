@@ -71,8 +71,8 @@ def test_who_has_lost_the_batch_can_change_nothing_of_it(redis, cli, state, batc
     before = state()
 
     for call in (
-        lambda: protocol.beat_batch(redis, BatchRef("q", "b1", "w"), 10.0),
-        lambda: protocol.finish_batch(redis, BatchRef("q", "b1", "w")),
+        lambda: protocol.mark_batch(redis, BatchRef("q", "b1", "w"), None, None, 10.0),
+        lambda: protocol.mark_batch(redis, BatchRef("q", "b1", "w"), "closed", None, 10.0),
         lambda: protocol.mark_batch(redis, BatchRef("q", "b1", "w"), "written", {}, 10.0),
         lambda: erase(redis),
         lambda: erase(redis, writer="v", batch="b0"),

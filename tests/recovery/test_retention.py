@@ -188,7 +188,7 @@ def test_nothing_goes_while_a_batch_is_on_its_way_into_an_archive(client, redis,
     retention.step()
     assert left(cli) == [old]
     protocol.mark_batch(redis, BatchRef("video", "b1", "w"), "deleted", {}, 2.0)
-    protocol.finish_batch(redis, BatchRef("video", "b1", "w"))
+    protocol.mark_batch(redis, BatchRef("video", "b1", "w"), "closed", None, 2.0)
     retention.step()
     assert left(cli) == []
 
