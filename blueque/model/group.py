@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import record
@@ -16,6 +17,10 @@ FIELDS: record.Types = {
     "state": str,
     "made_by": str,
     "keep": int,
+    "after": str,
+    "broken": str,
+    "hold": record.number,
+    "collected": record.number,
     "created": record.number,
     "closed": record.number,
     "ended": record.number,
@@ -29,6 +34,7 @@ FIELDS: record.Types = {
 }
 MAKING = "making"  # the state of a large workflow whose tasks are not all there
 RUN = "run "  # begins `made_by` of a group that a run has opened
+_BATCH = "batch of "  # begins `made_by` of a group that a call with keys has opened
 _CONDITION = "group "  # no id of a task has a space
 
 
@@ -61,6 +67,56 @@ class Group:
 
     def as_group(self) -> Group:
         return self
+
+
+class Links(NamedTuple):
+    """What tasks that are made together have to do with others; false if that is nothing.
+
+    group: that they join. conditions: on each parent, the same for all. broken: see `Wait`.
+    """
+
+    group: str | None = None
+    conditions: Mapping[str, str] = {}
+    broken: str = "hold"
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Links:
+        """Return the links in the record of a group or a run."""
+        conditions = json.loads(record.get("after", "{}"))
+        return cls(record.get("group"), conditions, record.get("broken", "hold"))
+
+    def __bool__(self) -> bool:
+        return self.group is not None or bool(self.conditions)
+
+    def record(self) -> dict[str, str]:
+        """Return the fields of the record."""
+        fields = {} if self.group is None else {"group": self.group}
+        if self.conditions:
+            fields["after"] = json.dumps(dict(self.conditions), separators=(",", ":"))
+            fields |= {} if self.broken == "hold" else {"broken": self.broken}
+        return fields
+
+    def fields(self) -> dict[str, str | int | float]:
+        """Return the fields of each task."""
+        fields: dict[str, str | int | float] = {}
+        if self.group is not None:
+            fields["group"] = self.group
+        if self.conditions:
+            fields |= {} if self.broken == "hold" else {"broken": self.broken}
+            fields["after"] = len(self.conditions)
+        return fields
+
+
+def batch_of(queue: str) -> str:
+    """Return who has made a group that a call with keys has opened, as its record says. The same
+    call closes it, also when it is made again.
+    """
+    return f"{_BATCH}{queue}"
+
+
+def is_held(hold: str | None, collected: str | None, now: float) -> bool:
+    """Tell whether retention leaves the tasks of a group or a run alone, by these fields of its record."""
+    return hold is not None and collected is None and float(hold) > now
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:
@@ -104,7 +160,7 @@ def workflow_of(parent: str) -> str | None:
 
 def is_of_workflow(made_by: str | None) -> bool:
     """Tell whether a workflow has made a group; else a run, a program or a person has."""
-    return made_by is not None and not made_by.startswith(RUN)
+    return made_by is not None and not made_by.startswith((RUN, _BATCH))
 
 
 def require_whole(group: str, state: str | None, gate: str | None, dropped: Iterable[str]) -> None:

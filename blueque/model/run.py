@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from blueque.errors import WrongRun
 from blueque.model import record
@@ -36,49 +35,6 @@ LATE = (
 KEYED = ("keyed", "keyed_linked")
 
 Record = dict[str, Any]
-
-
-def is_held(hold: str | None, collected: str | None, now: float) -> bool:
-    """Tell whether retention leaves the tasks of a run alone, by these fields of its record."""
-    return hold is not None and collected is None and float(hold) > now
-
-
-class Links(NamedTuple):
-    """What the tasks of a run have to do with others; false if that is nothing.
-
-    group: that they join. conditions: on each parent, the same for all. broken: see `Wait`.
-    """
-
-    group: str | None = None
-    conditions: Mapping[str, str] = {}
-    broken: str = "hold"
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Links:
-        """Return the links in the record of a run."""
-        conditions = json.loads(record.get("after", "{}"))
-        return cls(record.get("group"), conditions, record.get("broken", "hold"))
-
-    def __bool__(self) -> bool:
-        return self.group is not None or bool(self.conditions)
-
-    def record(self) -> dict[str, str]:
-        """Return the fields of the record of the run."""
-        fields = {} if self.group is None else {"group": self.group}
-        if self.conditions:
-            fields["after"] = json.dumps(dict(self.conditions), separators=(",", ":"))
-            fields |= {} if self.broken == "hold" else {"broken": self.broken}
-        return fields
-
-    def fields(self) -> dict[str, str | int | float]:
-        """Return the fields of each task."""
-        fields: dict[str, str | int | float] = {}
-        if self.group is not None:
-            fields["group"] = self.group
-        if self.conditions:
-            fields |= {} if self.broken == "hold" else {"broken": self.broken}
-            fields["after"] = len(self.conditions)
-        return fields
 
 
 def parse(fields: Mapping[str, str]) -> Record:

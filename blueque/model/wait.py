@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import MOST_PARENTS, conditions_of, require_few
-from blueque.model.group import Group
+from blueque.model.group import Group, Links
 from blueque.model.options import (
     GroupOptions,
     Options,
@@ -15,7 +15,6 @@ from blueque.model.options import (
     require_broken,
     waiting_fields,
 )
-from blueque.model.run import Links
 
 
 class Wait(NamedTuple):

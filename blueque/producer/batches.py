@@ -20,32 +20,25 @@ from blueque.errors import (
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
-    WrongGroup,
 )
 from blueque.model.conditions import conditions_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_time
-from blueque.model.ids import (
-    TaskId,
-    ids_of_group_keys,
-    ids_of_keys,
-    ids_of_run_keys,
-    random_ids,
-    require_key,
-)
+from blueque.model.group import Links
+from blueque.model.group_terms import Terms
+from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
-from blueque.model.run import Links, Record
+from blueque.model.run import Record
 from blueque.model.start_time import ANY_TIME, StartTime
 from blueque.model.wait import NOTHING, Wait
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
 from blueque.producer.groups import end_if_over
+from blueque.producer.keyed_groups import KeyedGroup, open_keyed, put_members
 from blueque.producer.room import Joining, ask_for_room
 from blueque.producer.row_batch import relay
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks, enqueue_many, schedule_many
-from blueque.protocol.groups import LOST
 from blueque.protocol.links import rows_at_once
-from blueque.protocol.members import MemberBatch, enqueue_members
+from blueque.protocol.members import MemberBatch
 from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs
-from blueque.queries import groups
 from blueque.queries.runs import count_ledgers
 from blueque.queries.tasks import are_unused
 
@@ -68,7 +61,8 @@ class Plan(NamedTuple):
         was closed.
     run: the name of the run in which the keys count.
     wait: what all tasks wait for, and the group that they join. after_each: what each of them waits for besides; in one of the
-        ways of keys. start: until when they may start.
+        ways of keys. start: until when they may start. terms: with which the group is opened, if the
+        tasks have keys.
     """
 
     queue: str
@@ -83,6 +77,7 @@ class Plan(NamedTuple):
     wait: Wait = NOTHING
     start: StartTime = ANY_TIME
     after_each: Column | None = None
+    terms: Terms | None = None
 
 
 class Made(NamedTuple):
@@ -132,7 +127,8 @@ class Batches:
         )
         self.group = plan.wait.group
         # The members of the group say which keys have made a task.
-        self._in_group = plan.keys is not None and plan.run is None and self.group is not None
+        self._in_group = plan.terms is not None
+        self._keyed: KeyedGroup | None = None
         self._name = (
             "enqueue_run"
             if plan.run is not None
@@ -142,8 +138,7 @@ class Batches:
             if plan.etas is None
             else "schedule_many"
         )
-        has_links = plan.run is not None or self._in_group
-        self._links = plan.wait.links() if has_links else Links()
+        self._links = plan.wait.links() if plan.run is not None else Links()
         self._run: Record = {}
         self._own: Redis | None = None
         # tasks of the run or the group: those that it had, and those that this pass has made
@@ -167,10 +162,10 @@ class Batches:
             self.group = self._links.group
             self._size = min(self._size, rows_at_once(self._links))
             self._made = self._count()
-        elif self._in_group:
-            groups.require_ledger(self._redis, str(self.group))
-            self._size = min(self._size, rows_at_once(self._links))
-            self._made = self._count()
+        elif plan.terms is not None:
+            keyed = open_keyed(self._redis, plan.queue, str(self.group), plan.terms)
+            self._keyed, self._made = keyed, keyed.made
+            self._size = min(self._size, keyed.at_once)
         try:
             yield from relay(self._parts(), self._send)
             if plan.run is not None or self._in_group:
@@ -184,8 +179,8 @@ class Batches:
             prune_runs(self._redis, plan.queue)
             if self.group is not None:
                 end_if_over(self._redis, self.group, time.time())
-        elif self._in_group and (lost := self._made - self._count()) > 0:
-            raise WrongGroup(str(self.group), LOST.format(lost))
+        elif self._keyed is not None:
+            self._keyed.close(self._redis, self._made)
 
     def _make_missing(self) -> int:
         """Go over the iterable again until the run or the group has all that was put: a failover
@@ -227,9 +222,8 @@ class Batches:
         return self._position >= rows
 
     def _count(self) -> int:
-        if self._in_group:
-            seen = groups.load(self._redis, str(self.group))
-            return 0 if seen is None else seen.members
+        if self._keyed is not None:
+            return self._keyed.count(self._redis)
         run = self._run
         return count_ledgers(self._redis, [(run["queue"], run["run"], run["shards"])])[0]
 
@@ -289,11 +283,11 @@ class Batches:
             return part.batch.put(redis)
         if isinstance(part.batch, RunBatch) and self._run["state"] != "open":
             return [False] * len(part.tasks)
-        self._ask_for_room(redis, part.batch)
         if isinstance(part.batch, MemberBatch):
-            are_new = enqueue_members(redis, part.batch, meanwhile)
+            are_new = put_members(redis, part.batch, meanwhile)
             self._made += sum(are_new)
             return _spread(part.tasks, part.batch.tasks.ids, are_new)
+        self._ask_for_room(redis, part.batch)
         if isinstance(part.batch, RunBatch):
             are_new = enqueue_run(redis, part.batch)
             if not are_new:  # another program has closed the run meanwhile
@@ -309,7 +303,7 @@ class Batches:
     def _ask_for_room(self, redis: Redis, batch: Batch) -> None:
         def only_new() -> Joining:
             ids = [task.decode() for task in batch.tasks.ids]
-            found = are_unused(redis, ids, self.group if self._in_group else None)
+            found = are_unused(redis, ids)
             return batch.joins([number for number, is_new in enumerate(found) if is_new])
 
         ask_for_room(redis, batch.joins(), None if batch.tasks.keys is None else only_new)
@@ -375,8 +369,8 @@ class Batches:
         new = new.once()
         if plan.run is not None:
             return RunBatch(self._run, new, now, plan.options)
-        if self._in_group:
-            return MemberBatch(plan.queue, self._links, new, now, options)
+        if self._keyed is not None:
+            return MemberBatch(plan.queue, self._keyed.links, new, now, options)
         # A mark for each batch: a key that comes again in a later batch must not look like our own
         # success.
         return Batch(
@@ -414,8 +408,8 @@ class Batches:
             packed = [key.encode() for key in its_keys]
             if self._plan.run is not None:
                 return ids_of_run_keys(self._plan.queue, self._plan.run, packed)
-            if self._in_group:
-                return ids_of_group_keys(self._plan.queue, str(self.group), packed)
+            if self._keyed is not None:
+                return self._keyed.ids_of(packed)
             return ids_of_keys(self._plan.queue, packed)
         return random_ids(count)
 

@@ -12,7 +12,8 @@ from blueque.errors import InvalidInput
 from blueque.model import labels, trace
 from blueque.model.conditions import After, Ids
 from blueque.model.encoding import require_run_name, require_time, require_whole
-from blueque.model.group import Group, tracked
+from blueque.model.group import Group, Links, tracked
+from blueque.model.group_terms import LONGEST_HOLD, UNTIL_COLLECTED, Terms, terms_for
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
 from blueque.model.options import (
     Broken,
@@ -24,10 +25,11 @@ from blueque.model.options import (
     require_known,
     task_fields,
 )
-from blueque.model.run import Links, Record, require_same
+from blueque.model.run import Record, require_same
 from blueque.model.start_time import StartTime, start_time
-from blueque.model.wait import wait_for
+from blueque.model.wait import Wait, wait_for
 from blueque.producer.batches import Batches, Column, Plan
+from blueque.producer.keyed_groups import KEEP
 from blueque.producer.keyed_run import KeyedRun
 from blueque.protocol import runs
 from blueque.protocol.runs import RunTerms
@@ -37,7 +39,6 @@ from blueque.text.format import count
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024
 RUN_KEEP = "90d"
-UNTIL_COLLECTED = "until_collected"  # of `hold`, which has a bound all the same
 
 
 class Count(int):
@@ -66,6 +67,7 @@ class ManyOptions(TaskOptions, GroupOptions, StartOptions, total=False):
 
     keys: Column | None
     keep: float | str
+    hold: float | str | None
     run: str | None
     priorities: Column | None
     after_each: Column | None
@@ -103,12 +105,15 @@ class ManyTasks:
             ways of keys: an id, ids, `blueque.after`, or None. At most 100 others for one task.
             Tasks that wait, or join a `group`, go to Redis a hundred at a time, unless they have a
             `run`, or join a group with keys.
-        group: the group that they join, which must be open. With keys, these count in the group,
-            even when its tasks were deleted, as long as it is remembered. So after any failure call
-            it again: see docs/protocol/groups.md, "Members by their keys". If a failover takes tasks
-            back meanwhile, it goes over the iterable again. With a run, the call opens the group if
-            it is not there, and closes it at its end. Of a run, and of a group with keys, all tasks
-            wait for the same: `after_each` and `results` are refused.
+        group: the group that they join. Without keys it must be open. With keys, the call opens it
+            if it is not there, with `after`, `broken`, `keep` ("90d") and `hold` as for
+            `TaskGroup.open`, and closes it at its end. A group that another program has opened it
+            leaves open. The keys count in the group, even when its tasks were deleted, until `keep`
+            after its end. So after any failure make the same call again: it makes what is missing,
+            and closes the group. See docs/protocol/groups.md, "Members by their keys". A group that
+            is closed takes no new keys: see `TaskGroup.reopen`. If a failover takes tasks back
+            meanwhile, the call goes over the iterable again. Of a run, and of a group with keys, all
+            tasks wait for the same: `after_each` and `results` are refused.
         start_within, start_before, expired_to: as for `enqueue`; not with a run.
         Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
         BatchFailed; RunDropped, or of a group WrongGroup, when a failover has taken tasks back, and
@@ -246,11 +251,14 @@ class ManyTasks:
                 "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"
             )
         has_ledger = run is None and keys is not None and wait.group is not None
-        if has_ledger and (wait.has_results or after_each is not None or keep is not None):
+        if has_ledger and (wait.has_results or after_each is not None):
             raise InvalidInput(
-                "with keys, all tasks of a group wait for the same, get no results, and the group says how long their "
-                "keys count: leave out keys, or after_each, results and keep"
+                "with keys, all tasks of a group wait for the same, and get no results: leave out keys, or after_each and "
+                "results"
             )
+        terms = _terms(wait, keep, options.get("hold")) if has_ledger else None
+        if terms is None and options.get("hold") is not None:
+            raise InvalidInput("hold is for the tasks of a group that have keys: give both")
         start = self._start(options, None if run is not None else self._start_within)
         if run is not None and start:
             raise InvalidInput(
@@ -271,6 +279,7 @@ class ManyTasks:
             wait,
             start,
             after_each,
+            terms,
         )
         return Batches(self._redis, plan, iterable)
 
@@ -296,10 +305,16 @@ def _held(hold: float | str | None, keep: float | str) -> int | None:
     """Return for how many seconds tasks are held at most. Raises InvalidInput."""
     if hold is None:
         return None
-    seconds, most = require_keep("30d" if hold == UNTIL_COLLECTED else hold), require_keep(keep)
+    seconds = require_keep(LONGEST_HOLD if hold == UNTIL_COLLECTED else hold)
+    most = require_keep(keep)
     if seconds > most:
         raise InvalidInput(f"hold is {hold!r}: the run itself is kept for {keep!r} after its end")
     return seconds
+
+
+def _terms(wait: Wait, keep: float | str | None, hold: float | str | None) -> Terms:
+    terms, links = terms_for(keep, KEEP, hold=hold), wait.links()
+    return terms._replace(conditions=links.conditions, broken=links.broken)
 
 
 def links_of(after: After | Ids | None, broken: Broken, group: Group | str | None) -> Links:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 
 from blueque.connection.redis import Redis
@@ -18,20 +19,29 @@ from blueque.errors import (
     WrongQueue,
     WrongState,
 )
+from blueque.model.conditions import After, Ids
+from blueque.model.encoding import require_timeout
 from blueque.model.group import Group, require_whole
+from blueque.model.group_terms import LONGEST_HOLD, terms_for
 from blueque.model.ids import DEFAULT_KEEP, require_keep
+from blueque.model.options import Broken
+from blueque.model.parts import in_parts
 from blueque.model.task import Task
 from blueque.protocol import operator, submit
 from blueque.protocol.groups import (
+    MEMBERS_AT_ONCE,
     cancel_group,
     close_group,
     drop_group,
     finish_group,
-    open_group,
     settle_group,
+    settle_members,
 )
+from blueque.protocol.opening import collect_group, open_group, reopen_group
 from blueque.queries import groups
+from blueque.queries.group_ends import GroupWatcher
 from blueque.queries.groups import GroupSeen
+from blueque.queries.task_ends import ends
 from blueque.queries.tasks import load_many
 from blueque.system import process
 
@@ -74,15 +84,67 @@ class TaskGroup(Group):
         if kind is None:
             self.close()
 
-    def open(self, keep: float | str = DEFAULT_KEEP) -> TaskGroup:
-        """Make the group if there is none, so that tasks can join it.
+    def open(
+        self,
+        keep: float | str = DEFAULT_KEEP,
+        *,
+        after: After | Ids | None = None,
+        broken: Broken = "hold",
+        hold: float | str | None = None,
+    ) -> TaskGroup:
+        """Make the group if there is none, so that tasks can join it. One that is there stays as it is.
 
-        keep: how long its record stays after its end; seconds, or text as "1d".
+        keep: how long it is remembered after its end, and with it the keys of its members; seconds,
+            or text as "1d".
+        after, broken: what all its members wait for, as for `Queue.enqueue`; 100 others at most.
+            Those that are made with keys get it from the group; others must name it, too.
+        hold: "until_collected": retention leaves the members alone until `collected` is called, but
+            for 30 days at most; or another such time, up to `keep`. They may be archived.
+        Raises WrongGroup if it was opened with another `after`; NoSuchTask, NoSuchGroup.
         Source: docs/protocol/groups.md, "open_group".
         """
-        open_group(self._redis, self.name, require_keep(keep), time.time())
+        terms = terms_for(keep, keep, after, broken, hold)
+        open_group(self._redis, self.name, require_keep(keep), time.time(), terms)
         log.info("open_group group=%s", self.name)
         return self
+
+    def reopen(self, hold: float | str | None = None) -> bool:
+        """Let more tasks join a group that was closed; close it again then. False: it was open.
+
+        hold: as for `open`, from now on; None: as it was. What was decided for tasks that waited for
+            the group stays decided.
+        Raises NoSuchGroup; WrongGroup for a group that was cancelled, and for a workflow.
+        Source: docs/protocol/groups.md, "reopen_group".
+        """
+        held = terms_for(None, LONGEST_HOLD, hold=hold).hold
+        is_opened = reopen_group(self._redis, self.name, time.time(), held)
+        if is_opened:
+            log.info("reopen_group group=%s", self.name)
+        return is_opened
+
+    def collected(self) -> bool:
+        """Note that its results are where they are needed: retention may delete its members.
+
+        False: that was noted before, or they are not held. Raises NoSuchGroup.
+        Source: docs/protocol/groups.md, "collect_group".
+        """
+        is_noted = collect_group(self._redis, self.name, time.time())
+        if is_noted:
+            log.info("collect_group group=%s", self.name)
+        return is_noted
+
+    def wait(self, timeout: float | None = None) -> GroupSeen:
+        """Block until the group is closed and all its members have ended; return its progress.
+
+        timeout: in seconds; None: no limit. A failed member has ended, also if others wait for it.
+        Redis reports the changes; where it cannot, the group is looked at each second.
+        Raises WaitTimedOut; NoSuchGroup.
+        """
+        require_timeout(timeout)
+        watcher = GroupWatcher(self._redis.connect, self.name)
+        for _ in ends(watcher, self._redis.patience, timeout):
+            pass  # it yields no tasks
+        return self.progress()
 
     def close(self, expected: int = 0) -> None:
         """Say that no more tasks join: the group ends with the last of its members.
@@ -112,7 +174,8 @@ class TaskGroup(Group):
         return is_cancelled
 
     def requeue(self, by: str | None = None) -> list[str]:
-        """Put the members in line again that have failed or were cancelled; return their ids.
+        """Put the members in line again that have failed or were cancelled; return their ids. `wait`
+        then waits for them.
 
         by: who requeues them (this user and host if left out).
         Raises WrongGroup for a workflow whose tasks are not all there, and for a group that is
@@ -134,6 +197,9 @@ class TaskGroup(Group):
                 continue
             log.info("requeue task=%s queue=%s", task.task, queue)
             requeued.append(task.task)
+        for some in in_parts(requeued, MEMBERS_AT_ONCE):
+            with suppress(Contended):  # listeners and schedulers do it, too
+                settle_members(self._redis, self.name, some)
         return requeued
 
     def tasks(self) -> Iterator[Task]:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RunDropped
 from blueque.model.encoding import require_whole
-from blueque.model.group import Group, tracked
+from blueque.model.group import Group, Links, tracked
 from blueque.model.ids import ids_of_run_keys, shard_of
 from blueque.model.labels import room_beside
-from blueque.model.run import Links, Record
+from blueque.model.run import Record
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.producer.row_batch import Rows

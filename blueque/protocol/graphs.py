@@ -13,7 +13,7 @@ from blueque.model import keys
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, creation
 from blueque.protocol.fields import flat
-from blueque.protocol.groups import sets_of
+from blueque.protocol.opening import sets_of
 from blueque.protocol.parents import LOOK_EVERY, Parents, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 

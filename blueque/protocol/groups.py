@@ -1,5 +1,5 @@
-"""Groups of tasks: open_group, close_group, cancel_group, settle_members, finish_group,
-settle_group, drop_group.
+"""Groups of tasks: close_group, cancel_group, settle_members, finish_group, settle_group,
+drop_group.
 
 The sets of names say how a group stands. Nothing counts, so what is done twice changes nothing.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from blueque.connection.redis import Command, Look, Redis, as_hash
+from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.group import MAKING, gate_of
 from blueque.model.states import FINISHED
-from blueque.protocol.fields import flat
+from blueque.protocol.opening import sets_of
 from blueque.protocol.parents import LOOK_EVERY, GroupParent
 from blueque.protocol.settling import Settled, tell_dependents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -22,39 +22,6 @@ MEMBERS_AT_ONCE = 100  # members of one settle_members
 LOST = "Redis has lost {} of the tasks that it had taken, as in a failover; put all of them again"
 LOST_FOR_GOOD = "it takes no more members, and has {} fewer than it must"
 _OF_CANCEL = ("cancel", "cancelled_by", "cancel_reason")
-
-
-def open_group(redis: Redis, group: str, keep: int, now: float) -> dict[str, str]:
-    """Create the record of a group if there is none, and return it.
-
-    keep: for how many seconds the record of the group stays after its end, if no task waits for it.
-    """
-    key = keys.group(group)
-    new = new_record(group, keep, now)
-
-    def decide(reply: Sequence[str]) -> Verdict[dict[str, str]]:
-        if reply:
-            return Answer(as_hash(reply))
-        return Change(opening(new, now), new)
-
-    look: Look[Sequence[str]] = Look([key], [("HGETALL", key)])
-    return transact(redis, "open_group", look, decide)
-
-
-def new_record(group: str, keep: int, now: float) -> dict[str, str]:
-    """Return the record of an open group."""
-    return {"group": group, "state": "open", "keep": str(keep), "created": str(now)}
-
-
-def opening(record: Mapping[str, str], now: float) -> list[Command]:
-    """Return the commands that make a group with this record."""
-    group = record["group"]
-    return [
-        # Left by a group with this name whose record has expired.
-        ("UNLINK", *sets_of(group)),
-        ("HSET", keys.group(group), *flat(record)),
-        ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
-    ]
 
 
 def closing(group: str, now: float) -> list[Command]:
@@ -247,14 +214,3 @@ def drop_group(redis: Redis, group: str) -> bool:
 def _record(group: str, *names: str) -> Look[list[str | None]]:
     key = keys.group(group)
     return Look([key], [("HMGET", key, *names)])
-
-
-def sets_of(group: str) -> list[str]:
-    """Return the keys of a group besides its record."""
-    return [
-        keys.members(group),
-        keys.open_members(group),
-        keys.bad_members(group),
-        keys.awaiting(group),
-        keys.listed_members(group),
-    ]

@@ -8,13 +8,13 @@ from typing import Any
 from blueque.connection.redis import Command
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model import keys
-from blueque.model.group import RUN, condition_on
-from blueque.model.run import Links
+from blueque.model.group import RUN, Links, condition_on
 from blueque.protocol.dependencies import FIRST_LOOK, LINKS_AT_ONCE
 from blueque.protocol.fields import flat
-from blueque.protocol.groups import closing, new_record, opening
+from blueque.protocol.groups import closing
+from blueque.protocol.opening import new_record, opening, opening_again
 from blueque.protocol.parents import (
-    LOOK_EVERY,
+    Joins,
     Parents,
     closed,
     enter_dependents,
@@ -33,9 +33,9 @@ def parents_of(links: Links) -> Parents:
     return Parents(links.conditions, joins_of_run(links))
 
 
-def joins_of_run(links: Links) -> dict[str, bool]:
+def joins_of_run(links: Links) -> Joins:
     """Return the group that the tasks of a run join. `open_run` has seen who waits for it."""
-    return {} if links.group is None else {links.group: False}
+    return {} if links.group is None else {links.group: []}
 
 
 def rows_at_once(links: Links) -> int:
@@ -90,7 +90,7 @@ class NewLinks:
         if conditions:
             self._require_no_circle(group, replies, waiting if state is not None else 0)
         if state is not None:  # of an earlier run of this name, which was dropped
-            return [] if state == "open" else _opening_again(group, now)
+            return [] if state == "open" else opening_again(group, now)
         return opening(new_record(group, self._keep, now) | {"made_by": self._maker}, now)
 
     def _require_no_circle(self, group: str, replies: Sequence[Any], waiting: int) -> None:
@@ -174,17 +174,7 @@ def reopening_of(
         if state != "open":
             raise closed(links.group, state)
         return []
-    return _opening_again(links.group, now)
-
-
-def _opening_again(group: str, now: float) -> list[Command]:
-    key = keys.group(group)
-    return [
-        ("HSET", key, "state", "open"),
-        ("HDEL", key, "closed", "ended", "expires"),
-        ("PERSIST", key),
-        ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
-    ]
+    return opening_again(links.group, now)
 
 
 def look_at_group(links: Links, *names: str) -> tuple[list[str], list[Command]]:

@@ -11,11 +11,11 @@ from typing import Any
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import WrongGroup
 from blueque.model import keys
-from blueque.model.run import Links
+from blueque.model.group import Links
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.links import blocking, entering, joining
 from blueque.protocol.packing import pack_with
-from blueque.protocol.parents import Parents, require_parents
+from blueque.protocol.parents import Joins, Parents, require_parents
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import exist_all
@@ -31,7 +31,7 @@ class MemberBatch(Batch):
         self, queue: str, links: Links, tasks: NewTasks, now: float, options: Options
     ) -> None:
         self.group, self.links, self._made = str(links.group), links, now
-        self.join = {self.group: bool(links.conditions)}
+        self.join: Joins = {self.group: [links.conditions]}
         self.parents = Parents(links.conditions, self.join)
         super().__init__(queue, tasks, now, {**(options or {}), **links.fields()})
         self.hashes = [keys.task(task.decode()) for task in tasks.ids]
@@ -58,6 +58,12 @@ class MemberBatch(Batch):
     def ids_of(self, chosen: Sequence[int]) -> list[str]:
         """Return the ids of the tasks with these numbers."""
         return [self.tasks.ids[number].decode() for number in chosen]
+
+    def is_opened_so(self, replies: Sequence[Any]) -> bool:
+        """Tell whether the group was opened with what these tasks wait for. Then it was seen that all
+        of it was there; what has gone since `recheck` sees to. replies: about the parents.
+        """
+        return self.parents.is_opened_with(replies, self.group, self.links.conditions)
 
     def exist(self, replies: Sequence[Any]) -> Sequence[int] | None:
         """Return for each task whether it has a hash, from the replies after those about parents.
@@ -141,7 +147,7 @@ def _enqueue(
         if exist is None:
             return Answer(None)
         new = [number for number in missing if not (exist and exist[number])]
-        if new:
+        if new and not batch.is_opened_so(of_parents):
             states = batch.parents.statuses(of_parents)
             making = batch.parents.making(of_parents)
             require_parents(batch.links.conditions, states, making)

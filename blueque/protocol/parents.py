@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from blueque.connection.redis import Command
 from blueque.errors import NoSuchGroup, NoSuchTask, WrongGroup
@@ -153,6 +154,9 @@ class GroupParent(NamedTuple):
         return [*commands, ("ZADD", keys.GROUPS, now + seconds + LOOK_EVERY, self.group)]
 
 
+# By group, what new tasks that join it wait for: each kind at least once.
+Joins: TypeAlias = "dict[str, list[Mapping[str, str]]]"
+
 MICROSECOND = 1e-6  # between the scores of tasks that are made together
 LOOK_EVERY = 60.0  # seconds between two looks of a scheduler at a group that has not changed
 
@@ -204,11 +208,11 @@ class Parents:
     names: in conditions. joins: see `joins_of`.
     """
 
-    def __init__(self, names: Iterable[str], joins: Mapping[str, bool] | None = None) -> None:
+    def __init__(self, names: Iterable[str], joins: Joins | None = None) -> None:
         self.names = list(dict.fromkeys(names))
         self._tasks, self._groups = tasks_among(self.names), groups_among(self.names)
         self._joined = [*(joins or {})]
-        self._bound = [group for group, is_bound in (joins or {}).items() if is_bound]
+        self._bound = [group for group, joining in (joins or {}).items() if any(joining)]
 
     @property
     def watch(self) -> list[str]:
@@ -224,12 +228,12 @@ class Parents:
         return [
             *[("HGET", keys.task(task), "status") for task in self._tasks],
             *standing_of(self._groups),
-            *[("HMGET", keys.group(each), "state", "cancel") for each in self._joined],
+            *[("HMGET", keys.group(each), "state", "cancel", "after") for each in self._joined],
             *[("ZCARD", keys.awaiting(each)) for each in self._bound],
         ]
 
     def require_open(
-        self, replies: Sequence[Any], joins: Mapping[str, bool], member_of: str | None = None
+        self, replies: Sequence[Any], joins: Joins, member_of: str | None = None
     ) -> None:
         """Refuse if a group does not take new tasks.
 
@@ -242,11 +246,15 @@ class Parents:
         last = first + len(self._joined)
         records = dict(zip(self._joined, replies[first:last], strict=True))
         waiting = dict(zip(self._bound, replies[last:], strict=True))
-        for group, is_bound in joins.items():
-            state, cancel = records[group]
-            is_own = group == member_of and state == "closed"
-            _require_open(group, "open" if is_own else state, cancel)
-            if is_bound and waiting[group]:
+        for group, joining in joins.items():
+            state, cancel, after = records[group]
+            is_own = group == member_of
+            _require_open(group, "open" if is_own and state == "closed" else state, cancel)
+            wanted = _conditions_in(after)
+            if not is_own and not all(wanted.items() <= each.items() for each in joining):
+                why = "its members wait for others, with which it was opened: give this task a key"
+                raise WrongGroup(group, f"{why}, or have it wait for the same")
+            if waiting.get(group) and any(each != wanted for each in joining if each):
                 # The new task might wait for one of these, which waits for the group.
                 why = "tasks wait for it already, so no task can join that waits for others itself"
                 raise WrongGroup(group, why)
@@ -254,9 +262,19 @@ class Parents:
     def require_there(self, replies: Sequence[Any], group: str) -> None:
         """Raise NoSuchGroup if a group that new tasks would join has no record. replies: to `reads`."""
         first = len(self._tasks) + 3 * len(self._groups)
-        state, _ = replies[first + self._joined.index(group)]
+        state, *_ = replies[first + self._joined.index(group)]
         if state is None:
             raise NoSuchGroup(group, is_joined=True)
+
+    def is_opened_with(
+        self, replies: Sequence[Any], group: str, conditions: Mapping[str, str]
+    ) -> bool:
+        """Tell whether a group that new tasks join was opened with these conditions. replies: to
+        `reads`.
+        """
+        first = len(self._tasks) + 3 * len(self._groups)
+        after = replies[first + self._joined.index(group)][2]
+        return after is not None and _conditions_in(after) == conditions
 
     def statuses(self, replies: Sequence[Any]) -> dict[str, str | None]:
         """Return the status of each parent from the replies to `reads`; None: it is gone, or a
@@ -269,20 +287,36 @@ class Parents:
         # Its later tasks might wait for the new one, in a circle.
         return statuses | dict.fromkeys(self.making(replies))
 
+    def require_closed(self, replies: Sequence[Any]) -> None:
+        """Refuse groups that are open: their later members might wait for the group whose members
+        are to wait for them.
+        """
+        records = zip(self._groups, replies[len(self._tasks) :], strict=False)
+        for group, (state, *_) in records:
+            if state == "open":
+                why = "it is open still: close it before tasks of another group wait for it"
+                raise WrongGroup(group, why)
+
     def making(self, replies: Sequence[Any]) -> list[str]:
         """Return the names of those that are workflows whose tasks are not all there."""
         records = zip(self._groups, replies[len(self._tasks) :], strict=False)
         return [condition_on(group) for group, (state, *_) in records if state == MAKING]
 
 
-def joins_of(tasks: Iterable[NewMember]) -> dict[str, bool]:
-    """Return the groups that tasks join, and of each whether one of these tasks waits for others."""
-    joins: dict[str, bool] = {}
+def joins_of(tasks: Iterable[NewMember]) -> Joins:
+    """Return the groups that tasks join, and of each what those that join it wait for."""
+    joins: Joins = {}
     for new in tasks:
         if new.options and "group" in new.options:
-            group = str(new.options["group"])
-            joins[group] = joins.get(group, False) or bool(new.conditions)
+            conditions, joining = new.conditions, joins.setdefault(str(new.options["group"]), [])
+            if conditions not in joining[-1:]:  # many often wait for the same
+                joining.append(conditions)
     return joins
+
+
+def _conditions_in(after: str | None) -> dict[str, str]:
+    """Return the conditions with which a group was opened, from its record."""
+    return {} if after is None else dict(json.loads(after))
 
 
 def require_parents(

@@ -24,12 +24,14 @@ class Ended(NamedTuple):
 
     at: its `finished` or its `updated`, whichever is later, in Unix seconds.
     has_dependents: others wait for it, or have waited. run: that has made it.
+    group: of which it is a member.
     """
 
     task: str
     at: float
     has_dependents: bool = False
     run: str | None = None
+    group: str | None = None
 
 
 class _EndedFields(NamedTuple):

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pack
 from blueque.errors import RunDropped, WrongGroup, WrongRun
 from blueque.model import keys
+from blueque.model.group import Links
 from blueque.model.ids import octets_of, shards_of
-from blueque.model.run import LATE, Links, Record, parse, require_names, require_same
+from blueque.model.run import LATE, Record, parse, require_names, require_same
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.fields import flat
 from blueque.protocol.links import (

@@ -85,21 +85,20 @@ def from_tail(redis: Redis, place: Place, passed: int, count: int) -> list[str]:
     return list(reversed(ids))
 
 
+_OF_ENDED = ("status", "queue", "finished", "updated", "dependents", "run", "group")
+
+
 def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]:
     """Return when each of these tasks of one list ended. None: it has not ended in that status."""
     return _seen(redis, [(place, task) for task in tasks])
 
 
 def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | None]:
-    asked = [
-        ("HMGET", keys.task(task), "status", "queue", "finished", "updated", "dependents", "run")
-        for _, task in wanted
-    ]
-    snapshots = redis.read(*asked)
+    snapshots = redis.read(*[("HMGET", keys.task(task), *_OF_ENDED) for _, task in wanted])
     return [_ended(task, its, place) for (place, task), its in zip(wanted, snapshots, strict=True)]
 
 
 def _ended(task: str, snapshot: Sequence[str | None], place: Place) -> Ended | None:
-    status, queue, finished, updated, dependents, run = snapshot
+    status, queue, finished, updated, dependents, run, group = snapshot
     at = ended_at(finished, updated) if (status, queue) == (place.kind, place.queue) else None
-    return None if at is None else Ended(task, at, dependents is not None, run)
+    return None if at is None else Ended(task, at, dependents is not None, run, group)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
 from blueque.errors import RedisRefused, WrongGroup
 from blueque.model import keys
-from blueque.model.group import MAKING, condition_on, gate_of, is_gate, parse, require_whole
+from blueque.model.group import (
+    MAKING,
+    condition_on,
+    gate_of,
+    is_gate,
+    is_held,
+    parse,
+    require_whole,
+)
 from blueque.model.parts import in_parts
 from blueque.queries.holders import Holder
 from blueque.queries.steps import in_step, of_each, read
+from blueque.text.eta import seconds_left
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
@@ -26,7 +35,8 @@ class GroupSeen(NamedTuple):
     """How far a group is.
 
     record: its fields, see docs/protocol/groups.md, "Groups of tasks". `made_by` is what has made
-        the group: `run [run] of [queue]`, a run, which also closes it; the random mark of a
+        the group: `batch of [queue]`, a call with keys, which also closes it; `run [run] of
+        [queue]`, a run, which does the same; the random mark of a
         workflow; or the digest of a large one. A group that a program or person has opened has
         none.
     members: how many tasks have joined it. open: how many of them are not known to have ended.
@@ -58,9 +68,23 @@ class GroupSeen(NamedTuple):
         return "cancel" in self.record and self.state != "ended" and self.open > 0
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the group is closed, and all its members have ended."""
+        return self.state in ("closed", "ended") and not self.open
+
+    @property
     def complete(self) -> int:
         """How many members are complete."""
         return max(self.members - self.open - self.bad, 0)
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return an estimate of the time until its end; None: it is too early, or it is not closed."""
+        if self.has_ended:
+            return 0.0
+        if self.state != "closed" or not self.members:
+            return None
+        share = 1 - self.open / self.members
+        return seconds_left(share, now - self.record.get("created", now), 0.0)
 
 
 class Unclosed(NamedTuple):
@@ -254,6 +278,16 @@ def members(redis: Redis, name: str, first: int = 0, count: int = 100) -> list[s
         span = (max(first - size, 0), last - size)
         (ids,) = redis.read(("ZRANGE", keys.members(name), *span)) if last >= size else ([],)
     return [*early, *ids]
+
+
+def held(redis: Redis, names: Iterable[str], now: float) -> set[str]:
+    """Return those of these groups whose members stay until they were collected."""
+    wanted = [*names]
+    if not wanted:
+        return set()
+    records = redis.read(*[("HMGET", keys.group(name), "hold", "collected") for name in wanted])
+    found = zip(wanted, records, strict=True)
+    return {name for name, (hold, collected) in found if is_held(hold, collected, now)}
 
 
 def require_ledger(redis: Redis, name: str) -> None:

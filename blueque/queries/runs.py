@@ -7,7 +7,8 @@ from itertools import islice
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
-from blueque.model.run import Record, is_held, parse
+from blueque.model.group import is_held
+from blueque.model.run import Record, parse
 
 
 def load(redis: Redis, queue: str, run: str) -> Record | None:

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
@@ -17,7 +17,7 @@ from blueque.producer.dependents import is_awaited
 from blueque.protocol import pruning
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
-from blueque.queries import runs
+from blueque.queries import groups, runs
 
 log = logging.getLogger("blueque")
 
@@ -33,8 +33,8 @@ ASK_AGAIN = 3600.0  # seconds after which tasks for which others waited are look
 
 
 class Retention:
-    """Deletes the finished tasks of some queues, but those for which others wait, and those of a run
-    that are held until they were collected.
+    """Deletes the finished tasks of some queues, but those for which others wait, and those of a
+    group or a run that are held until they were collected.
 
     rules: how long tasks stay, by queue and by status.
     rest: seconds to wait before the next step if there is more to delete.
@@ -128,7 +128,7 @@ class Retention:
             length = stock.lengths[place] - passed
             going = [task for task, _ in _going(self._rules[place], stock.now, length, tasks)]
             held = self._held(place.queue, going, stock.now)
-            yield sum(not task.has_dependents and task.run not in held for task in going)
+            yield sum(not task.has_dependents and task not in held for task in going)
             passed += len(tasks)
             is_whole = len(tasks) == COUNTED_AT_ONCE
             is_all_going = is_whole and len(going) + tasks.count(None) == len(tasks)
@@ -195,7 +195,7 @@ class Retention:
         floors = {
             task: floor
             for task, floor in due.items()
-            if task.run not in held and not self._is_awaited(task, stock.now)
+            if task not in held and not self._is_awaited(task, stock.now)
         }
         deleted = self._prune(place, floors)
         self.deleted[place] += deleted
@@ -216,9 +216,11 @@ class Retention:
         self._passed.pop(place, None)
         return False
 
-    def _held(self, queue: str, tasks: Iterable[Ended], now: float) -> set[str | None]:
-        """Return the runs of these tasks that hold them until they were collected."""
-        return {*runs.held(self._redis, queue, {task.run for task in tasks if task.run}, now)}
+    def _held(self, queue: str, tasks: Collection[Ended], now: float) -> set[Ended]:
+        """Return those of these tasks that their group or run holds until they were collected."""
+        in_groups = groups.held(self._redis, {task.group for task in tasks if task.group}, now)
+        in_runs = runs.held(self._redis, queue, {task.run for task in tasks if task.run}, now)
+        return {task for task in tasks if task.group in in_groups or task.run in in_runs}
 
     def _few_awaited(self, oldest: Sequence[Ended | None]) -> Sequence[Ended | None]:
         """Return the first of these tasks: to ask for dependents takes a transaction for each."""

@@ -77,6 +77,8 @@ from blueque.model import schedule as schedule_fields
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import KINDS
 from blueque.model.encoding import day_of
+from blueque.model.group import Links
+from blueque.model.group_terms import Terms
 from blueque.model.ids import (
     FEED_NAMESPACE,
     GROUP_NAMESPACE,
@@ -101,7 +103,6 @@ from blueque.model.new import NewRecord, spawned_id
 from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.recurrence import Rule
 from blueque.model.retry import Retry
-from blueque.model.run import Links
 from blueque.model.schedule import Definition, digest_of
 from blueque.model.states import STATUSES, Place
 from blueque.model.task import FIELDS
@@ -2028,7 +2029,17 @@ def unblock(*parents: str) -> Given:
 # Groups
 
 GROUP = 'night "1" [2]'
-IN_GROUP = {**TASK, "GROUP": GROUP, "KEEP": 60, "LOOK": 69.25, "CLOSED": [], "WHO": []}
+IN_GROUP = {
+    **TASK,
+    "GROUP": GROUP,
+    "KEEP": 60,
+    "LOOK": 69.25,
+    "CLOSED": [],
+    "WHO": [],
+    "PARENT": [],
+    "OUTER": [],
+    "TERMS": [],
+}
 
 
 ON_OLD = "group old"
@@ -2094,6 +2105,26 @@ A_MEMBER = "a member was there"
 
 def opened_group(redis: Redis, now: float = 1.0) -> object:
     return protocol.open_group(redis, GROUP, 60, now)
+
+
+def opened_with(terms: Terms) -> Given:
+    return lambda redis: protocol.open_group(redis, GROUP, 60, 9.25, terms)
+
+
+def opened_after(name: str) -> Given:
+    return opened_with(Terms({name: "ok"}))
+
+
+def opened_held_group(redis: Redis) -> object:
+    return protocol.open_group(redis, GROUP, 60, 1.0, Terms(hold=900_000))
+
+
+def reopen_group(hold: int | None = None) -> Given:
+    return lambda redis: protocol.reopen_group(redis, GROUP, 9.25, hold)
+
+
+def collect_group(redis: Redis) -> object:
+    return protocol.collect_group(redis, GROUP, 9.25)
 
 
 def opened_group_named(name: str) -> Given:
@@ -6957,6 +6988,30 @@ SAMPLES = [
     ),
     Sample(
         "enqueue_members",
+        "of a group that was opened with what they wait for, which is gone",
+        given(enqueued("t3"), opened_after("t3"), raw("DEL", keys.task("t3"))),
+        enqueue_members({**KEYED_MEMBERS, "ETAS": [20.5, None, None]}, Links(GROUP, {"t3": "ok"})),
+        {
+            **KEYED_MEMBERS,
+            **WAITING_MEMBERS,
+            "OPTIONS": ["group", GROUP, "after", 1],
+            "GROUP": [],
+            "KINDS": ["t3", "ok"],
+            **{name: [] for name in ("UNMET", "CHILDREN", "AWAITED", "WAITERS", "OVER")},
+        },
+        [ANY_MADE],
+    ),
+    Sample(
+        "enqueue_members",
+        "of a group that was opened with what others wait for",
+        given(enqueued("t3"), opened_after("t3")),
+        enqueue_members(KEYED_MEMBERS),
+        KEYED_MEMBERS,
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "enqueue_members",
         "one is a member, though its task was deleted",
         given(
             opened_group,
@@ -7081,6 +7136,82 @@ SAMPLES = [
     ),
     Sample("open_group", "as usual", nothing, lambda redis: opened_group(redis, 9.25), IN_GROUP),
     Sample("open_group", "again", opened_group, opened_group, IN_GROUP, until="MULTI"),
+    Sample(
+        "open_group",
+        "by a call with keys, whose tasks wait for others and are held",
+        given(enqueued("t3"), ended_group_named("old")),
+        opened_with(Terms({"t3": "ok", ON_OLD: "any"}, "cancel", None, 900_000, f"batch of {Q}")),
+        {
+            **IN_GROUP,
+            "PARENT": ["t3"],
+            "OUTER": ["old"],
+            "TERMS": [
+                *["after", LINKED["after"], "broken", "cancel"],
+                *["hold", 900_009.25, "made_by", f"batch of {Q}"],
+            ],
+        },
+    ),
+    Sample(
+        "open_group",
+        "again, when what its tasks wait for is gone",
+        given(enqueued("t3"), opened_after("t3"), raw("DEL", keys.task("t3"))),
+        opened_after("t3"),
+        {**IN_GROUP, "PARENT": ["t3"]},
+        until="MULTI",
+    ),
+    *[
+        Sample(
+            "open_group",
+            case,
+            before,
+            opened_after(name),
+            {**IN_GROUP, **parents},
+            until="MULTI",
+            refuses=refusal,
+        )
+        for case, before, name, parents, refusal in [
+            ("with another `after`", opened_group, "t3", {"PARENT": ["t3"]}, WrongGroup),
+            ("there is no such parent", nothing, "t3", {"PARENT": ["t3"]}, NoSuchTask),
+            ("there is no such group", nothing, ON_OLD, {"OUTER": ["old"]}, NoSuchGroup),
+            (
+                "its tasks are to wait for an open group",
+                opened_group_named("old"),
+                ON_OLD,
+                {"OUTER": ["old"]},
+                WrongGroup,
+            ),
+        ]
+    ],
+    Sample("reopen_group", "as usual", given(opened_group, closed_group), reopen_group(), IN_GROUP),
+    Sample(
+        "reopen_group",
+        "with members that are held",
+        given(opened_group, closed_group),
+        reopen_group(5),
+        {**IN_GROUP, "HOLD": 14.25},
+        ["its members are to be held"],
+    ),
+    *[
+        Sample("reopen_group", case, before, reopen_group(), IN_GROUP, until="MULTI", refuses=why)
+        for case, before, why in [
+            ("again", opened_group, None),
+            ("there is none", nothing, NoSuchGroup),
+            ("a cancelled one", given(opened_group, cancel_group()), WrongGroup),
+            ("a workflow", enqueue_graph((Q, graph_task("t1"))), WrongGroup),
+            ("one that is making", opened_graph, WrongGroup),
+        ]
+    ],
+    Sample("collect_group", "held", opened_held_group, collect_group, IN_GROUP),
+    *[
+        Sample(
+            "collect_group", case, before, collect_group, IN_GROUP, until="MULTI", refuses=refusal
+        )
+        for case, before, refusal in [
+            ("again", given(opened_held_group, collect_group), None),
+            ("not held", opened_group, None),
+            ("there is none", nothing, NoSuchGroup),
+        ]
+    ],
     Sample(
         "close_group", "as usual", opened_group, lambda redis: closed_group(redis, 9.25), IN_GROUP
     ),

@@ -9,16 +9,18 @@ from unittest import mock
 
 from actors import drain_tied, execute, report, settle_groups, spawn, tell, work
 from transactions import protocol
-from world import QUEUE, World, insist, join, make_wait, start_one
+from world import MAX_BYTES, QUEUE, World, insist, join, make_wait, start_one
 
 from blueque.connection.redis import Redis
 from blueque.errors import HasDependents, NoSuchGroup, WrongGroup, WrongState
 from blueque.model import keys
-from blueque.model.group import MAKING, condition_on, gate_of
+from blueque.model.group import MAKING, Links, condition_on, gate_of
+from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys
 from blueque.model.new import New, spawned_id
-from blueque.model.run import Links
 from blueque.producer import large_workflow
+from blueque.producer.keyed_groups import GroupWriter, open_keyed
+from blueque.producer.row_batch import Rows
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
@@ -120,6 +122,16 @@ def drive_keyed(world: World, redis: Redis) -> None:
     insist(lambda: run.close(2))
 
 
+def drive_group(world: World, redis: Redis) -> None:
+    """Be a call with keys, which opens the group, makes its members and closes it."""
+    opened = insist(lambda: open_keyed(redis, QUEUE, GROUP, Terms()))
+    writer = GroupWriter(redis, opened, MAX_BYTES, {})
+    for name in ("k1", "k2"):
+        rows = Rows([b"ok"], [name], are_json=False)
+        insist(lambda rows=rows: [*writer.put_each([rows])])  # type: ignore[misc]
+    insist(lambda: opened.close(redis, 2))
+
+
 def put_members(world: World, redis: Redis, *names: str) -> None:
     """Make tasks of the group under keys that others use, too."""
     for name in names:
@@ -148,6 +160,12 @@ def work_and_delete_members(world: World, redis: Redis, node: str) -> None:
             insist(lambda task=task: protocol.delete(redis, QUEUE, task))  # type: ignore[misc]
         except (WrongState, HasDependents):
             world.ledger.deleted.discard(task)
+
+
+def finish_group(world: World) -> None:
+    """Make the same call again after the first has died."""
+    drive_group(world, world.redis)
+    drain_tied(world)
 
 
 def finish_keyed(world: World) -> None:

@@ -127,6 +127,33 @@ MUTANTS = [
         "members put, and the group closed meanwhile",
         (1, 0),
     ),
+    Mutant(
+        "a call with keys leaves the group open that it has opened",
+        "producer.keyed_groups",
+        "KeyedGroup.close",
+        "if not self.is_ours:",
+        "if True:",
+        "call with keys that opens and closes its group",
+        (0, 1),
+    ),
+    Mutant(
+        "open_group does not note what the members wait for",
+        "opening",
+        "open_group",
+        "| terms.record(now)",
+        "| terms._replace(conditions={}).record(now)",
+        "call with keys whose tasks wait for another one",
+        (0, 1),
+    ),
+    Mutant(
+        "enqueue_members does not enter the members among those who wait",
+        "protocol.members",
+        "MemberBatch.creation",
+        "*entering(self.links, self.parents, replies, self.ids_of(new), self._made),",
+        "",
+        "call with keys whose tasks wait for another one",
+        (0, 1),
+    ),
     # runs
     Mutant(
         "enqueue_run does not watch the ledgers",

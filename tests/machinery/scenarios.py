@@ -23,9 +23,11 @@ from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_on
 
 from blueque.connection.redis import Redis
 from blueque.model import keys
+from blueque.model.group_terms import Terms
 from blueque.model.ids import id_of_run_key, ids_of_group_keys
 from blueque.model.new import spawned_id
 from blueque.model.units import Keep
+from blueque.producer.keyed_groups import open_keyed
 from blueque.protocol.fields import IDENTITY
 from blueque.queries.runs import load
 
@@ -378,6 +380,21 @@ def _awaited_run(world: World) -> None:
     make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
 
 
+def _awaited_group(world: World) -> None:
+    """A group that a call with keys has just opened, and a task that waits for all of it."""
+    join(world, "a_1")
+    open_keyed(world.redis, QUEUE, group_actors.GROUP, Terms())
+    make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
+
+
+def _waiting_group(world: World) -> None:
+    """The same, and all its members are to wait for a task that comes after them in line."""
+    join(world, "a_1")
+    put_in_line(world, "t-1", priority=-5)
+    open_keyed(world.redis, QUEUE, group_actors.GROUP, Terms({"t-1": "ok"}))
+    make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
+
+
 def _expired(world: World) -> None:
     """A group whose record has expired, and the rest not yet."""
     group(members=("t-1",), ended=("t-1",), child="")(world)
@@ -643,6 +660,14 @@ def comes_after_its_run(world: World, state: State) -> str | None:
     begun = [*world.ledger.starts]
     if len(begun) != 3 or begun[-1] != "c-1":
         return f"the task that waits for a run of two tasks has begun as {begun}"
+    return has_run_once(world, state)
+
+
+def comes_between(world: World, state: State) -> str | None:
+    """Both members begin once, after what they wait for, and before what waits for their group."""
+    begun = [*world.ledger.starts]
+    if len(begun) != 4 or (begun[0], begun[-1]) != ("t-1", "c-1"):
+        return f"the two members of a group have begun as {begun}"
     return has_run_once(world, state)
 
 
@@ -952,6 +977,36 @@ OURS = [
         longer=[(2, 1)],
         patient=["producer", "other", "third"],
         untouched=["a_1"],
+    ),
+    tied(
+        "call with keys that opens and closes its group",
+        _awaited_group,
+        {"driver": group_actors.drive_group, "a_1": by(actors.work, "a_1", most=2)},
+        [(1, 0), (0, 1)],
+        faulty=["driver"],
+        drain=group_actors.finish_group,
+        afterwards=comes_after_its_run,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "two calls with keys that open and close one group",
+        _awaited_group,
+        {"one": group_actors.drive_group, "two": group_actors.drive_group},
+        [(2, 0), (0, 1)],
+        faulty=["one"],
+        drain=group_actors.finish_group,
+        afterwards=comes_after_its_run,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "call with keys whose tasks wait for another one",
+        _waiting_group,
+        {"driver": group_actors.drive_group, "a_1": by(actors.work, "a_1", most=3)},
+        [(1, 0), (0, 1)],
+        faulty=["driver"],
+        drain=group_actors.finish_group,
+        afterwards=comes_between,
+        longer=[(2, 1)],
     ),
     ours(
         "put, and closed meanwhile",

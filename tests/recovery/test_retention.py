@@ -17,6 +17,7 @@ from blueque.protocol.dependencies import NewTask
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
 from blueque.recovery.retention import REFUSED_PAUSE, Retention
+from blueque.recovery.settling import settle_groups_step
 from blueque.scheduler import Scheduler
 
 
@@ -510,6 +511,28 @@ def test_tasks_of_a_run_stay_until_they_were_collected_and_keep_none_behind_them
     assert left(cli) == held[::-1] and sum(counted.values()) == 3
     assert {client.get_task(task).status for task in gone} == {None}
     assert client.run("video", "r").collected() and not client.run("video", "r").collected()
+    Retention(client.connections, rules).delete_all()
+    assert left(cli) == []
+
+
+def test_members_of_a_group_stay_until_they_were_collected_and_no_longer_than_it_has_said(
+    client, queue, finish, cli
+):
+    for name, hold in (("until", "until_collected"), ("hour", "1h")):
+        queue.enqueue_many([name], keys=[name], group=name, hold=hold)
+    held, gone = [finish(ago=100) for _ in range(2)], finish(ago=90)
+    rules = {"video": {"complete": Keep(50)}}
+    while settle_groups_step(client.connections, time.time()):
+        pass  # the groups note that they have ended
+
+    assert Retention(client.connections, rules).count().total() == 1
+    Retention(client.connections, rules).delete_all()
+    assert left(cli) == held[::-1] and client.get_task(gone).status is None
+
+    cli.hset(keys.group("hour"), "hold", time.time() - 1)
+    Retention(client.connections, rules).delete_all()
+    assert left(cli) == held[:1]
+    assert client.group("until").collected()
     Retention(client.connections, rules).delete_all()
     assert left(cli) == []
 

@@ -1,0 +1,186 @@
+"""Groups whose members have keys: a call opens one, makes its members, and closes it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from blueque.connection.redis import Redis
+from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
+from blueque.model.group import Links, batch_of
+from blueque.model.group_terms import Terms
+from blueque.model.ids import ids_of_group_keys, require_keep
+from blueque.model.labels import room_beside
+from blueque.producer.groups import end_if_over
+from blueque.producer.room import Joining, ask_for_room
+from blueque.producer.row_batch import Rows
+from blueque.protocol.bulk import MAX_KEYED
+from blueque.protocol.groups import LOST, close_group
+from blueque.protocol.links import rows_at_once
+from blueque.protocol.members import MemberBatch, enqueue_members
+from blueque.protocol.opening import OTHERWISE, open_group, reopen_group
+from blueque.queries import groups
+from blueque.queries.tasks import are_unused
+
+KEEP = "90d"  # how long a group that a call opens is kept after its end
+
+log = logging.getLogger("blueque")
+
+
+class KeyedGroup(NamedTuple):
+    """A group that a call with keys makes members of. It can be sent to other processes.
+
+    links: the group, and what its members wait for. made: how many members it had.
+    is_ours: the call has opened it, or another try of the same call, so it closes it.
+    """
+
+    queue: str
+    links: Links
+    made: int
+    is_ours: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.links.group)
+
+    @property
+    def at_once(self) -> int:
+        """How many of its members one transaction makes."""
+        return min(MAX_KEYED, rows_at_once(self.links))
+
+    def ids_of(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Return the ids of the tasks of these keys, in ASCII. keys: in UTF-8."""
+        return ids_of_group_keys(self.queue, self.name, keys)
+
+    def count(self, redis: Redis) -> int:
+        """Return how many members it has."""
+        seen = groups.load(redis, self.name)
+        return 0 if seen is None else seen.members
+
+    def close(self, redis: Redis, expected: int) -> None:
+        """Close it, if that is ours to do. expected: how many members it must have.
+
+        Raises WrongGroup if it has fewer: make all again, and close it then. NoSuchGroup.
+        """
+        if not self.is_ours:
+            if (lost := expected - self.count(redis)) > 0:
+                raise WrongGroup(self.name, LOST.format(lost))
+            return
+        now = time.time()
+        close_group(redis, self.name, now, expected)
+        log.info("close_group group=%s", self.name)
+        end_if_over(redis, self.name, now)
+
+
+def open_keyed(
+    redis: Redis, queue: str, name: str, terms: Terms, append: bool = False
+) -> KeyedGroup:
+    """Open the group for a call with keys, unless it is there, and return it.
+
+    append: open it again if it was closed. Who adds to it closes it then.
+    Raises WrongGroup if it was opened with something else, or by another program and the call has
+        `keep` or `hold`; NoSuchTask, NoSuchGroup for what its members are to wait for.
+    """
+    now, terms = time.time(), terms._replace(made_by=batch_of(queue))
+    groups.require_ledger(redis, name)
+    seen = groups.load(redis, name)
+    if seen is None or seen.record.get("made_by") == terms.made_by:
+        keep = require_keep(KEEP) if terms.keep is None else terms.keep
+        open_group(redis, name, keep, now, terms)
+        seen = groups.load(redis, name)
+    elif terms.keep is not None or terms.hold is not None:
+        raise WrongGroup(name, "another program has opened it: leave out `keep` and `hold`")
+    if seen is None:
+        raise NoSuchGroup(name)
+    record = seen.record
+    if terms.conditions and "after" in record and not terms.are_of(record):
+        raise WrongGroup(name, OTHERWISE)
+    is_ours = record.get("made_by") == terms.made_by and seen.state == "open"
+    if append and seen.state in ("closed", "ended"):
+        is_ours = reopen_group(redis, name, now, terms.hold)
+    links = Links(name, terms.conditions, terms.broken)
+    links = Links.of(record) if "after" in record else links
+    return KeyedGroup(queue, links, seen.members, is_ours)
+
+
+def put_members(
+    redis: Redis, batch: MemberBatch, meanwhile: Callable[[], object] | None = None
+) -> list[bool]:
+    """Make members of a group if there is room in their queue; tell for each whether it is new.
+
+    meanwhile: called while Redis works. Raises QueueFull; as `enqueue_members`.
+    """
+
+    def only_new() -> Joining:
+        ids = [task.decode() for task in batch.tasks.ids]
+        are_new = are_unused(redis, ids, batch.group)
+        return batch.joins([number for number, is_new in enumerate(are_new) if is_new])
+
+    ask_for_room(redis, batch.joins(), only_new)
+    return enqueue_members(redis, batch, meanwhile)
+
+
+class GroupWriter:
+    """Makes members of a group from columns: what Spark writes its frames with.
+
+    The driver calls `open_keyed` once, and sends the KeyedGroup, which is a plain tuple, to its
+    workers. Each of them makes a writer, and calls `put_each`. Any part of the rows may be put
+    again, by any number of workers at once: each key makes one task. In the end the driver compares
+    `KeyedGroup.count` with `KeyedGroup.made` and all that the workers have made, and calls
+    `KeyedGroup.close(redis, expected)`.
+
+        terms = terms_for(keep="30d", otherwise=KEEP, after=..., hold="until_collected")
+        opened = open_keyed(client.connections, "video", "night", terms)
+        fields = client.get_queue("video").fields_of(**options)
+        writer = GroupWriter(client.connections, opened, client.max_bytes, fields)
+        new = sum(writer.put_each([Rows([b"1", b"2"], ["key 1", "key 2"])]))
+        opened.close(client.connections, opened.made + new)
+
+    options: the fields that all tasks have, see `Queue.fields_of`.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        opened: KeyedGroup,
+        max_bytes: int,
+        options: Mapping[str, str | int | float],
+    ) -> None:
+        self.opened = opened
+        self._redis, self._options = redis, options
+        self._max_bytes = room_beside(options, max_bytes)
+
+    def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
+        """Make the tasks whose keys are new to the group, and yield how many, after each transaction.
+
+        chunks: with keys; `Rows.ids` are not needed. After a lost answer the count may include tasks
+            that another process has just made; `KeyedGroup.count` is exact.
+        Raises InvalidInput, which names the position; NoSuchGroup; WrongGroup for a group that takes
+            no new keys; what `Queue.enqueue` raises.
+        Source: docs/protocol/groups.md, "enqueue_members".
+        """
+        size = self.opened.at_once
+        for rows in chain.from_iterable(chunk.parts(size) for chunk in chunks):
+            yield self._send(self._pack(rows))
+
+    def _pack(self, rows: Rows) -> MemberBatch:
+        rows.require(self._max_bytes)
+        if rows.keys is None:
+            raise InvalidInput("each row has a key")
+        packed, now = rows.packed_keys(), time.time()
+        tasks = rows.as_tasks(self.opened.ids_of(packed), packed, now).once()
+        return MemberBatch(self.opened.queue, self.opened.links, tasks, now, self._options)
+
+    def _send(self, batch: MemberBatch) -> int:
+        new = sum(put_members(self._redis, batch))
+        log.info(
+            "enqueue_members group=%s queue=%s tasks=%d new=%d",
+            batch.group,
+            batch.queue,
+            len(batch.tasks.ids),
+            new,
+        )
+        return new

@@ -1,0 +1,131 @@
+"""The records of groups: open_group, reopen_group, collect_group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.errors import NoSuchGroup, WrongGroup
+from blueque.model import keys
+from blueque.model.group import MAKING, condition_on, is_of_workflow
+from blueque.model.group_terms import Terms
+from blueque.protocol.fields import flat
+from blueque.protocol.parents import LOOK_EVERY, Parents, require_parents
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+
+AS_USUAL = Terms()
+OTHERWISE = "it was opened with another `after` or `broken`, which never change"
+
+
+def open_group(
+    redis: Redis, group: str, keep: int, now: float, terms: Terms = AS_USUAL
+) -> dict[str, str]:
+    """Create the record of a group if there is none, and return it.
+
+    keep: for how many seconds the record of the group stays after its end, if no task waits for it.
+    Raises NoSuchTask, NoSuchGroup for what its members are to wait for; WrongGroup if the group was
+        opened with another, or if tasks might come to wait for each other.
+    """
+    key, parents = keys.group(group), Parents(terms.conditions)
+    new = new_record(group, keep, now) | terms.record(now)
+    if condition_on(group) in terms.conditions:
+        raise WrongGroup(group, "a task that joins it cannot wait for it")
+
+    def decide(reply: Sequence[str], *replies: Any) -> Verdict[dict[str, str]]:
+        record = as_hash(reply)
+        if record and terms.conditions and not terms.are_of(record):
+            raise WrongGroup(group, OTHERWISE)
+        if record:
+            return Answer(record)
+        states, making = parents.statuses(replies), parents.making(replies)
+        require_parents(terms.conditions, states, making)
+        parents.require_closed(replies)
+        return Change(opening(new, now), new)
+
+    look: AnyLook = Look([key, *parents.watch], [("HGETALL", key), *parents.reads])
+    return transact(redis, "open_group", look, decide)
+
+
+def reopen_group(redis: Redis, group: str, now: float, hold: int | None = None) -> bool:
+    """Have a group that was closed take members again. False: it was open.
+
+    hold: as in `Terms`, for all its members; None: it stays as it was.
+    Raises NoSuchGroup; WrongGroup for one that was cancelled, and for a workflow.
+    """
+    key = keys.group(group)
+
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        state, cancel, made_by = reply
+        if state is None:
+            raise NoSuchGroup(group)
+        if cancel is not None:
+            raise WrongGroup(group, "it was cancelled", "cancelled")
+        if state == MAKING or is_of_workflow(made_by):
+            raise WrongGroup(group, "it is a workflow: no other task joins it", state)
+        if state == "open":
+            return Answer(False)
+        held: list[Command] = []
+        if hold is not None:
+            held = [("HSET", key, "hold", now + hold), ("HDEL", key, "collected")]
+        return Change([*opening_again(group, now), *held], True)
+
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "state", "cancel", "made_by")])
+    return transact(redis, "reopen_group", look, decide)
+
+
+def collect_group(redis: Redis, group: str, now: float) -> bool:
+    """Note that the results of a group were collected: its members are pruned as usual from now on.
+
+    False: that was noted before, or they are not held. Raises NoSuchGroup.
+    """
+    key = keys.group(group)
+
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        state, hold, collected = reply
+        if state is None:
+            raise NoSuchGroup(group)
+        if hold is None or collected is not None:
+            return Answer(False)
+        return Change([("HSET", key, "collected", now)], True)
+
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "state", "hold", "collected")])
+    return transact(redis, "collect_group", look, decide)
+
+
+def new_record(group: str, keep: int, now: float) -> dict[str, str]:
+    """Return the record of an open group."""
+    return {"group": group, "state": "open", "keep": str(keep), "created": str(now)}
+
+
+def opening(record: Mapping[str, str], now: float) -> list[Command]:
+    """Return the commands that make a group with this record."""
+    group = record["group"]
+    return [
+        # Left by a group with this name whose record has expired.
+        ("UNLINK", *sets_of(group)),
+        ("HSET", keys.group(group), *flat(record)),
+        ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
+    ]
+
+
+def opening_again(group: str, now: float) -> list[Command]:
+    """Return the commands that open a group that was closed."""
+    key = keys.group(group)
+    return [
+        ("HSET", key, "state", "open"),
+        ("HDEL", key, "closed", "ended", "expires"),
+        ("PERSIST", key),
+        ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
+    ]
+
+
+def sets_of(group: str) -> list[str]:
+    """Return the keys of a group besides its record."""
+    return [
+        keys.members(group),
+        keys.open_members(group),
+        keys.bad_members(group),
+        keys.awaiting(group),
+        keys.listed_members(group),
+    ]

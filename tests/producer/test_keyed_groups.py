@@ -1,0 +1,470 @@
+"""Groups whose members have keys: a call opens them, makes each key once, and closes them."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from faults import Fault
+from transactions import protocol
+
+import blueque
+from blueque.connection.plain import SocketConnection
+from blueque.errors import (
+    BatchFailed,
+    InvalidInput,
+    NoSuchGroup,
+    NoSuchTask,
+    RedisAway,
+    WaitTimedOut,
+    WrongGroup,
+)
+from blueque.model import keys
+from blueque.model.group_terms import terms_for
+from blueque.model.units import Timing
+from blueque.producer.keyed_groups import KEEP, GroupWriter, open_keyed
+from blueque.producer.row_batch import Rows
+from blueque.protocol.parents import LOOK_EVERY
+from blueque.recovery.settling import settle_groups_step
+
+Q = "video"
+KEYS = [f"key {number}" for number in range(10)]
+
+
+def run_all(client, queue=Q):
+    """Run what is in line of a queue, and return how many tasks that were."""
+    listener, count = client.get_listener(queue), 0
+    listener.register(Timing())
+    while (task := listener.take()) is not None:
+        processor = client.get_processor(task)
+        processor.start(77)
+        processor.complete("done")
+        count += 1
+    listener.leave()
+    return count
+
+
+def settle(client, seconds=0):
+    """Do what a scheduler does for groups, so many seconds from now."""
+    while settle_groups_step(client._redis, time.time() + seconds):
+        pass
+
+
+def statuses(client, queue=Q):
+    """Return how many tasks of a queue have which status."""
+    (ids,) = client._redis.read(("ZRANGE", keys.tasks(queue), 0, -1))
+    found = [client.get_task(task).status for task in ids]
+    return {status: found.count(status) for status in sorted(set(found))}
+
+
+def seen(client, group="n1"):
+    found = client.group(group).progress()
+    return (found.state, found.members, found.open, found.bad)
+
+
+class Broken:
+    """Rows whose producer dies after so many."""
+
+    def __init__(self, many):
+        self.many = many
+
+    def __iter__(self):
+        yield from KEYS[: self.many]
+        raise KeyboardInterrupt
+
+
+# Who opens and closes a group
+
+
+def test_a_call_with_keys_opens_its_group_and_closes_it_when_all_are_made(client, queue):
+    done = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+    after = client.get_queue("join").enqueue("all", after=done)
+
+    assert (done, done.new, done.group) == (10, 10, "n1")
+    assert seen(client) == ("closed", 10, 10, 0)
+    record = client.group("n1").progress().record
+    assert (record["made_by"], record["keep"]) == ("batch of video", 90 * 86400)
+    assert run_all(client) == 10
+    assert client.get_task(after).status == "blocked"
+    settle(client)
+    assert seen(client) == ("ended", 10, 0, 0)
+    assert client.get_task(after).status == "pending"
+
+
+def test_the_same_call_again_changes_nothing_even_when_the_tasks_were_deleted(
+    client, queue, cli, state
+):
+    queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+    cli.delete(*cli.keys(keys.task("*")), keys.pending(Q))
+    before = state()
+
+    again = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+
+    assert (again, again.new, again.group) == (10, 0, "n1")
+    assert {**state(), keys.GROUPS: None} == {**before, keys.GROUPS: None}
+
+
+def test_new_rows_for_a_group_that_is_closed_are_refused(client, queue, state):
+    queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+    before = state()
+
+    with pytest.raises(WrongGroup, match="'n1': it is closed; no other task joins it"):
+        queue.enqueue_many([*KEYS, "late"], keys=[*KEYS, "late"], group="n1")
+
+    assert state() == before
+
+
+def test_a_call_that_died_halfway_leaves_its_group_open_and_the_next_one_closes_it(client, queue):
+    with pytest.raises(KeyboardInterrupt):
+        queue.enqueue_many(Broken(6), keys=lambda row: row, batch=2, group="n1")
+    run_all(client)
+    settle(client)
+    assert seen(client) == ("open", 6, 0, 0)
+
+    done = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+
+    assert (done, done.new) == (10, 4)
+    assert seen(client) == ("closed", 10, 4, 0)
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.HOLD])
+def test_a_call_whose_close_fails_is_finished_by_the_next_one(client, proxy, queue, fault):
+    away = blueque.Client(proxy.url, patience=0)
+    proxy.arm(fault, having=b"closed")
+    with pytest.raises(RedisAway):
+        away.get_queue(Q).enqueue_many(KEYS, keys=KEYS, group="n1")
+    assert seen(client) == ("closed" if fault is Fault.CUT_AFTER else "open", 10, 10, 0)
+
+    again = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+    proxy.release()
+
+    assert (again, again.new) == (10, 0)
+    assert seen(client) == ("closed", 10, 10, 0)
+    away.close()
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
+def test_a_group_is_closed_though_it_cannot_be_ended_yet(client, proxy, fault):
+    away = blueque.Client(proxy.url, patience=0)
+    proxy.arm(fault, having=b"ended")
+
+    done = away.get_queue(Q).enqueue_many([], keys=[], group="n1")
+
+    assert (done, done.group) == (0, "n1")
+    assert seen(client)[0] == ("ended" if fault is Fault.CUT_AFTER else "closed")
+    settle(client, 2 * LOOK_EVERY)
+    assert seen(client)[0] == "ended"
+    away.close()
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.HOLD])
+def test_a_batch_that_fails_is_made_by_the_next_call(client, proxy, queue, fault):
+    away = blueque.Client(proxy.url, patience=0)
+    proxy.arm(fault, having=b"key 9")
+    with pytest.raises(BatchFailed) as raised:
+        away.get_queue(Q).enqueue_many(KEYS, keys=KEYS, batch=5, group="n1")
+    assert raised.value.position == 5
+
+    done = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+    proxy.release()
+
+    assert (done, done.new) == (10, 0 if fault is Fault.CUT_AFTER else 5)
+    assert seen(client) == ("closed", 10, 10, 0) and statuses(client) == {"pending": 10}
+    away.close()
+
+
+def test_a_group_that_another_program_has_opened_is_left_open(client, queue):
+    with client.group("n1") as group:
+        queue.enqueue_many(KEYS, keys=KEYS, group=group)
+        client.get_queue("audio").enqueue_many(KEYS, keys=KEYS, group="n1")
+        assert seen(client) == ("open", 20, 20, 0)
+        with pytest.raises(WrongGroup, match="has opened it: leave out `keep` and `hold`"):
+            queue.enqueue_many(KEYS, keys=KEYS, group=group, keep="1h")
+
+    assert seen(client)[0] == "closed"
+
+
+def test_a_call_for_another_queue_adds_to_a_group_and_leaves_it_open(client, queue):
+    with pytest.raises(KeyboardInterrupt):
+        queue.enqueue_many(Broken(6), keys=lambda row: row, batch=2, group="n1")
+
+    client.get_queue("audio").enqueue_many(KEYS, keys=KEYS, group="n1")
+
+    assert seen(client) == ("open", 16, 16, 0)
+
+
+def test_a_call_takes_part_in_no_workflow_and_in_no_group_that_was_cancelled(client, queue):
+    flow = client.workflow("flow")
+    flow.add(Q, "x")
+    flow.commit()
+    client.group("gone").open().cancel()
+
+    for group in ("flow", "gone"):
+        with pytest.raises(WrongGroup):
+            queue.enqueue_many(KEYS, keys=KEYS, group=group)
+
+
+# What the members wait for
+
+
+def test_all_members_wait_for_a_group_and_run_once_when_it_is_complete(client, queue):
+    first = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+    join = client.get_queue("join")
+
+    second = join.enqueue_many(KEYS, keys=KEYS, group="n2", after=first)
+    last = client.get_queue("last").enqueue("all", after=second)
+
+    assert statuses(client, "join") == {"blocked": 10}
+    assert run_all(client, "join") == 0
+    assert run_all(client) == 10
+    settle(client)
+    assert statuses(client, "join") == {"pending": 10}
+    assert client.get_task(last).status == "blocked"
+    assert run_all(client, "join") == 10
+    settle(client)
+    assert client.get_task(last).status == "pending"
+    assert seen(client, "n2") == ("ended", 10, 0, 0)
+
+
+def test_members_get_what_they_wait_for_from_the_group_also_when_it_is_gone(client, queue):
+    parent = queue.enqueue("x")
+    group = client.group("n1").open(after=parent, broken="cancel")
+    queue.enqueue_many(KEYS[:5], keys=KEYS[:5], group=group)
+    assert statuses(client) == {"blocked": 5, "pending": 1}
+    run_all(client)
+    while not protocol.settle(client._redis, parent, time.time()).is_over:
+        pass
+    queue.delete_task(client.get_task(parent))
+
+    queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+
+    assert statuses(client) == {"blocked": 5, "pending": 5}
+    assert {task.broken for task in group.tasks()} == {"cancel"}
+
+
+def test_what_the_members_wait_for_never_changes(client, queue):
+    a, b = queue.enqueue("a"), queue.enqueue("b")
+    with pytest.raises(KeyboardInterrupt):
+        queue.enqueue_many(Broken(6), keys=lambda row: row, batch=2, group="n1", after=a)
+
+    for again in (
+        lambda: queue.enqueue_many(KEYS, keys=KEYS, group="n1", after=b),
+        lambda: client.group("n1").open(after=b),
+        lambda: client.get_queue("audio").enqueue_many(KEYS, keys=KEYS, group="n1", after=b),
+    ):
+        with pytest.raises(WrongGroup, match="it was opened with another `after` or `broken`"):
+            again()
+    with pytest.raises(NoSuchTask):
+        client.group("n2").open(after="unknown")
+    with pytest.raises(NoSuchGroup):
+        client.group("n2").open(after=blueque.Group("unknown"))
+    assert queue.enqueue_many(KEYS, keys=KEYS, group="n1", after=a).new == 4
+    assert statuses(client) == {"blocked": 10, "pending": 2}
+
+
+def test_a_task_without_a_key_must_wait_for_what_the_group_was_opened_with(client, queue):
+    parent = queue.enqueue("x")
+    group = client.group("n1").open(after=parent)
+
+    for refused in (
+        lambda: queue.enqueue("y", group=group),
+        lambda: queue.enqueue_many(["y"], group=group),
+    ):
+        with pytest.raises(WrongGroup, match="give this task a key, or have it wait for the same"):
+            refused()
+    client.get_queue("last").enqueue("all", after=group)  # others may wait for the group
+    queue.enqueue("y", group=group, after=parent)
+
+    assert statuses(client) == {"blocked": 1, "pending": 1}
+
+
+def test_no_circle_can_be_made_of_groups(client, queue):
+    client.group("open").open()
+    queue.enqueue("x", after=blueque.Group("open"))
+
+    with pytest.raises(WrongGroup, match="'open': it is open still: close it before"):
+        client.group("mine").open(after=blueque.Group("open"))
+    with pytest.raises(WrongGroup, match="tasks wait for it already"):
+        queue.enqueue_many(KEYS, keys=KEYS, group="open", after=queue.enqueue("y"))
+    with pytest.raises(WrongGroup, match="a task that joins it cannot wait for it"):
+        client.group("other").open(after=blueque.Group("other"))
+
+
+# A group that is opened again
+
+
+def test_a_closed_group_takes_more_keys_when_it_is_opened_again(client, queue):
+    queue.enqueue_many(KEYS[:6], keys=KEYS[:6], group="n1")
+    run_all(client)
+    settle(client)
+    group = client.group("n1")
+    assert seen(client)[0] == "ended"
+
+    assert group.reopen() and not group.reopen()
+    done = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
+
+    assert done.new == 4 and seen(client) == ("closed", 10, 4, 0)
+    with pytest.raises(NoSuchGroup):
+        client.group("never").reopen()
+
+
+# Results that are held, and the end
+
+
+def test_results_of_a_group_are_collected_once(client, queue):
+    queue.enqueue_many(KEYS, keys=KEYS, group="n1", hold="until_collected")
+    queue.enqueue_many(KEYS, keys=KEYS, group="n2")
+    record = client.group("n1").progress().record
+
+    assert record["hold"] == pytest.approx(time.time() + 30 * 86400, abs=60)
+    assert client.group("n1").collected() and not client.group("n1").collected()
+    assert not client.group("n2").collected()
+    with pytest.raises(NoSuchGroup):
+        client.group("never").collected()
+    with pytest.raises(InvalidInput, match="the group itself is kept for '1d' after its end"):
+        queue.enqueue_many(KEYS, keys=KEYS, group="n3", hold="2d", keep="1d")
+    with pytest.raises(InvalidInput, match="hold is for the tasks of a group that have keys"):
+        queue.enqueue_many(KEYS, keys=KEYS, hold="2d")
+
+
+@pytest.fixture
+def listener(client):
+    found = client.get_listener(Q)
+    found.register(Timing())
+    yield found
+    found.leave()
+
+
+@pytest.fixture
+def group(client, queue):
+    """A group of six tasks that are next in line, and another task."""
+    queue.enqueue_many(KEYS[:6], keys=KEYS[:6], group="n1")
+    queue.enqueue("other")
+    return client.group("n1")
+
+
+def end(client, listener, *, how_many, fails=False):
+    """Run the next tasks in line to their ends, as the groups learn of them."""
+    for _ in range(how_many):
+        processor = client.get_processor(listener.take())
+        processor.start(77)
+        if fails:
+            processor.fail("broken")
+        else:
+            processor.complete("done")
+    settle(client)
+
+
+def counts(found):
+    return found.complete, found.bad, found.open
+
+
+@pytest.mark.parametrize("is_tracking", [True, False])
+def test_the_wait_for_a_group_ends_with_its_last_member(
+    client, url, listener, group, is_tracking, monkeypatch
+):
+    if not is_tracking:  # as with TLS
+        monkeypatch.setattr(SocketConnection, "track", lambda connection: False)
+    end(client, listener, how_many=5)
+    found, theirs = [], blueque.Client(url)
+    waiting = threading.Thread(target=lambda: found.append(theirs.group("n1").wait(60)))
+
+    waiting.start()
+    with pytest.raises(WaitTimedOut, match=r"^group 'n1' has not ended .* closed, 1 tasks left"):
+        group.wait(timeout=0)
+    end(client, listener, how_many=1)
+    waiting.join(60)
+
+    assert [counts(each) for each in found] == [(6, 0, 0)] and found[0].has_ended
+    assert found[0].seconds_left(time.time()) == 0.0
+    theirs.close()
+
+
+def test_a_group_that_is_not_closed_has_not_ended(client, queue, listener):
+    group = client.group("n2").open()
+    queue.enqueue_many(KEYS, keys=KEYS, group=group)
+    end(client, listener, how_many=10)
+
+    with pytest.raises(WaitTimedOut, match="open, 0 tasks left"):
+        group.wait(timeout=0)
+    assert group.progress().seconds_left(time.time()) is None
+    group.close(expected=10)
+
+    assert counts(group.wait(60)) == (10, 0, 0)
+    with pytest.raises(NoSuchGroup):
+        client.group("never").wait(timeout=0)
+
+
+def test_the_wait_after_a_requeue_is_for_the_members_that_run_again(client, listener, group):
+    end(client, listener, how_many=4)
+    end(client, listener, how_many=2, fails=True)
+    assert counts(group.wait(60)) == (4, 2, 0)
+
+    failed = group.requeue(by="ada")
+
+    assert len(failed) == 2 and counts(group.progress()) == (4, 0, 2)
+    with pytest.raises(WaitTimedOut):
+        group.wait(timeout=0)
+    assert group.requeue() == []
+
+
+def test_the_wait_sees_a_task_that_another_way_has_requeued_before_its_group_does(
+    client, queue, listener, group
+):
+    end(client, listener, how_many=5)
+    end(client, listener, how_many=1, fails=True)
+    (failed,) = client.get_inspector().listing([Q], ["failed"], 9).tasks
+
+    queue.requeue(failed.id)  # the group still counts it as ended
+
+    assert group.progress().state == "ended"
+    with pytest.raises(WaitTimedOut):
+        group.wait(timeout=0)
+
+
+# The writer of columns
+
+
+def opened_for(client, group="n1", append=False, **options):
+    terms = terms_for(None, KEEP, **options)
+    return open_keyed(client.connections, Q, group, terms, append)
+
+
+def writer_of(client, opened, **options):
+    fields = client.get_queue(Q).fields_of(**options)
+    return GroupWriter(client.connections, opened, client.max_bytes, fields)
+
+
+def rows_of(names):
+    return Rows([b'"%s"' % name.encode() for name in names], names)
+
+
+def test_columns_make_each_key_once_and_close_the_group_with_their_number(client, queue):
+    opened = opened_for(client)
+    names = [f"name {number}" for number in range(1000)]
+
+    first = list(writer_of(client, opened, tags=["x"]).put_each([rows_of(names[:600])]))
+    again = sum(writer_of(client, opened).put_each([rows_of(names), rows_of(names[:10])]))
+    assert (first, again, opened.count(client.connections)) == ([200, 200, 200], 400, 1000)
+    with pytest.raises(WrongGroup, match="Redis has lost 1 of the tasks"):
+        opened.close(client.connections, 1001)
+    opened.close(client.connections, opened.made + 1000)
+
+    assert seen(client) == ("closed", 1000, 1000, 0)
+    assert queue.enqueue_many(names, keys=names, group="n1").new == 0
+    assert next(client.group("n1").tasks()).tags == ["x"]
+    with pytest.raises(InvalidInput, match="position 1"):
+        list(writer_of(client, opened).put_each([Rows([b"1", b"2"], ["a", ""])]))
+
+
+def test_columns_are_added_to_a_group_that_was_closed(client, queue):
+    queue.enqueue_many(KEYS[:6], keys=KEYS[:6], group="n1")
+    assert not opened_for(client).is_ours
+
+    opened = opened_for(client, append=True)
+    new = sum(writer_of(client, opened).put_each([rows_of(KEYS)]))
+    opened.close(client.connections, opened.made + new)
+
+    assert (opened.made, new) == (6, 4)
+    assert seen(client) == ("closed", 10, 10, 0)
