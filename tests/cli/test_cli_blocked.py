@@ -772,7 +772,7 @@ def test_wait_says_once_for_whom_a_task_is_held_and_goes_on(begin, redis, monkey
         "child-1 is held by bad-1, which has failed: exit code 1. See: blueque why child-1\n"
     )
     assert waiting.wait(30) == 0
-    assert re.fullmatch(r"child-1 complete after [\d.]+ s\n", waiting.stderr.read())
+    assert re.fullmatch(r"child-1 complete after [\d.]+ s: 1\n", waiting.stderr.read())
 
 
 def test_wait_names_three_tasks_that_are_held_and_counts_the_others(run, redis):
