@@ -269,6 +269,11 @@ def is_process_gone(node: Node) -> bool:
     return pid.isdecimal() and len(pid) < 10 and process.is_gone(int(pid), known)
 
 
+def with_dead(nodes: Iterable[Node]) -> list[Node]:
+    """Mark as dead the listeners whose processes have ended on this host, before others find out."""
+    return [node._replace(state="dead") if is_process_gone(node) else node for node in nodes]
+
+
 def _short_names(node: Node) -> tuple[str, str]:
     """Return node id and host without the domain."""
     host = node.host.partition(".")[0]

@@ -15,7 +15,7 @@ from blueque.model import keys
 from blueque.model.group import is_gate
 from blueque.queries.groups import MAX_GROUPS, Groups, groups
 from blueque.queries.holders import Holder, holders
-from blueque.queries.listeners import MAX_MEMBERS, Members, Node, is_process_gone, puts_in_line
+from blueque.queries.listeners import MAX_MEMBERS, Members, Node, puts_in_line, with_dead
 from blueque.queries.listing import entered
 from blueque.queries.overview_queues import (
     MANY,
@@ -150,6 +150,7 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
     )
     is_any = any(each.seen.blocked for each in looks.values())
     found = read(redis, of_each({name: details(each, is_any, now) for name, each in looks.items()}))
+    found = {name: each._replace(nodes=with_dead(each.nodes)) for name, each in found.items()}
     tasks, held, failing, held_up = read(
         redis,
         in_step(
@@ -175,7 +176,7 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
         now,
         [*lines.values()],
         tasks.running,
-        [_alive(node) for each in found.values() for node in each.nodes],
+        [node for each in found.values() for node in each.nodes],
         [record for each in found.values() for record in each.feeds],
         begun.server,
         tasks.printed,
@@ -236,10 +237,6 @@ def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
     return {node: at - now for node, at in beats if at > now}
 
 
-def _alive(node: Node) -> Node:
-    return node._replace(state="dead") if is_process_gone(node) else node
-
-
 def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
     """Count the task that came last of a schedule among its failures."""
     status = None if schedule.current is None else tasks[schedule.current].status
@@ -260,6 +257,7 @@ def _line(
     seen, started = looked.seen, looked.members.started_tasks
     running = sum(tasks[task_id].status == "started" for task_id in started)
     held = {task_id for node in found.nodes for task_id in node.held}
+    dead = {node.id for node in found.nodes if node.state == "dead"}
     since, first = _oldest(firsts(looked, found), tasks)
     is_minded = puts_in_line(found.nodes)
     overdue = looked.ends.overdue if is_minded else looked.ends.late
@@ -273,7 +271,7 @@ def _line(
         failed=seen.failed,
         cancelled=seen.cancelled,
         oldest=None if since is None else max(now - since, 0.0),
-        listeners=len(looked.members.listeners),
+        listeners=len({*looked.members.listeners} - dead),
         overdue=overdue,
         overdue_for=now - float(looked.ends.next_due[1])
         if overdue and looked.ends.next_due

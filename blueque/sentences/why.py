@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blueque.model.queue_settings import DISCARDED
 from blueque.model.start_time import EXPIRED
 from blueque.model.states import FINISHED, HELD, WAITING
-from blueque.queries.listeners import puts_in_line
+from blueque.queries.listeners import puts_in_line, with_dead
 from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import Inquiry
 from blueque.sentences.reason import Reason, by
@@ -80,10 +80,11 @@ def _reasons(inquiry: Inquiry, is_utc: bool) -> list[Reason]:
         return [broken_by(inquiry) or _ended(inquiry.task)]
     if status in HELD:
         return list(held(inquiry))
-    if status == "scheduled":
-        return [*_scheduled(inquiry, is_utc), *pause(inquiry), *listeners(inquiry)]
     if status == "blocked":
         return [*blocked(inquiry), *pause(inquiry), *listeners(inquiry)]
+    inquiry = inquiry._replace(nodes=with_dead(inquiry.nodes))
+    if status == "scheduled":
+        return [*_scheduled(inquiry, is_utc), *pause(inquiry), *listeners(inquiry)]
     if status != "pending":
         return [
             Reason("unknown", f"Its status {status!r} is unknown to Blueque.", "blueque doctor")

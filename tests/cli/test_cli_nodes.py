@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 
 import pytest
@@ -168,4 +169,5 @@ def test_status_knows_at_once_that_the_process_of_a_listener_is_gone_from_this_h
     told = [" ".join(words) for words in run("status")[1]]
 
     assert any("is dead, with 1 task; start one on " in line for line in told)
+    assert any(re.fullmatch(r"video 0 .* 0", line) for line in told), told  # LISTENERS
     assert "blueque-listener --spool /spool video --module MODULE" in told

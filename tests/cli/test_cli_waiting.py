@@ -358,6 +358,20 @@ def test_a_silent_listener_is_no_listener_and_said_when_it_was_seen(why, redis, 
     assert "is silent and was last seen 1 h 1 m ago" in text
 
 
+def test_a_listener_whose_process_is_gone_from_this_host_takes_no_task(why, redis):
+    pid = process.fork(lambda: 0)
+    process.wait_for(pid)
+    facts = {"beat_every": 10, "lease": 60, **process.identity(os.getpid()), "pid_start": 1}
+    node = f"{process.host_name()}_{pid}"
+    protocol.register(redis, "audio", node, "i9", facts, time.time())
+    enqueue(redis, "pending-1", "audio")
+
+    codes, text = why("pending-1")
+
+    assert codes == ["no_listener"]
+    assert f"No listener serves audio. {node} is dead and was last seen " in " ".join(text.split())
+
+
 def test_busy_listeners_and_the_tasks_before_it_are_counted(why, redis):
     start(redis, "started-1")
     for number in range(3):

@@ -94,8 +94,8 @@ def status(
     ends. SIGN is the time since it last reported progress or printed something. SEEN is the time since
     the last beat. A listener is "up"; "draining": it takes nothing new, and exits after its task;
     "paused": it takes nothing until `node resume`; "silent": no beat for its lease; "unattended" or
-    "1.0.0": it sends no beats; "dead": another process has found it dead; "gone": it exited and left a
-    task behind. Feeds are those that have not finished, see blueque feeds.
+    "1.0.0": it sends no beats; "dead": its process is gone from this host, or another process has found
+    it dead; "gone": it exited and left a task behind. Feeds are those that have not finished, see blueque feeds.
     """
     if pause is not None:
         if is_check:
