@@ -78,6 +78,10 @@ class Client:
     ) -> None:
         if redis is not None and (url is not None or options):
             raise InvalidInput("give an address or a ready client, not both")
+        if url is not None and not isinstance(url, str):
+            raise InvalidInput(
+                f"an address is text, not {url!r}; a ready client is Client(redis=...)"
+            )
         if config is None:
             config = Config()
         elif not isinstance(config, Config):

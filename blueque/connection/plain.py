@@ -12,7 +12,15 @@ from typing import Any, NoReturn
 import hiredis
 
 from blueque.connection.address import REPLY_TIMEOUT, Address
-from blueque.connection.redis import Command, Connection, Spare, exchange, pack_all, unless_away
+from blueque.connection.redis import (
+    Command,
+    Connection,
+    Spare,
+    bare,
+    exchange,
+    pack_all,
+    unless_away,
+)
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
@@ -39,7 +47,7 @@ class SocketConnection:
         try:
             self._socket = address.connect()
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
-            raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from error
+            raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from bare(error)
         self._poll = select.poll()  # not select.select: it refuses descriptors above 1023
         self._poll.register(self._socket, select.POLLIN)
         greeting = address.greeting()
@@ -151,7 +159,7 @@ class SocketConnection:
 
     def _lost(self, error: OSError) -> NoReturn:
         self.close()
-        raise RedisAway(f"lost the connection to Redis: {_reason(error)}") from error
+        raise RedisAway(f"lost the connection to Redis: {_reason(error)}") from bare(error)
 
 
 def _reason(error: OSError | UnicodeError) -> str:

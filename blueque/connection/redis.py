@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVarTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import hiredis
 
@@ -245,17 +245,30 @@ class Patience:
         """
         if isinstance(error, RedisRefused):
             if error.code not in NOT_NOW:
-                raise error
+                raise bare(error)
             refusal, error = error, RedisAway(f"Redis is not ready: {error.answer}")
             error.__cause__ = refusal
         # No pause after the first failure: the connection may have been dead for hours while the
         # server works.
         seconds = pause(self._failures - 1) if self._failures else 0.0
         if time.monotonic() + seconds >= self._deadline:
-            raise error
+            raise bare(error)
         log.log(logging.DEBUG if self._failures else logging.WARNING, "%s; trying again", error)
         self._failures += 1
         time.sleep(seconds)
+
+
+_Failure = TypeVar("_Failure", bound=BaseException)
+
+
+def bare(error: _Failure) -> _Failure:
+    """Return an error without traceback and context, to be raised or to be a cause.
+
+    What it says is enough to find the reason. Its lines, inside the connection and the socket, would
+    stand above those of the caller, which are of use.
+    """
+    error.__suppress_context__ = True
+    return error.with_traceback(None)
 
 
 def exchange(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from blueque.connection.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
-from blueque.connection.redis import AWAY, Command, Connection, Spare, pack, unless_away
+from blueque.connection.redis import AWAY, Command, Connection, Spare, bare, pack, unless_away
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class ClientConnection:
             raise self._refused(error) from error
         except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
             self.close()
-            raise RedisAway(f"lost the connection to Redis: {error}") from error
+            raise RedisAway(f"lost the connection to Redis: {error}") from bare(error)
         except self._errors.ResponseError as error:
             raise self._refused(error) from error
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
+import traceback
 from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
@@ -152,6 +154,33 @@ def test_a_refusal_does_not_show_the_password(url):
         Client(url)
 
     assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["plain", "redis_py"])
+def test_a_traceback_shows_the_lines_of_the_caller_and_the_reason_but_not_those_of_the_socket(kind):
+    ready = redis_py.Redis(port=1, retry=Retry(NoBackoff(), 0))
+    client = (
+        Client("redis://localhost:1", patience=0)
+        if kind == "plain"
+        else Client(redis=ready, patience=0)
+    )
+    with pytest.raises(RedisAway) as away:
+        client.get_queue("video").enqueue(1)
+
+    lines = "".join(traceback.format_exception(away.value)).splitlines()
+
+    assert lines[0].endswith("Connection refused") or lines[0].endswith("Connection refused.")
+    assert lines[2] == "The above exception was the direct cause of the following exception:"
+    assert lines[4] == "Traceback (most recent call last):" and __file__ in lines[5]
+    assert len(lines) < 35 and not [line for line in lines if "socket.py" in line], lines
+    assert away.value.__cause__ is not None
+    if kind == "plain":
+        assert away.value.__cause__.errno == errno.ECONNREFUSED
+
+
+def test_a_ready_client_in_the_place_of_the_address_is_refused():
+    with pytest.raises(InvalidInput, match=r"a ready client is Client\(redis=\.\.\.\)$"):
+        Client(redis_py.Redis())
 
 
 def test_a_server_that_is_not_there_is_away_and_its_password_is_not_shown():
