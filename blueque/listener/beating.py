@@ -36,8 +36,8 @@ class Beat:
     def beat(self, registrations: Sequence[Registration]) -> Standing:
         """Beat in all of these queues, in one transaction for 50 of them.
 
-        Raises NotRegistered for the first queue in which we are no longer registered, or
-        RedisRefused for a key of a wrong type, after it has beaten in the others.
+        Raises, after it has beaten in the others, NotRegistered for the first queue in which we are
+        no longer registered, or one of `refused`: if a right is missing, that one.
         """
         for some in in_parts(registrations, BEATS_AT_ONCE):
             # In a queue without such a key we must not be taken for dead.
@@ -46,8 +46,9 @@ class Beat:
             registration.instance = None
         if self._lost:
             raise NotRegistered(self._lost[0].node, self._lost[0].queue)
-        for refusal in self.refused.values():
-            raise refusal
+        if self.refused:
+            # Without the right a listener may have to leave; a key of a wrong type costs its queue.
+            raise min(self.refused.values(), key=lambda refusal: refusal.is_wrong_type)
         return self._standing
 
     def _beat(self, some: Sequence[Registration]) -> None:

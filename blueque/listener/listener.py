@@ -165,10 +165,20 @@ class Listener:
         """Beat in all queues, and read our orders and the state of the task that we watch.
 
         may_hold: whether to read our own lists.
-        Raises NotRegistered for one queue, after it has beaten in the others.
+        Raises NotRegistered or RedisRefused for one queue, after it has beaten in the others, and
+        logs the others that were refused.
         Source: docs/protocol.md, "beat".
         """
-        return Beat(self._redis, task_id, may_hold, self.obeys_settings).beat([*self])
+        beat = Beat(self._redis, task_id, may_hold, self.obeys_settings)
+        try:
+            standing = beat.beat([*self])
+        except RedisRefused as raised:
+            for queue, error in beat.refused.items():
+                if error is not raised:
+                    self._note_refused(queue, error, "beat in")
+            raise
+        self._refused -= {("beat in", queue) for queue in self.queues}
+        return standing
 
     def take(self) -> Task | None:
         """Reserve the next task of the queue that the selector chooses, if there is one in any of

@@ -376,6 +376,28 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_keep_the_listener_from_be
     )
 
 
+def test_a_key_of_a_wrong_type_in_one_queue_hides_no_right_that_is_missing_in_another(
+    client, cli, caplog
+):
+    port = cli.connection_pool.connection_kwargs["port"]
+    cli.execute_command("ACL", "SETUSER", "modest", "on", ">secret", "~*", "&*", "+@all")
+    modest = Client(f"redis://modest:secret@127.0.0.1:{port}/0", patience=0)
+    try:
+        group = registered(modest.get_listener("audio", "film", "video"))
+        cli.execute_command("ACL", "SETUSER", "modest", "resetkeys", "~*audio*", "~*film*")
+        for queue in ("audio", "film"):
+            cli.delete(f"blueque_listeners_{queue}")
+            cli.set(f"blueque_listeners_{queue}", "of another program")
+        for _ in range(2):
+            with pytest.raises(RedisRefused, match="NOPERM"):
+                group.beat()
+    finally:
+        cli.execute_command("ACL", "DELUSER", "modest")
+        modest.close()
+    told = [line.partition(",")[0] for line in caplog.messages if "cannot" in line]
+    assert told == ["cannot beat in queue=audio", "cannot beat in queue=film"]
+
+
 WRONG = [
     "blueque_pending_tasks_video",
     "blueque_lines_video",
