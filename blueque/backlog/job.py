@@ -21,7 +21,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, RedisAway, Taken
 from blueque.model.lines import line_of
 from blueque.protocol import feeding
-from blueque.protocol.feeding import Fed, FeedChunk, FeedRef, Window
+from blueque.protocol.feeding import Fed, FeedChunk, FeedRef, Whole, Window
 from blueque.protocol.submit import Options
 from blueque.queries import feeds
 from blueque.queries.inspector import Inspector
@@ -111,9 +111,9 @@ class Feeding:
         is_ours, self._gives_up = True, time.monotonic() + self._job.patience
         try:
             self._begin(self._patiently(self._claim))
-            while self._step():
+            while self._step() or not self._finish():
                 pass
-            return self._finish()
+            return True
         except Stopped:
             return False
         except Taken:
@@ -282,9 +282,14 @@ class Feeding:
         return self._job.does_follow
 
     def _finish(self) -> bool:
+        """Record that everything is fed. False: Redis has lost rows, which are fed again."""
         assert self._chunks is not None
-        done, job = self._chunks.news, self._job
-        self._patiently(lambda: feeding.end_feed(self._redis, self._ref, done, time.time()))
+        whole, job = Whole(self.rows, self._chunks.news), self._job
+        if not self._patiently(
+            lambda: feeding.end_feed(self._redis, self._ref, whole, time.time())
+        ):
+            self._begin_again()
+            return False
         log.info("end_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
         self._teller.report(self.rows, share=1.0)
         return True

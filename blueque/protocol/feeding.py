@@ -83,6 +83,16 @@ class FeedChunk:
         self.probe: Sequence[Command] = [exist_all(self.ids)] if self.ids else []
 
 
+class Whole(NamedTuple):
+    """A backlog that is fed.
+
+    rows: how many rows are done. done: the last files and their marks, which came with no rows.
+    """
+
+    rows: int
+    done: Mapping[str, str]
+
+
 class Window(NamedTuple):
     """How many tasks may wait in a queue that is fed.
 
@@ -199,36 +209,40 @@ def feed(
     return fed
 
 
-def end_feed(redis: Redis, ref: FeedRef, done: Mapping[str, str] | None, now: float) -> None:
-    """Let the next feeder go on at once, and record whether the whole backlog is fed.
+def end_feed(redis: Redis, ref: FeedRef, whole: Whole | None, now: float) -> bool:
+    """Let the next feeder go on at once, and record that the whole backlog is fed, if it is. False:
+    nothing is written, as the record has lost rows that were fed.
 
-    done: the last files and their marks; None: there are more rows, or may be.
+    whole: None: there are more rows, or may be.
     Raises Taken when the backlog is fed and the feed is another feeder's by now.
     """
     queue, feed, _ = ref
     key, files = keys.feed(queue, feed), keys.fed(queue, feed)
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
-        token, node, state = reply
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        token, node, state, rows = reply
         if token != ref.token:
-            if done is None or (token is None and state == "finished"):
-                return Answer(None)
+            if whole is None or (token is None and state == "finished"):
+                return Answer(True)
             raise _taken(ref, node)
-        commands: list[Command] = [("HSET", files, *flat(done))] if done else []
-        if done is not None:
+        if whole is not None and rows != str(whole.rows):
+            return Answer(False)
+        commands: list[Command] = []
+        if whole is not None:
+            commands += [("HSET", files, *flat(whole.done))] if whole.done else []
             commands += [("HSET", key, "state", "finished", "finished", now, "updated", now)]
         commands += [("HDEL", key, *FEEDER), ("DEL", keys.feeder(queue, feed))]
-        if done is not None:
+        if whole is not None:
             commands += [
                 ("EXPIRE", key, KEPT),
                 ("EXPIRE", files, KEPT),
                 ("ZREMRANGEBYSCORE", keys.feeds(queue), "-inf", now - KEPT),
                 ("ZADD", keys.feeds(queue), now, feed),
             ]
-        return Change(commands, None)
+        return Change(commands, True)
 
-    look: Look[list[str | None]] = Look([key], [("HMGET", key, "token", "node", "state")])
-    transact(redis, "end_feed", look, decide)
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "token", "node", "state", "rows")])
+    return transact(redis, "end_feed", look, decide)
 
 
 def forget_feed(redis: Redis, queue: str, feed: str) -> bool:

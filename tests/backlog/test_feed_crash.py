@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from explore import explore
+from restoring import restoring
 from running import until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 from transactions import protocol
@@ -155,13 +156,17 @@ class Ground:
         self.address, self.path = Address(url), path
         self.redis = Redis(lambda: SocketConnection(self.address), 5.0)
 
-    def explore(self, program, bounds, seconds=float("inf")):
+    def explore(self, program, bounds, seconds=float("inf"), actors=None):
+        """actors: what makes them; default two that run the program, with all faults."""
+
+        def two():
+            return [Actor(name, program, sorted(Fault)) for name in ("first", "second")]
+
         def run(prefix):
             self.redis.read(("FLUSHALL",))
-            actors = [Actor(name, program, sorted(Fault)) for name in ("first", "second")]
             stepper = Stepper(
                 lambda: SocketConnection(self.address),
-                actors,
+                (actors or two)(),
                 Bounds(*bounds),
                 lambda: None,
                 prefix,
@@ -173,7 +178,12 @@ class Ground:
         return explore(run, seconds=seconds, chance=random.Random())
 
     def end(self, program, stepper):
-        """Have another feeder finish what they left, deliver what was late, and judge."""
+        """Judge what they say, have another feeder finish what they left, deliver what was late, and
+        judge again.
+        """
+        (said,) = self.redis.read(("HMGET", keys.feed("video", "f"), "state", "rows"))
+        if said[0] == "finished" and said[1] != str(FEW):
+            return f"it is said to be finished with {said[1]} rows"
         program(self.redis)
         if stepper.deliver_late():
             program(self.redis)
@@ -193,6 +203,15 @@ class Ground:
             assert Feeding(redis, job).run()
         except Taken:  # as it must be for one of them
             pass
+
+    def failover(self, redis):
+        """A replica that takes over and has not seen the last changes. The two writes say where
+        the explorer may have it look and take over.
+        """
+        redis.read(("SET", "seen", 1))
+        before = restoring(self.redis)
+        redis.read(("SET", "took over", 1))
+        self.redis.read(*before)
 
     def naive(self, redis):
         """Enqueue, then save the cursor; each of it as carefully as can be."""
@@ -219,6 +238,18 @@ def test_two_such_things_may_happen_in_a_row(ground, bounds):
     found = ground.explore(ground.ours, bounds, seconds=SECONDS)
 
     assert found.wrong is None, str(found)
+
+
+def test_redis_may_lose_its_last_changes_between_any_two_commands(ground):
+    """Also those between the last rows and the end: a feed that lacks rows is not finished."""
+
+    def actors():
+        return [Actor("feeder", ground.ours, []), Actor("failover", ground.failover, [])]
+
+    found = ground.explore(ground.ours, (3, 0), actors=actors)
+
+    assert found.wrong is None, str(found)
+    assert found.is_exhausted and found.schedules > 15
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), (1, 0)])

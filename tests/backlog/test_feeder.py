@@ -263,6 +263,30 @@ def test_a_backlog_that_redis_takes_half_of_back_is_fed_again_from_there(feed, t
     assert numbers(cli) == list(range(10))
 
 
+def test_a_backlog_whose_last_rows_redis_takes_back_is_not_said_to_be_fed(feed, tmp_path, cli):
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(4)])
+    notes, kept = [], {}
+
+    def look(progress):
+        notes.append(progress.note)
+        if progress.rows == 2 and not kept:
+            kept.update(cli.hgetall(FEED))
+        elif progress.rows == 4 and "restored" not in kept:
+            cli.hset(FEED, mapping=kept)  # as a replica that had not seen the last chunk
+            cli.delete(keys.fed("video", "f"))
+            for task in cli.lpop(keys.pending("video"), 2):
+                cli.delete(keys.task(task))
+            kept["restored"] = "yes"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "CHUNK", 2)
+        outcome = feed(tmp_path, progress=look)
+
+    assert (outcome.is_finished, outcome.rows, cli.hget(FEED, "state")) == (True, 4, "finished")
+    assert any("lost its last changes" in (note or "") for note in notes)
+    assert numbers(cli) == list(range(4))
+
+
 def test_a_feeder_that_waits_for_files_feeds_again_what_redis_has_lost(feed, few, cli, monkeypatch):
     monkeypatch.setattr(job, "CHUNK", 2)
     monkeypatch.setattr(job, "FOLLOW_PACE", 0.02)

@@ -113,7 +113,7 @@ from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.events import SETTLED, Event
-from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
+from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Whole, Window
 from blueque.protocol.graphs import Graph
 from blueque.protocol.members import MemberBatch
 from blueque.protocol.membership import Heartbeat
@@ -1165,8 +1165,9 @@ def feed(
     )
 
 
-def end_feed(done: Values | None = None) -> Given:
-    return lambda redis: protocol.end_feed(redis, FeedRef(Q, FEED, T), done, 9e8)
+def end_feed(done: Values | None = None, rows: int = 0) -> Given:
+    whole = None if done is None else Whole(rows, done)
+    return lambda redis: protocol.end_feed(redis, FeedRef(Q, FEED, T), whole, 9e8)
 
 
 def forget_queue(redis: Redis) -> None:
@@ -3292,6 +3293,9 @@ SAMPLES = [
         FEED_ENDED,
         until="MULTI",
         refuses=Taken,
+    ),
+    Sample(
+        "end_feed", "rows are lost", begun_feed(), end_feed({}, rows=3), FEED_ENDED, until="MULTI"
     ),
     Sample("forget_feed", "as usual", given(begun_feed(), end_feed(DONE)), forget_feed, BEGUN_FEED),
     Sample("forget_feed", "again", nothing, forget_feed, BEGUN_FEED, until="MULTI"),
