@@ -137,10 +137,11 @@ class Redis:
 
     def _kept(self) -> Connection | None:
         """Return this thread's connection, if it is open and not inherited over a fork."""
-        if getattr(self._local, "pid", None) != os.getpid():
+        local, pid = self._local, os.getpid()
+        if getattr(local, "pid", None) != pid:
             self.close()  # after a fork this closes our copy, not the parent's connection
-            self._local.pid = os.getpid()
-        kept: Connection | None = getattr(self._local, "connection", None)
+            local.pid = pid
+        kept: Connection | None = getattr(local, "connection", None)
         return None if kept is None or kept.is_closed else kept
 
     def queue_name(self, name: str) -> str:

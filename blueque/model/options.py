@@ -116,6 +116,8 @@ def task_fields(
 
     its_trace: of the caller, see `trace.of_caller`. Raises InvalidInput, InvalidType.
     """
+    if not options and not its_trace and defaults.retry is None and defaults.resources is None:
+        return {**defaults.limits}  # the usual case
     given = cast(dict[str, Any], options)
     its_limits = {name: given[name] for name in given.keys() & limits.NAMES}
     its_labels = {name: given[name] for name in given.keys() & labels.NAMES}

@@ -42,6 +42,11 @@ class NewTask(NamedTuple):
     eta: float | None = None
 
     @property
+    def is_drawn(self) -> bool:
+        """Tell whether its id is random: neither a key nor the caller has chosen it."""
+        return self.options is None or "enqueued_by" not in self.options
+
+    @property
     def group(self) -> str | None:
         group = (self.options or {}).get("group")
         return None if group is None else str(group)

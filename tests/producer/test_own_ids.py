@@ -131,3 +131,33 @@ def test_the_program_takes_an_id(run, client):
     assert run("enqueue", "video", "1", "--id", "a", "--key", "b").returncode == 2
     assert "--id is for one task" in run("enqueue", "video", "--lines", "--id", "a").stderr
     assert client.get_task("order-4711").parameters == 1
+
+
+def test_an_id_that_a_call_has_drawn_for_the_next_one_is_that_of_one_task(client, queue, cli):
+    queue.enqueue("first")
+    fanned = client.get_fanout("both", to=["audio", "video"]).enqueue("a")
+    queue.enqueue("b")
+    kept = queue.new_task("not made")
+    others = [
+        queue.enqueue("c"),
+        queue.enqueue("waits", after=fanned["audio"]),
+        queue.schedule("later", FAR),
+        queue.enqueue("d"),
+    ]
+
+    ids = [*fanned.values(), kept.task, *others]
+    assert len(set(ids)) == len(ids) and all(each.is_new for each in others)
+    assert [client.get_task(task).parameters for task in others] == ["c", "waits", "later", "d"]
+
+
+def test_a_schedule_after_an_enqueue_needs_no_look(queue, redis, monkeypatch):
+    queue.enqueue("a")
+    sent = []
+    send = type(redis.connection()).send
+    monkeypatch.setattr(
+        type(redis.connection()),
+        "send",
+        lambda self, commands: sent.append(commands) or send(self, commands),
+    )
+    queue.schedule("b", FAR)
+    assert len(sent) == 1
