@@ -46,7 +46,7 @@ log = logging.getLogger("blueque")
 
 
 class Output(NamedTuple):
-    """Where a writer puts files: a path for each day and run, in a folder. Spark copies it to its
+    """Where a writer puts files: a path for each day and group, in a folder. Spark copies it to its
     workers.
     """
 
@@ -54,8 +54,8 @@ class Output(NamedTuple):
     folder: str
     prefix: str = ""
 
-    def path(self, day: str | None, run: str | None, number: int) -> str:
-        folders = self.archive.folders(day, run)
+    def path(self, day: str | None, group: str | None, number: int) -> str:
+        folders = self.archive.folders(day, group)
         return "/".join([self.folder, *folders, f"{self.prefix}{number:05}{SUFFIX}"])
 
     def part(self) -> Output:
@@ -67,26 +67,31 @@ class Archive:
     """One archive.
 
     root: its absolute path, or its URL. identity: tells it from an archive in another place; empty:
-        nothing is in it yet. is_by_run: its files are by run, too.
+        nothing is in it yet. by: by what its files lie besides queue and day: `group`; or `run`, as an
+        earlier version has made it: it is only read.
     """
 
-    def __init__(self, root: str, identity: str, is_by_run: bool = False) -> None:
-        self.root, self.identity, self.is_by_run = root, identity, is_by_run
+    def __init__(self, root: str, identity: str, by: str | None = None) -> None:
+        self.root, self.identity, self.by = root, identity, by
         self.is_local = stores.scheme_of(root) is None
         self._store = Store(root)
         self._lists: dict[str, list[str]] = {}  # they never change
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.root, self.identity, self.is_by_run)
+        return type(self), (self.root, self.identity, self.by)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The columns of a file."""
-        return tuple(name for name in FILE_FIELDS if not (self.is_by_run and name == "run"))
+        return tuple(name for name in FILE_FIELDS if name != self.by)
 
-    def folders(self, day: str | None, run: str | None) -> list[str]:
+    @property
+    def is_by_group(self) -> bool:
+        return self.by == "group"
+
+    def folders(self, day: str | None, group: str | None) -> list[str]:
         """Return the names of the folders of a file below that of its queue."""
-        return [partition("day", day), *([partition("run", run)] if self.is_by_run else [])]
+        return [partition("day", day), *([partition("group", group)] if self.is_by_group else [])]
 
     def files(self, queue: str | None = None) -> list[File]:
         """Return the files that count, sorted, of one queue or of all."""
@@ -197,11 +202,14 @@ class Archive:
     def _file(self, queue: str, path: str, folder: str) -> File | None:
         """Return the file at this path; None: it is not a file of an archive."""
         *folders, name = path.removeprefix(f"{folder}/").split("/")
-        kinds = ("day", "run") if self.is_by_run else ("day",)
+        kinds = ("day",) if self.by is None else ("day", self.by)
         if len(folders) != len(kinds) or name[0] in "._" or not name.endswith(SUFFIX):
             return None
         values = list(map(parse_partition, folders, kinds))
-        return File(path, queue, *[value[0] for value in values if value]) if all(values) else None
+        if not all(values):
+            return None
+        found = [value[0] for value in values if value]
+        return File(path, queue, *found[: 2 if self.is_by_group else 1])
 
     def _of_batches(self, queue: str, beginning: str) -> list[str]:
         """Return the paths of files and lists of batches whose name begins so, published or not."""
@@ -244,11 +252,11 @@ class Archive:
 
 
 def create(
-    path: str | os.PathLike[str], is_by_run: bool | None = None, unverified: bool = False
+    path: str | os.PathLike[str], is_by_group: bool | None = None, unverified: bool = False
 ) -> Archive:
     """Return the archive in this place, and make it if needed. Raises ArchiveRefused.
 
-    is_by_run: whether a new archive is by run, too; None: no, or as the archive is.
+    is_by_group: whether a new archive is by group, too; None: no, or as the archive is.
     """
     root = _root(path, unverified)
     scheme, store = stores.scheme_of(root), Store(root)
@@ -261,15 +269,17 @@ def create(
         if found is None or (not found and store.is_empty()):
             # All would write the same: two at once do no harm, nor does one that has died over it.
             identity = hashlib.sha256(root.encode()).hexdigest()[:32]
-            by = ["queue", "day", *(["run"] if is_by_run else [])]
+            by = ["queue", "day", *(["group"] if is_by_group else [])]
             content = json.dumps({"archive": identity, "version": VERSION, "by": by})
             store.replace(store.path(MARK), content.encode())
     except OSError as error:
         raise ArchiveRefused(root, f"cannot be written to: {error}") from error
     made = open_(path, unverified)
-    if is_by_run is not None and made.is_by_run != is_by_run:
-        how = "is" if made.is_by_run else "is not"
-        raise ArchiveRefused(root, f"{how} by run, and stays so: begin another archive")
+    if made.by == "run":
+        raise ArchiveRefused(root, "is by run, of an earlier version: begin another archive")
+    if is_by_group is not None and made.is_by_group != is_by_group:
+        how = "is" if made.is_by_group else "is not"
+        raise ArchiveRefused(root, f"{how} by group, and stays so: begin another archive")
     return made
 
 
@@ -295,7 +305,8 @@ def open_(path: str | os.PathLike[str], unverified: bool = False) -> Archive:
         )
     if found.get("version") not in range(1, VERSION + 1):
         raise ArchiveRefused(root, "is an archive of a later version of Blueque")
-    return Archive(root, found["archive"], "run" in found.get("by", ()))
+    by = [name for name in ("group", "run") if name in found.get("by", ())]
+    return Archive(root, found["archive"], by[0] if by else None)
 
 
 def _list_of(claim: Claim) -> str:

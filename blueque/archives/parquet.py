@@ -25,7 +25,7 @@ HELD_BYTES = 128 * 2**20  # bytes of rows in memory that are in no file yet, abo
 
 
 class Files:
-    """The files of one writer: one for each day, and run, or several if its rows are not in order."""
+    """The files of one writer: one for each day, and group, or several if its rows are not in order."""
 
     def __init__(self, output: Output) -> None:
         self._output, self._schema = output, arrow.schema(output.archive.fields)
@@ -35,7 +35,7 @@ class Files:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; see `picking.pick`."""
-        for partition, rows in picking.by_partition(batch, self._output.archive.is_by_run):
+        for partition, rows in picking.by_partition(batch, self._output.archive.is_by_group):
             file = self._open.pop(partition, None) or self._new(partition)
             self._open[partition] = file
             file.add(rows.select(self._schema.names))

@@ -1,7 +1,7 @@
-"""How the files of an archive lie: by queue and day, and perhaps by run, as Hive names folders.
+"""How the files of an archive lie: by queue and day, and perhaps by group, as Hive names folders.
 
 queue=video.encode/day=2026-11-21/[name].parquet
-queue=video.encode/day=2026-11-21/run=nightly/[name].parquet    if the archive is by run
+queue=video.encode/day=2026-11-21/group=nightly/[name].parquet  if the archive is by group
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MAX_NAME = 255  # bytes, on every common file system
 class File(NamedTuple):
     """A published file. day: as 2026-11-21; None: its tasks have no time.
 
-    run: of its tasks, if the archive is by run; None: they have none.
+    group: of its tasks, if the archive is by group; None: they have none.
     """
 
     path: str
     queue: str
     day: str | None
-    run: str | None = None
+    group: str | None = None
 
 
 def partition(name: str, value: str | None) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # The columns of a file. The queue is in the name of its folder; listed_as is equal to the status, or
 # the task is not archived.
 FILE_FIELDS = tuple(name for name in ARCHIVE_FIELDS if name not in ("queue", LISTED_AS))
-Partition = tuple[str | None, str | None]  # day and run of the rows of a file
+Partition = tuple[str | None, str | None]  # day and group of the rows of a file
 
 # In the JSON of the other fields. Inside a value, its quotes would be escaped.
 _DEPENDENTS = '"dependents":'
@@ -52,18 +52,18 @@ def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]
 
 
 def by_partition(
-    batch: pa.RecordBatch, is_by_run: bool
+    batch: pa.RecordBatch, is_by_group: bool
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Yield each day, in UTC, and run, and its rows: the day when the task ended, else when it last
-    changed, or was made. Not by run: the run is None.
+    """Yield each day, in UTC, and group, and its rows: the day when the task ended, else when it last
+    changed, or was made. Not by group: the group is None.
     """
     pa = arrow.pyarrow()
     days = pa.compute.coalesce(batch["finished"], batch["updated"], batch["created"])
     for day, rows in _by_value(batch, days.cast(pa.date32())):
         name = None if day is None else day.isoformat()
-        if is_by_run:
-            for run, some in _by_value(rows, rows["run"]):
-                yield (name, run), some
+        if is_by_group:
+            for group, some in _by_value(rows, rows["group"]):
+                yield (name, group), some
         else:
             yield (name, None), rows
 

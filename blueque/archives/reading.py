@@ -34,13 +34,13 @@ def read(
     days: tuple[date | str, date | str] | None = None,
     fields: tuple[str, ...] | list[str] | None = None,
     latest: bool = True,
-    run: str | None = None,
+    group: str | None = None,
     unverified: bool = False,
 ) -> pa.Table:
     """Return the tasks in an archive as one Arrow table in memory.
 
-    queue, days, run: only the tasks of that queue, of the days from the first to the last of the
-        two, and of that run.
+    queue, days, group: only the tasks of that queue, of the days from the first to the last of the
+        two, and of that group.
     unverified: read a store where Blueque was not tested, too. fields: names of columns in `FIELDS`; all if left out.
     latest: only the newest state of each task that was archived more than once, because it was put
         in line again.
@@ -49,9 +49,9 @@ def read(
     wanted = _require_fields(fields)
     place = layout.open_(directory, unverified)
     for _ in range(_TRIES):
-        files = select(place, queue, days, run)
+        files = select(place, queue, days, group)
         try:
-            table = _table(place, files, wanted, latest, run)
+            table = _table(place, files, wanted, latest, group)
         except FileNotFoundError:  # a person has merged files meanwhile
             continue
         return _latest(table).select(wanted) if latest else table.select(wanted)
@@ -63,25 +63,28 @@ def files(
     *,
     queue: str | None = None,
     days: tuple[date | str, date | str] | None = None,
-    run: str | None = None,
+    group: str | None = None,
     unverified: bool = False,
 ) -> list[str]:
     """Return the paths of the files that count now, for another reader of Parquet; `read` says what
     the options are. In a store they are paths of `pyarrow.fs`.
     """
     place = layout.open_(directory, unverified)
-    return [file.path for file in select(place, queue, days, run)]
+    return [file.path for file in select(place, queue, days, group)]
 
 
 def select(
-    archive: Archive, queue: str | None, days: tuple[date | str, date | str] | None, run: str | None
+    archive: Archive,
+    queue: str | None,
+    days: tuple[date | str, date | str] | None,
+    group: str | None,
 ) -> list[File]:
-    """Return the files that may have rows of this queue, these days and this run."""
+    """Return the files that may have rows of this queue, these days and this group."""
     return [
         file
         for file in archive.files(queue)
         if (days is None or is_within(file.day, *days))
-        and (run is None or not archive.is_by_run or file.run == run)
+        and (group is None or not archive.is_by_group or file.group == group)
     ]
 
 
@@ -103,16 +106,16 @@ def is_within(day: str | None, first: date | str, last: date | str) -> bool:
 
 
 def _table(
-    archive: Archive, files: list[File], wanted: list[str], latest: bool, run: str | None
+    archive: Archive, files: list[File], wanted: list[str], latest: bool, group: str | None
 ) -> pa.Table:
-    more = [*(("task_id", "updated") if latest else ()), *(("run",) if run is not None else ())]
+    more = [*(("task_id", "updated") if latest else ()), *(("group",) if group is not None else ())]
     needed = [*wanted, *(name for name in more if name not in wanted)]
     with ThreadPoolExecutor(AT_ONCE) as threads:
         loaded = threads.map(lambda file: [*load(archive, file, needed)], files)
         found = [schema_of(needed).empty_table(), *chain.from_iterable(loaded)]
     pa = arrow.pyarrow()
     table = pa.concat_tables(found)
-    return table if run is None else table.filter(pa.compute.equal(table["run"], run))
+    return table if group is None else table.filter(pa.compute.equal(table["group"], group))
 
 
 def schema_of(fields: Sequence[str]) -> pa.Schema:
@@ -133,7 +136,7 @@ def load(archive: Archive, file: File, fields: Sequence[str]) -> Iterator[pa.Tab
     pa = arrow.pyarrow()
     schema, inside = schema_of(fields), [name for name in fields if name in archive.fields]
     day = None if file.day is None else date.fromisoformat(file.day)
-    of_folders = {"queue": file.queue, DAY: day, "run": file.run}
+    of_folders = {"queue": file.queue, DAY: day, "group": file.group}
     with parquet.ParquetFile(archive.open(file.path)) as source:
         names = [name for name in inside if name in source.schema_arrow.names]
         for number in range(source.num_row_groups):

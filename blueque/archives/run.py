@@ -109,15 +109,15 @@ def archive(
     batch: int = BATCH,
     engine: Engine | None = None,
     tell: Tell = lambda progress: None,
-    by_run: bool | None = None,
+    by_group: bool | None = None,
     unverified: bool = False,
 ) -> Archived:
     """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
     Redis.
 
     directory: an archive, made if needed; several queues may share it. Or its URL, as
-        s3://bucket/archive; on other stores with `unverified` only. by_run: a new archive has a
-        folder for each run, too. older_than: seconds since
+        s3://bucket/archive; on other stores with `unverified` only. by_group: a new archive has a
+        folder for each group, too. older_than: seconds since
         their end, or as "7d".
     limit: the most tasks; batch: how many at a time. engine: what writes the files; pyarrow if left
         out.
@@ -134,7 +134,7 @@ def archive(
     size = require_whole(batch, "batch", 1, 10_000_000)
     reader.schema()  # raises before anything has begun if pyarrow is missing
     own = Client(url) if client is None else client
-    name, place = require_queue_name(queue), layout.create(directory, by_run, unverified)
+    name, place = require_queue_name(queue), layout.create(directory, by_group, unverified)
     try:
         # The clock of Redis: a wrong clock here would take tasks that have just finished.
         before = None if seconds is None else own.get_inspector().now() - seconds

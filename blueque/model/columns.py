@@ -41,7 +41,7 @@ _DEFAULT = [
     Column("pid", "long", "pid"),
     Column("attempts", "int", "attempt"),
     Column("priority", "int", "priority"),
-    *_columns("string", "key", "run"),
+    *_columns("string", "key", "group"),
     *_columns("timestamp", "created", "updated", "started", "finished", "eta"),
     Column(LISTED_AS, "string"),
 ]

@@ -53,7 +53,7 @@ def archive(
     limit: int | None = None,
     statuses: str | Iterable[str] = FINISHED,
     url: str | None = None,
-    by_run: bool | None = None,
+    by_group: bool | None = None,
     unverified: bool = False,
 ) -> Archived:
     """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
@@ -62,7 +62,7 @@ def archive(
     As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. They need
     the same directory as the driver, by the same path, and the same address of Redis. The next run,
     of either kind, goes on where one was killed.
-    older_than: seconds since their end, or as "7d". limit: the most tasks. by_run, unverified: see
+    older_than: seconds since their end, or as "7d". limit: the most tasks. by_group, unverified: see
         `blueque.archive`.
     Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another
     reason.
@@ -75,7 +75,7 @@ def archive(
         limit=limit,
         statuses=statuses,
         url=address,
-        by_run=by_run,
+        by_group=by_group,
         unverified=unverified,
         engine=lambda redis, work: _write(spark, address, redis, work),
     )
@@ -87,7 +87,7 @@ def read_archive(
     latest: bool = True,
     queue: str | None = None,
     days: tuple[date | str, date | str] | None = None,
-    run: str | None = None,
+    group: str | None = None,
     unverified: bool = False,
     schema: StructType | str | None = None,
 ) -> DataFrame:
@@ -99,16 +99,16 @@ def read_archive(
     latest: only the newest state of a task that was archived more than once, because it was put in
         line again. That needs one look at all ids at once; without it nothing is read before a
         query.
-    queue, days, run: only the tasks of that queue, of the days from the first to the last of the
-        two, and of that run. unverified: see `blueque.archive`. schema: of the results, as for
+    queue, days, group: only the tasks of that queue, of the days from the first to the last of the
+        two, and of that group. unverified: see `blueque.archive`. schema: of the results, as for
         `bs.read`.
     Raises ArchiveRefused, InvalidInput.
     """
     place = layout.open_(directory, unverified)
-    files = reading.select(place, queue, days, run)
+    files = reading.select(place, queue, days, group)
     frame = parsed(_table(spark, place, files), schema)
-    if run is not None:
-        frame = frame.where(functions.col("run") == run)
+    if group is not None:
+        frame = frame.where(functions.col("group") == group)
     return _latest(frame) if latest else frame
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from blueque.spark.enqueueing import Enqueued
 
 FIELDS = tuple(name for name in DEFAULT_FIELDS if name != LISTED_AS)
-_FOR_US = ("status", "queue", "run")  # is the task there, and of this run?
+_FOR_US = ("status", "queue", "group")  # is the task there, and of this run?
 
 
 class Wish(NamedTuple):
@@ -122,7 +122,7 @@ def _archived(wish: Wish, fields: Sequence[str], gone: Sequence[str]) -> Iterato
     if wish.archive is not None:
         days = (wish.since, "9999-12-31")
         table = reading.read(
-            wish.archive, queue=wish.queue, days=days, run=wish.run, fields=[*fields]
+            wish.archive, queue=wish.queue, days=days, group=wish.group, fields=[*fields]
         )
         table = table.filter(arrow.pyarrow().compute.is_in(table[TASK_ID], pa.array(gone)))
         found = {*table[TASK_ID].to_pylist()}
@@ -141,7 +141,7 @@ def _of_run(batch: pa.RecordBatch, wish: Wish) -> pa.RecordBatch:
     """Return the rows of the run: tasks that its tasks have spawned may be in its group, too."""
     compute = arrow.pyarrow().compute
     is_ours = compute.and_(
-        compute.equal(batch["run"], wish.run), compute.equal(batch["queue"], wish.queue)
+        compute.equal(batch["group"], wish.group), compute.equal(batch["queue"], wish.queue)
     )
     return batch.filter(is_ours).select([*wish.fields])
 

@@ -458,7 +458,7 @@ def test_a_damaged_mark_is_refused_where_there_are_files_and_mended_where_there_
     shelf.mkdir()
     mark = shelf / "_archive.json"
     mark.write_text('{"archive": "0123')
-    run(url, shelf, limit=2, by_run=True)
+    run(url, shelf, limit=2, by_group=True)
     there = mark.read_text()
 
     for damaged in ("", '{"archive": "0123', "[]", "7", '{"archive": 7}', "\udcff"):
@@ -467,10 +467,27 @@ def test_a_damaged_mark_is_refused_where_there_are_files_and_mended_where_there_
             with pytest.raises(ArchiveRefused, match=r"its _archive.json is damaged. Put it back"):
                 action()
     mark.unlink()
-    run(url, shelf, by_run=True)
+    run(url, shelf, by_group=True)
 
     assert json.loads(mark.read_text()) == json.loads(there)
     require_exact(cli, shelf, ids)
+
+
+def test_an_archive_by_run_of_an_earlier_version_is_read_and_not_written(url, cli, shelf):
+    ids = fill(cli, 4)
+    run(url, shelf)
+    (day,) = shelf.glob("queue=*/day=*")
+    (file,) = day.iterdir()
+    (day / "run=nightly").mkdir()
+    file.rename(day / "run=nightly" / file.name)
+    for path in [shelf / "_archive.json", *shelf.glob("_*/**/*.json")]:
+        text = path.read_text().replace('"day"]', '"day", "run"]')
+        path.write_text(text.replace(file.name, f"run=nightly/{file.name}"))
+
+    assert sorted(archives.read(shelf)["task_id"].to_pylist()) == sorted(ids)
+    fill(cli, 1)
+    with pytest.raises(ArchiveRefused, match="is by run, of an earlier version: begin another"):
+        run(url, shelf)
 
 
 def test_a_path_that_is_not_utf_8_is_refused(url, tmp_path):

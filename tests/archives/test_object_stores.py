@@ -285,25 +285,28 @@ def test_files_that_are_not_listed_are_neither_read_nor_kept(url, cli, hadoop, t
     assert (dead / "_mine.parquet").exists()  # and it is no file of ours
 
 
-def test_an_archive_may_be_by_run_too(url, cli, tmp_path, hadoop):
+def test_an_archive_may_be_by_group_too(url, cli, tmp_path, hadoop):
     import pyarrow.dataset as ds
 
     disk = str(tmp_path / "disk")
     for place in (disk, hadoop):
         ids = fill(cli, 40)
         for number, task in enumerate(ids[:30]):
-            cli.hset(keys.task(task), "run", f"night {number % 3}")
-        run(url, place, batch=100, by_run=True)
+            cli.hset(keys.task(task), "group", f"night {number % 3}")
+        run(url, place, batch=100, by_group=True)
 
-        of_run = archives.read(place, run="night 1", unverified=True)
-        assert sorted(of_run["task_id"].to_pylist()) == ids[1:30:3]
-        assert {*of_run["run"].to_pylist()} == {"night 1"}
+        of_group = archives.read(place, group="night 1", unverified=True)
+        assert sorted(of_group["task_id"].to_pylist()) == ids[1:30:3]
+        assert {*of_group["group"].to_pylist()} == {"night 1"}
         assert archives.read(place, unverified=True).num_rows == 40
 
-    rows = ds.dataset(disk, partitioning="hive").to_table(["queue", "day", "run"]).to_pylist()
-    assert Counter(row["run"] for row in rows) == {None: 10, **{f"night {n}": 10 for n in range(3)}}
-    with pytest.raises(ArchiveRefused, match="is by run, and stays so"):
-        run(url, disk, by_run=False)
+    rows = ds.dataset(disk, partitioning="hive").to_table(["queue", "day", "group"]).to_pylist()
+    assert Counter(row["group"] for row in rows) == {
+        None: 10,
+        **{f"night {n}": 10 for n in range(3)},
+    }
+    with pytest.raises(ArchiveRefused, match="is by group, and stays so"):
+        run(url, disk, by_group=False)
 
 
 @pytest.mark.parametrize("place", ["s3a://b/a", "abfss://b/a", "gs://b/a", "hdfs://b/a", "dbfs:/a"])

@@ -104,7 +104,7 @@ def test_columns_have_types_and_times_are_in_utc(spark, url, client, queue, run)
         "attempts": 1,
         "priority": 3,
         "key": "k-1",
-        "run": None,
+        "group": None,
         "created": pytest.approx(task.created, abs=1e-6),
         "updated": pytest.approx(task.updated, abs=1e-6),
         "started": pytest.approx(task.started, abs=1e-6),

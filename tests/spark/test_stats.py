@@ -137,12 +137,12 @@ def ranked(seconds, share):
 def test_groups_are_what_was_asked_for(spark):
     rows = made_up(60)
     df = (
-        frame(spark, rows, (*NEEDED, "run"))
-        .withColumn("run", sql.lit("nightly"))
+        frame(spark, rows, (*NEEDED, "group"))
+        .withColumn("group", sql.lit("nightly"))
         .withColumn("a.b `c`", sql.col("queue"))
     )
 
-    assert [(row.run, row.n) for row in bs.stats(df, by="run").collect()] == [("nightly", 60)]
+    assert [(row.group, row.n) for row in bs.stats(df, by="group").collect()] == [("nightly", 60)]
     assert [(row["a.b `c`"], row.n) for row in bs.stats(df, by="a.b `c`").collect()] == sorted(
         Counter(row["queue"] for row in rows).items()
     )

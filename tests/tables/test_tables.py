@@ -86,7 +86,7 @@ def test_a_finished_task_has_all_its_columns(client, redis, listener):
             "attempts": 1,
             "priority": None,
             "key": None,
-            "run": None,
+            "group": None,
             "created": at(1.5),
             "updated": at(4.5),
             "started": at(3.25),
@@ -203,7 +203,7 @@ def test_tasks_of_1_0_0_have_nulls_where_they_have_no_fields(client, cli):
     (row,) = read(client, "complete")
 
     assert (row["created"], row["updated"], row["pid"]) == (at(1.5), at(2.5), 5)
-    assert {row[name] for name in ("started", "finished", "attempts", "eta", "key", "run")} == {
+    assert {row[name] for name in ("started", "finished", "attempts", "eta", "key", "group")} == {
         None
     }
 

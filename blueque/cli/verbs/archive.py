@@ -38,11 +38,11 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
     FINISHED, "Only tasks in this state, or in these: failed,cancelled; default all three."
 )
 @click.option(
-    "--by-run",
-    "is_by_run",
+    "--by-group",
+    "is_by_group",
     is_flag=True,
     default=None,
-    help="A new archive has a folder for each run of a day, too.",
+    help="A new archive has a folder for each group of a day, too.",
 )
 @click.option(
     "--unverified",
@@ -58,7 +58,7 @@ def archive(
     older_than: float | None,
     limit: int | None,
     states: Sequence[str],
-    is_by_run: bool | None,
+    is_by_group: bool | None,
     unverified: bool,
     as_json: bool,
 ) -> None:
@@ -92,7 +92,7 @@ def archive(
                 statuses=states or FINISHED,
                 client=client,
                 tell=screen.tell,
-                by_run=is_by_run,
+                by_group=is_by_group,
                 unverified=unverified,
             )
             screen.clear()
