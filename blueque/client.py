@@ -199,12 +199,12 @@ class Client:
         """
         from blueque.model.encoding import require_schedule_name
         from blueque.producer.schedules import Schedule, define, who_of
-        from blueque.protocol.schedules import set_schedule
+        from blueque.protocol.schedules import Define, set_schedule
 
         definition = define(
             self.get_queue(queue), require_schedule_name(name), parameters, **options
         )
-        set_schedule(self._redis, name, definition, "hand", who_of(by), only_new=only_new)
+        set_schedule(self._redis, name, Define(definition, "hand", only_new), who_of(by))
         return Schedule(self._redis, name)
 
     def get_schedule(self, name: str) -> Schedule:

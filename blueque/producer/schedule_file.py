@@ -14,7 +14,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RedisRefused
 from blueque.model.schedule import Definition, differing, digest_of
 from blueque.producer.schedules import define, who_of
-from blueque.protocol.schedules import delete_schedule, require_origin, set_schedule
+from blueque.protocol.schedules import Define, delete_schedule, require_origin, set_schedule
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.text.hints import prune_schedules
@@ -80,7 +80,7 @@ def apply(
     done, who = [], who_of(by)
     for name, what, definition, _ in steps:
         if definition is not None:
-            what = set_schedule(redis, name, definition, ORIGIN, who)
+            what = set_schedule(redis, name, Define(definition, ORIGIN), who)
         elif prunes:
             delete_schedule(redis, name, who)
             what = "removed"

@@ -34,12 +34,7 @@ from blueque.model.schedule import (
 )
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.protocol import occurrences
-from blueque.protocol.schedules import (
-    delete_schedule,
-    pause_schedule,
-    resume_schedule,
-    set_schedule,
-)
+from blueque.protocol.schedules import Define, Pause, Resume, delete_schedule, set_schedule
 from blueque.protocol.submit import enqueue
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
@@ -220,17 +215,17 @@ class Schedule:
         Source: docs/protocol/schedules.md, "set_schedule".
         """
         self._is_stale = True
-        return set_schedule(self._redis, self.name, definition, "hand", who_of(by))
+        return set_schedule(self._redis, self.name, Define(definition, "hand"), who_of(by))
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Have nothing come of it until it is resumed. False: it was paused already.
 
         by, reason: who pauses it (this user and host if left out), and why.
-        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "pause_schedule".
+        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "set_schedule".
         """
         who = who_of(by)
         self._is_stale = True
-        is_new = pause_schedule(self._redis, self.name, who, reason)
+        is_new = set_schedule(self._redis, self.name, Pause(reason), who) == "paused"
         log.info("pause schedule=%s by=%s", self.name, who)
         return is_new
 
@@ -240,11 +235,11 @@ class Schedule:
         catch_up: what was planned meanwhile comes as after an outage: see `catch_up` of
             `Client.set_schedule`. Otherwise it is missed.
         by: as for `pause`.
-        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "resume_schedule".
+        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "set_schedule".
         """
         who = who_of(by)
         self._is_stale = True
-        was_paused = resume_schedule(self._redis, self.name, who, catch_up)
+        was_paused = set_schedule(self._redis, self.name, Resume(catch_up), who) == "resumed"
         log.info("resume schedule=%s by=%s", self.name, who)
         return was_paused
 

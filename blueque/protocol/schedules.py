@@ -1,14 +1,16 @@
-"""Recurring tasks: set_schedule, pause_schedule, resume_schedule, delete_schedule. What makes their
-tasks is in occurrences.py.
+"""Recurring tasks: set_schedule, delete_schedule. What makes their tasks is in occurrences.py.
+
+A change of a schedule says what it writes: Define, Pause or Resume. Its `of` returns that; or, if
+there is nothing to change, whether it is as this change would have left it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from blueque.connection.redis import Redis, as_hash
-from blueque.errors import InvalidInput, WrongSchedule
+from blueque.connection.redis import Command, Redis, as_hash
+from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.recurrence import planned_times
 from blueque.model.schedule import (
@@ -27,7 +29,6 @@ from blueque.protocol.schedule_record import (
     moved_on,
     next_of,
     noted,
-    required,
     time_of,
     told,
     whole_look,
@@ -39,113 +40,136 @@ MOST_COUNTED = 10 * AT_ONCE  # planned times that a pause or a change counts
 _OF_PAUSE = ("paused", "paused_by", "paused_reason")
 
 
-def set_schedule(
-    redis: Redis, name: str, definition: Definition, origin: str, by: str, *, only_new: bool = False
-) -> str:
-    """Make a schedule, or change one. Return `new`, `changed` or `same`.
+class _Written(NamedTuple):
+    """What a change writes.
+
+    outcome: `new`, `changed`, `paused` or `resumed`. commands: those that write the record, and that
+        move it on. event, why: for the stream of its queue.
+    """
+
+    outcome: str
+    queue: str
+    commands: Sequence[Command]
+    event: str
+    why: str | None = None
+
+
+class Define(NamedTuple):
+    """Make a schedule, or define it anew.
 
     origin: `file` or `hand`; only the same may change it. only_new: refuse to change one.
-    Raises WrongSchedule; InvalidInput for a rule that has no time left.
     """
-    key, defined = keys.schedule(name), definition.fields()
-    digest, tries, outcome = digest_of(defined), Tries(whole_look(name)), "same"
 
-    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[str]:
-        nonlocal outcome
-        found, now = as_hash(reply), time_of(clock)
+    definition: Definition
+    origin: str
+    only_new: bool = False
+
+    def of(
+        self, name: str, found: Mapping[str, str], now: float, by: str, may_be_done: bool
+    ) -> _Written | bool:
+        defined, is_new = self.definition.fields(), not found
+        digest = digest_of(defined)
         if found:
-            is_ours = tries.may_be_done and found.get("digest") == digest
-            if only_new and not is_ours:
+            if self.only_new and not (may_be_done and found.get("digest") == digest):
                 raise WrongSchedule(name, "it is there already")
-            require_origin(name, found, origin)
-        is_new = not found
+            require_origin(name, found, self.origin)
         has_its_rule = all(found.get(field) == defined.get(field) for field in OF_RULE)
         begins = is_new or not has_its_rule
         last = int(now) if begins else whole_number(found, "last")
         missed = _missed(found, last, now, "changed") if begins else []
-        following = next_of(name, definition, last)
+        following = next_of(name, self.definition, last)
         planned = None if following is None else str(following[0])
         if (found.get("digest"), found.get("planned")) == (digest, planned):
-            return Answer(outcome if tries.may_be_done else "same")
+            return True
         if is_new and following is None:
             raise InvalidInput("until: the rule has no time before it")
-        gone = [field for field in (*DEFINED, *RETIRED) if field in found and field not in defined]
         fields: dict[str, Any] = {"name": name} | defined
-        fields |= {"origin": origin, "digest": digest, "last": last}
+        fields |= {"origin": self.origin, "digest": digest, "last": last}
         fields |= {"version": whole_number(found, "version") + 1}
         fields |= {"created": now} if is_new else {}
         score = "+inf" if following is None or "paused" in found else following[1]
-        outcome = "new" if is_new else "changed"
-        what = "added" if is_new else "changed"
-        why = None if is_new else ", ".join(differing(found, defined)) or None
-        return Change(
-            [
-                *([("HDEL", key, *gone)] if gone else []),
-                *moved_on(name, fields, following, score, missed, now),
-                ("ZINCRBY", keys.QUEUES, 0, definition.queue),
-                told(name, definition.queue, what, by, now, why),
-            ],
-            outcome,
-        )
-
-    return transact(redis, "set_schedule", tries.look, judge, again=tries.again)
+        gone = [field for field in (*DEFINED, *RETIRED) if field in found and field not in defined]
+        commands = [
+            *([("HDEL", keys.schedule(name), *gone)] if gone else []),
+            *moved_on(name, fields, following, score, missed, now),
+            ("ZINCRBY", keys.QUEUES, 0, self.definition.queue),
+        ]
+        if is_new:
+            return _Written("new", self.definition.queue, commands, "added")
+        why = ", ".join(differing(found, defined)) or None
+        return _Written("changed", self.definition.queue, commands, "changed", why)
 
 
-def pause_schedule(redis: Redis, name: str, by: str, reason: str | None) -> bool:
-    """Have nothing come of a schedule until it is resumed. False: it was paused already.
+class Pause(NamedTuple):
+    """Have nothing come of a schedule until it is resumed."""
 
-    Raises NoSuchSchedule.
-    """
-    tries = Tries(whole_look(name))
+    reason: str | None = None
 
-    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
-        found, now = required(name, reply), time_of(clock)
+    def of(
+        self, name: str, found: Mapping[str, str], now: float, by: str, may_be_done: bool
+    ) -> _Written | bool:
+        if not found:
+            raise NoSuchSchedule(name)
         if "paused" in found:
-            known = found.get("paused_by"), found.get("paused_reason")
-            return Answer(tries.may_be_done and known == (by, reason))
+            return (found.get("paused_by"), found.get("paused_reason")) == (by, self.reason)
         fields = {"paused": now, "paused_by": by}
-        fields |= {} if reason is None else {"paused_reason": reason}
-        return Change(
-            [
-                *noted(name, fields, [], now),
-                ("ZADD", keys.SCHEDULES, "+inf", name),
-                told(name, found.get("queue", ""), "paused", by, now, reason),
-            ],
-            True,
-        )
-
-    return transact(redis, "pause_schedule", tries.look, judge, again=tries.again)
+        fields |= {} if self.reason is None else {"paused_reason": self.reason}
+        commands: list[Command] = [
+            *noted(name, fields, [], now),
+            ("ZADD", keys.SCHEDULES, "+inf", name),
+        ]
+        return _Written("paused", found.get("queue", ""), commands, "paused", self.reason)
 
 
-def resume_schedule(redis: Redis, name: str, by: str, catches_up: bool = False) -> bool:
-    """End the pause of a schedule. False: it was not paused.
+class Resume(NamedTuple):
+    """End the pause of a schedule.
 
     catches_up: what was due during the pause comes as after an outage; otherwise it is missed.
-    Raises NoSuchSchedule.
     """
-    key, tries = keys.schedule(name), Tries(whole_look(name))
 
-    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
-        found, now = required(name, reply), time_of(clock)
+    catches_up: bool = False
+
+    def of(
+        self, name: str, found: Mapping[str, str], now: float, by: str, may_be_done: bool
+    ) -> _Written | bool:
+        if not found:
+            raise NoSuchSchedule(name)
         if "paused" not in found:
-            return Answer(tries.may_be_done)
+            return True
         definition, last = Definition.of(found), whole_number(found, "last")
         missed: list[Occurrence] = []
-        if not catches_up:
+        if not self.catches_up:
             last = _due_by(name, definition, last, now)
             missed = _missed(found, last, now, "paused")
         following = next_of(name, definition, last)
         score: float | str = "+inf" if following is None else following[1]
-        return Change(
-            [
-                ("HDEL", key, *_OF_PAUSE),
-                *moved_on(name, {"last": last}, following, score, missed, now),
-                told(name, definition.queue, "resumed", by, now),
-            ],
-            True,
-        )
+        commands = [
+            ("HDEL", keys.schedule(name), *_OF_PAUSE),
+            *moved_on(name, {"last": last}, following, score, missed, now),
+        ]
+        return _Written("resumed", definition.queue, commands, "resumed")
 
-    return transact(redis, "resume_schedule", tries.look, judge, again=tries.again)
+
+def set_schedule(redis: Redis, name: str, change: Define | Pause | Resume, by: str) -> str:
+    """Make, change, pause or resume a schedule. Return `new`, `changed`, `paused` or `resumed`; or
+    `same`, if there was nothing to change.
+
+    Raises WrongSchedule; NoSuchSchedule to pause or resume it; InvalidInput for a rule that has no
+    time left.
+    """
+    tries, outcome = Tries(whole_look(name)), "same"
+
+    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[str]:
+        nonlocal outcome
+        now = time_of(clock)
+        written = change.of(name, as_hash(reply), now, by, tries.may_be_done)
+        if not isinstance(written, _Written):  # perhaps by an earlier try of this call
+            return Answer(outcome if written and tries.may_be_done else "same")
+        outcome = written.outcome
+        event = told(name, written.queue, written.event, by, now, written.why)
+        return Change([*written.commands, event], outcome)
+
+    return transact(redis, "set_schedule", tries.look, judge, again=tries.again)
 
 
 def delete_schedule(redis: Redis, name: str, by: str) -> bool:

@@ -41,6 +41,7 @@ from blueque.protocol.ends import End
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
+from blueque.protocol.schedules import Define, Pause
 from blueque.recovery.settling import settle_groups_step
 
 Q = 'films "à la carte" \\ [1]'
@@ -91,8 +92,8 @@ class House:
         }
         for name, rule in rules.items():
             definition = Definition("later", rule, "p", options={"needs": "gpu=1"})
-            protocol.set_schedule(redis, name, definition, "hand", "ann")
-        protocol.pause_schedule(redis, "paused", "me", None)
+            protocol.set_schedule(redis, name, Define(definition, "hand"), "ann")
+        protocol.set_schedule(redis, "paused", Pause(), "me")
         protocol.trigger(redis, "s 1", "mark", "me")
         redis.read(
             ("HSET", keys.schedule("over"), "last", 3_999_999_600),
@@ -1662,7 +1663,7 @@ def test_a_schedule_that_was_moved_on_between_two_scans_is_no_finding(house):
     house.cli.zadd(keys.SCHEDULES, {"s 1": 5})
 
     moved = audit(
-        house.redis, 1.0, lambda _: protocol.pause_schedule(house.redis, "s 1", "me", None)
+        house.redis, 1.0, lambda _: protocol.set_schedule(house.redis, "s 1", Pause(), "me")
     )
 
     assert moved == []

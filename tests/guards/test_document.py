@@ -122,6 +122,7 @@ from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.protocol.repair import Missed
 from blueque.protocol.runs import RunBatch, RunTerms
+from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
 
@@ -2257,7 +2258,7 @@ def defined(now: float = 9.25, origin: str = "hand", **options: Any) -> Given:
     """Make a schedule of every 10 seconds, or change it."""
     definition = TEN._replace(**options)
     return at_second(
-        now, lambda redis: protocol.set_schedule(redis, SCHEDULE, definition, origin, "bob")
+        now, lambda redis: protocol.set_schedule(redis, SCHEDULE, Define(definition, origin), "bob")
     )
 
 
@@ -2285,13 +2286,15 @@ def fire_by(now: float, **record: Any) -> Given:
     return at_second(now, lambda redis: protocol.fire(redis, SCHEDULE, plan))
 
 
-def pause_schedule(reason: str | None = None) -> Given:
-    return at_second(9.25, lambda redis: protocol.pause_schedule(redis, SCHEDULE, "bob", reason))
-
-
-def resume_schedule(now: float, catches_up: bool = False) -> Given:
+def pause_recurring(reason: str | None = None) -> Given:
     return at_second(
-        now, lambda redis: protocol.resume_schedule(redis, SCHEDULE, "bob", catches_up)
+        9.25, lambda redis: protocol.set_schedule(redis, SCHEDULE, Pause(reason), "bob")
+    )
+
+
+def resume_recurring(now: float, catches_up: bool = False) -> Given:
+    return at_second(
+        now, lambda redis: protocol.set_schedule(redis, SCHEDULE, Resume(catches_up), "bob")
     )
 
 
@@ -2386,7 +2389,7 @@ NEW_RECORD = [
 TEN_ID, TRIGGERED = id_of_occurrence(SCHEDULE, 10), id_of_trigger(SCHEDULE, "m1")
 LOCK_OF_TEN = write_needs({}, f"schedule:{SCHEDULE}")
 LOCKING = {"options": {"keep": 60, "needs": LOCK_OF_TEN}}
-FIELD_IS_GONE = "a field is gone"
+FIELD_IS_GONE, IS_DEFINED = "a field is gone", "it is defined"
 FIRED = {
     **TASK,
     **put(10, now=12.5),
@@ -3330,7 +3333,7 @@ SAMPLES = [
         {**UNUSED, "PART": [keys.run(Q, RUN)]},
         until="MULTI",
     ),
-    Sample("set_schedule", "a new one", nothing, defined(), SET),
+    Sample("set_schedule", "a new one", nothing, defined(), SET, [IS_DEFINED]),
     Sample(
         "set_schedule",
         "another rule, while a time is due",
@@ -3355,7 +3358,7 @@ SAMPLES = [
             "NOW": 31.5,
             "GONE": ["pause_after_failures"],
         },
-        [FIELD_IS_GONE],
+        [FIELD_IS_GONE, IS_DEFINED],
     ),
     Sample("set_schedule", "the same", defined(), defined(15.5), SET, until="MULTI"),
     Sample(
@@ -3510,45 +3513,51 @@ SAMPLES = [
         until="MULTI",
     ),
     Sample(
-        "pause_schedule",
-        "as usual",
+        "set_schedule",
+        "a pause",
         defined(),
-        pause_schedule(),
-        {**OF_SCHEDULE, "CHANGED": ["paused", 9.25, "paused_by", "bob"], **told("paused")},
-    ),
-    Sample(
-        "pause_schedule",
-        "with a reason",
-        defined(),
-        pause_schedule("move"),
+        pause_recurring(),
         {
             **OF_SCHEDULE,
-            "CHANGED": ["paused", 9.25, "paused_by", "bob", "paused_reason", "move"],
+            **moved_on(["paused", 9.25, "paused_by", "bob"], {}, score="+inf"),
+            **told("paused"),
+        },
+    ),
+    Sample(
+        "set_schedule",
+        "a pause with a reason",
+        defined(),
+        pause_recurring("move"),
+        {
+            **OF_SCHEDULE,
+            **moved_on(
+                ["paused", 9.25, "paused_by", "bob", "paused_reason", "move"], {}, score="+inf"
+            ),
             **told("paused", why="move"),
         },
     ),
     Sample(
-        "pause_schedule",
-        "again",
-        given(defined(), pause_schedule()),
-        pause_schedule(),
+        "set_schedule",
+        "paused before",
+        given(defined(), pause_recurring()),
+        pause_recurring(),
         OF_SCHEDULE,
         until="MULTI",
     ),
     Sample(
-        "pause_schedule",
-        "none",
+        "set_schedule",
+        "a pause of none",
         nothing,
-        pause_schedule(),
+        pause_recurring(),
         OF_SCHEDULE,
         until="MULTI",
         refuses=NoSuchSchedule,
     ),
     Sample(
-        "resume_schedule",
-        "after a time was due",
-        given(defined(), pause_schedule()),
-        resume_schedule(12.5),
+        "set_schedule",
+        "a pause that ends after a time was due",
+        given(defined(), pause_recurring()),
+        resume_recurring(12.5),
         {
             **OF_SCHEDULE,
             **moved_on(
@@ -3559,22 +3568,26 @@ SAMPLES = [
             ),
             **told("resumed", 12.5),
             "NOW": 12.5,
+            "GONE": ["paused", "paused_by", "paused_reason"],
         },
+        [FIELD_IS_GONE],
     ),
     Sample(
-        "resume_schedule",
-        "to catch up",
-        given(defined(), pause_schedule()),
-        resume_schedule(12.5, True),
+        "set_schedule",
+        "a pause that ends, to catch up",
+        given(defined(), pause_recurring()),
+        resume_recurring(12.5, True),
         {
             **OF_SCHEDULE,
             **moved_on(["last", 9, "planned", 10, "at", 10], {}, score=10),
             **told("resumed", 12.5),
             "NOW": 12.5,
+            "GONE": ["paused", "paused_by", "paused_reason"],
         },
+        [FIELD_IS_GONE],
     ),
     Sample(
-        "resume_schedule", "again", defined(), resume_schedule(12.5), OF_SCHEDULE, until="MULTI"
+        "set_schedule", "not paused", defined(), resume_recurring(12.5), OF_SCHEDULE, until="MULTI"
     ),
     Sample("trigger", "as usual", defined(), trigger(), TRIGGER),
     Sample(

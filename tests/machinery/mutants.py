@@ -2023,8 +2023,8 @@ MUTANTS = [
     ),
     Mutant(
         "a new rule keeps what was decided last",
-        "schedules",
-        "set_schedule",
+        "protocol.schedules",
+        "Define.of",
         '"digest": digest, "last": last}',
         '"digest": digest, "last": whole_number(found, "last")}',
         "fire, and a new rule",
@@ -2032,8 +2032,8 @@ MUTANTS = [
     ),
     Mutant(
         "a new rule does not write what was missed",
-        "schedules",
-        "set_schedule",
+        "protocol.schedules",
+        "Define.of",
         '_missed(found, last, now, "changed") if begins else []',
         "[]",
         "fire, and a new rule",
@@ -2041,8 +2041,8 @@ MUTANTS = [
     ),
     Mutant(
         "resume keeps what was decided last",
-        "schedules",
-        "resume_schedule",
+        "protocol.schedules",
+        "Resume.of",
         '{"last": last}',
         '{"last": whole_number(found, "last")}',
         "fire, and a pause that ends",
@@ -2050,8 +2050,8 @@ MUTANTS = [
     ),
     Mutant(
         "resume does not write what was missed",
-        "schedules",
-        "resume_schedule",
+        "protocol.schedules",
+        "Resume.of",
         'missed = _missed(found, last, now, "paused")',
         "pass",
         "fire, and a pause that ends",

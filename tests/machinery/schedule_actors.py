@@ -21,6 +21,7 @@ from blueque.producer.firing import Firing
 from blueque.producer.schedules import define
 from blueque.protocol.occurrences import fields_of_task, plan_of
 from blueque.protocol.schedule_record import time_of
+from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.queries import schedules
 
 NAME = "daily"
@@ -36,7 +37,7 @@ def make(world: World, past: int, **options: Any) -> None:
     now = int(time_of(world.redis.read(("TIME",))[0]))
     begin = now - LATE - (past - 1) * DAY
     definition = _defined(world, {"start": begin, **options})
-    protocol.set_schedule(world.redis, NAME, definition, "hand", "ann")
+    protocol.set_schedule(world.redis, NAME, Define(definition, "hand"), "ann")
     record = {"created": begin - 0.5, "last": begin - 1, "planned": begin, "at": begin}
     flat = [part for pair in record.items() for part in pair]
     world.redis.read(("HSET", keys.schedule(NAME), *flat), ("ZADD", keys.SCHEDULES, begin, NAME))
@@ -82,7 +83,7 @@ def change(world: World, redis: Redis, **options: Any) -> None:
     """Be a person who defines the schedule otherwise, or again."""
     begin = world.given["times"][0]
     definition = _defined(world, {"start": begin, **options})
-    insist(lambda: protocol.set_schedule(redis, NAME, definition, "hand", "ann"))
+    insist(lambda: protocol.set_schedule(redis, NAME, Define(definition, "hand"), "ann"))
 
 
 def _asked(world: World, action: Callable[[], object], what: str) -> None:
@@ -95,14 +96,14 @@ def _asked(world: World, action: Callable[[], object], what: str) -> None:
 
 
 def pause(world: World, redis: Redis) -> None:
-    _asked(world, lambda: protocol.pause_schedule(redis, NAME, "ann", None), "paused")
+    _asked(world, lambda: protocol.set_schedule(redis, NAME, Pause(), "ann"), "paused")
     # Whatever fires from now on makes nothing.
     world.ledger.notes.append(_made(world))
 
 
 def pause_and_resume(world: World, redis: Redis, catches_up: bool) -> None:
-    _asked(world, lambda: protocol.pause_schedule(redis, NAME, "ann", None), "paused")
-    _asked(world, lambda: protocol.resume_schedule(redis, NAME, "ann", catches_up), "resumed")
+    _asked(world, lambda: protocol.set_schedule(redis, NAME, Pause(), "ann"), "paused")
+    _asked(world, lambda: protocol.set_schedule(redis, NAME, Resume(catches_up), "ann"), "resumed")
 
 
 def delete(world: World, redis: Redis) -> None:
@@ -139,7 +140,7 @@ def _made(world: World) -> int:
 def drain_planned(world: World) -> None:
     """Be whoever comes next: end a pause, make what is due, and run it."""
     try:
-        protocol.resume_schedule(world.redis, NAME, "ann", True)
+        protocol.set_schedule(world.redis, NAME, Resume(True), "ann")
     except NoSuchSchedule:
         pass
     for _ in range(2):

@@ -16,6 +16,7 @@ from blueque.connection.redis import Redis
 from blueque.model.schedule import Occurrence
 from blueque.producer.schedules import define
 from blueque.protocol.occurrences import Plan, plan_of
+from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.queries import schedules
 
 NAMES = ("nightly", "hourly")
@@ -80,7 +81,7 @@ class ScheduleMachine(Machine):
         )
         self.both(
             "set_schedule",
-            lambda: protocol.set_schedule(self.person, name, definition, "hand", "ann"),
+            lambda: protocol.set_schedule(self.person, name, Define(definition, "hand"), "ann"),
             lambda: self.planner.define(name, definition, clock.now),
         )
 
@@ -154,15 +155,15 @@ class ScheduleMachine(Machine):
             )
         elif what == "pause":
             self.both(
-                "pause_schedule",
-                lambda: protocol.pause_schedule(redis, name, "ann", "move"),
+                "pause",
+                lambda: protocol.set_schedule(redis, name, Pause("move"), "ann") == "paused",
                 lambda: planner.pause(name, "ann", "move", clock.now),
             )
         elif what in ("resume", "catch up"):
             catches_up = what == "catch up"
             self.both(
-                "resume_schedule",
-                lambda: protocol.resume_schedule(redis, name, "ann", catches_up),
+                "resume",
+                lambda: protocol.set_schedule(redis, name, Resume(catches_up), "ann") == "resumed",
                 lambda: planner.resume(name, catches_up, clock.now),
             )
         elif what in ("trigger", "force"):

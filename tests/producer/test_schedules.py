@@ -782,13 +782,10 @@ def test_no_more_than_sixteen_records_are_in_memory_together(client, cli, hourly
 
 
 OUTCOMES = {
-    "set_schedule": (
-        lambda schedule: schedule.set(schedule.definition._replace(window=90000)),
-        "changed",
-    ),
-    "pause_schedule": (lambda schedule: schedule.pause("ann", "a move"), True),
-    "resume_schedule": (lambda schedule: schedule.resume(), True),
-    "delete_schedule": (lambda schedule: schedule.delete(), True),
+    "set": (lambda schedule: schedule.set(schedule.definition._replace(window=90000)), "changed"),
+    "pause": (lambda schedule: schedule.pause("ann", "a move"), True),
+    "resume": (lambda schedule: schedule.resume(), True),
+    "delete": (lambda schedule: schedule.delete(), True),
 }
 
 
@@ -796,7 +793,7 @@ OUTCOMES = {
 def call(request, hourly):
     """Return what changes the schedule `hourly`, and what it then returns."""
     schedule = hourly()
-    if request.param == "resume_schedule":
+    if request.param == "resume":
         schedule.pause("ann")
     return OUTCOMES[request.param]
 
