@@ -54,13 +54,7 @@ const listLine = (queue, line) => [
   ...(line.lock ? [["SADD", `blueque_waiting_${line.lock}`, `${line.name}_${queue}`]] : []),
 ];
 
-// The commands of EVENT. past: the fields of the task. facts: in the order of the page.
-function event(queue, task, what, by, past, facts, now, attempt) {
-  return [["HSET", `blueque_task_${task}`, "events", Number(past.events || 0) + 1],
-    ...note(queue, task, what, by, past, facts, now, attempt)];
-}
-
-// The commands of NOTE: the same without the number of events.
+// The commands of NOTE. past: the fields of the task. facts: in the order of the page.
 function note(queue, task, what, by, past, facts, now, attempt = Number(past.attempt || 0)) {
   const told = { event: what, at: now, attempt, by, ...facts };
   for (const [name, value] of Object.entries(told)) if (typeof value === "string") told[name] = value.slice(0, 500);
@@ -285,10 +279,10 @@ class Listener {
         change: [
           ...(isLimited ? [["SADD", counted, task]] : []),
           ["HSET", hash, "status", "reserved", "node", node, "token", token, "attempt", attempt, "updated", now,
-            ...(isLimited ? ["counted", 1] : [])],
-          ["HDEL", hash, "pid"],
-          ...event(queue, task, "reserved", node, fields, { took: Math.max(now - since, 0) }, now, attempt),
-          ...(fields.attempt ? [] : [["HDEL", hash, ...OUTCOME], ["ZADD", `blueque_tasks_${queue}`, fields.created || now, task]]),
+            ...(isLimited ? ["counted", 1] : []), "events", Number(fields.events || 0) + 1],
+          ["HDEL", hash, "pid", ...(fields.attempt ? [] : OUTCOME)],
+          ...note(queue, task, "reserved", node, fields, { took: Math.max(now - since, 0) }, now, attempt),
+          ...(fields.attempt ? [] : [["ZADD", `blueque_tasks_${queue}`, fields.created || now, task]]),
         ],
       };
     });
@@ -332,8 +326,9 @@ class Listener {
     const { queue, node } = this, { task } = attempt;
     return [
       ["SADD", `blueque_started_tasks_${queue}`, `${node} ${pid} ${task}`],
-      ["HSET", `blueque_task_${task}`, "status", "started", "pid", pid, ...flat(identity(pid)), "started", now, "updated", now],
-      ...event(queue, task, "started", node, past, { pid }, now),
+      ["HSET", `blueque_task_${task}`, "status", "started", "pid", pid, ...flat(identity(pid)), "started", now, "updated", now,
+        "events", Number(past.events || 0) + 1],
+      ...note(queue, task, "started", node, past, { pid }, now),
     ];
   }
 
@@ -456,7 +451,7 @@ class Listener {
     const { queue, node } = this;
     await this.redis.transact([
       ["WATCH", this.registration, `blueque_listeners_${queue}`, this.own],
-      ["HMGET", this.registration, "instance"],
+      ["HMGET", this.registration, "instance", "state"],
       ["SISMEMBER", `blueque_listeners_${queue}`, node],
       ["LLEN", this.own],
     ], ([[instance], isMember, held]) => instance !== this.instance || held ? {} : { change: [
