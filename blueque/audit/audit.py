@@ -176,10 +176,10 @@ def _recover(redis: Redis, finding: Finding, now: float) -> bool:
     )
 
 
-def _forget(redis: Redis, finding: Finding, now: float) -> bool:
+def _deregister(redis: Redis, finding: Finding, now: float) -> bool:
     instance = _instance(redis, finding)
-    return instance is None or membership.forget(
-        redis, finding.queue or "", finding.node or "", instance
+    return instance is None or membership.deregister(
+        redis, finding.queue or "", finding.node or "", instance, is_dead=True
     )
 
 
@@ -202,7 +202,7 @@ _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "realign": lambda redis, finding, _: realign(redis, finding.queue or "", finding.node or ""),
     "recount": lambda redis, finding, _: recount(redis, finding.queue or ""),
     "recover": _recover,
-    "forget": _forget,
+    "deregister": _deregister,
     "free": _free,
     "drop_line": _drop_line,
     "note_line": lambda redis, finding, _: note_line(

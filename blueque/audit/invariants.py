@@ -200,7 +200,7 @@ def _listener(queue: str, node: str, seen: ListenerSeen) -> Iterator[Finding]:
         yield finding("dead_member", keys.listeners(queue), sentence, "realign")
     elif seen.state == "dead" and not seen.holds:
         sentence = f"{name} is dead and holds nothing any more."
-        yield finding("dead_listener", key, sentence, "forget")
+        yield finding("dead_listener", key, sentence, "deregister")
 
 
 def _of_entry(

@@ -1,6 +1,4 @@
-"""The life of a listener: register, beat, deregister; after its death: fence, strike, forget,
-claim.
-"""
+"""The life of a listener: register, beat, deregister; after its death: fence, claim."""
 
 from __future__ import annotations
 
@@ -185,17 +183,21 @@ def _beat(one: Heartbeat, now: float) -> Command:
     return "HSET", registration, "beat", one.number, "beat_at", now, *facts
 
 
-def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
-    """Remove the registration of a listener that stops. False: nothing was written, because the
-    listener still holds a task, or another one has its node id.
-    """
-    registration = keys.listener(queue, node)
-    reserved = keys.reserved(queue, node)
+def deregister(
+    redis: Redis, queue: str, node: str, instance: str | None, is_dead: bool = False
+) -> bool:
+    """Remove the registration of a listener that holds nothing. False: nothing was written, because
+    it still holds a task, another one has its node id, or it is not dead.
 
-    def decide(reply: list[str | None], is_member: int, held: int) -> Verdict[bool]:
-        (registered,) = reply
-        if held or registered != instance:
-            return Answer(not held and registered is None)
+    is_dead: a judge has declared it dead; otherwise it leaves by itself. instance: of the
+        registration; None: a judge has seen that there is none.
+    """
+    registration, reserved = keys.listener(queue, node), keys.reserved(queue, node)
+
+    def decide(registered: list[str | None], is_member: int, held: int) -> Verdict[bool]:
+        expected = [instance, instance and "dead"] if is_dead else [instance, registered[1]]
+        if held or registered != expected or (instance is None and is_member):
+            return Answer(not held and registered == [None, None])
         commands: list[Command] = [
             ("DEL", registration, keys.orders(queue, node)),
             ("ZREM", keys.nodes(queue), node),
@@ -205,7 +207,7 @@ def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
     look: Look[list[str | None], int, int] = Look(
         [registration, keys.listeners(queue), reserved],
         [
-            ("HMGET", registration, "instance"),
+            ("HMGET", registration, "instance", "state"),
             ("SISMEMBER", keys.listeners(queue), node),
             ("LLEN", reserved),
         ],
@@ -213,15 +215,22 @@ def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
     return transact(redis, "deregister", look, decide)
 
 
-def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None, now: float) -> bool:
+def fence(
+    redis: Redis, queue: str, node: str, instance: str | None, beat: str | None, now: float
+) -> bool:
     """Declare a listener dead: it can take no more tasks, and its tasks can be recovered.
 
-    instance, beat: as the caller has seen them for the whole lease. False: the listener has beaten
-        since, or another one has the node id.
+    instance, beat: as the caller has seen them for the whole lease. None: it is a listener of 1.0.0,
+        without a registration, and the caller has made sure that its process is gone.
+    False: the listener has beaten since, or another one has the node id; or another program has
+        struck that of 1.0.0 off the listeners, and recovers its tasks.
     """
     registration = keys.listener(queue, node)
 
     def decide(registered: list[str | None], is_member: int) -> Verdict[bool]:
+        if instance is None:
+            is_legacy = registered == [None, None, None] and is_member
+            return Change(_part(queue, node, is_member), True) if is_legacy else Answer(False)
         if registered[:2] == [instance, "dead"]:
             return Answer(True)
         if registered != [instance, "alive", beat]:
@@ -246,48 +255,6 @@ def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None, 
         ],
     )
     return transact(redis, "fence", look, decide)
-
-
-def strike(redis: Redis, queue: str, node: str) -> bool:
-    """Remove a dead listener of 1.0.0, which has no registration, from the listeners of the queue.
-    Its tasks can then be recovered.
-
-    The caller has made sure that its process is gone. False: another judge was first, and recovers
-    the tasks.
-    """
-
-    def decide(exists: int, is_member: int) -> Verdict[bool]:
-        if exists or not is_member:
-            return Answer(False)
-        return Change(_part(queue, node, is_member), True)
-
-    look: Look[int, int] = Look(
-        [keys.listener(queue, node), keys.listeners(queue)],
-        [("EXISTS", keys.listener(queue, node)), ("SISMEMBER", keys.listeners(queue), node)],
-    )
-    return transact(redis, "strike", look, decide)
-
-
-def forget(redis: Redis, queue: str, node: str, instance: str | None) -> bool:
-    """Remove the registration of a dead listener. False: it still holds a task, or is not dead.
-
-    instance: of the registration, which says dead; None when there is none.
-    """
-    registration = keys.listener(queue, node)
-    reserved = keys.reserved(queue, node)
-
-    def decide(registered: list[str | None], held: int) -> Verdict[bool]:
-        if held or registered != [instance, instance and "dead"]:
-            return Answer(registered == [None, None] and not held)
-        return Change(
-            [("DEL", registration, keys.orders(queue, node)), ("ZREM", keys.nodes(queue), node)],
-            True,
-        )
-
-    look: Look[list[str | None], int] = Look(
-        [registration, reserved], [("HMGET", registration, "instance", "state"), ("LLEN", reserved)]
-    )
-    return transact(redis, "forget", look, decide)
 
 
 def observe(

@@ -192,9 +192,11 @@ class Recovery:
                 and each.looked_at - observed.since >= units.LOST_AFTER
             )
         if _is_gone_here(node):
-            observed.is_struck_by_us = membership.strike(self._redis, queue, node)
+            observed.is_struck_by_us = membership.fence(
+                self._redis, queue, node, None, None, time.time()
+            )
         if observed.is_struck_by_us:
-            log.warning("strike node=%s queue=%s: its process is gone", node, queue)
+            log.warning("fence node=%s queue=%s: its process is gone", node, queue)
         return observed.is_struck_by_us
 
     def _recover_all(self, each: ObservedQueue, node: str, observed: Observed) -> list[Task]:
@@ -216,10 +218,9 @@ class Recovery:
                 elif is_here and task.token is not None:
                     orphans.append(task)
             left -= done not in ("started", "claimed")
-        if left == 0 and membership.forget(self._redis, queue, node, instance):
-            log.log(
-                logging.INFO if instance else logging.DEBUG, "forget node=%s queue=%s", node, queue
-            )
+        if left == 0 and membership.deregister(self._redis, queue, node, instance, is_dead=True):
+            level = logging.INFO if instance else logging.DEBUG
+            log.log(level, "deregister node=%s queue=%s", node, queue)
             del each.listeners[node]
         return orphans
 

@@ -1366,7 +1366,7 @@ FIXED = [damage for damage in DAMAGES if damage.is_fixed]
 LEFT = [damage for damage in DAMAGES if not damage.is_fixed]
 # What is repaired otherwise than by putting everything back as it was, as a deleted task, or a
 # listener that is dead.
-CHANGED = {"mend", "recover", "forget", "recheck", "note_end", "drop_stale"}
+CHANGED = {"mend", "recover", "deregister", "recheck", "note_end", "drop_stale"}
 CHANGED |= {"settle_members", "finish_group"}
 
 
@@ -2214,7 +2214,7 @@ class Bustle:
                     now,
                     now,
                 )
-        protocol.forget(self.redis, Q, node, instance)
+        protocol.deregister(self.redis, Q, node, instance, is_dead=True)
         self.register(node)
 
 

@@ -1592,8 +1592,8 @@ def fence(redis: Redis) -> None:
     protocol.fence(redis, Q, DEAD, "instance-0", "0", 9.25)
 
 
-def strike(redis: Redis) -> None:
-    protocol.strike(redis, Q, DEAD)
+def fence_legacy(redis: Redis) -> None:
+    protocol.fence(redis, Q, DEAD, None, None, 9.25)
 
 
 def recover(instance: str | None = "instance-0", dead_claimant: str | None = None) -> Given:
@@ -1633,8 +1633,8 @@ def reassert_with(more: Mapping[str, str]) -> Given:
     return lambda redis: protocol.reassert(redis, Q, "t1", NODE, I, {**OURS, **more}, 9.25)
 
 
-def forget(instance: str | None = "instance-0") -> Given:
-    return lambda redis: protocol.forget(redis, Q, DEAD, instance)
+def deregister_dead(instance: str | None = "instance-0") -> Given:
+    return lambda redis: protocol.deregister(redis, Q, DEAD, instance, is_dead=True)
 
 
 WAKES = "a pause ends, or the limit changes"
@@ -1715,6 +1715,7 @@ DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
 FENCE = {**TASK, "DEAD": DEAD, "STRUCK": []}
 DIED = {**FENCE, **notice("died", by=DEAD)}
+OF_DEAD = {**TASK, "NODE": DEAD}
 LOSE = {
     **TASK,
     "NODE": DEAD,
@@ -5625,9 +5626,11 @@ SAMPLES = [
         FENCE,
         until="MULTI",
     ),
-    Sample("strike", "as usual", raw("SADD", keys.listeners(Q), DEAD), strike, FENCE),
-    Sample("strike", "again", nothing, strike, FENCE, until="MULTI"),
-    Sample("strike", "registered", dead_listener, strike, FENCE, until="MULTI"),
+    Sample(
+        "fence", "one of 1.0.0", raw("SADD", keys.listeners(Q), DEAD), fence_legacy, FENCE, block=1
+    ),
+    Sample("fence", "one of 1.0.0, again", nothing, fence_legacy, FENCE, until="MULTI"),
+    Sample("fence", "one of 1.0.0, registered", dead_listener, fence_legacy, FENCE, until="MULTI"),
     Sample(
         "recover", "popped", fenced(enqueued("t1"), popped(DEAD, "instance-0")), recover(), FENCE
     ),
@@ -5887,10 +5890,24 @@ SAMPLES = [
         until="MULTI",
         refuses=NotRegistered,
     ),
-    Sample("forget", "as usual", fenced(), forget(), FENCE),
-    Sample("forget", "of 1.0.0", nothing, forget(None), FENCE),
-    Sample("forget", "again", given(fenced(), forget()), forget(), FENCE, until="MULTI"),
-    Sample("forget", "holding a task", fenced(held_by_the_dead), forget(), FENCE, until="MULTI"),
+    Sample("deregister", "one that is dead", fenced(), deregister_dead(), OF_DEAD),
+    Sample("deregister", "one of 1.0.0", nothing, deregister_dead(None), OF_DEAD),
+    Sample(
+        "deregister",
+        "one that is dead, again",
+        given(fenced(), deregister_dead()),
+        deregister_dead(),
+        OF_DEAD,
+        until="MULTI",
+    ),
+    Sample(
+        "deregister",
+        "one that is dead and holds a task",
+        fenced(held_by_the_dead),
+        deregister_dead(),
+        OF_DEAD,
+        until="MULTI",
+    ),
     Sample(
         "claim",
         "its last task",

@@ -402,13 +402,13 @@ def recover(
             and "reclaimed_node" not in task.fields
         ):
             recover_entry(redis, task, node, instance, is_lost)
-    insist(lambda: protocol.forget(redis, QUEUE, node, instance))
+    insist(lambda: protocol.deregister(redis, QUEUE, node, instance, is_dead=True))
 
 
 def strike(world: World, redis: Redis, node: str) -> None:
     """Do what follows when a listener of 1.0.0 is known to be dead."""
     inspector = Inspector(redis)
-    if insist(lambda: protocol.strike(redis, QUEUE, node)):
+    if insist(lambda: protocol.fence(redis, QUEUE, node, None, None, 9.25)):
         for task_id in insist(lambda: inspector.reserved(QUEUE, node)):
             recover_entry(
                 redis, insist(lambda task_id=task_id: inspector.task(task_id)), node, None, False
@@ -771,11 +771,11 @@ def drain(world: World) -> None:
         if known:
             protocol.fence(redis, QUEUE, node, known["instance"], known.get("beat"), 9.25)
         else:
-            protocol.strike(redis, QUEUE, node)
+            protocol.fence(redis, QUEUE, node, None, None, 9.25)
         for task_id in inspector.reserved(QUEUE, node):
             settle(world, task_id, node, known.get("instance"))
         if known:
-            protocol.forget(redis, QUEUE, node, known["instance"])
+            protocol.deregister(redis, QUEUE, node, known["instance"], is_dead=True)
     last = world.listener(redis, LAST)
     last.register(Timing())
     take_all(world, redis, last)

@@ -1866,7 +1866,7 @@ class Model:
         self.members[queue].discard(node)
         return True
 
-    def strike(self, queue: str, node: str) -> bool:
+    def fence_legacy(self, queue: str, node: str) -> bool:
         if (queue, node) in self.registrations or node not in self.members[queue]:
             return False
         self.members[queue].remove(node)
@@ -2047,7 +2047,7 @@ class Model:
         self._unsettle(task, now)
         return its.fields
 
-    def forget(self, queue: str, node: str, instance: str | None) -> bool:
+    def deregister_dead(self, queue: str, node: str, instance: str | None) -> bool:
         known = self.registrations.get((queue, node))
         if self.held[queue, node]:
             return False

@@ -1087,9 +1087,9 @@ class Undertakers(Machine):
     def _forget(self, queue: str, node: str) -> None:
         instance = self.instance(queue, node)
         self.both(
-            "forget",
-            lambda: protocol.forget(self.redis, queue, node, instance),
-            lambda: self.model.forget(queue, node, instance),
+            "deregister the dead",
+            lambda: protocol.deregister(self.redis, queue, node, instance, is_dead=True),
+            lambda: self.model.deregister_dead(queue, node, instance),
         )
 
     @precondition(lambda self: self.corpses())
@@ -1218,9 +1218,9 @@ class OldVersion(Machine):
     def strike(self, data: st.DataObject) -> None:
         legacy = self.pick(data, [one for one in self.legacies if not one.is_up])
         self.both(
-            "strike",
-            lambda: protocol.strike(self.redis, legacy.queue, legacy.node),
-            lambda: self.model.strike(legacy.queue, legacy.node),
+            "fence one of 1.0.0",
+            lambda: protocol.fence(self.redis, legacy.queue, legacy.node, None, None, clock.now),
+            lambda: self.model.fence_legacy(legacy.queue, legacy.node),
         )
 
 

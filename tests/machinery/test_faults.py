@@ -386,7 +386,9 @@ CALLS = {
     ),
     "observe": Call(dead(), lambda client, _: protocol.observe(client._redis, [Q])),
     "fence": Call(dead(pop, reserve), fence),
-    "strike": Call(of_1_0_0, lambda client, _: protocol.strike(client._redis, Q, DEAD)),
+    "fence one of 1.0.0": Call(
+        of_1_0_0, lambda client, _: protocol.fence(client._redis, Q, DEAD, None, None, 9.25)
+    ),
     "recover what was popped": Call(dead(pop, fence), recover),
     "recover what was reserved": Call(dead(pop, reserve, fence), recover),
     "recover what was started": Call(dead(pop, reserve, start, fence), recover),
@@ -403,7 +405,10 @@ CALLS = {
     ),
     "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),
     "reassert": Call(dead(), reassert),
-    "forget": Call(dead(fence), lambda client, _: protocol.forget(client._redis, Q, DEAD, "i2")),
+    "deregister the dead": Call(
+        dead(fence),
+        lambda client, _: protocol.deregister(client._redis, Q, DEAD, "i2", is_dead=True),
+    ),
     "enqueue after": Call(dead(), born()),
     "enqueue after a cancelled task": Call(dead(cancel_t1), born(broken="cancel")),
     "enqueue after a task that meets the condition": Call(dead(cancel_t1), born("any")),
@@ -437,7 +442,7 @@ FORGETFUL = {
     for name in (
         "enqueue_due_tasks",
         "claim a started task",
-        "strike",
+        "fence one of 1.0.0",
         "recover what was popped",
         "recover what was reserved",
         "lose",

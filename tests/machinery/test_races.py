@@ -92,7 +92,7 @@ CALLS: dict[str, Callable[[Redis], object]] = {
         redis, AttemptRef(Q, "t1", "token", ANOTHER), "i3", 77, {}, 7.5, 9.5
     ),
     "reassert": lambda redis: protocol.reassert(redis, Q, "t1", OURS, "i1", FIELDS, 9.5),
-    "forget": lambda redis: protocol.forget(redis, Q, OURS, "i1"),
+    "deregister the dead": lambda redis: protocol.deregister(redis, Q, OURS, "i1", is_dead=True),
     "enqueue after": lambda redis: protocol.enqueue_after(redis, Q, CHILDREN, 9.5),
     "settle": lambda redis: protocol.settle(redis, "t1", 9.5),
     "recheck": lambda redis: protocol.recheck(redis, Q, "c1", 9.5),

@@ -50,8 +50,8 @@ def fence(redis, instance="i2", beat="0"):
     return protocol.fence(redis, "video", "host_2", instance, beat, 9.25)
 
 
-def forget(redis, instance="i2"):
-    return protocol.forget(redis, "video", "host_2", instance)
+def deregister_dead(redis, instance="i2"):
+    return protocol.deregister(redis, "video", "host_2", instance, is_dead=True)
 
 
 def claim(redis, node=NODE, instance="i2"):
@@ -443,8 +443,8 @@ def test_whoever_is_fenced_while_he_takes_a_task_has_not_taken_it(
         assert after[key] == before[key]
 
 
-def strike(redis):
-    return protocol.strike(redis, "video", "host_2")
+def fence_legacy(redis):
+    return protocol.fence(redis, "video", "host_2", None, None, 9.25)
 
 
 def test_a_dead_listener_of_an_older_version_is_struck_off_once(redis, cli, state):
@@ -452,13 +452,13 @@ def test_a_dead_listener_of_an_older_version_is_struck_off_once(redis, cli, stat
     cli.zincrby("blueque_queues", 1, "video")
     cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
 
-    assert strike(redis) is True
+    assert fence_legacy(redis) is True
     after = state()
     assert after == {
         "blueque_queues": {"video": 0.0},
         "blueque_reserved_tasks_video_host_2": ["t1"],
     }
-    assert strike(redis) is False, "somebody was first"
+    assert fence_legacy(redis) is False, "somebody was first"
     assert state() == after
 
 
@@ -466,7 +466,7 @@ def test_a_listener_with_a_registration_is_not_struck_off(redis, state):
     dead_listener(redis)
     before = state()
 
-    assert strike(redis) is False
+    assert fence_legacy(redis) is False
     assert state() == before
 
 
@@ -482,25 +482,25 @@ def test_of_us_and_a_neighbour_of_an_older_version_one_strikes_a_dead_listener_o
 
     overtaken(neighbour)
 
-    assert strike(redis) is False
+    assert fence_legacy(redis) is False
     assert state() == {"blueque_queues": {"video": 0.0}}
 
 
-def test_forget_leaves_nothing_of_a_dead_listener(redis, state):
+def test_deregister_leaves_nothing_of_a_dead_listener(redis, state):
     dead_listener(redis)
     protocol.order(redis, "video", "host_2", "drain", "ann")
     fence(redis)
 
-    assert forget(redis) is True
+    assert deregister_dead(redis) is True
     assert state() == {"blueque_queues": {"video": 0.0}}
-    assert forget(redis) is True, "done is done"
+    assert deregister_dead(redis) is True, "done is done"
 
 
-def test_forget_tidies_up_after_a_listener_without_a_registration(redis, cli, state):
+def test_deregister_tidies_up_after_a_listener_without_a_registration(redis, cli, state):
     cli.zadd("blueque_nodes_video", {"host_2": 1.5})
     cli.zadd("blueque_orders_video_host_2", {"0": 0})
 
-    assert forget(redis, None) is True
+    assert deregister_dead(redis, None) is True
     assert state() == {}
 
 
@@ -509,7 +509,7 @@ def test_a_dead_listener_that_holds_something_is_not_forgotten(redis, state):
     fence(redis)
     before = state()
 
-    assert forget(redis) is False
+    assert deregister_dead(redis) is False
     assert state() == before
 
 
@@ -518,7 +518,7 @@ def test_a_listener_that_lives_is_not_forgotten(redis, state, seen):
     dead_listener(redis)
     before = state()
 
-    assert forget(redis, seen) is False
+    assert deregister_dead(redis, seen) is False
     assert state() == before
 
 
@@ -529,7 +529,7 @@ def test_a_new_life_under_the_same_node_is_not_forgotten_with_the_old_one(
     fence(redis)
     overtaken(lambda: protocol.register(other, "video", "host_2", "i3", {}, now=9.5))
 
-    assert forget(redis) is False
+    assert deregister_dead(redis) is False
     assert cli.hget("blueque_listener_video_host_2", "instance") == "i3"
     assert cli.zscore("blueque_nodes_video", "host_2") == 9.5
 

@@ -420,7 +420,7 @@ def test_a_host_that_died_idle_is_named_though_it_is_on_no_list(ask, client, que
         protocol.register(redis, queue.name, node, "i1", {"beat_every": 10}, now)
         protocol.beat(redis, [Heartbeat(queue.name, node, "i1", 1)], now)
         assert protocol.fence(redis, queue.name, node, "i1", "1", now)
-        assert protocol.forget(redis, queue.name, node, "i1")
+        assert protocol.deregister(redis, queue.name, node, "i1", is_dead=True)
 
     html = ask("/nodes").text
     assert "0 listeners" in html

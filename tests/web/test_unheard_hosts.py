@@ -53,7 +53,7 @@ def lose(client):
         loss = Loss("lost: its host is gone", {"error_type": "lost"})
         assert protocol.lose(redis, attempt, node, loss, None, now) == "failed"
         for name in ("video", "audio"):
-            assert protocol.forget(redis, name, node, node)
+            assert protocol.deregister(redis, name, node, node, is_dead=True)
 
     return lose
 

@@ -37,7 +37,7 @@ _REPAIRS = {
     "put_back": "put it there",
     "recover": "put it in line again",
     "mend": "remove that",
-    "forget": "forget it",
+    "deregister": "forget it",
     "realign": "make them agree",
     "recount": "count again",
     "free": "free it",
