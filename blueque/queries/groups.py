@@ -90,8 +90,8 @@ class GroupSeen(NamedTuple):
 class Unclosed(NamedTuple):
     """A group that its producer has not closed, and for which it may do nothing more.
 
-    state: open: all of its tasks have ended, if there are any; since: when it was opened. making:
-        not all tasks of a workflow are there; since: when the last ones came.
+    state: open, or making: not all tasks of a workflow are there. since: when the last of its tasks
+        came, or when it was opened.
     """
 
     group: str
@@ -314,35 +314,34 @@ def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:
 def groups(names: Sequence[str]) -> Reader[Groups]:
     """Read what these groups have that may need attention: one round trip."""
     found = yield from of_each({name: _ends(name) for name in names})
-    bad = {name: record for name, (record, _, size) in found.items() if size}
+    bad = {name: record for name, (record, _, size, _) in found.items() if size}
     # Of others it is not decided how they end.
     ended = [
         Holder(condition_on(name), "failed", 0)
         for name, record in bad.items()
         if record.get("state") == "ended"
     ]
-    unended = sum(record.get("state") not in ("ended", None) for record, _, _ in found.values())
-    unclosed = [_unclosed(name, record, left) for name, (record, left, _) in found.items()]
+    unended = sum(record.get("state") not in ("ended", None) for record, *_ in found.values())
+    unclosed = [_unclosed(name, record, last) for name, (record, *_, last) in found.items()]
     return Groups(unended, len(bad), ended, tuple(each for each in unclosed if each is not None))
 
 
-def _ends(name: str) -> Reader[tuple[dict[str, str], int, int]]:
-    """Read fields of a group, and how many of its tasks have not ended, or have ended badly."""
-    record, left, bad = yield [
+def _ends(name: str) -> Reader[tuple[dict[str, str], int, int, float | None]]:
+    """Read fields of a group, how many of its tasks have not ended, or have ended badly, and when the
+    last of them came.
+    """
+    record, left, bad, last = yield [
         ("HMGET", keys.group(name), *_OF_GROUPS),
         ("SCARD", keys.open_members(name)),
         ("SCARD", keys.bad_members(name)),
+        ("ZRANGE", keys.members(name), -1, -1, "WITHSCORES"),
     ]
-    return as_fields(_OF_GROUPS, record), left, bad
+    return as_fields(_OF_GROUPS, record), left, bad, float(last[1]) if last else None
 
 
-def _unclosed(name: str, fields: Mapping[str, str], left: int) -> Unclosed | None:
+def _unclosed(name: str, fields: Mapping[str, str], last: float | None) -> Unclosed | None:
     state, record = fields.get("state"), parse(fields)
-    since = record.get("updated" if state == MAKING else "created")
-    if (
-        "cancel" in record
-        or since is None
-        or not (state == MAKING or (state == "open" and not left))
-    ):
+    since = record.get("updated") if state == MAKING else last or record.get("created")
+    if "cancel" in record or since is None or state not in (MAKING, "open"):
         return None
     return Unclosed(name, state, since)

@@ -296,7 +296,7 @@ def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
     left = [each for each in groups if now - each.since > limits[each.state]]
     for group, state, since in left[:MOST]:
         name, age = shlex.quote(group), span(now - since)
-        sentence = f"it is open for {age}, and none of its tasks is left: no program has closed it"
+        sentence = f"it is open, and no task has joined it for {age}: no program has closed it"
         command = f"blueque workflow close {name}"
         if state == MAKING:
             sentence = f"it is making, and no task has come for {age}: its producer may have died"

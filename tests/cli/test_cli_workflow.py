@@ -385,6 +385,8 @@ def test_status_names_the_groups_whose_producers_may_have_died(run, redis, clien
     for name in ("a night", "busy", "given up", "closed"):
         protocol.open_group(redis, name, 60, day)
     queue.enqueue("a", group="busy")
+    protocol.open_group(redis, "stopped", 60, day)
+    protocol.enqueue_after(redis, "video", [NewTask("a", "in", {"group": "stopped"}, {})], day)
     client.group("closed").close()
     client.group("given up").cancel()
     client.group("new").open()
@@ -399,8 +401,9 @@ def test_status_names_the_groups_whose_producers_may_have_died(run, redis, clien
     assert found == {
         "group a night": "blueque workflow close 'a night'",
         "group flow": "blueque workflow show flow",
+        "group stopped": "blueque workflow close stopped",
     }
-    assert "! group a night: it is open for 1 d 1 h, and none of its tasks is left" in text
+    assert "! group a night: it is open, and no task has joined it for 1 d 1 h" in text
     assert "! group flow: it is making, and no task has come for 2 h" in text
     assert run("status", "--check").returncode == 75
 
