@@ -301,14 +301,14 @@ def index() -> str:
         "Made by `python tests/guards/protocol_pages.py` from the commands on the other pages; do not edit it. `drop_hint`",
         "and `put_back` also write any list, set or sorted set of ids of tasks, but for those of a run and of a snapshot.",
         "",
-        "| key | described in | written by |",
-        "|---|---|---|",
+        "| key, as its page describes it | written by |",
+        "|---|---|",
     ]
     for key, (page, _) in sorted(key_rows().items()):
         by = sorted(name for name in where if blank(key) in keys[name])
         links = ", ".join(f"[{name}]({link(where[name])}#{name})" for name in by)
         links = links or "only earlier versions"
-        lines.append(f"| `{key}` | [{page.stem}]({link(page)}#keys) | {links} |")
+        lines.append(f"| [`{key}`]({link(page)}#keys) | {links} |")
     return "\n".join(lines) + "\n"
 
 
