@@ -17,21 +17,11 @@ from blueque.audit.observation import Finding, Holder, Observation
 from blueque.audit.scan import scan
 from blueque.connection.redis import Redis
 from blueque.model import keys
-from blueque.model.states import FINISHED
+from blueque.model.states import FINISHED, Entry, home
 from blueque.producer.dependents import drop_stale
 from blueque.protocol import membership, placement, recover, reserving, settling
+from blueque.protocol.alignment import align_line, align_queue, align_schedule, align_task
 from blueque.protocol.groups import finish_group, settle_members
-from blueque.protocol.repair import (
-    Missed,
-    drop_hint,
-    mend,
-    note_end,
-    note_line,
-    put_back,
-    realign,
-    realign_schedule,
-    recount,
-)
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
 
@@ -134,38 +124,35 @@ def repair(redis: Redis, finding: Finding, now: float) -> bool:
     return fix is not None and fix(redis, finding, now)
 
 
-def _drop_hint(redis: Redis, finding: Finding, now: float) -> bool:
-    if finding.place is None or finding.text is None:
+def _align_task(redis: Redis, finding: Finding, now: float) -> bool:
+    """Align the entry that is wrong. Of a task in the list of a listener, look at its line as well."""
+    place, text, seen = finding.place, finding.text, finding.seen
+    task = finding.task or text or ""
+    looked_at = [] if place is None or text is None else [Entry(place, text)]
+    if place is not None and place.kind == "reserved" and seen is not None:
+        looked_at += home(task, seen.whereabouts)[:1] if seen.status == "pending" else []
+    updated = seen.updated if seen is not None and finding.code == "missing" else None
+    if not align_task(redis, task, looked_at, now, updated):
         return False
-    return drop_hint(redis, finding.place, finding.text, finding.task or finding.text)
-
-
-def _put_back(redis: Redis, finding: Finding, now: float) -> bool:
-    place, task, seen = finding.place, finding.task, finding.seen
-    if place is None or task is None or seen is None or seen.status is None:
-        return False
-    missed = Missed(seen.status, seen.node, seen.pid, seen.updated)
-    return put_back(redis, place, task, missed, now)
-
-
-def _free(redis: Redis, finding: Finding, now: float) -> bool:
-    place, queue, task = finding.place, finding.queue or "", finding.text or ""
-    if place is None or not placement.free(redis, queue, task, place.line or None):
-        return False
-    if place.kind == "lock":
+    if place is not None and place.kind == "lock":
         placement.wake_waiting(redis, place.line)
-    else:
-        reserving.wake(redis, queue)
+    elif place is not None and place.kind == "counted":
+        reserving.wake(redis, place.queue)
     return True
 
 
-def _drop_line(redis: Redis, finding: Finding, now: float) -> bool:
+def _align_line(redis: Redis, finding: Finding, now: float) -> bool:
     queue = finding.queue or ""
     if finding.text is not None:
-        return placement.drop_line(redis, queue, finding.text)
+        return align_line(redis, queue, finding.text)
     (names,) = redis.read(("ZRANGE", keys.lines(queue), 0, -1))
-    dropped = [name for name in names if placement.drop_line(redis, queue, name)]
-    return bool(dropped)
+    aligned = [align_line(redis, queue, name) for name in names]
+    return any(aligned)
+
+
+def _align_queue(redis: Redis, finding: Finding, now: float) -> bool:
+    align_queue(redis, finding.queue or "", finding.node)
+    return True
 
 
 def _recover(redis: Redis, finding: Finding, now: float) -> bool:
@@ -196,26 +183,18 @@ def _instance(redis: Redis, finding: Finding) -> str | None:
 
 
 _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
-    "drop_hint": _drop_hint,
-    "put_back": _put_back,
-    "mend": lambda redis, finding, _: mend(redis, finding.task or ""),
-    "realign": lambda redis, finding, _: realign(redis, finding.queue or "", finding.node or ""),
-    "recount": lambda redis, finding, _: recount(redis, finding.queue or ""),
+    "align_task": _align_task,
+    "align_line": _align_line,
+    "align_queue": _align_queue,
+    "align_schedule": lambda redis, finding, _: align_schedule(redis, finding.text or ""),
     "recover": _recover,
     "deregister": _deregister,
-    "free": _free,
-    "drop_line": _drop_line,
-    "note_line": lambda redis, finding, _: note_line(
-        redis, finding.queue or "", finding.text or ""
-    ),
     "recheck": lambda redis, finding, now: (
         settling.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
     ),
-    "note_end": lambda redis, finding, now: note_end(redis, finding.task or "", now),
     "drop_stale": lambda redis, finding, now: drop_stale(redis, finding.task or "", now),
     "settle_members": _settle_members,
     "finish_group": lambda redis, finding, now: (
         finish_group(redis, finding.text or "", now) is not None
     ),
-    "realign_schedule": lambda redis, finding, _: realign_schedule(redis, finding.text or ""),
 }

@@ -17,7 +17,7 @@ from blueque.model import keys
 from blueque.model.conditions import are_met, is_marked, mark, unmet
 from blueque.model.group import condition_on, group_of
 from blueque.model.parts import in_parts
-from blueque.model.states import FINISHED
+from blueque.model.states import FINISHED, Place
 
 AT_ONCE = 100  # tasks whose conditions, or dependents, are in memory
 NAMED = 10  # tasks of a circle that a sentence names
@@ -182,8 +182,16 @@ def _entries(redis: Redis, parent: _Parent) -> Iterator[Finding]:
     for entry in _dependents(redis, parent.task):
         if entry.waits and _is_to_be_told(parent, entry):
             sentence = f"task {parent.task} is {parent.status}, and task {entry.task}, which waits for it, was not told."
-            untold = keys.UNSETTLED_TASKS
-            yield Finding("untold", untold, parent.task, parent.queue, sentence, "note_end")
+            yield Finding(
+                "untold",
+                keys.UNSETTLED_TASKS,
+                parent.task,
+                parent.queue,
+                sentence,
+                "align_task",
+                text=parent.task,
+                place=Place("unsettled", ""),
+            )
             return
         # An entry of a task that was deleted does no harm: retention drops it.
         if not entry.waits and entry.status is not None:

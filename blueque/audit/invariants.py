@@ -14,17 +14,7 @@ from blueque.audit.line_invariants import judge_lines
 from blueque.audit.observation import Finding, ListenerSeen, Observation, QueueSeen, TaskSeen
 from blueque.model import keys
 from blueque.model.lines import needs_of
-from blueque.model.states import (
-    FINISHED,
-    HELD,
-    ROOM,
-    STATUSES,
-    Entry,
-    Place,
-    home,
-    may_hold,
-    tagged,
-)
+from blueque.model.states import FINISHED, HELD, STATUSES, Entry, fault, wanted
 
 
 def judge(observed: Observation) -> Iterator[Finding]:
@@ -32,7 +22,7 @@ def judge(observed: Observation) -> Iterator[Finding]:
     yield from observed.bad_keys.values()
     for entry in observed.garbage:
         sentence = f"{entry.place} has the entry {entry.text!r}, which cannot mean anything there."
-        yield _of_entry("garbage", None, None, entry, sentence, "drop_hint")
+        yield _of_entry("garbage", None, None, entry, sentence)
     if keys.QUEUES not in observed.bad_keys:
         for queue, seen in observed.queues.items():
             if seen.is_used and keys.listeners(queue) not in observed.bad_keys:
@@ -49,7 +39,7 @@ def judge_task(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Fin
     if not seen.names:
         for entry in entries:
             sentence = f"{entry.place} has an entry for task {task}, which does not exist."
-            yield _of_entry("no_hash", task, seen, entry, sentence, _removal(entry))
+            yield _of_entry("no_hash", task, seen, entry, sentence)
         return
     broken = _broken(task, seen)
     if broken is not None:
@@ -68,7 +58,7 @@ def _broken(task: str, seen: TaskSeen) -> Finding | None:
     key = keys.task(task)
     if not seen.names & {"queue", "parameters"}:
         sentence = f"{key} has neither queue nor parameters: it is what 1.0.0 leaves of a task that was deleted."
-        return Finding("stump", key, task, None, sentence, "mend", seen=seen)
+        return Finding("stump", key, task, None, sentence, "align_task", seen=seen)
     missing = sorted({"queue", "parameters", "status"} - seen.names)
     if missing:
         sentence = (
@@ -85,41 +75,20 @@ def _places(
     observed: Observation, task: str, seen: TaskSeen, entries: Counter[Entry]
 ) -> Iterator[Finding]:
     """Yield the entries that the task lacks, and those that it should not have."""
-    queue, status = seen.queue or "", seen.status or ""
-    held, wanted = _wanted(task, seen, entries)
-    where = f"{status}{_where(seen)}"
-    for entry in wanted:
-        if entry not in entries and entry.place.key not in observed.bad_keys:
+    where = f"{seen.status}{_where(seen)}"
+    for entry in dict.fromkeys([*wanted(task, seen.whereabouts), *entries]):
+        wrong = fault(entry, task, seen.whereabouts, entries)
+        if wrong == "missing" and entry.place.key not in observed.bad_keys:
             sentence = f"task {task} is {where}, but is not in {entry.place}."
-            yield _of_entry("missing", task, seen, entry, sentence, "put_back")
-    for entry, count in entries.items():
-        is_index = entry.place.kind == "tasks" and may_hold(entry, task, seen.whereabouts)
-        if entry not in wanted and not is_index:
-            sentence = (
-                f"{entry.place} has an entry for task {task}, which is {where} in queue {queue}."
-            )
-            yield _of_entry("misplaced", task, seen, entry, sentence, _removal(entry))
-        elif count > 1:
-            sentence = f"{entry.place} has task {task} {count} times."
-            yield _of_entry("double", task, seen, entry, sentence, "drop_hint")
-    if held is not None and held in entries:
-        yield from _holder(observed, task, seen, held)
-
-
-def _wanted(task: str, seen: TaskSeen, entries: Counter[Entry]) -> tuple[Entry | None, list[Entry]]:
-    """Return the entry in the list of a listener that a task should have, if it should have one,
-    and all the entries that it should have.
-    """
-    queue = seen.queue or ""
-    wanted = home(task, seen.whereabouts)
-    held = wanted[0] if seen.status in HELD else None
-    if seen.status == "pending" and wanted[0] not in entries:
-        lists = [entry for entry in entries if entry.place.kind == "reserved"]
-        popped = [entry for entry in lists if entry.place.queue == queue][:1]
-        held, wanted = (popped[0] if popped else None), popped or wanted
-    if seen.attempt is not None:
-        wanted = [*wanted, Entry(Place("tasks", queue), task)]
-    return held, [*wanted, *tagged(task, seen.whereabouts)]
+            yield _of_entry("missing", task, seen, entry, sentence)
+        elif wrong == "misplaced":
+            sentence = f"{entry.place} has an entry for task {task}, which is {where} in queue {seen.queue}."
+            yield _of_entry("misplaced", task, seen, entry, sentence)
+        elif wrong == "double":
+            sentence = f"{entry.place} has task {task} {entries[entry]} times."
+            yield _of_entry("double", task, seen, entry, sentence)
+        if entry.place.kind == "reserved" and entries[entry] and wrong != "misplaced":
+            yield from _holder(observed, task, seen, entry)
 
 
 def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> Iterator[Finding]:
@@ -132,8 +101,8 @@ def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> I
             sentence += " It does so once it can, or when it connects again; if it is dead, other listeners notice that."
             yield _of_entry("popped", task, seen, entry, sentence, None)
         return
-    is_claimed = seen.status in HELD and seen.claimant is not None
-    if is_claimed and observed.listener(queue, seen.claimant).lives:
+    is_claimed = seen.status in HELD and seen.reclaimed_node is not None
+    if is_claimed and observed.listener(queue, seen.reclaimed_node).lives:
         return
     if seen.status == "started" and listener.state == "dead":
         return  # its process may live; it waits to be adopted or given up
@@ -144,9 +113,7 @@ def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> I
     if seen.status == "started":
         sentence += f" A listener or scheduler of the queue declares it lost; blueque requeue {task} then runs it again."
     elif is_claimed:
-        sentence += (
-            f" {seen.claimant} has claimed it: if that is dead, remove the field reclaimed_node."
-        )
+        sentence += f" {seen.reclaimed_node} has claimed it: if that is dead, remove the field reclaimed_node."
     fix = None if is_claimed or seen.status == "started" else "recover"
     yield _of_entry("held", task, seen, entry, sentence, fix)
 
@@ -154,7 +121,7 @@ def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> I
 def _fields(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Finding]:
     key, queue = keys.task(task), seen.queue or ""
     if {"result", "error"} <= seen.names:
-        fix = "mend" if seen.status in FINISHED else None
+        fix = "align_task" if seen.status in FINISHED else None
         sentence = f"task {task} is {seen.status} and has both a result and an error: it was finished twice."
         sentence += "" if fix else " The end of this attempt settles that."
         yield Finding("both", key, task, queue, sentence, fix, seen=seen)
@@ -167,11 +134,11 @@ def _fields(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Findin
 def _queue(queue: str, seen: QueueSeen) -> Iterator[Finding]:
     if seen.score is None:
         sentence = f"{keys.QUEUES} does not have queue {queue}, which has keys."
-        yield Finding("unknown_queue", keys.QUEUES, None, queue, sentence, "recount")
+        yield Finding("unknown_queue", keys.QUEUES, None, queue, sentence, "align_queue")
     elif seen.score != seen.members:
         listeners = "listener" if seen.score == 1 else "listeners"
         sentence = f"{keys.QUEUES} counts {seen.score:g} {listeners} of queue {queue}, which has {seen.members}."
-        yield Finding("score", keys.QUEUES, None, queue, sentence, "recount")
+        yield Finding("score", keys.QUEUES, None, queue, sentence, "align_queue")
 
 
 def _listener(queue: str, node: str, seen: ListenerSeen) -> Iterator[Finding]:
@@ -183,10 +150,10 @@ def _listener(queue: str, node: str, seen: ListenerSeen) -> Iterator[Finding]:
     if seen.state is None:
         if seen.has_beat:
             sentence = f"{name} is among the nodes, but is not registered."
-            yield finding("node", keys.nodes(queue), sentence, "realign")
+            yield finding("node", keys.nodes(queue), sentence, "align_queue")
         if seen.has_orders:
             sentence = f"there are orders for {name}, which is not registered."
-            yield finding("orders", keys.orders(queue, node), sentence, "realign")
+            yield finding("orders", keys.orders(queue, node), sentence, "align_queue")
         return
     if seen.instance is None or seen.state not in ("alive", "dead"):
         sentence = f"the registration of {name} has no instance, or an unknown state."
@@ -194,27 +161,28 @@ def _listener(queue: str, node: str, seen: ListenerSeen) -> Iterator[Finding]:
         return
     if not seen.has_beat:
         sentence = f"{name} is registered, but is not among the nodes."
-        yield finding("node", keys.nodes(queue), sentence, "realign")
+        yield finding("node", keys.nodes(queue), sentence, "align_queue")
     if seen.state == "dead" and seen.is_member:
         sentence = f"{name} is dead, but still a member of the listeners."
-        yield finding("dead_member", keys.listeners(queue), sentence, "realign")
+        yield finding("dead_member", keys.listeners(queue), sentence, "align_queue")
     elif seen.state == "dead" and not seen.holds:
         sentence = f"{name} is dead and holds nothing any more."
         yield finding("dead_listener", key, sentence, "deregister")
 
 
 def _of_entry(
-    code: str, task: str | None, seen: TaskSeen | None, entry: Entry, sentence: str, fix: str | None
+    code: str,
+    task: str | None,
+    seen: TaskSeen | None,
+    entry: Entry,
+    sentence: str,
+    fix: str | None = "align_task",
 ) -> Finding:
     place, text = entry
     queue = place.queue or (seen.queue if seen is not None else None)  # a lock is of no queue
     return Finding(
         code, place.key, task, queue, sentence, fix, place.node or None, text, place, seen
     )
-
-
-def _removal(entry: Entry) -> str:
-    return "free" if entry.place.kind in ROOM else "drop_hint"
 
 
 def _where(seen: TaskSeen) -> str:

@@ -37,7 +37,7 @@ def judge_lines(observed: Observation) -> Iterator[Finding]:
         # A few do no harm: a listener drops them when it looks, and until then they cost nothing.
         if number > MANY:
             sentence = f"{keys.lines(queue)} has {number} lines of queue {queue} without tasks."
-            yield Finding("empty_line", keys.lines(queue), None, queue, sentence, "drop_line")
+            yield Finding("empty_line", keys.lines(queue), None, queue, sentence, "align_line")
     for queue, seen in observed.queues.items():
         yield from _settings(queue, seen, queue in work)
 
@@ -66,7 +66,7 @@ def _line(
         yield from _unfit(needs, seen, alive, finder)
     elif seen.score is None and seen.is_waiting:
         sentence = f"{finder.line} has no tasks any more, and is not in {keys.lines(queue)}."
-        yield finder.find("empty_line", keys.waiting(needs.lock or ""), sentence, "drop_line")
+        yield finder.find("empty_line", keys.waiting(needs.lock or ""), sentence, "align_line")
 
 
 class _Finder(NamedTuple):
@@ -93,7 +93,7 @@ def _misnamed(seen: LineSeen, finder: _Finder) -> Iterator[Finding]:
         sentence += f", and no listener takes its {_tasks(seen)}."
         yield finder.find("bad_line", key, sentence, None)
     elif seen.score is not None:
-        yield finder.find("bad_line", keys.lines(finder.queue), f"{sentence}.", "drop_line")
+        yield finder.find("bad_line", keys.lines(finder.queue), f"{sentence}.", "align_line")
 
 
 def _listing(needs: Needs, seen: LineSeen, finder: _Finder) -> Iterator[Finding]:
@@ -104,15 +104,15 @@ def _listing(needs: Needs, seen: LineSeen, finder: _Finder) -> Iterator[Finding]
         sentence = (
             f"{line} is not in {listing}: no listener looks there, and {_tasks(seen)} {wait}."
         )
-        yield finder.find("hidden_line", listing, sentence, "note_line")
+        yield finder.find("hidden_line", listing, sentence, "align_line")
         return
     if seen.score != priority_of(finder.name):
         sentence = f"{line} has the score {seen.score:g}: it has its turn too early or too late."
-        yield finder.find("line_score", listing, sentence, "note_line")
+        yield finder.find("line_score", listing, sentence, "align_line")
     if needs.lock is not None and not seen.is_waiting:
         waiting = keys.waiting(needs.lock)
         sentence = f"{line} is not in {waiting}: it is not woken when the lock is freed."
-        yield finder.find("waiting", waiting, sentence, "note_line")
+        yield finder.find("waiting", waiting, sentence, "align_line")
 
 
 def _unfit(

@@ -90,13 +90,14 @@ class TaskSeen(NamedTuple):
     pid: str | None = None
     token: str | None = None
     attempt: str | None = None
-    claimant: str | None = None
+    reclaimed_node: str | None = None
     updated: str | None = None
     priority: str | None = None
     needs: str | None = None
     lock: str | None = None
     counted: str | None = None
     tags: str | None = None
+    dependents: str | None = None
 
     @property
     def whereabouts(self) -> Whereabouts:
@@ -107,7 +108,7 @@ class TaskSeen(NamedTuple):
     def position(self) -> tuple[str | None, ...]:
         """What changes whenever the task moves. The progress of an attempt changes `updated`, too."""
         updated = None if self.status in HELD else self.updated
-        return self.token, self.attempt, updated, *self.whereabouts
+        return self.token, updated, *self.whereabouts
 
 
 class ListenerSeen(NamedTuple):

@@ -15,26 +15,12 @@ BATCH = 1000  # commands, keys or entries in one round trip
 
 T = TypeVar("T")
 
-_FIELDS = (
-    "status",
-    "queue",
-    "node",
-    "pid",
-    "token",
-    "attempt",
-    "reclaimed_node",
-    "updated",
-    "priority",
-    "needs",
-    "lock",
-    "counted",
-    "tags",
-)
-
 
 def hashes(redis: Redis, tasks: Sequence[str]) -> Iterator[tuple[str, TaskSeen]]:
     """Yield each task with its hash."""
-    groups = [(("HKEYS", key), ("HMGET", key, *_FIELDS)) for key in map(keys.task, tasks)]
+    groups = [
+        (("HKEYS", key), ("HMGET", key, *TaskSeen._fields[1:])) for key in map(keys.task, tasks)
+    ]
     for task, (names, values) in zip(tasks, read_groups(redis, groups), strict=True):
         yield task, TaskSeen(frozenset(names), *values)
 

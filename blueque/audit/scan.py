@@ -30,7 +30,7 @@ _OF_A_QUEUE = {
     **{
         kind: TYPES[kind]
         for kind in TYPES
-        if kind not in ("reserved", "orders", "line", "lock", "waiting", "tags")
+        if kind not in ("reserved", "orders", "line", "lock", "waiting", "tags", "unsettled")
     },
     "listeners": "set",
     "nodes": "zset",
@@ -216,7 +216,7 @@ def _check_belongings(observed: Observation, found: Keys) -> None:
         for task in found.of(prefix, kind):
             if keys.task(task) not in found.types:
                 sentence = f"{prefix}{task} belongs to a task that is gone."
-                about = {"task": task, "fix": "mend"}
+                about = {"task": task, "fix": "align_task"}
                 observed.reject("left_behind", f"{prefix}{task}", sentence, kind, **about)
     for prefix, kind in {**_NUMBERS, **_OF_A_GROUP}.items():
         found.of(prefix, kind)
@@ -232,7 +232,7 @@ def _read_schedules(redis: Redis, observed: Observation, found: Keys) -> None:
         if keys.schedule(name) not in found.types:
             key = keys.occurrences(name)
             sentence = f"{key} belongs to a schedule that is gone."
-            observed.reject("left_behind", key, sentence, name, fix="realign_schedule")
+            observed.reject("left_behind", key, sentence, name, fix="align_schedule")
     if found.types.get(keys.SCHEDULES) == "zset":
         names += read_all(redis, keys.SCHEDULES, "zset")
     observed.schedules = list(dict.fromkeys(names))

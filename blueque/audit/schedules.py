@@ -102,7 +102,7 @@ def _queue(name: str, record: Mapping[str, str], observed: Observation) -> Itera
     # One that has keys is reported as unknown_queue.
     if seen is None or (seen.score is None and not seen.is_used):
         sentence = f"{keys.QUEUES} does not have queue {queue}, which schedule {name} fills."
-        yield _find("schedule_queue", name, record, sentence, "recount", keys.QUEUES)
+        yield _find("schedule_queue", name, record, sentence, "align_queue", keys.QUEUES)
 
 
 def _find(
@@ -110,7 +110,7 @@ def _find(
     name: str,
     record: Mapping[str, str],
     sentence: str,
-    fix: str | None = "realign_schedule",
+    fix: str | None = "align_schedule",
     key: str | None = None,
 ) -> Finding:
     key = keys.schedule(name) if key is None else key

@@ -24,7 +24,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs
 from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
-from blueque.protocol import placement, reserving
+from blueque.protocol import alignment, placement, reserving
 from blueque.protocol.reserving import Popped
 from blueque.queries.inspector import Inspector
 from blueque.queries.queues import room_of
@@ -96,7 +96,7 @@ class Reserver:
         for head in heads:
             needs = head.needs
             if not head.length:
-                placement.drop_line(self._redis, ours.queue, head.line)
+                alignment.align_line(self._redis, ours.queue, head.line)
             elif needs is None:  # malformed; written by another program, and named by the doctor
                 continue
             elif head.is_locked:
@@ -135,7 +135,7 @@ class Reserver:
             elif claim:
                 claim.close()
         if not popped.left and popped.refusal != "paused":
-            ours.do_for_others(lambda: placement.drop_line(self._redis, ours.queue, line))
+            ours.do_for_others(lambda: alignment.align_line(self._redis, ours.queue, line))
         return task, popped
 
     def _take_next(self, ours: Registration, line: str | None) -> tuple[Task | None, Popped]:

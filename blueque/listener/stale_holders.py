@@ -8,8 +8,9 @@ import logging
 import time
 
 from blueque.connection.redis import Redis
-from blueque.model.states import Place
-from blueque.protocol import placement, repair, reserving
+from blueque.model.states import Entry, Place
+from blueque.protocol import placement, reserving
+from blueque.protocol.alignment import align_task
 from blueque.queries.inspector import Inspector
 from blueque.queries.queues import Room
 
@@ -34,7 +35,7 @@ class StaleHolders:
         """Free what is held by tasks that are neither reserved nor started.
 
         lock: the name of a lock; None: the places of the queue, with its `room`.
-        Source: docs/protocol/placement.md, "free"; docs/protocol/audit.md, "drop_hint".
+        Source: docs/protocol/placement.md, "Which line"; docs/protocol/audit.md, "align_task".
         """
         if time.monotonic() < self._not_before.get((queue, lock), 0.0):
             return
@@ -56,9 +57,10 @@ class StaleHolders:
                 placement.wake_waiting(self._redis, lock)
 
     def _free(self, queue: str, lock: str | None) -> int:
+        place = Place("counted", queue) if lock is None else Place("lock", "", line=lock)
         holders = self._inspector.holders(queue, lock)
         return sum(
-            placement.free(self._redis, queue, task.id, lock)
+            align_task(self._redis, task.id, [Entry(place, task.id)], time.time())
             for task in holders
             if task.status not in ("reserved", "started")
         )
@@ -72,5 +74,6 @@ class StaleHolders:
         self._suspects[queue] = set(strays)
         place = Place("started", queue)
         return sum(
-            repair.drop_hint(self._redis, place, member, strays[member]) for member in sorted(wrong)
+            align_task(self._redis, strays[member], [Entry(place, member)], time.time())
+            for member in sorted(wrong)
         )

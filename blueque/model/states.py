@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
 
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
@@ -17,6 +17,7 @@ LOST = ("lost", "poison")
 STATUSES = ("blocked", "scheduled", "pending", *HELD, *FINISHED)
 # The places that are lists. Only a list can hold an entry twice.
 LISTS = ("pending", "line", "reserved", *FINISHED)
+_LINES = ("pending", "line")
 ROOM = ("lock", "counted")  # what an attempt may hold besides its task
 TYPES = {
     "blocked": "zset",
@@ -27,6 +28,7 @@ TYPES = {
     "orders": "zset",
     "waiting": "set",
     "tags": "zset",
+    "unsettled": "zset",
     **dict.fromkeys(ROOM, "set"),
     **dict.fromkeys(LISTS, "list"),
 }
@@ -48,6 +50,7 @@ _OF_A_LISTENER: dict[str, Callable[[str, str], str]] = {
     "reserved": keys.reserved,
     "orders": keys.orders,
 }
+_OF_ALL = {"tags": keys.TAGS, "unsettled": keys.UNSETTLED_TASKS}
 _OF_A_LOCK: dict[str, Callable[[str], str]] = {"lock": keys.lock, "waiting": keys.waiting}
 _WORDS = {
     "pending": "the line",
@@ -70,9 +73,9 @@ class Place(NamedTuple):
     """A key that holds ids of tasks, or a marker.
 
     kind: blocked, pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the
-    index), wake, orders, counted, lock, waiting or tags.
+    index), wake, orders, counted, lock, waiting, tags or unsettled.
     node: of the listener, for its own places. line: the name of a line, for `line`.
-    lock, waiting and tags belong to no queue; `line` is the name of the lock, or the tag.
+    lock, waiting, tags and unsettled belong to no queue; `line` is the name of the lock, or the tag.
     """
 
     kind: str
@@ -86,8 +89,8 @@ class Place(NamedTuple):
             return keys.line(self.queue, self.line)
         if self.kind in _OF_A_LOCK:
             return _OF_A_LOCK[self.kind](self.line)
-        if self.kind == "tags":
-            return keys.TAGS
+        if self.kind in _OF_ALL:
+            return _OF_ALL[self.kind]
         if self.kind in _OF_A_LISTENER:
             return _OF_A_LISTENER[self.kind](self.queue, self.node)
         return _KEYS[self.kind](self.queue)
@@ -97,6 +100,8 @@ class Place(NamedTuple):
             return f"the set of {'those who hold' if self.kind == 'lock' else 'lines that wait for'} lock {self.line}"
         if self.kind == "tags":
             return f"the index of the tag {self.line}"
+        if self.kind == "unsettled":
+            return "the unsettled tasks"
         return f"{_WORDS[self.kind].format(node=self.node, line=self.line)} of queue {self.queue}"
 
 
@@ -121,6 +126,8 @@ class Whereabouts(NamedTuple):
     lock: str | None = None
     counted: str | None = None
     tags: str | None = None
+    attempt: str | None = None
+    dependents: str | None = None
 
     @classmethod
     def of(cls, fields: object) -> Whereabouts:
@@ -157,16 +164,49 @@ def tagged(task: str, fields: Whereabouts) -> list[Entry]:
     return [Entry(Place("tags", "", line=tag), keys.tag_entry(tag, task)) for tag in tags]
 
 
+def wanted(task: str, fields: Whereabouts) -> list[Entry]:
+    """Return every entry that a task with a valid status must have."""
+    index = [Entry(Place("tasks", fields.queue or ""), task)] if fields.attempt is not None else []
+    return [*home(task, fields), *index, *tagged(task, fields)]
+
+
 def may_hold(entry: Entry, task: str, fields: Whereabouts) -> bool:
     """Tell whether the entry agrees with the hash of the task.
 
     A pending task may be in the list of a listener: it was popped, and is about to be reserved.
     """
     place = entry.place
+    if place.kind in ("wake", "orders"):
+        return entry.text == MARK
     if place.kind == "tags":
         return entry in tagged(task, fields)
+    if place.kind == "unsettled":
+        return fields.status in FINISHED and fields.dependents is not None
     if fields.status is None or (fields.queue != place.queue and place.kind != "lock"):
         return False
     if place.kind == "tasks" or (place.kind == "reserved" and fields.status == "pending"):
         return True
     return fields.status in STATUSES and entry in home(task, fields)
+
+
+def fault(
+    entry: Entry, task: str, fields: Whereabouts, found: Mapping[Entry, int]
+) -> Literal["misplaced", "double", "missing"] | None:
+    """Return how an entry of a task disagrees with its hash; None: it agrees.
+
+    found: how often each entry is there that was looked at. A pending task that is in the list of a
+        listener was popped: it belongs there, and no longer in its line. In both it belongs in line.
+    """
+    count = found.get(entry, 0)
+    is_allowed = may_hold(entry, task, fields)
+    if is_allowed and fields.status == "pending" and entry.place.kind in (*_LINES, "reserved"):
+        in_line = home(task, fields)[0]
+        lists = [each for each, number in found.items() if number and each.place.kind == "reserved"]
+        popped = [each for each in lists if each.place.queue == fields.queue][:1]
+        belongs = popped if popped and not found.get(in_line) else [in_line]
+        is_allowed = entry in belongs
+    if not is_allowed:
+        return "misplaced" if count else None
+    if count > 1:
+        return "double"
+    return None if count else "missing"

@@ -36,7 +36,7 @@ def enter(
     at: when a scheduled task is due, or a blocked one is looked at. is_first: as the next of its
         line, if it is pending; otherwise it is the last.
     """
-    commands = [_addition(entry, at, is_first) for entry in home(task, fields.whereabouts)]
+    commands = [addition(entry, at, is_first) for entry in home(task, fields.whereabouts)]
     if fields.status == "pending":
         queue = fields.queue or ""
         commands += [*list_lines(queue, fields.line), ("ZADD", keys.wake(queue), 0, 0)]
@@ -50,7 +50,8 @@ def _removal(entry: Entry) -> Command:
     return ("ZREM" if TYPES[place.kind] == "zset" else "SREM", place.key, text)
 
 
-def _addition(entry: Entry, at: float | str, is_first: bool) -> Command:
+def addition(entry: Entry, at: float | str, is_first: bool = False) -> Command:
+    """Return the command that makes an entry. at: its score, if the place has scores."""
     place, text = entry
     if place.kind in LISTS:
         return ("RPUSH" if is_first else "LPUSH", place.key, text)

@@ -1,5 +1,5 @@
 """The place of waiting tasks: set_priority, put_first, bring_forward, move, expire; whole queues:
-set_settings; locks and lines: free, drop_line, call, wake_waiting.
+set_settings; who is told: call, wake_waiting.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import NamedTuple, TypeAlias
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
-from blueque.model.lines import DEFAULT, needs_of
+from blueque.model.lines import DEFAULT
 from blueque.model.start_time import EXPIRED, is_past
-from blueque.model.states import HELD
 from blueque.protocol.children import BLUEQUE
 from blueque.protocol.events import Event, count, record_event, record_in_queue
 from blueque.protocol.fields import OUTCOME, TaskFields, flat
@@ -255,41 +254,6 @@ def _event_of(written: Mapping[str, str], removed: Sequence[str], by: str, now: 
         most = written.get("max_concurrency")
         return Event("limited", by, now, {"max_concurrency": None if most is None else int(most)})
     return Event("set", by, now, {**written, "unset": " ".join(removed) or None})
-
-
-def free(redis: Redis, queue: str, task: str, lock: str | None = None) -> bool:
-    """Free a lock or a place whose holder has ended. False: the task still holds it.
-
-    lock: the name of the lock; None: a place among the tasks that the queue may run.
-    """
-    key, field = (keys.counted(queue), "counted") if lock is None else (keys.lock(lock), "lock")
-
-    def decide(reply: list[str | None]) -> Verdict[bool]:
-        status, held = reply
-        if status in HELD and held == (lock or "1"):
-            return Answer(False)
-        return Change([("SREM", key, task)], True)
-
-    look: Look[list[str | None]] = Look(
-        [keys.task(task), key], [("HMGET", keys.task(task), "status", field)], task
-    )
-    return transact(redis, "free", look, decide)
-
-
-def drop_line(redis: Redis, queue: str, line: str) -> bool:
-    """Remove an empty line from the list of lines. False: it has tasks."""
-    key, needs = keys.line(queue, line), needs_of(line)
-
-    def decide(exists: int) -> Verdict[bool]:
-        if exists or line == DEFAULT:
-            return Answer(False)
-        commands: list[Command] = [("ZREM", keys.lines(queue), line)]
-        if needs is not None and needs.lock is not None:
-            commands += [("SREM", keys.waiting(needs.lock), f"{line}_{queue}")]
-        return Change(commands, True)
-
-    look: Look[int] = Look([key], [("EXISTS", key)])
-    return transact(redis, "drop_line", look, decide)
 
 
 def call(redis: Redis, queue: str, node: str) -> None:

@@ -163,7 +163,7 @@ class House:
         protocol.pop(redis, G, GPU, "i", line_of("-7", needs))
         protocol.reserve(redis, AttemptRef(G, "locked", "t-locked", GPU), "i", 3.0)
         protocol.start(redis, AttemptRef(G, "locked", "t-locked", GPU), 99, 4.0)
-        protocol.drop_line(redis, G, line_of("-7", needs))
+        protocol.align_line(redis, G, line_of("-7", needs))
         protocol.enqueue(redis, G, "urgent", "p", 1.0, {"priority": 5})
         protocol.enqueue(redis, G, "heavy", "p", 1.0, {"needs": HEAVY.partition(",")[2]})
         protocol.enqueue(redis, BARE, "waiting", "p", 1.0, {"priority": 9, "needs": "gpu=3"})
@@ -1366,8 +1366,8 @@ FIXED = [damage for damage in DAMAGES if damage.is_fixed]
 LEFT = [damage for damage in DAMAGES if not damage.is_fixed]
 # What is repaired otherwise than by putting everything back as it was, as a deleted task, or a
 # listener that is dead.
-CHANGED = {"mend", "recover", "deregister", "recheck", "note_end", "drop_stale"}
-CHANGED |= {"settle_members", "finish_group"}
+CHANGED = {"recover", "deregister", "recheck", "drop_stale", "settle_members", "finish_group"}
+CHANGED |= {"both", "left_behind", "stump", "untold"}
 
 
 @pytest.mark.parametrize("damage", FIXED, ids=[damage.name for damage in FIXED])
@@ -1384,7 +1384,7 @@ def test_a_repair_puts_back_what_was_and_nothing_else_and_done_again_changes_not
     assert audit(house.redis) == []
 
     if not (
-        found.fix in CHANGED
+        {found.fix, found.code} & CHANGED
         or "another queue" in damage.name
         or re.search("deleted|index|chunk|queue is not listed|is over$", damage.name)
     ):
@@ -1429,7 +1429,8 @@ def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage()
 
 
 def test_doctor_has_words_for_every_repair():
-    assert doctor._REPAIRS.keys() == module._REPAIRS.keys()
+    codes = {damage.code for damage in DAMAGES}
+    assert doctor._REPAIRS.keys() - codes == module._REPAIRS.keys()
 
 
 def codes(findings: Iterable[Finding]) -> list[str]:
@@ -2110,7 +2111,7 @@ class Bustle:
         heads = list(self.client.get_inspector().heads(queue))
         for head in heads:
             if not head.length:
-                protocol.drop_line(self.redis, queue, head.line)
+                protocol.align_line(self.redis, queue, head.line)
         return [head.line for head in heads if head.length and not head.is_locked]
 
     def due(self) -> None:

@@ -104,7 +104,7 @@ from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.recurrence import Rule
 from blueque.model.retry import Retry
 from blueque.model.schedule import Definition, digest_of
-from blueque.model.states import STATUSES, Place
+from blueque.model.states import STATUSES, TYPES, Entry, Place
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
 from blueque.producer.queue import Queue
@@ -120,7 +120,6 @@ from blueque.protocol.membership import Heartbeat
 from blueque.protocol.occurrences import plan_of
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
-from blueque.protocol.repair import Missed
 from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.protocol.transaction import prove
@@ -1335,16 +1334,8 @@ def settings(**wanted: str | None) -> Given:
     return lambda redis: protocol.set_settings(redis, Q, wanted, 9.25, "bob")
 
 
-def free(lock: str | None = None) -> Given:
-    return lambda redis: protocol.free(redis, Q, "t1", lock)
-
-
-def note_line(line: str) -> Given:
-    return lambda redis: protocol.note_line(redis, Q, line)
-
-
-def drop_line(line: str) -> Given:
-    return lambda redis: protocol.drop_line(redis, Q, line)
+def align_line(line: str) -> Given:
+    return lambda redis: protocol.align_line(redis, Q, line)
 
 
 def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
@@ -1804,58 +1795,60 @@ scheduled_by_1_0_0 = given(
 # Repairs. What is damaged is "t1", and what is missing or too much there is an entry of it.
 
 
-def drop_hint(place: Place, text: str = "t1", task: str = "t1") -> Given:
-    return lambda redis: protocol.drop_hint(redis, place, text, task)
+def align(*entries: Entry, updated: str | None = None, task: str = "t1") -> Given:
+    return lambda redis: protocol.align_task(redis, task, entries, 9.25, updated)
 
 
-def put_back(
-    place: Place,
-    status: str,
-    updated: str | None = None,
-    node: str | None = None,
-    pid: str | None = None,
-) -> Given:
-    return lambda redis: protocol.put_back(
-        redis, place, "t1", Missed(status, node, pid, updated), 9.25
+def align_queue(node: str | None = None) -> Given:
+    return lambda redis: protocol.align_queue(redis, Q, node)
+
+
+def align_schedule(redis: Redis) -> None:
+    protocol.align_schedule(redis, SCHEDULE)
+
+
+def aligned(
+    *entries: Entry,
+    wrong: Sequence[Entry] = (),
+    lacking: Sequence[Entry] = (),
+    score: float = 0,
+    **more: Any,
+) -> Values:
+    """What an alignment looks at, removes and makes."""
+    values = {**TASK, "KEY": list(dict.fromkeys(each.place.key for each in entries))}
+    for prefix, some in (("", entries), ("WRONG_", wrong), ("LACKING_", lacking)):
+        for word, kind in (("LIST", "list"), ("ZSET", "zset"), ("SET", "set")):
+            of_kind = [each for each in some if TYPES[each.place.kind] == kind]
+            values[f"{prefix}{word}"] = [each.place.key for each in of_kind]
+            values[f"{prefix}{word}_ENTRY"] = [each.text for each in of_kind]
+    return {**values, "SCORE": [score] * len(values["LACKING_ZSET"]), **more}
+
+
+IN_LINE, HELD, ENDED, LATER, INDEXED, UNSETTLED, COUNTED = (
+    Entry(Place(kind, queue, node), "t1")
+    for kind, queue, node in (
+        ("pending", Q, ""),
+        ("reserved", Q, NODE),
+        ("complete", Q, ""),
+        ("scheduled", Q, ""),
+        ("tasks", Q, ""),
+        ("unsettled", "", ""),
+        ("counted", Q, ""),
     )
-
-
-def mend(redis: Redis) -> None:
-    protocol.mend(redis, "t1")
-
-
-def realign(redis: Redis) -> None:
-    protocol.realign(redis, Q, NODE)
-
-
-def recount(redis: Redis) -> None:
-    protocol.recount(redis, Q)
-
-
-def realign_schedule(redis: Redis) -> None:
-    protocol.realign_schedule(redis, SCHEDULE)
-
-
-def note_end(redis: Redis) -> None:
-    protocol.note_end(redis, "t1", 9.25)
-
-
-def at(place: Place, **more: Any) -> Values:
-    return {**TASK, "KEY": place.key, "TEXT": "t1", "PID": 99, **more}
-
-
-IN_LINE, HELD, RUNNING = Place("pending", Q), Place("reserved", Q, NODE), Place("started", Q)
-INDEXED, OF_TAG = Place("tasks", Q), Place("tags", "", line="customer:17")
-LATER, ALL, ENDED = Place("scheduled", Q), Place("tasks", Q), Place("complete", Q)
-A_LIST = "it is a list"
-A_LISTENERS_LIST = "it is the list of a listener"
-A_SORTED_SET = "it is a sorted set"
-A_SET = "it is a set"
-THE_LINE, ANOTHER_LIST = "it is a line", "it is another list"
-IS_DEAD = "it is dead and a member"
+)
+RUNNING = Entry(Place("started", Q), f"{NODE} 99 t1")
+OF_TAG = Entry(Place("tags", "", line="customer:17"), "customer:17 t1")
+OF_LOCK = Entry(Place("lock", "", line="a b"), "t1")
+IN_SHARED_LINE = Entry(Place("line", Q, line=SHARED["NAME"]), "t1")
+IS_NO_TASK = "it is no task, and any of these is there"
+MISSED = "it is missing in its line"
+IS_DEAD, ABOUT_ONE = "it is dead and a member", "it is about a listener"
 IS_REGISTERED = "it is registered"
 IS_NOT_REGISTERED = "it is not registered"
-UNDONE = "it is complete or cancelled", "it is failed or cancelled"
+UNDONE = (
+    "it has both outcomes, and is complete or cancelled",
+    "it has both outcomes, and is failed or cancelled",
+)
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 
 A_NEW, A_LATER, ANY_MADE = "there is a [NEW]", "there is a [LATER]", "any is made"
@@ -4918,27 +4911,6 @@ SAMPLES = [
         until="MULTI",
     ),
     Sample(
-        "free", "of a lock", raw("SADD", keys.lock("a b"), "t1"), free("a b"), {**TASK, **SHARED}
-    ),
-    Sample("free", "counted", given(completed("t1"), holding), free(), TASK, block=1),
-    Sample(
-        "free",
-        "of a lock that it holds",
-        given(registered(), started("t1"), holding),
-        free("a b"),
-        {**TASK, **SHARED},
-        until="MULTI",
-    ),
-    Sample(
-        "free",
-        "counted, and running",
-        given(registered(), started("t1"), holding),
-        free(),
-        TASK,
-        block=1,
-        until="MULTI",
-    ),
-    Sample(
         "freeze",
         "finished tasks",
         nothing,
@@ -5203,34 +5175,47 @@ SAMPLES = [
     Sample("leave_batch", "taken over", claim_batch("v"), leave_batch("w"), BATCH, until="MULTI"),
     Sample("thaw", "as usual", freeze([Q], ["complete"]), thaw, THAW),
     Sample("thaw", "again", nothing, thaw, THAW, until="MULTI"),
-    Sample("drop_line", "with a priority", nothing, drop_line("5,gpu=1"), {**TASK, **URGENT}),
     Sample(
-        "drop_line", "with a lock", nothing, drop_line(SHARED["NAME"]), {**TASK, **SHARED}, [LOCKED]
+        "align_line",
+        "empty",
+        raw("ZADD", keys.lines(Q), 5, "5,gpu=1"),
+        align_line("5,gpu=1"),
+        {**TASK, **URGENT},
+        ["it has no tasks"],
     ),
     Sample(
-        "drop_line",
-        "not empty",
+        "align_line",
+        "empty, with a lock",
+        raw("ZADD", keys.lines(Q), 0, SHARED["NAME"]),
+        align_line(SHARED["NAME"]),
+        {**TASK, **SHARED},
+        [LOCKED, "it has no tasks", "it has no tasks, which would need a lock"],
+    ),
+    Sample(
+        "align_line",
+        "hidden",
+        given(enqueued("t1", **IS_URGENT), raw("DEL", keys.lines(Q))),
+        align_line("5,gpu=1"),
+        {**TASK, **URGENT},
+        ["it has tasks"],
+    ),
+    Sample(
+        "align_line",
+        "hidden, with a lock",
+        given(enqueued("t1", **IS_SHARED), raw("DEL", keys.waiting("a b"))),
+        align_line(SHARED["NAME"]),
+        {**TASK, **SHARED},
+        [LOCKED, "it has tasks", "it has tasks, which need a lock"],
+    ),
+    Sample(
+        "align_line",
+        "listed",
         enqueued("t1", **IS_URGENT),
-        drop_line("5,gpu=1"),
+        align_line("5,gpu=1"),
         {**TASK, **URGENT},
         until="MULTI",
     ),
-    Sample(
-        "note_line",
-        "with a priority",
-        enqueued("t1", **IS_URGENT),
-        note_line("5,gpu=1"),
-        {**TASK, **URGENT},
-    ),
-    Sample(
-        "note_line",
-        "with a lock",
-        enqueued("t1", **IS_SHARED),
-        note_line(SHARED["NAME"]),
-        {**TASK, **SHARED},
-        [LOCKED],
-    ),
-    Sample("note_line", "empty", nothing, note_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
+    Sample("align_line", "gone", nothing, align_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
     Sample("call", "as usual", nothing, lambda redis: protocol.call(redis, Q, NODE), TASK),
     Sample(
         "wake_waiting",
@@ -5930,218 +5915,258 @@ SAMPLES = [
     ),
     Sample("claim", "struck off already", nothing, claim(), CLAIM, until="MULTI"),
     Sample(
-        "drop_hint",
+        "align_task",
         "in line, deleted",
         raw("LPUSH", keys.pending(Q), "t1"),
-        drop_hint(IN_LINE),
-        at(IN_LINE),
-        [A_LIST],
+        align(IN_LINE),
+        aligned(IN_LINE, wrong=[IN_LINE]),
     ),
     Sample(
-        "drop_hint",
+        "align_task",
         "held twice",
-        given(registered(), reserved("t1"), raw("LPUSH", HELD.key, "t1")),
-        drop_hint(HELD),
-        at(HELD),
-        [A_LIST, A_LISTENERS_LIST],
+        given(registered(), reserved("t1"), raw("LPUSH", HELD.place.key, "t1")),
+        align(HELD),
+        aligned(HELD, wrong=[HELD]),
     ),
     Sample(
-        "drop_hint",
+        "align_task",
         "held and in line",
-        given(enqueued("t1"), raw("LPUSH", HELD.key, "t1")),
-        drop_hint(HELD),
-        at(HELD),
-        [A_LIST, A_LISTENERS_LIST],
+        given(enqueued("t1"), raw("LPUSH", HELD.place.key, "t1")),
+        align(HELD, IN_LINE),
+        aligned(HELD, IN_LINE, wrong=[HELD]),
     ),
     Sample(
-        "drop_hint",
-        "held and in another line",
-        given(enqueued("t1", **IS_URGENT), raw("LPUSH", HELD.key, "t1")),
-        drop_hint(HELD),
-        at(HELD, LINE=URGENT["LINE"]),
-        [A_LIST, A_LISTENERS_LIST, AGAIN],
-    ),
-    Sample(
-        "drop_hint",
-        "scheduled, and pending",
-        given(enqueued("t1"), raw("ZADD", LATER.key, 1, "t1")),
-        drop_hint(LATER),
-        at(LATER),
-        [A_SORTED_SET],
-    ),
-    Sample(
-        "drop_hint",
-        "started, and pending",
-        given(enqueued("t1"), raw("SADD", RUNNING.key, "n 1 t1")),
-        drop_hint(RUNNING, "n 1 t1"),
-        at(RUNNING, TEXT="n 1 t1"),
-        [A_SET],
-    ),
-    Sample(
-        "drop_hint",
-        "indexed, deleted by 1.0.0",
-        raw("ZADD", INDEXED.key, 1, "t1"),
-        drop_hint(INDEXED),
-        at(INDEXED),
-        [A_SORTED_SET, "it is the index, and there is no hash"],
-    ),
-    Sample("drop_hint", "again", nothing, drop_hint(IN_LINE), at(IN_LINE), [A_LIST], until="MULTI"),
-    Sample(
-        "drop_hint",
+        "align_task",
         "popped",
         given(registered(), enqueued("t1"), popped()),
-        drop_hint(HELD),
-        at(HELD),
-        [A_LIST, A_LISTENERS_LIST],
+        align(HELD, IN_LINE),
+        aligned(HELD, IN_LINE),
         until="MULTI",
     ),
     Sample(
-        "put_back",
-        "in line",
-        given(enqueued("t1"), raw("DEL", IN_LINE.key)),
-        put_back(IN_LINE, "pending", "1.0"),
-        at(IN_LINE),
-        [A_LIST, THE_LINE],
+        "align_task",
+        "scheduled, and pending",
+        given(enqueued("t1"), raw("ZADD", LATER.place.key, 1, "t1")),
+        align(LATER),
+        aligned(LATER, wrong=[LATER]),
     ),
     Sample(
-        "put_back",
-        "in a line with a lock",
+        "align_task",
+        "started, and pending",
+        given(enqueued("t1"), raw("SADD", RUNNING.place.key, RUNNING.text)),
+        align(RUNNING),
+        aligned(RUNNING, wrong=[RUNNING]),
+    ),
+    Sample(
+        "align_task",
+        "of a lock, and complete",
+        given(completed("t1"), raw("SADD", OF_LOCK.place.key, "t1")),
+        align(OF_LOCK),
+        aligned(OF_LOCK, wrong=[OF_LOCK]),
+    ),
+    Sample(
+        "align_task",
+        "of a lock that it holds",
+        given(registered(), started("t1"), holding, raw("SADD", OF_LOCK.place.key, "t1")),
+        align(OF_LOCK),
+        aligned(OF_LOCK),
+        until="MULTI",
+    ),
+    Sample(
+        "align_task",
+        "indexed, deleted by 1.0.0",
+        raw("ZADD", INDEXED.place.key, 1, "t1"),
+        align(INDEXED),
+        aligned(INDEXED, wrong=[INDEXED]),
+        ["it is no task, and the index had it"],
+    ),
+    Sample(
+        "align_task",
+        "deleted, and gone everywhere",
+        nothing,
+        align(IN_LINE),
+        aligned(IN_LINE),
+        until="MULTI",
+    ),
+    Sample(
+        "align_task",
+        "missing in line",
+        given(enqueued("t1"), raw("DEL", IN_LINE.place.key)),
+        align(IN_LINE, updated="1.0"),
+        aligned(IN_LINE, LINE=IN_LINE.place.key),
+        [MISSED],
+    ),
+    Sample(
+        "align_task",
+        "missing in a line with a lock",
         given(enqueued("t1", **IS_SHARED), raw("DEL", SHARED["LINE"])),
-        put_back(Place("line", Q, line=SHARED["NAME"]), "pending", "1.0"),
-        {**at(Place("line", Q, line=SHARED["NAME"])), **SHARED},
+        align(IN_SHARED_LINE, updated="1.0"),
+        aligned(IN_SHARED_LINE, **SHARED),
         [
-            A_LIST,
-            THE_LINE,
-            "it is a line, but not the default line",
-            "it is a line whose tasks need a lock",
+            MISSED,
+            "it is missing in its line, but not the default line",
+            "it is missing in a line whose tasks need a lock",
         ],
     ),
     Sample(
-        "put_back",
-        "in line, popped since",
+        "align_task",
+        "missing in line, popped since",
         given(registered(), enqueued("t1"), popped()),
-        put_back(IN_LINE, "pending", "0.5"),
-        at(IN_LINE),
-        [A_LIST],
+        align(IN_LINE, updated="0.5"),
+        aligned(IN_LINE),
         until="MULTI",
     ),
     Sample(
-        "put_back",
-        "in the list of its listener",
-        given(registered(), reserved("t1"), raw("DEL", HELD.key)),
-        put_back(HELD, "reserved", node=NODE),
-        at(HELD),
-        [A_LIST, ANOTHER_LIST],
+        "align_task",
+        "missing in the list of its listener",
+        given(registered(), reserved("t1"), raw("DEL", HELD.place.key)),
+        align(HELD),
+        aligned(HELD, lacking=[HELD]),
     ),
     Sample(
-        "put_back",
-        "again",
+        "align_task",
+        "among the complete ones again",
         completed("t1"),
-        put_back(ENDED, "complete", node=NODE, pid="99"),
-        at(ENDED),
-        [A_LIST],
+        align(ENDED),
+        aligned(ENDED),
         until="MULTI",
     ),
     Sample(
-        "put_back",
-        "scheduled",
-        given(scheduled("t1", 8.5), raw("DEL", LATER.key)),
-        put_back(LATER, "scheduled"),
-        at(LATER, SCORE=8.5),
-        [A_SORTED_SET],
+        "align_task",
+        "missing among the scheduled ones",
+        given(scheduled("t1", 8.5), raw("DEL", LATER.place.key)),
+        align(LATER),
+        aligned(LATER, lacking=[LATER], score=8.5),
     ),
     Sample(
-        "put_back",
-        "in the index",
-        given(enqueued("t1"), raw("DEL", ALL.key)),
-        put_back(ALL, "pending"),
-        at(ALL, SCORE=1.0),
-        [A_SORTED_SET],
+        "align_task",
+        "missing in the index",
+        given(enqueued("t1"), raw("DEL", INDEXED.place.key)),
+        align(INDEXED),
+        aligned(INDEXED, lacking=[INDEXED], score=1.0),
     ),
     Sample(
-        "put_back",
-        "in the index of tags",
+        "align_task",
+        "missing in the index of tags",
         given(enqueued("t1"), tagged("t1")),
-        put_back(OF_TAG, "pending"),
-        at(OF_TAG, SCORE=0, TEXT="customer:17 t1"),
-        [A_SORTED_SET],
+        align(OF_TAG),
+        aligned(OF_TAG, lacking=[OF_TAG]),
     ),
     Sample(
-        "put_back",
-        "started",
-        given(registered(), started("t1"), raw("DEL", RUNNING.key)),
-        put_back(RUNNING, "started", node=NODE, pid="99"),
-        at(RUNNING),
-        ["it is the set of started tasks"],
+        "align_task",
+        "missing among the unsettled ones",
+        given(enqueued("t1"), waiting("t2", t1="ok"), cancel(), raw("DEL", UNSETTLED.place.key)),
+        align(UNSETTLED),
+        aligned(UNSETTLED, lacking=[UNSETTLED], score=9.25),
     ),
     Sample(
-        "put_back",
-        "counted",
+        "align_task",
+        "not to be settled",
+        given(enqueued("t1"), cancel()),
+        align(UNSETTLED),
+        aligned(UNSETTLED),
+        until="MULTI",
+    ),
+    Sample(
+        "align_task",
+        "missing among the started ones",
+        given(registered(), started("t1"), raw("DEL", RUNNING.place.key)),
+        align(RUNNING),
+        aligned(RUNNING, lacking=[RUNNING]),
+    ),
+    Sample(
+        "align_task",
+        "missing among the counted ones",
         given(registered(), started("t1"), holding),
-        put_back(Place("counted", Q), "started", node=NODE, pid="99"),
-        at(Place("counted", Q)),
-        ["it is another set"],
+        align(COUNTED),
+        aligned(COUNTED, lacking=[COUNTED]),
     ),
     Sample(
-        "put_back",
+        "align_task",
         "started, and has moved on",
         completed("t1"),
-        put_back(RUNNING, "started", node=NODE, pid="99"),
-        at(RUNNING),
+        align(RUNNING),
+        aligned(RUNNING),
         until="MULTI",
     ),
     Sample(
-        "mend",
+        "align_task",
         "a stump",
         raw("HSET", keys.task("t1"), "status", "failed", "error", "e"),
-        mend,
-        TASK,
-        ["it is no task"],
+        align(),
+        aligned(),
+        [IS_NO_TASK],
     ),
     Sample(
-        "mend",
+        "align_task",
         "deleted by 1.0.0",
         given(completed("t1"), raw("DEL", keys.task("t1"))),
-        mend,
-        TASK,
-        ["it is no task"],
+        align(),
+        aligned(),
+        [IS_NO_TASK],
     ),
-    Sample("mend", "complete", given(completed("t1"), both_outcomes), mend, TASK, UNDONE[:1]),
-    Sample("mend", "failed", given(failed("t1"), both_outcomes), mend, TASK, UNDONE[1:]),
     Sample(
-        "mend",
-        "cancelled",
+        "align_task",
+        "complete, with both outcomes",
+        given(completed("t1"), both_outcomes),
+        align(),
+        aligned(),
+        UNDONE[:1],
+    ),
+    Sample(
+        "align_task",
+        "failed, with both outcomes",
+        given(failed("t1"), both_outcomes),
+        align(),
+        aligned(),
+        UNDONE[1:],
+    ),
+    Sample(
+        "align_task",
+        "cancelled, with both outcomes",
         given(enqueued("t1"), both_outcomes, raw("HSET", keys.task("t1"), "status", "cancelled")),
-        mend,
-        TASK,
+        align(),
+        aligned(),
         UNDONE,
     ),
-    Sample("mend", "not finished", given(enqueued("t1"), both_outcomes), mend, TASK, until="MULTI"),
-    Sample("mend", "again", completed("t1"), mend, TASK, until="MULTI"),
-    Sample("mend", "deleted", nothing, mend, TASK, until="MULTI"),
     Sample(
-        "realign",
+        "align_task",
+        "not finished, with both outcomes",
+        given(enqueued("t1"), both_outcomes),
+        align(),
+        aligned(),
+        until="MULTI",
+    ),
+    Sample(
+        "align_queue",
         "no last beat",
         given(registered(), raw("DEL", keys.nodes(Q))),
-        realign,
-        {**TASK, "BEAT_AT": 2.0},
-        [IS_REGISTERED],
+        align_queue(NODE),
+        {**TASK, "ABOUT": [NODE], "BEAT_AT": 2.0, "COUNT": 1},
+        [ABOUT_ONE, IS_REGISTERED],
     ),
     Sample(
-        "realign",
+        "align_queue",
         "dead",
         given(registered(), raw("HSET", keys.listener(Q, NODE), "state", "dead")),
-        realign,
-        {**TASK, "BEAT_AT": 2.0},
-        [IS_REGISTERED, IS_DEAD],
+        align_queue(NODE),
+        {**TASK, "ABOUT": [NODE], "BEAT_AT": 2.0, "COUNT": 0},
+        [ABOUT_ONE, IS_REGISTERED, IS_DEAD],
     ),
     Sample(
-        "realign",
+        "align_queue",
         "not registered",
         raw("ZADD", keys.nodes(Q), 2, NODE),
-        realign,
-        TASK,
-        [IS_NOT_REGISTERED],
+        align_queue(NODE),
+        {**TASK, "ABOUT": [NODE], "COUNT": 0},
+        [ABOUT_ONE, IS_NOT_REGISTERED],
+    ),
+    Sample(
+        "align_queue",
+        "another number",
+        given(registered(), raw("ZINCRBY", keys.QUEUES, 5, Q)),
+        align_queue(),
+        {**TASK, "ABOUT": [], "COUNT": 1},
     ),
     Sample("enqueue_each", "two queues", nothing, enqueue_each(), EACH, []),
     Sample(
@@ -6731,13 +6756,6 @@ SAMPLES = [
         UNBLOCK,
         until="MULTI",
         refuses=WrongQueue,
-    ),
-    Sample(
-        "recount",
-        "as usual",
-        given(registered(), raw("ZINCRBY", keys.QUEUES, 5, Q)),
-        recount,
-        {**TASK, "COUNT": 1},
     ),
     Sample(
         "enqueue_graph",
@@ -7461,65 +7479,37 @@ SAMPLES = [
         refuses=WrongGroup,
     ),
     Sample(
-        "realign_schedule",
+        "align_schedule",
         "another score",
         given(defined(), raw("ZADD", keys.SCHEDULES, 5, SCHEDULE)),
-        realign_schedule,
+        align_schedule,
         {**OF_SCHEDULE, "SCORE": 10},
         [IS_RECORD],
     ),
     Sample(
-        "realign_schedule",
+        "align_schedule",
         "a time that was decided",
         given(
             defined(), fired(12.5), raw("HSET", keys.schedule(SCHEDULE), "planned", 10, "at", 10)
         ),
-        realign_schedule,
+        align_schedule,
         {**OF_SCHEDULE, "NEXT": 20, "NEXT_AT": 20, "SCORE": 20},
         [IS_RECORD, "what is next is wrong, and a time comes"],
     ),
     Sample(
-        "realign_schedule",
+        "align_schedule",
         "a time after the rule was over",
         given(
             defined(rule=Rule(every=10, until=10)),
             fired(12.5),
             raw("HSET", keys.schedule(SCHEDULE), "at", 30),
         ),
-        realign_schedule,
+        align_schedule,
         {**OF_SCHEDULE, "GONE": ["at"], "SCORE": "+inf"},
         [IS_RECORD, "what is next is wrong, and no time comes"],
     ),
     Sample(
-        "realign_schedule",
-        "no record",
-        nothing,
-        realign_schedule,
-        OF_SCHEDULE,
-        ["there is no record"],
-    ),
-    Sample(
-        "note_end",
-        "as usual",
-        given(enqueued("t1"), waiting("t2", t1="ok"), cancel()),
-        note_end,
-        TASK,
-    ),
-    Sample(
-        "note_end",
-        "again in line",
-        given(enqueued("t1"), waiting("t2", t1="ok")),
-        note_end,
-        TASK,
-        until="MULTI",
-    ),
-    Sample(
-        "note_end",
-        "none waits for it",
-        given(enqueued("t1"), cancel()),
-        note_end,
-        TASK,
-        until="MULTI",
+        "align_schedule", "no record", nothing, align_schedule, OF_SCHEDULE, ["there is no record"]
     ),
 ]
 

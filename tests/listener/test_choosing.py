@@ -211,7 +211,7 @@ def test_lines_that_are_dropped_on_the_way_hide_none_behind_them(redis, cli, cli
     for head in client.get_inspector().heads("video"):
         found += [head.line] if head.length else []
         if not head.length:
-            protocol.drop_line(redis, "video", head.line)
+            protocol.align_line(redis, "video", head.line)
     assert sorted(found) == sorted(left)
 
 

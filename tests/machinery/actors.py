@@ -32,6 +32,7 @@ from blueque.model.columns import to_microseconds
 from blueque.model.ids import TaskId
 from blueque.model.new import New
 from blueque.model.queue_settings import NOT_PAUSED, pausing
+from blueque.model.states import Entry, Place
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.producer.abandoned_runs import Leftovers
@@ -635,11 +636,16 @@ def pause(world: World, redis: Redis) -> None:
     world.ledger.notes.append(Inspector(world.redis).pending(QUEUE))
 
 
-def free(world: World, redis: Redis, task_id: str, lock: str | None = None) -> None:
-    """Be a listener that has seen, some time ago, that a task which holds a lock or a place was not
-    running.
+def align_task(
+    world: World, redis: Redis, task_id: str, place: Place, updated: str | None = None
+) -> None:
+    """Be a listener or a person that has seen, some time ago, that a task was wrong in a place, or
+    missing there.
+
+    updated: this field of a pending task when it was missing in its line.
     """
-    insist(lambda: protocol.free(redis, QUEUE, task_id, lock))
+    entry = Entry(place, task_id)
+    insist(lambda: protocol.align_task(redis, task_id, [entry], time.time(), updated))
 
 
 # Tasks that wait for others
@@ -756,7 +762,7 @@ def drain_all(world: World) -> None:
     for task in moved:
         protocol.move(world.redis, ANOTHER, task, QUEUE, time.time())
     for name in world.redis.read(("ZRANGE", keys.lines(ANOTHER), 0, -1))[0]:
-        protocol.drop_line(world.redis, ANOTHER, name)
+        protocol.align_line(world.redis, ANOTHER, name)
     drain(world)
 
 

@@ -519,14 +519,16 @@ class Model:
         pair = (queue, self.tasks[task].line)
         self.lines[pair] = [other for other in self.lines[pair] if other != task]
 
-    def drop_line(self, queue: str, name: str) -> bool:
+    def align_line(self, queue: str, name: str) -> bool:
         if name == "0" or self.lines[queue, name]:
             return False
-        self.names[queue].discard(name)
         _, lock, _ = NEEDS[name.partition(",")[2]]
+        member = f"{name}_{queue}"
+        is_listed = name in self.names[queue] or (lock is not None and member in self.waiting[lock])
+        self.names[queue].discard(name)
         if lock is not None:
-            self.waiting[lock].discard(f"{name}_{queue}")
-        return True
+            self.waiting[lock].discard(member)
+        return is_listed
 
     def enqueue_due(self, queue: str, now: float, limit: int) -> list[str] | None:
         waiting = self.scheduled[queue]
@@ -715,7 +717,8 @@ class Model:
             {line.partition("_")[2] for line in self.waiting[lock]} if lock is not None else set()
         )
 
-    def free(self, queue: str, task: str, lock: str | None) -> bool:
+    def align_task(self, queue: str, task: str, lock: str | None) -> bool:
+        """Look whether the task may hold a lock; None: a place of the queue."""
         its = self.tasks.get(task)
         field, value = ("counted", 1) if lock is None else ("lock", lock)
         if (
@@ -724,8 +727,10 @@ class Model:
             and its.owner.get(field) == value
         ):
             return False
-        (self.counted[queue] if lock is None else self.holders[lock]).discard(task)
-        return True
+        room = self.counted[queue] if lock is None else self.holders[lock]
+        is_wrong = task in room
+        room.discard(task)
+        return is_wrong
 
     # A task waits for others
 
@@ -1492,7 +1497,7 @@ class Model:
             needs = name.partition(",")[2]
             wanted, lock, _ = NEEDS[needs]
             if not length:
-                self.happened["an empty line is dropped"] += self.drop_line(queue, name)
+                self.happened["an empty line is dropped"] += self.align_line(queue, name)
             elif is_locked:
                 self._free_room(life, lock, now)
                 self.happened["a lock is taken"] += 1
@@ -1501,7 +1506,7 @@ class Model:
             else:
                 taken, left, refusal = self._take_next(life, name, token, now)
                 if not left and refusal != "paused":
-                    self.drop_line(queue, name)
+                    self.align_line(queue, name)
                 if refusal == "limit":
                     return None
         if taken is not None:
@@ -1548,7 +1553,7 @@ class Model:
             if task not in self.tasks or self.tasks[task].status not in ("reserved", "started")
         ]
         for task in idle:
-            self.free(life.queue, task, lock)
+            self.align_task(life.queue, task, lock)
         if idle:
             self.awake.add(life.queue)
             self.wake_waiting(lock)

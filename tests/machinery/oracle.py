@@ -325,7 +325,7 @@ def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
 
     tolerated: `duplicates`, when an id was put in line twice on purpose; `legacy`, when a 1.0.0
     client takes part, whose changes take several steps; `rolled back`, when Redis has forgotten
-    that a task need not wait for others.
+    that a task need not wait for others; `kept`, when a task holds a lock without an attempt.
     """
     for task, fields in state.tasks.items():
         wrong = _misplaced(state, task, fields, "duplicates" in tolerated)
@@ -345,7 +345,7 @@ def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
         _wrong_wait(state, "rolled back" in tolerated)
         or _wrong_group(state)
         or _forgotten_line(state)
-        or _wrong_room(state)
+        or _wrong_room(state, "kept" in tolerated)
     )
 
 
@@ -431,8 +431,11 @@ def _forgotten_line(state: State) -> str | None:
     return None
 
 
-def _wrong_room(state: State) -> str | None:
-    """Return which lock, or place among those that may run, is held by the wrong ones."""
+def _wrong_room(state: State, may_be_kept: bool) -> str | None:
+    """Return which lock, or place among those that may run, is held by the wrong ones.
+
+    may_be_kept: also by a task without an attempt.
+    """
     busy = [its for its in state.tasks.values() if its.get("status") in WAITING[1:]]
     for room in sorted(state.rooms.keys() | {its["lock"] for its in busy if "lock" in its}):
         holders = state.rooms.get(room, set())
@@ -442,7 +445,7 @@ def _wrong_room(state: State) -> str | None:
             for task, its in state.tasks.items()
             if its.get("status") in WAITING[1:] and its.get(field) == value
         }
-        if holders != owners:
+        if not holders >= owners if may_be_kept else holders != owners:
             return (
                 f"{what} is said to be held by {sorted(holders)}, and is held by {sorted(owners)}"
             )

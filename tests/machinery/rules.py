@@ -18,6 +18,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
 from blueque.model.new import NewRecord, spawned_id
+from blueque.model.states import Entry, Place
 from blueque.model.task import Task
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
@@ -529,7 +530,9 @@ class People(Machine):
         lock=st.sampled_from([None, "one", "one", "two"]),
         is_foreign=st.booleans(),
     )
-    def free(self, data: st.DataObject, queue: str, lock: str | None, is_foreign: bool) -> None:
+    def align_task(
+        self, data: st.DataObject, queue: str, lock: str | None, is_foreign: bool
+    ) -> None:
         """Believe that a task should not hold what it holds; is_foreign: nor does it, it is just
         said to.
         """
@@ -543,19 +546,20 @@ class People(Machine):
             for actor in [actor for actor in self.idle() if actor.queue == queue][:1]:
                 self.take(actor)
         task = self.pick(data, sorted(room) or self.known)
+        place = Place("counted", queue) if lock is None else Place("lock", "", line=lock)
         self.both(
-            "free",
-            lambda: protocol.free(self.person, queue, task, lock),
-            lambda: self.model.free(queue, task, lock),
+            "align_task",
+            lambda: protocol.align_task(self.person, task, [Entry(place, task)], clock.now),
+            lambda: self.model.align_task(queue, task, lock),
         )
 
     @rule(data=st.data(), queue=QUEUES)
-    def drop_line(self, data: st.DataObject, queue: str) -> None:
+    def align_line(self, data: st.DataObject, queue: str) -> None:
         name = self.pick(data, [*sorted(self.model.names[queue]), "0"])
         self.both(
-            "drop_line",
-            lambda: protocol.drop_line(self.person, queue, name),
-            lambda: self.model.drop_line(queue, name),
+            "align_line",
+            lambda: protocol.align_line(self.person, queue, name),
+            lambda: self.model.align_line(queue, name),
         )
 
 

@@ -11,9 +11,11 @@ import pytest
 from transactions import protocol
 
 from blueque import NotFree, WrongQueue, WrongState
+from blueque.connection.redis import Redis
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.retry import Retry
+from blueque.model.states import Entry, Place
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.protocol.reserving import Popped
@@ -598,11 +600,17 @@ def test_a_cancelled_task_leaves_its_line(redis, cli, line):
 # Holders that hold nothing
 
 
+def align_room(redis: Redis, lock: str | None) -> bool:
+    """Look whether the task may hold a lock, or a place of the queue."""
+    place = Place("counted", "video") if lock is None else Place("lock", "", line=lock)
+    return protocol.align_task(redis, "t1", [Entry(place, "t1")], 9.0)
+
+
 @pytest.mark.parametrize(
     ("lock", "key"), [("licence", "blueque_lock_licence"), (None, "blueque_counted_tasks_video")]
 )
 @pytest.mark.parametrize("status", ["complete", "pending", "gone", "started by another attempt"])
-def test_free_removes_a_task_that_has_no_attempt_which_could_hold_it(
+def test_a_room_is_freed_of_a_task_that_has_no_attempt_which_could_hold_it(
     redis, cli, state, lock, key, status
 ):
     enqueue(redis)
@@ -616,21 +624,21 @@ def test_free_removes_a_task_that_has_no_attempt_which_could_hold_it(
     before = state()
     cli.sadd(key, "t1", "x")
 
-    assert protocol.free(redis, "video", "t1", lock)
+    assert align_room(redis, lock)
     assert state() == before | {key: {"x"}}
 
 
 @pytest.mark.parametrize("lock", ["licence", None])
 @pytest.mark.parametrize("is_started", [True, False])
-def test_free_leaves_an_attempt_what_it_holds(redis, state, lock, is_started):
+def test_an_attempt_keeps_the_room_that_it_holds(redis, state, lock, is_started):
     hold(redis, is_started)
     before = state()
 
-    assert not protocol.free(redis, "video", "t1", lock)
+    assert not align_room(redis, lock)
     assert state() == before
 
 
-def test_free_leaves_a_task_that_has_taken_the_lock_again_meanwhile(redis, other, cli, overtaken):
+def test_a_task_that_has_taken_the_lock_again_meanwhile_keeps_it(redis, other, cli, overtaken):
     hold(redis)
     complete(redis)
     cli.sadd("blueque_lock_licence", "t1")
@@ -638,7 +646,7 @@ def test_free_leaves_a_task_that_has_taken_the_lock_again_meanwhile(redis, other
         lambda: cli.hset("blueque_task_t1", mapping={"status": "reserved", "lock": "licence"})
     )
 
-    assert not protocol.free(redis, "video", "t1", "licence")
+    assert not align_room(redis, "licence")
     assert cli.smembers("blueque_lock_licence") == {"t1"}
 
 
@@ -681,7 +689,7 @@ def test_an_empty_line_is_forgotten(redis, state):
     pop(redis, LICENCE)
     assert set(LISTED) <= set(state())
 
-    assert protocol.drop_line(redis, "video", LICENCE)
+    assert protocol.align_line(redis, "video", LICENCE)
     assert not set(LISTED) & set(state()) and set(before) <= set(state())
 
 
@@ -690,7 +698,7 @@ def test_a_line_that_somebody_stands_in_and_the_default_one_are_not_forgotten(re
     enqueue(redis, needs="lock:licence=1")
     before = state()
 
-    assert not protocol.drop_line(redis, "video", line)
+    assert not protocol.align_line(redis, "video", line)
     assert state() == before
 
 
@@ -699,7 +707,7 @@ def test_a_line_that_somebody_joins_meanwhile_is_not_forgotten(redis, other, sta
     pop(redis, LICENCE)
     overtaken(lambda: enqueue(other, "t2", needs="lock:licence=1"))
 
-    assert not protocol.drop_line(redis, "video", LICENCE)
+    assert not protocol.align_line(redis, "video", LICENCE)
     assert LISTED.items() <= state().items()
 
 

@@ -32,23 +32,28 @@ _MARKS = {
     "unknown": ("?", ""),
 }
 _INDENT = 6
+# What each repair does, or does about findings with some codes.
 _REPAIRS = {
-    "drop_hint": "remove that entry",
-    "put_back": "put it there",
+    "align_task": "remove that entry",
+    "missing": "put it there",
+    "untold": "have it told",
+    "both": "remove that",
+    "stump": "remove that",
+    "left_behind": "remove that",
+    "align_line": "list it as it should be",
+    "empty_line": "forget it",
+    "bad_line": "forget it",
+    "align_queue": "make them agree",
+    "score": "count again",
+    "schedule_queue": "list it",
+    "unknown_queue": "list it",
+    "align_schedule": "make them agree",
     "recover": "put it in line again",
-    "mend": "remove that",
     "deregister": "forget it",
-    "realign": "make them agree",
-    "recount": "count again",
-    "free": "free it",
-    "drop_line": "forget it",
-    "note_line": "list it as it should be",
     "recheck": "look at its conditions again",
-    "note_end": "have it told",
     "drop_stale": "remove that entry",
     "settle_members": "note how it stands",
     "finish_group": "look at it",
-    "realign_schedule": "make them agree",
 }
 
 
@@ -137,8 +142,9 @@ def _print_text(
     for finding in fixed:
         _print_line("ok", f"fixed: {finding.sentence}")
     for finding in report.findings:
-        would = "" if is_fixing or finding.fix is None else f" --fix would {_REPAIRS[finding.fix]}."
-        _print_line(level_of(finding), finding.sentence + would)
+        would = _REPAIRS.get(finding.code) or _REPAIRS[finding.fix or "forget"]
+        advice = "" if is_fixing or finding.fix is None else f" --fix would {would}."
+        _print_line(level_of(finding), finding.sentence + advice)
 
 
 def _print_line(level: str, text: str) -> None:
