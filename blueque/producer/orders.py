@@ -106,12 +106,11 @@ class TaskOrders:
         """Give a waiting task another priority; it becomes the last of that priority.
 
         by: who changes it, for its history; this user and host if left out.
-        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
+        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
         """
         who = by if by is not None else process.user_at_host()
-        placement.set_priority(
-            self._redis, self.name, task_id, require_priority(priority), time.time(), who
-        )
+        number = require_priority(priority)
+        placement.place(self._redis, self.name, task_id, time.time(), who, priority=number)
         log.info(
             "set_priority task=%s queue=%s priority=%d by=%s", task_id, self.name, priority, who
         )
@@ -121,10 +120,10 @@ class TaskOrders:
 
         A scheduled task has no place in line yet: WrongState.
         by: as for `set_priority`.
-        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "put_first".
+        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
         """
         who = by if by is not None else process.user_at_host()
-        placement.put_first(self._redis, self.name, task_id, time.time(), who)
+        placement.place(self._redis, self.name, task_id, time.time(), who, is_first=True)
         log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
     def bring_forward(self, task_id: str) -> None:
@@ -140,11 +139,11 @@ class TaskOrders:
         """Move a waiting task to another queue, as the last of its line.
 
         by: as for `set_priority`.
-        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "move".
+        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
         """
         who = by if by is not None else process.user_at_host()
         to = self._redis.queue_name(require_queue_name(to))
-        placement.move(self._redis, self.name, task_id, to, time.time(), who)
+        placement.place(self._redis, self.name, task_id, time.time(), who, to=to)
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 
     def ask_stack(self, task_id: str, mark: str) -> str | None:

@@ -19,7 +19,7 @@ from blueque.model.queue_settings import (
     read_settings,
     write_setting,
 )
-from blueque.protocol import placement
+from blueque.protocol import queues
 from blueque.queries.inspector import Inspector
 from blueque.system import process
 
@@ -111,4 +111,4 @@ class Settings:
 
     def _set(self, wanted: Mapping[str, str | None], by: str) -> bool:
         self._redis.unbounded_until.pop(self.name, None)
-        return placement.set_settings(self._redis, self.name, wanted, time.time(), by)
+        return queues.set_settings(self._redis, self.name, wanted, time.time(), by)

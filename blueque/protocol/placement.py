@@ -1,10 +1,8 @@
-"""The place of waiting tasks: set_priority, put_first, bring_forward, move, expire; whole queues:
-set_settings; who is told: call, wake_waiting.
-"""
+"""The place of waiting tasks: place, bring_forward, expire. Who is told of it: call, wake_waiting."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
@@ -13,13 +11,11 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT
 from blueque.model.start_time import EXPIRED, is_past
 from blueque.protocol.children import BLUEQUE
-from blueque.protocol.events import Event, count, record_event, record_in_queue
+from blueque.protocol.events import Event, count, record_event
 from blueque.protocol.fields import OUTCOME, TaskFields, flat
 from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of, read_task
-
-_TAKEN = "it is being taken by a listener"  # a pending task that is in no line
 
 
 class _Waiting(NamedTuple):
@@ -27,7 +23,7 @@ class _Waiting(NamedTuple):
 
     is_in_line: whether it stands in its line. If a pending task does not, a listener of 1.0.0 may
         have it and be about to run it: it must not be given to another.
-    first: the task that is the next of that line, for put_first.
+    first: the task that is the next of that line, if that was asked.
     """
 
     fields: TaskFields
@@ -40,64 +36,57 @@ class _Waiting(NamedTuple):
         if self.fields.queue != queue:
             raise WrongQueue(task, queue)
 
+    def require_not_taken(self, task: str, is_first: bool) -> None:
+        """is_first: it has to stand in its line."""
+        if self.fields.status == "pending" and not self.is_in_line:
+            raise WrongState(task, "pending", "move", "it is being taken by a listener")
+        if is_first and not self.is_in_line:
+            raise WrongState(task, self.fields.status, "move")
+
 
 _Decide: TypeAlias = Callable[[_Waiting], Verdict[None]]
 
 
-def set_priority(
-    redis: Redis, queue: str, task: str, priority: int, now: float, by: str = ""
+def place(
+    redis: Redis,
+    queue: str,
+    task: str,
+    now: float,
+    by: str = "",
+    *,
+    to: str | None = None,
+    priority: int | None = None,
+    is_first: bool = False,
 ) -> None:
-    """Give a waiting task another priority. It is the last of those with that priority then.
+    """Have a waiting task wait elsewhere: in another queue, with another priority, or as the next.
 
-    A task that a listener is about to reserve stays with that listener. by: who asks.
+    to: the name of that queue; None: its own. priority: None: its own. is_first: as the next of its
+        line, not as the last; then it has to stand in line. A task that only gets another priority may be about to be reserved:
+        it stays with that listener. by: who asks.
     Raises WrongState, WrongQueue.
     """
-    key = keys.task(task)
 
     def decide(waiting: _Waiting) -> Verdict[None]:
-        waiting.require_waiting(queue, task)
         fields = waiting.fields
-        if (fields.priority or "0") == str(priority):
+        has_priority = priority is None or (fields.priority or "0") == str(priority)
+        if to is not None and fields.queue == to and fields.status is not None and has_priority:
             return Answer(None)
-        written: Command = ("HSET", key, "priority", priority)
-        commands: list[Command] = [
-            written if priority else ("HDEL", key, "priority"),
-            ("HSET", key, "updated", now),
-        ]
-        if waiting.is_in_line:
-            commands += [
-                *leave(task, fields),
-                *enter(task, fields._replace(priority=str(priority))),
-            ]
-        event = Event("prioritized", by, now, {"priority": priority})
-        commands += record_event(redis, queue, task, fields, event)
-        return Change(commands, None)
-
-    _transact(redis, "set_priority", queue, task, decide)
-
-
-def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> None:
-    """Make a pending task the next of its line. by: who asks. Raises WrongState, WrongQueue."""
-
-    def decide(waiting: _Waiting) -> Verdict[None]:
         waiting.require_waiting(queue, task)
-        fields = waiting.fields
-        if not waiting.is_in_line:
-            why = _TAKEN if fields.status == "pending" else None
-            raise WrongState(task, fields.status, "move", why)
-        if waiting.first == task:
+        if to is not None or is_first:
+            waiting.require_not_taken(task, is_first)
+        if to is None and has_priority and (not is_first or waiting.first == task):
             return Answer(None)
-        return Change(
-            [
-                *leave(task, fields),
-                *enter(task, fields, is_first=True),
-                ("HSET", keys.task(task), "updated", now),
-                *record_event(redis, queue, task, fields, Event("put_first", by, now)),
-            ],
-            None,
-        )
+        text = fields.priority if has_priority else str(priority)
+        new = fields._replace(queue=to or queue, priority=text)
+        if to is not None:
+            event = Event("moved", by, now, {"from": queue})
+        elif not has_priority:
+            event = Event("prioritized", by, now, {"priority": priority})
+        else:
+            event = Event("put_first", by, now)
+        return Change(_placed(redis, task, waiting, new, event, is_first), None)
 
-    _transact(redis, "put_first", queue, task, decide)
+    _transact(redis, "place", queue, task, decide, is_first)
 
 
 def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
@@ -157,103 +146,51 @@ def expire(redis: Redis, queue: str, task: str, now: float) -> None:
             ]
         else:
             event = Event("moved", BLUEQUE, now, {"from": queue, "reason": EXPIRED})
+            new = fields._replace(queue=fields.expired_to)
             done = [
                 ("HDEL", key, "start_before", "expired_to"),
-                *_moved(redis, queue, task, fields, fields.expired_to, now, event),
+                *_placed(redis, task, waiting, new, event),
             ]
         return Change([listed, *done, *count(redis, queue, EXPIRED, now)], None)
 
     _transact(redis, "expire", queue, task, decide)
 
 
-def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "") -> None:
-    """Move a waiting task to another queue, as the last of its line there.
-
-    by: who asks. Raises WrongState, WrongQueue.
-    """
-
-    def decide(waiting: _Waiting) -> Verdict[None]:
-        fields = waiting.fields
-        if fields.queue == to and fields.status is not None:
-            return Answer(None)
-        waiting.require_waiting(queue, task)
-        if fields.status == "pending" and not waiting.is_in_line:
-            raise WrongState(task, fields.status, "move", _TAKEN)
-        event = Event("moved", by, now, {"from": queue})
-        return Change(_moved(redis, queue, task, fields, to, now, event), None)
-
-    _transact(redis, "move", queue, task, decide)
-
-
-def _moved(
-    redis: Redis, queue: str, task: str, fields: TaskFields, to: str, now: float, event: Event
+def _placed(
+    redis: Redis,
+    task: str,
+    waiting: _Waiting,
+    new: TaskFields,
+    event: Event,
+    is_first: bool = False,
 ) -> list[Command]:
-    """Return the commands that move a waiting task."""
-    commands: list[Command] = [
-        ("HSET", keys.task(task), "queue", to, "updated", now),
-        ("ZINCRBY", keys.QUEUES, 0, to),
-        ("ZREM", keys.tasks(queue), task),
-        ("ZADD", keys.tasks(to), now if fields.created is None else fields.created, task),
-        *record_event(redis, to, task, fields, event),
-        ("HINCRBY", keys.totals(queue), "moved_away", 1),
-        *leave(task, fields),
-        *enter(task, fields._replace(queue=to), _time_of(fields, now)),
-    ]
-    return commands
+    """Return the commands by which a waiting task waits as `new` says, of which it has the queue and
+    the priority.
+    """
+    old, key, now = waiting.fields, keys.task(task), event.at
+    queue, to = old.queue or "", new.queue or ""
+    has_moved = to != queue
+    changed = {"queue": to} if has_moved else {}
+    commands: list[Command] = []
+    if new.priority != old.priority:
+        changed |= {} if new.priority == "0" else {"priority": new.priority or ""}
+        commands += [("HDEL", key, "priority")] if new.priority == "0" else []
+    commands += [("HSET", key, *flat(changed), "updated", now)]
+    if has_moved:
+        commands += [
+            ("ZINCRBY", keys.QUEUES, 0, to),
+            ("ZREM", keys.tasks(queue), task),
+            ("ZADD", keys.tasks(to), now if old.created is None else old.created, task),
+            ("HINCRBY", keys.totals(queue), "moved_away", 1),
+        ]
+    if has_moved or waiting.is_in_line:
+        commands += [*leave(task, old), *enter(task, new, _time_of(old, now), is_first)]
+    return [*commands, *record_event(redis, to, task, old, event)]
 
 
 def _time_of(fields: TaskFields, now: float) -> float | str:
     """Return when a scheduled task is due, and a blocked one is looked at."""
     return now if fields.status != "scheduled" or fields.eta is None else fields.eta
-
-
-def set_settings(
-    redis: Redis, queue: str, wanted: Mapping[str, str | None], now: float, by: str = ""
-) -> bool:
-    """Set or remove settings of a queue. False: they are so already.
-
-    wanted: the text of each setting; None: it is removed. A pause has `paused`, `paused_by` and
-        perhaps `paused_reason`; one that is there already stays as it is.
-    """
-    settings, names = keys.settings(queue), [*wanted]
-
-    def decide(reply: list[str | None]) -> Verdict[bool]:
-        present = dict(zip(names, reply, strict=True))
-        if "paused" in wanted and (wanted["paused"] is None) is (present["paused"] is None):
-            return Answer(False)
-        written = {
-            name: text
-            for name, text in wanted.items()
-            if text is not None and text != present[name]
-        }
-        removed = [
-            name for name, text in wanted.items() if text is None and present[name] is not None
-        ]
-        if not (written or removed):
-            return Answer(False)
-        commands: list[Command] = []
-        if removed:
-            commands += [("HDEL", settings, *removed)]
-        if written:
-            commands += [("HSET", settings, *flat(written)), ("ZINCRBY", keys.QUEUES, 0, queue)]
-        if "paused" in removed or "max_concurrency" in wanted:
-            commands += [("ZADD", keys.wake(queue), 0, 0)]
-        event = record_in_queue(queue, _event_of(written, removed, by, now))
-        return Change([*commands, event], True)
-
-    look: Look[list[str | None]] = Look([settings], [("HMGET", settings, *names)])
-    return transact(redis, "set_settings", look, decide)
-
-
-def _event_of(written: Mapping[str, str], removed: Sequence[str], by: str, now: float) -> Event:
-    if "paused" in written:
-        return Event("paused", by, now, {"reason": written.get("paused_reason")})
-    if "paused" in removed:
-        return Event("resumed", by, now)
-    if "max_concurrency" in (*written, *removed):
-        most = written.get("max_concurrency")
-        return Event("limited", by, now, {"max_concurrency": None if most is None else int(most)})
-    return Event("set", by, now, {**written, "unset": " ".join(removed) or None})
 
 
 def call(redis: Redis, queue: str, node: str) -> None:
@@ -276,18 +213,21 @@ def _is_due(eta: str | None, now: float) -> bool:
         return False
 
 
-def _transact(redis: Redis, name: str, queue: str, task: str, decide: _Decide) -> None:
+def _transact(
+    redis: Redis, name: str, queue: str, task: str, decide: _Decide, asks_first: bool = False
+) -> None:
     """Run a transaction that needs to know the place of the task in its line.
 
     The line is not known before the task is read, so the first look guesses the default line.
+    asks_first: it needs to know, too, which task is the next of that line.
     """
     line: str | None = DEFAULT
     while line is not None:
-        line = _try_in_line(redis, name, queue, task, decide, line)
+        line = _try_in_line(redis, name, queue, task, decide, line, asks_first)
 
 
 def _try_in_line(
-    redis: Redis, name: str, queue: str, task: str, decide: _Decide, line: str
+    redis: Redis, name: str, queue: str, task: str, decide: _Decide, line: str, asks_first: bool
 ) -> str | None:
     """Return None when it is done, else the line in which the task is."""
     key = keys.line(queue, line)
@@ -305,7 +245,7 @@ def _try_in_line(
         return Change(verdict.commands, None)
 
     reads: list[Command] = [read_task(task), ("LPOS", key, task)]
-    if name == "put_first":
+    if asks_first:
         reads.append(("LINDEX", key, -1))
     look: AnyLook = Look([keys.task(task), key], reads, task)
     return transact(redis, name, look, decide_here)

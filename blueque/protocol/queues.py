@@ -1,16 +1,68 @@
-"""Remove an unused queue: forget_queue."""
+"""Whole queues: set_settings, forget_queue."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
 from blueque.model.encoding import day_of
 from blueque.model.lines import needs_of
+from blueque.protocol.events import Event, record_in_queue
+from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 DAY = 86400.0
+
+
+def set_settings(
+    redis: Redis, queue: str, wanted: Mapping[str, str | None], now: float, by: str = ""
+) -> bool:
+    """Set or remove settings of a queue. False: they are so already.
+
+    wanted: the text of each setting; None: it is removed. A pause has `paused`, `paused_by` and
+        perhaps `paused_reason`; one that is there already stays as it is.
+    """
+    settings, names = keys.settings(queue), [*wanted]
+
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        present = dict(zip(names, reply, strict=True))
+        if "paused" in wanted and (wanted["paused"] is None) is (present["paused"] is None):
+            return Answer(False)
+        written = {
+            name: text
+            for name, text in wanted.items()
+            if text is not None and text != present[name]
+        }
+        removed = [
+            name for name, text in wanted.items() if text is None and present[name] is not None
+        ]
+        if not (written or removed):
+            return Answer(False)
+        commands: list[Command] = []
+        if removed:
+            commands += [("HDEL", settings, *removed)]
+        if written:
+            commands += [("HSET", settings, *flat(written)), ("ZINCRBY", keys.QUEUES, 0, queue)]
+        if "paused" in removed or "max_concurrency" in wanted:
+            commands += [("ZADD", keys.wake(queue), 0, 0)]
+        event = record_in_queue(queue, _event_of(written, removed, by, now))
+        return Change([*commands, event], True)
+
+    look: Look[list[str | None]] = Look([settings], [("HMGET", settings, *names)])
+    return transact(redis, "set_settings", look, decide)
+
+
+def _event_of(written: Mapping[str, str], removed: Sequence[str], by: str, now: float) -> Event:
+    if "paused" in written:
+        return Event("paused", by, now, {"reason": written.get("paused_reason")})
+    if "paused" in removed:
+        return Event("resumed", by, now)
+    if "max_concurrency" in (*written, *removed):
+        most = written.get("max_concurrency")
+        return Event("limited", by, now, {"max_concurrency": None if most is None else int(most)})
+    return Event("set", by, now, {**written, "unset": " ".join(removed) or None})
 
 
 def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:

@@ -786,7 +786,7 @@ def test_a_task_that_asked_to_run_again_later_is_not_said_to_have_failed(why, re
         End.retry(now + 600, wish="the upload is not there yet"),
         now,
     )
-    protocol.set_priority(redis, "video", "late-1", 5, now, "ada")
+    protocol.place(redis, "video", "late-1", now, "ada", priority=5)
 
     codes, text = why("late-1")
 
@@ -902,7 +902,7 @@ def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, clie
     protocol.enqueue(
         redis, "video", "young", "1", time.time() - 30, {"parameters_encoding": "json"}
     )
-    protocol.put_first(redis, "video", "young", time.time() - 20)
+    protocol.place(redis, "video", "young", time.time() - 20, is_first=True)
     protocol.enqueue(
         redis, "other", "of-another", "1", time.time() - 60, {"parameters_encoding": "json"}
     )
@@ -941,7 +941,7 @@ def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, clie
 )
 def test_its_history_tells_who_has_changed_what(run, redis, client, old, verb, event, facts):
     protocol.enqueue(redis, "video", "young", "1", time.time(), {"parameters_encoding": "json"})
-    protocol.put_first(redis, "video", "young", time.time())
+    protocol.place(redis, "video", "young", time.time(), is_first=True)
 
     run(*verb)
 

@@ -1301,20 +1301,12 @@ def reserve_from_default(redis: Redis) -> None:
     protocol.reserve(redis, AttemptRef(Q, "t1", T, NODE), I, 9.25, line="0")
 
 
-def set_priority(priority: int) -> Given:
-    return lambda redis: protocol.set_priority(redis, Q, "t1", priority, 9.25, "bob")
-
-
-def put_first(redis: Redis) -> None:
-    protocol.put_first(redis, Q, "t1", 9.25, "bob")
+def place(**wish: Any) -> Given:
+    return lambda redis: protocol.place(redis, Q, "t1", 9.25, "bob", **wish)
 
 
 def bring_forward(redis: Redis) -> None:
     protocol.bring_forward(redis, Q, "t1", 9.25)
-
-
-def move(redis: Redis) -> None:
-    protocol.move(redis, Q, "t1", "to", 9.25, "bob")
 
 
 def pause(reason: str | None = None) -> Given:
@@ -1693,9 +1685,23 @@ ENDED_BY_ORDER = {
     "FACTS": flat(MEASURED),
     "GONE": ["cancel"],
 }
-TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is in line"
-SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
+IN_LINE_NOW, LAST = "it is in line", "it is in line, and is to be the last"
+NEXT, TO_BE_NEXT = "it is in line, and is to be the next", "it is to be the next"
+NOT_DEFAULT = "it is in line, and not in the default one from now on"
+NEEDS_LOCK = "it is in line and needs a lock"
+MOVES, ONLY_NEXT = "it moves", "it only becomes the next"
+PRIORITIZED = "it does not move, and gets another priority"
+STAYS = {**TASK, "TO": Q, "NEW_LINE": keys.pending(Q), "CHANGED": [], "NEW_PRIORITY": 0}
+TO_SEVEN = {
+    **STAYS,
+    "CHANGED": ["priority", 7],
+    "NEW_PRIORITY": 7,
+    "NEW_NAME": "7",
+    "NEW_LINE": keys.line(Q, "7"),
+}
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
+TO_ANOTHER = {**MOVE, "CHANGED": ["queue", "to"], "NEW_PRIORITY": 0}
+OF_SHARED = {**SHARED, "NEW_PRIORITY": 0, "NEW_NAME": SHARED["NAME"]}
 EXPIRE = {**MOVE, "BY": "blueque", "REASON": "expired"}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
 UNBLOCK = {**TASK, "OWN_GROUP": []}
@@ -4591,113 +4597,188 @@ SAMPLES = [
         refuses=NoSuchTask,
     ),
     Sample(
-        "set_priority",
+        "place",
         "urgent now",
         enqueued("t1"),
-        set_priority(7),
-        SEVEN,
-        [TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on"],
+        place(priority=7),
+        TO_SEVEN,
+        [IN_LINE_NOW, LAST, NOT_DEFAULT, PRIORITIZED],
     ),
     Sample(
-        "set_priority",
+        "place",
         "not urgent any more",
         enqueued("t1", priority=5),
-        set_priority(0),
-        {**TASK, "NEW_PRIORITY": 0, "LINE": keys.line(Q, "5"), "NEW_LINE": keys.pending(Q)},
-        [AGAIN, TO_BE_0, IN_LINE_NOW],
+        place(priority=0),
+        {**STAYS, "LINE": keys.line(Q, "5")},
+        [AGAIN, "that is to be 0", IN_LINE_NOW, LAST, PRIORITIZED],
     ),
     Sample(
-        "set_priority",
-        "with a lock",
+        "place",
+        "urgent, with a lock",
         enqueued("t1", **IS_SHARED),
-        set_priority(7),
+        place(priority=7),
         {
-            **SEVEN,
+            **TO_SEVEN,
             **SHARED,
             "NEW_NAME": "7,lock:a%20b=2",
             "NEW_LINE": keys.line(Q, "7,lock:a%20b=2"),
         },
-        [
-            AGAIN,
-            TO_BE_OTHER,
-            IN_LINE_NOW,
-            IN_LINE_NOW + ", and not in the default one from now on",
-            IN_LINE_NOW + " and needs a lock",
-        ],
+        [AGAIN, IN_LINE_NOW, LAST, NOT_DEFAULT, NEEDS_LOCK, PRIORITIZED],
     ),
     Sample(
-        "set_priority", "scheduled", scheduled("t1", 20.5), set_priority(7), SEVEN, [TO_BE_OTHER]
+        "place",
+        "urgent, and scheduled",
+        scheduled("t1", 20.5),
+        place(priority=7),
+        TO_SEVEN,
+        [PRIORITIZED],
     ),
     Sample(
-        "set_priority",
-        "popped",
+        "place",
+        "urgent, and popped",
         given(registered(), enqueued("t1"), popped()),
-        set_priority(7),
-        SEVEN,
-        [TO_BE_OTHER],
+        place(priority=7),
+        TO_SEVEN,
+        [PRIORITIZED],
     ),
     Sample(
-        "set_priority",
-        "again",
-        given(enqueued("t1"), set_priority(7)),
-        set_priority(7),
+        "place",
+        "urgent, again",
+        given(enqueued("t1"), place(priority=7)),
+        place(priority=7),
         {**TASK, "LINE": keys.line(Q, "7")},
         [AGAIN],
         until="MULTI",
     ),
     Sample(
-        "set_priority",
-        "reserved",
+        "place",
+        "urgent, and reserved",
         given(registered(), reserved("t1")),
-        set_priority(7),
+        place(priority=7),
         TASK,
         until="MULTI",
         refuses=WrongState,
     ),
     Sample(
-        "set_priority",
-        "of another queue",
+        "place",
+        "urgent, in another queue",
         given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
-        set_priority(7),
+        place(priority=7),
         TASK,
         until="MULTI",
         refuses=WrongQueue,
     ),
     Sample(
-        "put_first", "in the default line", given(enqueued("t0"), enqueued("t1")), put_first, TASK
+        "place",
+        "first of the default line",
+        given(enqueued("t0"), enqueued("t1")),
+        place(is_first=True),
+        STAYS,
+        [TO_BE_NEXT, IN_LINE_NOW, NEXT, ONLY_NEXT],
     ),
-    Sample("put_first", "the next already", enqueued("t1"), put_first, TASK, until="MULTI"),
     Sample(
-        "put_first",
-        "in another",
+        "place",
+        "the next already",
+        enqueued("t1"),
+        place(is_first=True),
+        STAYS,
+        [TO_BE_NEXT],
+        until="MULTI",
+    ),
+    Sample(
+        "place",
+        "first of another line",
         given(enqueued("t0", **IS_URGENT), enqueued("t1", **IS_URGENT)),
-        put_first,
-        {**TASK, **URGENT},
-        [AGAIN, OTHER_LINE],
+        place(is_first=True),
+        {
+            **STAYS,
+            **URGENT,
+            "NEW_LINE": URGENT["LINE"],
+            "NEW_NAME": URGENT["NAME"],
+            "NEW_PRIORITY": 5,
+        },
+        [AGAIN, TO_BE_NEXT, IN_LINE_NOW, NEXT, NOT_DEFAULT, ONLY_NEXT],
     ),
     Sample(
-        "put_first",
-        "with a lock",
-        given(enqueued("t0", **IS_SHARED), enqueued("t1", **IS_SHARED)),
-        put_first,
-        {**TASK, **SHARED},
-        [AGAIN, *IN_LOCKED_LINE],
-    ),
-    Sample(
-        "put_first",
-        "popped",
+        "place",
+        "first, and popped",
         given(registered(), enqueued("t1"), popped()),
-        put_first,
-        TASK,
+        place(is_first=True),
+        STAYS,
+        [TO_BE_NEXT],
         until="MULTI",
         refuses=WrongState,
     ),
     Sample(
-        "put_first",
-        "scheduled",
+        "place",
+        "first, and scheduled",
         scheduled("t1", 20.5),
-        put_first,
-        TASK,
+        place(is_first=True),
+        STAYS,
+        [TO_BE_NEXT],
+        until="MULTI",
+        refuses=WrongState,
+    ),
+    Sample(
+        "place",
+        "to another queue",
+        enqueued("t1"),
+        place(to="to"),
+        TO_ANOTHER,
+        [MOVES, IN_LINE_NOW, LAST],
+    ),
+    Sample(
+        "place",
+        "to another queue, with a lock",
+        enqueued("t1", **IS_SHARED),
+        place(to="to"),
+        {**TO_ANOTHER, **OF_SHARED, "NEW_LINE": keys.line("to", SHARED["NAME"])},
+        [AGAIN, MOVES, IN_LINE_NOW, LAST, NOT_DEFAULT, NEEDS_LOCK],
+    ),
+    Sample(
+        "place",
+        "to another queue, scheduled",
+        scheduled("t1", 20.5),
+        place(to="to"),
+        {**TO_ANOTHER, "ETA": 20.5},
+        [MOVES, SCHEDULED + " and moves"],
+    ),
+    Sample(
+        "place",
+        "to another queue, blocked",
+        given(enqueued("t2"), waiting("t1", t2="ok")),
+        place(to="to"),
+        TO_ANOTHER,
+        [MOVES, BLOCKED + " and moves"],
+    ),
+    Sample(
+        "place",
+        "to another queue, urgent, as the next",
+        enqueued("t1"),
+        place(to="to", priority=7, is_first=True),
+        {
+            **TO_ANOTHER,
+            "CHANGED": ["queue", "to", "priority", 7],
+            "NEW_PRIORITY": 7,
+            "NEW_NAME": "7",
+            "NEW_LINE": keys.line("to", "7"),
+        },
+        [TO_BE_NEXT, MOVES, IN_LINE_NOW, NEXT, NOT_DEFAULT],
+    ),
+    Sample(
+        "place",
+        "to another queue, again",
+        given(enqueued("t1"), place(to="to")),
+        place(to="to"),
+        MOVE,
+        until="MULTI",
+    ),
+    Sample(
+        "place",
+        "to another queue, and popped",
+        given(registered(), enqueued("t1"), popped()),
+        place(to="to"),
+        MOVE,
         until="MULTI",
         refuses=WrongState,
     ),
@@ -4709,27 +4790,6 @@ SAMPLES = [
         enqueued("t1"),
         bring_forward,
         TASK,
-        until="MULTI",
-        refuses=WrongState,
-    ),
-    Sample("move", "pending", enqueued("t1"), move, MOVE, [PENDING]),
-    Sample(
-        "move",
-        "with a lock",
-        enqueued("t1", **IS_SHARED),
-        move,
-        {**MOVE, **SHARED, "NEW_LINE": keys.line("to", SHARED["NAME"])},
-        [AGAIN, PENDING, PENDING + ", and not in the default line", PENDING + " and needs a lock"],
-    ),
-    Sample("move", "scheduled", scheduled("t1", 20.5), move, {**MOVE, "ETA": 20.5}, [SCHEDULED]),
-    Sample("move", "blocked", given(enqueued("t2"), waiting("t1", t2="ok")), move, MOVE, [BLOCKED]),
-    Sample("move", "again", given(enqueued("t1"), move), move, MOVE, until="MULTI"),
-    Sample(
-        "move",
-        "popped",
-        given(registered(), enqueued("t1"), popped()),
-        move,
-        MOVE,
         until="MULTI",
         refuses=WrongState,
     ),

@@ -612,18 +612,9 @@ def change_waiting(world: World, redis: Redis, action: Callable[[], object]) -> 
     world.ledger.notes.append("changed")
 
 
-def set_priority(world: World, redis: Redis, task_id: str, priority: int) -> None:
-    change_waiting(
-        world, redis, lambda: protocol.set_priority(redis, QUEUE, task_id, priority, time.time())
-    )
-
-
-def put_first(world: World, redis: Redis, task_id: str) -> None:
-    change_waiting(world, redis, lambda: protocol.put_first(redis, QUEUE, task_id, time.time()))
-
-
-def move(world: World, redis: Redis, task_id: str) -> None:
-    change_waiting(world, redis, lambda: protocol.move(redis, QUEUE, task_id, ANOTHER, time.time()))
+def place(world: World, redis: Redis, task_id: str, **wish: Any) -> None:
+    """wish: `to`, `priority` or `is_first`, or several of these."""
+    change_waiting(world, redis, lambda: protocol.place(redis, QUEUE, task_id, time.time(), **wish))
 
 
 def pause(world: World, redis: Redis) -> None:
@@ -760,7 +751,7 @@ def drain_all(world: World) -> None:
     protocol.set_settings(world.redis, QUEUE, NOT_PAUSED, time.time())
     moved = world.redis.read(("ZRANGE", keys.tasks(ANOTHER), 0, -1))[0]
     for task in moved:
-        protocol.move(world.redis, ANOTHER, task, QUEUE, time.time())
+        protocol.place(world.redis, ANOTHER, task, time.time(), to=QUEUE)
     for name in world.redis.read(("ZRANGE", keys.lines(ANOTHER), 0, -1))[0]:
         protocol.align_line(world.redis, ANOTHER, name)
     drain(world)

@@ -1176,45 +1176,44 @@ class Model:
             raise Refusal(WrongQueue)
         return its, its.status == "pending" and task in self.lines[queue, its.line]
 
-    def set_priority(self, queue: str, task: str, priority: int, now: float) -> None:
+    def place(
+        self,
+        queue: str,
+        task: str,
+        now: float,
+        to: str | None = None,
+        priority: int | None = None,
+        is_first: bool = False,
+    ) -> None:
+        there = self.tasks.get(task)
+        if there is not None and there.queue == to and priority in (None, there.priority):
+            return
         its, is_in_line = self._waits(queue, task)
-        if its.priority == priority:
+        if is_first and not is_in_line:
+            raise Refusal(WrongState)
+        if to is not None and its.status == "pending" and not is_in_line:
+            raise Refusal(WrongState)
+        is_there = not is_first or self.lines[queue, its.line][0] == task
+        if to is None and priority in (None, its.priority) and is_there:
             return
         its.updated = now
         if is_in_line:
             self.leave_line(queue, task)
-        its.priority = priority
+        its.priority = its.priority if priority is None else priority
+        if to is not None:
+            self._move(its, queue, task, to, now)
         if is_in_line:
-            self._put_in_line(queue, task)
+            self._put_in_line(its.queue, task, is_next=is_first)
 
-    def put_first(self, queue: str, task: str, now: float) -> None:
-        its, is_in_line = self._waits(queue, task)
-        if not is_in_line:
-            raise Refusal(WrongState)
-        if self.lines[queue, its.line][0] == task:
-            return
-        its.updated = now
-        self.leave_line(queue, task)
-        self._put_in_line(queue, task, is_next=True)
-
-    def move(self, queue: str, task: str, to: str, now: float) -> None:
-        if task in self.tasks and self.tasks[task].queue == to:
-            return
-        its, is_in_line = self._waits(queue, task)
-        if its.status == "pending" and not is_in_line:
-            raise Refusal(WrongState)
-        its.updated = now
+    def _move(self, its: Any, queue: str, task: str, to: str, now: float) -> None:
         self.queues.add(to)
         self.index[queue].pop(task, None)
         self.index[to][task] = its.given["created"]
         its.queue = to
-        if is_in_line:
-            self.leave_line(queue, task)
-            self._put_in_line(to, task)
-        elif its.status == "scheduled":
+        if its.status == "scheduled":
             self.scheduled[queue].pop(task, None)
             self.scheduled[to][task] = its.past["eta"]
-        else:
+        elif its.status == "blocked":
             self.blocked[queue].pop(task, None)
             self.blocked[to][task] = now
 
@@ -1236,7 +1235,7 @@ class Model:
         self.happened[f"expired: {its.status}"] += 1
         if "expired_to" in its.given:
             del its.given["start_before"]
-            self.move(queue, task, its.given.pop("expired_to"), now)
+            self.place(queue, task, now, its.given.pop("expired_to"))
             return
         self.scheduled[queue].pop(task, None)
         self.blocked[queue].pop(task, None)

@@ -454,7 +454,7 @@ class People(Machine):
 
     @rule(
         data=st.data(),
-        how=st.sampled_from(["set_priority", "put_first", "move"]),
+        how=st.sampled_from(["set_priority", "put_first", "move", "place"]),
         priority=st.sampled_from([0, 7, 7, -3]),
         is_any=SELDOM,
         is_wrong_queue=SELDOM,
@@ -471,7 +471,7 @@ class People(Machine):
     ) -> None:
         """Have a task that waits, or any task, wait at another place."""
         waiting = [*self.has("scheduled") * 2, *self.has("pending", "blocked")]
-        if how == "put_first":
+        if how in ("put_first", "place"):
             waiting = self.has("pending") or waiting
         task = self.pick(data, (not is_any and waiting) or self.known)
         queue, its = self.queue_of(task), self.model.tasks.get(task)
@@ -481,15 +481,27 @@ class People(Machine):
         ways = {
             "set_priority": (
                 lambda: self.queue(queue).set_priority(task, priority),
-                lambda: self.model.set_priority(queue, task, priority, clock.now),
+                lambda: self.model.place(queue, task, clock.now, priority=priority),
             ),
             "put_first": (
                 lambda: self.queue(queue).put_first(task),
-                lambda: self.model.put_first(queue, task, clock.now),
+                lambda: self.model.place(queue, task, clock.now, is_first=True),
             ),
             "move": (
                 lambda: self.queue(queue).move(task, _other(queue)),
-                lambda: self.model.move(queue, task, _other(queue), clock.now),
+                lambda: self.model.place(queue, task, clock.now, to=_other(queue)),
+            ),
+            "place": (
+                lambda: protocol.place(
+                    self.person,
+                    queue,
+                    task,
+                    clock.now,
+                    to=_other(queue),
+                    priority=priority,
+                    is_first=True,
+                ),
+                lambda: self.model.place(queue, task, clock.now, _other(queue), priority, True),
             ),
         }
         for _ in range(1 + is_answer_lost):
@@ -1334,7 +1346,9 @@ class Relatives(Machine):
             self.both(
                 "put_first",
                 lambda child=child, queue=queue: self.queue(queue).put_first(child),
-                lambda child=child, queue=queue: self.model.put_first(queue, child, clock.now),
+                lambda child=child, queue=queue: self.model.place(
+                    queue, child, clock.now, is_first=True
+                ),
             )
             attempt = self._attempt_of(child)
             if attempt is not None and self.model.hints()[child] == 1:

@@ -19,7 +19,7 @@ from oracle import State
 from schedule_scenarios import SCHEDULES
 from stepper import Fault
 from transactions import protocol
-from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_one
+from world import ANOTHER, QUEUE, World, join, make_wait, put_in_line, start_one, take_one
 
 from blueque.connection.redis import Redis
 from blueque.model import keys
@@ -1665,7 +1665,7 @@ OURS = [
     ours(
         "priority",
         one_task("a_1"),
-        {"a_1": a, "p": by(actors.set_priority, "t-1", 5)},
+        {"a_1": a, "p": by(actors.place, "t-1", priority=5)},
         [(2, 0), (0, 1)],
         untouched=["a_1"],
         longer=[(3, 1)],
@@ -1673,7 +1673,7 @@ OURS = [
     ours(
         "no priority",
         one_task("a_1", priority=5),
-        {"a_1": a, "p": by(actors.set_priority, "t-1", 0)},
+        {"a_1": a, "p": by(actors.place, "t-1", priority=0)},
         [(2, 0), (0, 1)],
         untouched=["a_1"],
         longer=[(3, 1)],
@@ -1681,7 +1681,7 @@ OURS = [
     ours(
         "first",
         _two_tasks,
-        {"a_1": a, "p": by(actors.put_first, "t-2")},
+        {"a_1": a, "p": by(actors.place, "t-2", is_first=True)},
         [(2, 0), (0, 1)],
         untouched=["a_1"],
         longer=[(3, 1)],
@@ -1689,7 +1689,7 @@ OURS = [
     ours(
         "moved",
         one_task("a_1"),
-        {"a_1": a, "p": by(actors.move, "t-1")},
+        {"a_1": a, "p": by(actors.place, "t-1", to=ANOTHER)},
         [(2, 0), (0, 1)],
         drain=actors.drain_all,
         untouched=["a_1"],
@@ -1698,7 +1698,7 @@ OURS = [
     ours(
         "lock, moved",
         _two_lines,
-        {"a_1": a, "p": by(actors.move, "t-1")},
+        {"a_1": a, "p": by(actors.place, "t-1", to=ANOTHER)},
         [(2, 0)],
         drain=actors.drain_all,
         untouched=["a_1"],
@@ -1898,8 +1898,8 @@ OURS = [
             longer=[(3, 1)],
         )
         for name, program, check in (
-            ("moved", by(actors.move, "c-1"), has_run_once),
-            ("given another priority", by(actors.set_priority, "c-1", 5), has_run_once),
+            ("moved", by(actors.place, "c-1", to=ANOTHER), has_run_once),
+            ("given another priority", by(actors.place, "c-1", priority=5), has_run_once),
             ("purged", by(actors.purge, "c-1"), is_purged_or_run),
             ("looked at again", by(actors.look_again, "c-1"), has_run_once),
             ("unblocked", by(actors.unblock, "c-1"), is_told_right),
@@ -2327,7 +2327,7 @@ OURS = [
     mixed(
         "priority beside 1.0.0",
         one_task("a_1"),
-        {"a_1": a, "old_1": old, "p": by(actors.set_priority, "t-1", 5)},
+        {"a_1": a, "old_1": old, "p": by(actors.place, "t-1", priority=5)},
         [(2, 0)],
         longer=[(3, 0)],
     ),
@@ -2348,15 +2348,27 @@ OURS = [
     mixed(
         "first beside 1.0.0",
         one_task("a_1"),
-        {"a_1": a, "old_1": old, "p": by(actors.put_first, "t-1")},
+        {"a_1": a, "old_1": old, "p": by(actors.place, "t-1", is_first=True)},
         [(2, 0)],
         longer=[(3, 0)],
     ),
     mixed(
         "moved beside 1.0.0",
         one_task("a_1"),
-        {"a_1": a, "old_1": old, "p": by(actors.move, "t-1")},
+        {"a_1": a, "old_1": old, "p": by(actors.place, "t-1", to=ANOTHER)},
         [(2, 0)],
+        drain=actors.drain_all,
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "placed otherwise in all beside 1.0.0",
+        one_task("a_1"),
+        {
+            "a_1": a,
+            "old_1": old,
+            "p": by(actors.place, "t-1", to=ANOTHER, priority=5, is_first=True),
+        },
+        [(1, 0)],
         drain=actors.drain_all,
         longer=[(3, 0)],
     ),

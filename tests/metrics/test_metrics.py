@@ -194,10 +194,10 @@ def test_how_many_tasks_were_made_stays_while_they_are_moved_and_deleted(scrape,
     protocol.enqueue(redis, "audio", "a1", "in", 1.0)
     before = values(scrape())
 
-    protocol.move(redis, Q, "t0", "audio", 2.0)
+    protocol.place(redis, Q, "t0", 2.0, to="audio")
     protocol.cancel(redis, "audio", "t0", "ann", None, 3.0)
     protocol.delete(redis, "audio", "t0")
-    protocol.move(redis, Q, "t1", "audio", 4.0)
+    protocol.place(redis, Q, "t1", 4.0, to="audio")
 
     after = values(scrape())
     for queue, made in ((Q, 3), ("audio", 1)):

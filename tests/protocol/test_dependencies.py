@@ -640,10 +640,10 @@ def test_a_blocked_task_is_cancelled_moved_or_given_another_priority(redis):
         child(redis, task)
 
     assert protocol.cancel(redis, BELOW, "c", "ann", None, 3.5) == "cancelled"
-    protocol.move(redis, BELOW, "d", "audio", 3.5)
-    protocol.set_priority(redis, BELOW, "e", 5, 3.5)
+    protocol.place(redis, BELOW, "d", 3.5, to="audio")
+    protocol.place(redis, BELOW, "e", 3.5, priority=5)
     with pytest.raises(WrongState):
-        protocol.put_first(redis, BELOW, "e", 3.5)
+        protocol.place(redis, BELOW, "e", 3.5, is_first=True)
     assert redis.read(
         ("ZRANGE", keys.blocked(BELOW), 0, -1), ("ZRANGE", keys.blocked("audio"), 0, -1)
     ) == [["e"], ["d"]]
@@ -1042,8 +1042,8 @@ CALLS = {
     "requeue c": lambda redis: protocol.requeue(redis, BELOW, "c", "m", NOW),
     "cancel c": lambda redis: protocol.cancel(redis, BELOW, "c", "ann", None, NOW),
     "cancel p": lambda redis: protocol.cancel(redis, ABOVE, "p", "ann", None, NOW),
-    "move c": lambda redis: protocol.move(redis, BELOW, "c", "audio", NOW),
-    "set_priority c": lambda redis: protocol.set_priority(redis, BELOW, "c", 5, NOW),
+    "move c": lambda redis: protocol.place(redis, BELOW, "c", NOW, to="audio"),
+    "set_priority c": lambda redis: protocol.place(redis, BELOW, "c", NOW, priority=5),
     "purge c": lambda redis: protocol.purge(redis, BELOW, ["c", "d"]),
     "delete p": lambda redis: protocol.delete(redis, ABOVE, "p"),
     "prune p": lambda redis: protocol.prune(redis, ABOVE, "failed", [Ended("p", 5.5)]),

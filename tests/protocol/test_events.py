@@ -100,11 +100,11 @@ def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
     protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.confirm_cancel(), 13.5)
     protocol.requeue(redis, Q, "t1", "mark", 14.0, "bob")
     protocol.enqueue(redis, Q, "t2", "in", now=14.0)
-    protocol.set_priority(redis, Q, "t1", 7, 14.25, "ann")
-    protocol.set_priority(redis, Q, "t2", 7, 14.25, "ann")
-    protocol.put_first(redis, Q, "t2", 14.5, "bob")
-    protocol.put_first(redis, Q, "t2", 14.75, "bob")
-    protocol.move(redis, Q, "t1", "audio", 15.0, "bob")
+    protocol.place(redis, Q, "t1", 14.25, "ann", priority=7)
+    protocol.place(redis, Q, "t2", 14.25, "ann", priority=7)
+    protocol.place(redis, Q, "t2", 14.5, "bob", is_first=True)
+    protocol.place(redis, Q, "t2", 14.75, "bob", is_first=True)
+    protocol.place(redis, Q, "t1", 15.0, "bob", to="audio")
 
     *_, cancelling, cancelled, requeued, prioritized, moved = client.get_history("t1").events
     _, _, put_first = client.get_history("t2").events

@@ -267,7 +267,7 @@ def test_enqueue_due_leaves_a_task_that_was_moved_to_the_queue_in_which_it_is_sc
     redis, cli, state
 ):
     protocol.schedule(redis, "video", "t1", "{}", eta=9.5, now=5.5)
-    protocol.move(redis, "video", "t1", "audio", now=6.5)
+    protocol.place(redis, "video", "t1", 6.5, to="audio")
     cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})  # by whatever else writes there
 
     assert protocol.enqueue_due(redis, "video", now=9.5) == []

@@ -720,7 +720,7 @@ def test_a_task_of_another_priority_is_the_last_of_those(redis, cli, state):
     before = state()
     cli.delete("blueque_wake_video")
 
-    protocol.set_priority(redis, "video", "t1", 7, 6.5)
+    protocol.place(redis, "video", "t1", 6.5, priority=7)
 
     del before["blueque_pending_tasks_video"]
     assert state() == before | {
@@ -733,7 +733,7 @@ def test_a_task_of_another_priority_is_the_last_of_those(redis, cli, state):
 def test_a_task_that_is_not_urgent_any_more_stands_in_the_default_line(redis, cli):
     enqueue(redis, priority=7)
 
-    protocol.set_priority(redis, "video", "t1", 0, 6.5)
+    protocol.place(redis, "video", "t1", 6.5, priority=0)
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1"]
     assert "priority" not in cli.hgetall("blueque_task_t1") and not cli.exists(
@@ -744,7 +744,7 @@ def test_a_task_that_is_not_urgent_any_more_stands_in_the_default_line(redis, cl
 def test_a_task_keeps_its_needs_when_its_priority_changes(redis, cli):
     enqueue(redis, needs="lock:licence=1")
 
-    protocol.set_priority(redis, "video", "t1", 7, 6.5)
+    protocol.place(redis, "video", "t1", 6.5, priority=7)
 
     assert cli.lrange("blueque_line_7,lock:licence=1_video", 0, -1) == ["t1"]
     assert cli.smembers("blueque_waiting_licence") == {f"{LICENCE}_video", "7,lock:licence=1_video"}
@@ -753,7 +753,7 @@ def test_a_task_keeps_its_needs_when_its_priority_changes(redis, cli):
 def test_a_scheduled_task_of_another_priority_joins_that_line_when_it_is_due(redis, cli):
     protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
 
-    protocol.set_priority(redis, "video", "t1", -3, 6.5)
+    protocol.place(redis, "video", "t1", 6.5, priority=-3)
     assert cli.hgetall("blueque_task_t1")["priority"] == "-3" and not cli.exists(
         "blueque_line_-3_video"
     )
@@ -766,21 +766,21 @@ def test_a_priority_set_twice_is_set_once(redis, state, line):
     enqueue(redis, **({"priority": 7} if line == "7" else {}))
     before = state()
 
-    protocol.set_priority(redis, "video", "t1", int(line), 6.5)
+    protocol.place(redis, "video", "t1", 6.5, priority=int(line))
 
     assert state() == before
 
 
 def set_priority(redis):
-    protocol.set_priority(redis, "video", "t1", 7, 6.5)
+    protocol.place(redis, "video", "t1", 6.5, priority=7)
 
 
 def put_first(redis):
-    protocol.put_first(redis, "video", "t1", 6.5)
+    protocol.place(redis, "video", "t1", 6.5, is_first=True)
 
 
 def move(redis):
-    protocol.move(redis, "video", "t1", "other", 6.5)
+    protocol.place(redis, "video", "t1", 6.5, to="other")
 
 
 @pytest.mark.parametrize("change", [set_priority, put_first, move], **NAMED)

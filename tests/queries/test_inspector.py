@@ -468,7 +468,7 @@ def test_pending_tasks_are_listed_in_the_order_of_their_turns(redis, inspector):
     add("high", 60.0, priority=5)
     add("needy0", 20.0, needs="gpu=1")
     add("needy1", 40.0, needs="gpu=1")
-    protocol.put_first(redis, "video", "plain2", 70.0)
+    protocol.place(redis, "video", "plain2", 70.0, is_first=True)
 
     assert listed(inspector, "pending") == [
         "high",

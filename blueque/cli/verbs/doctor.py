@@ -142,7 +142,7 @@ def _print_text(
     for finding in fixed:
         _print_line("ok", f"fixed: {finding.sentence}")
     for finding in report.findings:
-        would = _REPAIRS.get(finding.code) or _REPAIRS[finding.fix or "forget"]
+        would = _REPAIRS.get(finding.code) or _REPAIRS.get(finding.fix or "")
         advice = "" if is_fixing or finding.fix is None else f" --fix would {would}."
         _print_line(level_of(finding), finding.sentence + advice)
 
