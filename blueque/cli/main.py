@@ -61,7 +61,7 @@ _GROUPS = {
         "resume": "Make listeners take tasks from a queue again.",
         "limit": "Set how many tasks of a queue may run at a time.",
         "queue": "List, pause, limit, set, purge and forget queues.",
-        "workflow": "List, cancel, requeue and close groups of tasks.",
+        "group": "List, show, close, cancel, requeue and forget groups of tasks.",
     },
     "Keep": {
         "archive": "Move finished tasks from Redis into Parquet files.",
@@ -112,6 +112,7 @@ _SYNONYMS = {
     **dict.fromkeys(("check", "health"), "doctor"),
     **dict.fromkeys(("dag", "tree", "dependencies", "deps"), "graph"),
     "unhold": "unblock",
+    **dict.fromkeys(("workflow", "workflows", "groups"), "group"),
     "exporter": "metrics",
     "settings": "config",
     **dict.fromkeys(("scheduled", "schedules", "recurring", "cron"), "schedule ls"),

@@ -28,9 +28,7 @@ MOST = 10_000  # tasks that one call changes
 _add_options = together(
     click.option("--key", multiple=True, metavar="KEY", help="Only the task with this key."),
     click.option("--run", multiple=True, metavar="NAME", help="Only tasks of this run."),
-    click.option(
-        "--group", multiple=True, metavar="NAME", help="Only tasks of this group or workflow."
-    ),
+    click.option("--group", multiple=True, metavar="NAME", help="Only tasks of this group."),
     tag_option("Only tasks with this tag; several times: with all of them."),
     click.option(
         "--schedule", multiple=True, metavar="SCHEDULE", help="Only tasks of this recurring task."

@@ -1,4 +1,4 @@
-"""Workflows, runs, feeds and tags, for JSON."""
+"""Groups, runs, feeds and tags, for JSON."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _OF_RUN = ("created", "finished", "moved", "hold", "collected")
 _OF_FEED = ("created", "updated", "finished", "since")
 
 
-def of_workflows(found: Iterable[GroupSeen], now: float) -> dict[str, Any]:
-    """Return the content of `workflows`."""
-    return {**times(now=now), "items": [workflow_item(seen) for seen in found]}
+def of_groups(found: Iterable[GroupSeen], now: float) -> dict[str, Any]:
+    """Return the content of `groups`."""
+    return {**times(now=now), "items": [group_item(seen) for seen in found]}
 
 
-def of_workflow(seen: GroupSeen, bad: Sequence[str], now: float) -> dict[str, Any]:
-    """Return the content of `workflow`. bad: ids of its tasks that are not complete."""
-    return {**times(now=now), "item": workflow_item(seen), "bad": list(bad)}
+def of_group(seen: GroupSeen, bad: Sequence[str], now: float) -> dict[str, Any]:
+    """Return the content of `group`. bad: ids of its tasks that are not complete."""
+    return {**times(now=now), "item": group_item(seen), "bad": list(bad)}
 
 
-def workflow_item(seen: GroupSeen) -> dict[str, Any]:
-    """Return how far a workflow is."""
+def group_item(seen: GroupSeen) -> dict[str, Any]:
+    """Return how far a group is."""
     others = {
         name: value for name, value in seen.record.items() if name not in (*_OF_GROUP, "gate")
     }

@@ -215,5 +215,5 @@ class Workflow(TaskGroup):
             why = (
                 f"another workflow has this name, without a task of key {key!r}; give each its own"
             )
-            then = f"name, or remove that one when it has ended: blueque workflow rm {self.name}"
+            then = f"name, or remove that one when it has ended: blueque group rm {self.name}"
             raise WrongGroup(self.name, f"{why} {then}")

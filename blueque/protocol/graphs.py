@@ -219,16 +219,14 @@ def _is_ours(graph: Graph, found: _Record) -> bool:
         raise was_cancelled(graph.group)
     if found.state == MAKING and found.made_by != graph.mark:
         why = "another workflow with this name is not complete; commit that one again, or cancel it"
-        raise WrongGroup(graph.group, f"{why} (blueque workflow cancel) and take another name")
+        raise WrongGroup(graph.group, f"{why} (blueque group cancel) and take another name")
     return found.made_by == graph.mark
 
 
 def was_cancelled(group: str) -> WrongGroup:
     """Return the error for a workflow that was cancelled before all of its tasks were there."""
     then = "when it has ended, remove it and commit it again"
-    why = (
-        f"it was cancelled before all of its tasks were there; {then}: blueque workflow rm {group}"
-    )
+    why = f"it was cancelled before all of its tasks were there; {then}: blueque group rm {group}"
     return WrongGroup(group, why, "cancelled")
 
 

@@ -283,7 +283,7 @@ def _of_groups(holders: Sequence[Holder]) -> Iterator[Concern]:
         name = group_of(holder.task) or ""
         waits = f"{count(holder.held, 'task')} {'waits' if holder.held == 1 else 'wait'} for it"
         sentence = f"{waits}, but not all of its tasks are complete"
-        command = f"blueque workflow show {shlex.quote(name)}"
+        command = f"blueque group show {shlex.quote(name)}"
         yield Concern(holder.task, "held", sentence, command)
     if len(holders) > MOST:
         sentence = f"tasks wait for {len(holders) - MOST} more that are not complete"
@@ -297,14 +297,14 @@ def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
     for group, state, since in left[:MOST]:
         name, age = shlex.quote(group), span(now - since)
         sentence = f"it is open, and no task has joined it for {age}: no program has closed it"
-        command = f"blueque workflow close {name}"
+        command = f"blueque group close {name}"
         if state == MAKING:
             sentence = f"it is making, and no task has come for {age}: its producer may have died"
-            command = f"blueque workflow show {name}"
+            command = f"blueque group show {name}"
         yield Concern(condition_on(group), "unclosed", sentence, command)
     if len(left) > MOST:
         sentence = f"{len(left) - MOST} more are open or making for long"
-        yield Concern("groups", "unclosed", sentence, "blueque workflow ls")
+        yield Concern("groups", "unclosed", sentence, "blueque group ls")
 
 
 def _of_schedules(overview: Overview) -> Iterator[Concern]:

@@ -80,7 +80,7 @@ def how_to_mend(cause: Task) -> str:
     """
     group = group_of(cause.id)
     if group is not None:
-        return f"blueque workflow show {shlex.quote(group)}"
+        return f"blueque group show {shlex.quote(group)}"
     return f"blueque requeue {cause.id}"
 
 
@@ -112,7 +112,7 @@ def members_of(group: Task) -> str:
 
 
 def state_of_group(group: Task) -> str:
-    """Return the state of a group that is there, in the word of `blueque workflow ls`."""
+    """Return the state of a group that is there, in the word of `blueque group ls`."""
     fields = group.fields
     return shown_state(fields["state"], "cancel" in fields, int(fields["open"]))
 
@@ -128,7 +128,7 @@ def why_it_ended(task: Task) -> str | None:
 def _of_workflow(inquiry: Inquiry) -> Iterator[Reason]:
     """Yield that it waits for the producer of its workflow."""
     group = inquiry.task.fields.get("group", "")
-    name, show = clean(group), f"blueque workflow show {shlex.quote(group)}"
+    name, show = clean(group), f"blueque group show {shlex.quote(group)}"
     if inquiry.workflow == MAKING:
         sentence = f"Its workflow {name} is making: until all of its tasks are there, none runs."
         more = "If its producer has died, commit the same workflow again, or cancel this one."
@@ -150,7 +150,7 @@ def _group(inquiry: Inquiry, group: Task) -> Reason:
         return Reason("group", sentence, f"blueque graph {inquiry.task.id}")
     more = "The group is open, and does not end before it is closed."
     who = "Its producer does that; if the producer has died, close it yourself."
-    command = f"blueque workflow close {shlex.quote(group_of(group.id) or '')}"
+    command = f"blueque group close {shlex.quote(group_of(group.id) or '')}"
     return Reason("group", f"{sentence} {more} {who}", command)
 
 

@@ -1,5 +1,5 @@
 """Orders for queues, hosts and recurring tasks, which can be undone and need no question; for whole
-workflows, with one; and those that only ask.
+groups, with one; and those that only ask.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def _trigger(client: Client, name: str, by: str, form: Fields) -> object:
     return client.get_schedule(name).trigger(by=by)
 
 
-def _cancel_workflow(client: Client, name: str, by: str, form: Fields) -> None:
+def _cancel_group(client: Client, name: str, by: str, form: Fields) -> None:
     if not client.group(name).cancel(by, reason_of(form)):
-        raise InvalidInput(f"workflow {name} has ended already")
+        raise InvalidInput(f"group {name} has ended already")
 
 
 def _stack(client: Client, name: str, by: str, form: Fields) -> None:
@@ -83,7 +83,7 @@ PLACES = {
     "queue": "/queues/",
     "node": "/nodes/",
     "schedule": "/schedule/",
-    "workflow": "/workflows/",
+    "group": "/groups/",
     "task": "/tasks/",
 }
 # The objects of docs/json.md that programs get; all others are `recurring`.
@@ -93,7 +93,7 @@ KINDS = {
     ("node", "pause"): "node_pause",
     ("node", "resume"): "node_resume",
     ("schedule", "trigger"): "schedule_trigger",
-    **{("workflow", verb): "workflow" for verb in groups.ORDERS},
+    **{("group", verb): "group" for verb in groups.ORDERS},
 }
 STATES = {"drain": "draining", "pause": "paused", "resume": "up"}  # of listeners, after an order
 SETTLE = 2.0  # seconds that a finding must last, as for `blueque doctor`
@@ -109,9 +109,9 @@ CONTROLS: Mapping[tuple[str, str], Control] = {
     ("schedule", "resume"): lambda client, name, by, form: client.get_schedule(name).resume(by=by),
     ("schedule", "trigger"): _trigger,
     ("task", "stack"): _stack,
-    ("workflow", "cancel"): _cancel_workflow,
-    ("workflow", "requeue"): lambda client, name, by, form: client.group(name).requeue(by),
-    ("workflow", "close"): lambda client, name, by, form: client.group(name).close(),
+    ("group", "cancel"): _cancel_group,
+    ("group", "requeue"): lambda client, name, by, form: client.group(name).requeue(by),
+    ("group", "close"): lambda client, name, by, form: client.group(name).close(),
 }
 
 
@@ -124,7 +124,7 @@ class Controls:
     def routes(self) -> list[Route]:
         return [
             Route("/controls/{kind}/{verb}", self.answer, methods=["POST"]),
-            Route("/controls/workflow/{verb}", self.ask),
+            Route("/controls/group/{verb}", self.ask),
             Route("/doctor", self.look, methods=["POST"]),
         ]
 
@@ -148,13 +148,13 @@ class Controls:
         return await self._shared.guarded(visit, self._for_person, kind, verb, form)
 
     async def ask(self, request: Request) -> Response:
-        """Answer with the question before an order for a workflow."""
+        """Answer with the question before an order for a group."""
         visit = self._shared.visit(request)
         return await self._shared.guarded(visit, _ask, request.path_params["verb"])
 
     def _for_person(self, visit: Visit, kind: str, verb: str, form: Fields) -> Page | Response:
         name = form.get("name", "")
-        if kind == "workflow":
+        if kind == "group":
             require_operator(visit)
             seen = groups.order_of(visit, verb, name)
             if mistake := groups.mistake_in(seen, verb, form):
@@ -169,10 +169,10 @@ class Controls:
         if kind == "task":
             raise HTTPException(406, "The answer of the task is in its log: ask for no object.")
         given, name = self._give(visit, kind, verb, form), form.get("name", "")
-        if kind == "workflow":
+        if kind == "group":
             seen = visit.reader.client.group(name).progress()
             more = {"requeued": given} if verb == "requeue" else {}
-            return {"item": of_groups.workflow_item(seen), "bad": [], **more}
+            return {"item": of_groups.group_item(seen), "bad": [], **more}
         if kind == "queue":
             return orders.of_gates(visit.reader.inspector, [name])
         if isinstance(given, Told):
@@ -221,7 +221,7 @@ def _require_mine(visit: Visit, kind: str, name: str) -> None:
     client = visit.reader.client
     if kind == "queue":
         is_mine = visit.site.has(name)
-    elif kind == "workflow":
+    elif kind == "group":
         is_mine = False  # it may have tasks of other queues
     elif kind == "schedule":
         try:

@@ -1,4 +1,4 @@
-"""What a page for some queues leaves out: other tasks, workflows and schedules, also where tasks of
+"""What a page for some queues leaves out: other tasks, groups and schedules, also where tasks of
 these queues name them. A page for all queues leaves out nothing.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blueque.sentences.reason import Reason
     from blueque.web.site import Site
 
-MOST_MEMBERS = 100  # tasks of a workflow that are looked at
+MOST_MEMBERS = 100  # tasks of a group that are looked at
 Kind = TypeVar("Kind")
 OTHER = "another one"  # in place of an id or a queue
 _OF_QUEUES = ("aliases", "archives", "clock", "due", "process", "runs", "tasks")  # names of checks
@@ -54,8 +54,8 @@ def narrowed(found: Overview, client: Client, site: Site) -> Overview:
     )
 
 
-def workflows(client: Client, site: Site) -> list[GroupSeen]:
-    """Return the workflows that have a task of the page among their first, the newest first."""
+def all_groups(client: Client, site: Site) -> list[GroupSeen]:
+    """Return the groups that have a task of the page among their first, the newest first."""
     found = groups.load_all(client.connections)
     if not site.queues:
         return found
@@ -63,8 +63,8 @@ def workflows(client: Client, site: Site) -> list[GroupSeen]:
     return [_without_maker(seen) for seen in found if seen.name in mine]
 
 
-def workflow(name: str, client: Client, site: Site) -> GroupSeen:
-    """Return a workflow. Raises NoSuchGroup."""
+def one_group(name: str, client: Client, site: Site) -> GroupSeen:
+    """Return a group. Raises NoSuchGroup."""
     seen = groups.load(client.connections, name)
     if seen is None or (site.queues and name not in _with_mine([name], client, site)):
         raise NoSuchGroup(name)
@@ -146,7 +146,7 @@ def checks(found: Iterable[Check], site: Site) -> list[Check]:
 
 
 def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
-    """Return those of these workflows that have a task of the page among their first."""
+    """Return those of these groups that have a task of the page among their first."""
     known = [name for name in dict.fromkeys(names) if name]
     redis = client.connections
     members = {name: groups.members(redis, name, 0, MOST_MEMBERS) for name in known}
@@ -161,7 +161,7 @@ def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
 
 
 def _without_maker(seen: GroupSeen) -> GroupSeen:
-    """Return a workflow without the run that made it, which may be of another queue."""
+    """Return a group without the run that made it, which may be of another queue."""
     record = {name: value for name, value in seen.record.items() if name != "made_by"}
     return seen._replace(record=record)
 

@@ -64,7 +64,7 @@ def picture(graph: Graph, visit: Visit, members: int) -> Markup | None:
 
 
 def _made(graph: Graph, visit: Visit) -> dict[str, tuple[int, float, str]]:
-    """Return the ranks of tasks in the order in which they were made, which is that of their workflow."""
+    """Return the ranks of tasks in the order in which they were made, which is that of their group."""
     group = group_of(graph.task)
     members = groups.members(visit.reader.client.connections, group, 0, MAX_TASKS) if group else []
     first = {task: number for number, task in enumerate(members)}

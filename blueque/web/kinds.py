@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from blueque.producer.schedules import Schedule
     from blueque.queries.schedules import ScheduleSeen
 
-MOST = 1000  # workflows and entries of a history
+MOST = 1000  # groups and entries of a history
 MOST_QUEUES = 1000  # whose runs, feeds and statistics are read
 
 Content = Mapping[str, Any]
@@ -79,7 +79,7 @@ def _graph(visit: Visit) -> Content:
     name, reader = visit.one("id"), visit.reader
     if name:
         return tasks.of_graph(fence.graph(reader.task(name).id, reader.client, visit.site))
-    group = fence.workflow(_required(visit, "workflow"), reader.client, visit.site)
+    group = fence.one_group(_required(visit, "group"), reader.client, visit.site)
     return tasks.of_graph(fence.graph(condition_on(group.name), reader.client, visit.site))
 
 
@@ -194,17 +194,17 @@ def doctor_of(visit: Visit) -> Content:
     )
 
 
-def _workflows(visit: Visit) -> Content:
-    return of_groups.of_workflows(fence.workflows(visit.reader.client, visit.site), time.time())
+def _groups(visit: Visit) -> Content:
+    return of_groups.of_groups(fence.all_groups(visit.reader.client, visit.site), time.time())
 
 
-def _workflow(visit: Visit) -> Content:
+def _group(visit: Visit) -> Content:
     name, reader = _required(visit, "name"), visit.reader
-    seen = fence.workflow(name, reader.client, visit.site)
+    seen = fence.one_group(name, reader.client, visit.site)
     bad = groups.bad_members(reader.client.connections, name, MOST)
     if visit.site.queues:
         bad = [task.id for task in fence.mine_of(reader.inspector.tasks(bad), visit.site)]
-    return of_groups.of_workflow(seen, bad, time.time())
+    return of_groups.of_group(seen, bad, time.time())
 
 
 def _runs(visit: Visit) -> Content:
@@ -259,8 +259,8 @@ KINDS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
     "recurring": _recurring,
     "queue_show": _queue_show,
     "doctor": doctor_of,
-    "workflows": _workflows,
-    "workflow": _workflow,
+    "groups": _groups,
+    "group": _group,
     "runs": _runs,
     "feeds": _feeds,
     "tags": _tags,

@@ -34,7 +34,7 @@ PAGES = (
     ("/nodes", "Hosts"),
     ("/failures", "Failures"),
     ("/schedule", "Schedule"),
-    ("/workflows", "Workflows"),
+    ("/groups", "Groups"),
     ("/runs", "Runs"),
     ("/statistics", "Statistics"),
 )

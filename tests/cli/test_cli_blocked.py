@@ -353,8 +353,8 @@ def test_why_says_that_a_group_is_open_and_how_to_close_it(why, redis, night):
     assert (
         "It waits for group night 2: 1 of 1 task has ended, but not well. The group is open" in text
     )
-    assert "  blueque workflow close 'night 2'\n" in text
-    assert "1 of them not well.\n" in closed and "workflow close" not in closed
+    assert "  blueque group close 'night 2'\n" in text
+    assert "1 of them not well.\n" in closed and "group close" not in closed
 
 
 def test_why_says_how_far_a_group_is_that_runs_again(why, redis):

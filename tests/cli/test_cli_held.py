@@ -85,7 +85,7 @@ def test_status_points_at_a_group_for_which_tasks_wait_in_vain(run, redis):
 
     assert found["about"] == "group night-1"
     assert found["sentence"] == "1 task waits for it, but not all of its tasks are complete"
-    assert found["command"] == "blueque workflow show night-1"
+    assert found["command"] == "blueque group show night-1"
 
 
 @pytest.mark.parametrize("verb", ["why", "show"])
@@ -282,7 +282,7 @@ def test_a_task_joins_a_group_that_is_opened_for_it_and_another_waits_for_the_gr
     assert (progress.state, progress.members, progress.waiting) == ("open", 4, 1)
     assert {first.strip(), second.strip(), *lines.split()} == {*members(client, "night-1")}
     assert client.get_task(last).status == "blocked"
-    assert run("workflow", "close", "night-1").returncode == 0
+    assert run("group", "close", "night-1").returncode == 0
     refused = run("enqueue", "video", "1", "--group", "night-1")
     assert (refused.returncode, "night-1" in refused.stderr) == (2, True)
 

@@ -105,7 +105,7 @@ def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):
     assert result.stderr.splitlines()[0] == f"blueque: unknown verb {typed!r}.{hint}"
 
 
-@pytest.mark.parametrize("group", ["queue", "schedule", "node", "workflow"])
+@pytest.mark.parametrize("group", ["queue", "schedule", "node", "group"])
 def test_verbs_with_verbs_of_their_own_print_their_help_alone(run, group):
     result = run(group)
 
@@ -147,7 +147,7 @@ def test_every_hint_names_a_verb_and_none_hides_one():
         ("queue list", "unknown verb 'list'. Did you mean ls?"),
         ("schedule edit nightly", "unknown verb 'edit'. Did you mean set?"),
         ("node drian", "unknown verb 'drian'. Did you mean drain?"),
-        ("workflow xyzzy", "unknown verb 'xyzzy'."),
+        ("group xyzzy", "unknown verb 'xyzzy'."),
         ("ls failed", "too many words: failed. failed is a state: --state failed"),
         ("ls --failed", "unknown option --failed; did you mean --state failed?"),
         ("ls done", "too many words: done. done is a state: --state complete"),

@@ -58,8 +58,8 @@ BUDGETS = {
     "schedule ls --limit 20": (120, 8),
     "schedule show hourly": (12, 5),
     "schedule history hourly": (10, 4),
-    "workflow ls": (10, 5),
-    "workflow show night": (10, 5),
+    "group ls": (10, 5),
+    "group show night": (10, 5),
 }
 # What change something, run on, need files, or have nothing to say here; doctor alone may sweep.
 WITHOUT = {

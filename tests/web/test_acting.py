@@ -288,7 +288,7 @@ def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
         ("schedule_overdue", "blueque schedule show nightly", "Show", "Show"),
         ("feed_stopped", "blueque feeds video", "Feeds", "Feeds"),
         ("dead", "blueque-listener video, on gpu-3 with its spool", "Hosts", "Hosts"),
-        ("unclosed", "blueque workflow close w", None, None),
+        ("unclosed", "blueque group close w", None, None),
         ("no_progress", "blueque stack old", "Stack", "Show"),
     ],
 )
@@ -351,7 +351,7 @@ def flow(client):
         first = flow.add("video", {"scene": 1}, title="scan")
         for number in (2, 3):
             flow.add("ocr", {"scene": number}, after=first)
-    return "/controls/workflow/", {"name": "night/1"}
+    return "/controls/group/", {"name": "night/1"}
 
 
 @pytest.mark.parametrize("path", ["/acts/cancel?queue=video", "/controls/queue/pause"])
@@ -381,7 +381,7 @@ def test_in_a_list_of_several_states_those_are_ordered_that_can_be(ask, client, 
 
 def test_a_workflow_is_cancelled_from_its_page_after_one_question(ask, client, flow):
     path, name = flow
-    assert f"{path}cancel?name=night%2F1" in ask("/workflows/night/1").text
+    assert f"{path}cancel?name=night%2F1" in ask("/groups/night/1").text
     question = ask(f"{path}cancel", params=name)
     assert "3 tasks would be cancelled, none of which has started." in html.unescape(question.text)
     assert "SIGTERM" not in question.text
@@ -418,22 +418,20 @@ def test_a_limit_of_too_many_digits_is_refused(ask, queue):
 def test_a_workflow_with_more_tasks_than_were_shown_is_not_cancelled(ask, client, queue):
     client.group("open").open()
     queue.enqueue({"scene": 1}, group="open")
-    form = form_of(ask("/controls/workflow/cancel?name=open"))
+    form = form_of(ask("/controls/group/cancel?name=open"))
     for number in range(FEW):
         queue.enqueue({"scene": number}, group="open")
 
-    answer = ask("/controls/workflow/cancel", "POST", data=form, headers=OWN)
+    answer = ask("/controls/group/cancel", "POST", data=form, headers=OWN)
     assert "There are more tasks by now" in answer.text
-    long = ask(
-        "/controls/workflow/cancel", "POST", data=form | {"expected": "9" * 5000}, headers=OWN
-    )
+    long = ask("/controls/group/cancel", "POST", data=form | {"expected": "9" * 5000}, headers=OWN)
     assert "There are more tasks by now" in long.text
     form = form_of(answer)
-    answer = ask("/controls/workflow/cancel", "POST", data=form | {"typed": "20"}, headers=OWN)
+    answer = ask("/controls/group/cancel", "POST", data=form | {"typed": "20"}, headers=OWN)
     assert "Type the number of tasks, 21." in answer.text
 
     assert "cancel" not in client.group("open").progress().record
-    ask("/controls/workflow/cancel", "POST", data=form | {"typed": "21"}, headers=OWN)
+    ask("/controls/group/cancel", "POST", data=form | {"typed": "21"}, headers=OWN)
     assert "cancel" in client.group("open").progress().record
 
 
@@ -445,8 +443,8 @@ def test_failed_tasks_of_a_workflow_run_again_and_an_open_one_is_closed(
     end(task, "ValueError: x")
     protocol.settle_members(client.connections, "sweep", [task])
     for verb in ("close", "requeue"):
-        question = ask(f"/controls/workflow/{verb}?name=sweep")
-        moved = ask(f"/controls/workflow/{verb}", "POST", data=form_of(question), headers=OWN)
+        question = ask(f"/controls/group/{verb}?name=sweep")
+        moved = ask(f"/controls/group/{verb}", "POST", data=form_of(question), headers=OWN)
         assert moved.status_code == 303, (verb, moved.text)
 
     assert client.get_task(task).status == "pending"
@@ -457,7 +455,7 @@ def test_a_program_cancels_a_workflow_and_gets_its_object(ask, client, flow):
     path, name = flow
     headers = OWN | {"accept": "application/json"}
     answer = ask(f"{path}cancel", "POST", data=name, headers=headers).json()
-    assert (answer["kind"], answer["item"]["cancelled_by"]) == ("workflow", "ada@web")
+    assert (answer["kind"], answer["item"]["cancelled_by"]) == ("group", "ada@web")
     again = ask(f"{path}close", "POST", data={"name": "none"}, headers=headers)
     assert again.status_code == 404
 
@@ -466,8 +464,8 @@ def test_a_page_for_some_queues_orders_nothing_for_whole_workflows(client, flow,
     path, name = flow
     site = Site("", queues=("video",))
     app = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=site)
-    assert "Its tasks" in ask_app(app, "/workflows/night/1").text
-    assert path not in ask_app(app, "/workflows/night/1").text
+    assert "Its tasks" in ask_app(app, "/groups/night/1").text
+    assert path not in ask_app(app, "/groups/night/1").text
     before = everything()
     for verb in ("cancel", "requeue", "close"):
         form = name | {"expected": "9"}
@@ -483,5 +481,5 @@ def test_a_page_for_some_queues_orders_nothing_for_whole_workflows(client, flow,
             ),
         ]
         assert {answer.status_code for answer in answers} <= {404, 409}
-        assert "This page is for some queues and orders nothing for workflows." in answers[0].text
+        assert "This page is for some queues and orders nothing for groups." in answers[0].text
     assert everything() == before

@@ -37,8 +37,8 @@ PAGES = (
         "/failures/OSError",
         "/schedule",
         "/schedule/nightly",
-        "/workflows",
-        "/workflows/night",
+        "/groups",
+        "/groups/night",
         "/runs",
     ),
     *(
@@ -204,14 +204,14 @@ LOOKS_THE_SAME = """() => {
 
 def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
     page, found = visit("/"), []
-    for path in (*FEW, "/tasks/{running}/log", "/workflows/night", "/statistics"):
+    for path in (*FEW, "/tasks/{running}/log", "/groups/night", "/statistics"):
         page.goto(site.at(path), wait_until="load")
         found += page.evaluate(LOOKS_THE_SAME)
     assert sorted({*found}) == []
 
 
 @pytest.mark.parametrize(
-    "path", ["/tasks", "/workflows", "/runs", "/failures", "/schedule", "/nodes/gpu-1"]
+    "path", ["/tasks", "/groups", "/runs", "/failures", "/schedule", "/nodes/gpu-1"]
 )
 def test_names_that_are_links_look_like_the_other_links(visit, path):
     colours = visit(path).evaluate(

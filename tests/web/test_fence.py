@@ -33,7 +33,7 @@ PATHS = {
     r"/queues/(?P<name>.+)": ("/queues/video", "/queues/hidden-queue"),
     r"/nodes/(?P<name>.+)": ("/nodes/host_1", "/nodes/{node}"),
     r"/schedule/(?P<name>.+)": ("/schedule/nightly", "/schedule/hidden-schedule"),
-    r"/workflows/(?P<name>.+)": ("/workflows/both", "/workflows/hidden-workflow"),
+    r"/groups/(?P<name>.+)": ("/groups/both", "/groups/hidden-workflow"),
     r"/tasks/(?P<id>[^/]+)": ("/tasks/{running}", "/tasks/{hidden}"),
     r"/tasks/(?P<id>[^/]+)/log": ("/tasks/{running}/log", "/tasks/{hidden}/log"),
     r"/tasks/(?P<id>[^/]+)/log\.txt": ("/tasks/{running}/log.txt", "/tasks/{hidden}/log.txt"),
@@ -44,9 +44,9 @@ QUERIES = {
     "task": ("id={blocked}", "id={hidden}"),
     "why": ("id={locked}", "id={hidden}"),
     "history": ("id={running}", "id={hidden}"),
-    "graph": ("id={blocked}", "workflow=hidden-workflow"),
+    "graph": ("id={blocked}", "group=hidden-workflow"),
     "node": ("name=host_1", "name={node}"),
-    "workflow": ("name=both", "name=hidden-workflow"),
+    "group": ("name=both", "name=hidden-workflow"),
     "schedule_history": ("name=nightly", "name=hidden-schedule"),
     "tasks": ("state=pending&state=started&state=blocked", None),
     "tags": (None, ""),
@@ -144,7 +144,7 @@ def test_orders_for_others_change_nothing_and_say_what_is_said_of_nothing(client
             assert len(texts) == 1, verb
         assert ids["hidden"][:8] not in ask_app(app, f"/acts/{verb}").text
     names = {"queue": "hidden-queue", "node": ids["node"], "task": ids["hidden"]}
-    names |= {"schedule": "hidden-schedule", "workflow": "hidden-workflow"}
+    names |= {"schedule": "hidden-schedule", "group": "hidden-workflow"}
     for kind, verb in CONTROLS:
         path = f"/controls/{kind}/{verb}"
         forms = [{"name": names[kind]}, {"name": "nothing"}]
@@ -195,5 +195,5 @@ def test_a_page_for_all_queues_leaves_out_nothing(client, ids):
     app = create_app(client, authorize=lambda scope: PROGRAM)
     assert ids["hidden"][:8] in ask_app(app, f"/tasks/{ids['blocked']}").text
     assert ids["hidden"][:8] in ask_app(app, f"/tasks/{ids['locked']}").text
-    assert "hidden-workflow" in ask_app(app, "/workflows").text
+    assert "hidden-workflow" in ask_app(app, "/groups").text
     assert NODE in ask_app(app, "/api/v1/nodes").text

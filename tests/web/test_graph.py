@@ -24,7 +24,7 @@ def test_pairs_stand_beside_each_other_in_the_order_in_which_they_were_made(ask,
             flow.add("ocr", {}, after=first, title=f"check {number}")
         flow.add("ocr", None, after=first, key="report")
 
-    found = boxes(ask("/workflows/pairs").text)
+    found = boxes(ask("/groups/pairs").text)
 
     rows = [found[f"train {number}"][1] for number in range(9)]
     assert rows == sorted(rows) == [found[f"check {number}"][1] for number in range(9)]
@@ -35,11 +35,11 @@ def test_no_box_moves_when_its_state_changes_and_dots_are_explained(ask, client)
     with client.workflow("night") as flow:
         pages = [flow.add("ocr", {}, title=f"page {number}") for number in range(5)]
         flow.add("ocr", {}, title="bind", after=pages)
-    before = ask("/workflows/night").text
+    before = ask("/groups/night").text
 
     client.get_queue("ocr").cancel(pages[3])
 
-    after = ask("/workflows/night").text
+    after = ask("/groups/night").text
     assert boxes(after) == boxes(before) and len(boxes(after)) == 6
     assert legend(before) == ["pending", "blocked"]
     assert legend(after)[0] == "cancelled"
@@ -51,6 +51,6 @@ def test_what_is_not_drawn_is_counted(ask, client, monkeypatch):
         flow.add("ocr", {}, after=[flow.add("ocr", {}) for _ in range(4)])
         flow.add("ocr", {})
 
-    page = ask("/workflows/night").text
+    page = ask("/groups/night").text
 
     assert page.count('class="box ') == 3 and "3 more tasks are not drawn" in page

@@ -41,7 +41,7 @@ def paths_of(task):
         .replace("(?P<id>[^/]+)", names["id"])
         for pattern, _ in VIEWS
     ]
-    return [*paths, *(f"/api/v1/{kind}?id={task}&name=video&workflow=w" for kind in KINDS)]
+    return [*paths, *(f"/api/v1/{kind}?id={task}&name=video&group=w" for kind in KINDS)]
 
 
 @pytest.mark.parametrize(

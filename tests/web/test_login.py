@@ -34,8 +34,8 @@ def test_without_a_login_a_page_leads_to_the_form(ask):
 def test_the_form_shows_those_outside_neither_the_address_of_redis_nor_pages(ask):
     form, page = ask("/login").text, ask("/help", headers={"authorization": "Bearer a token"}).text
 
-    assert "redis://db-7" in page and "/workflows" in page
-    assert "redis://db-7" not in form and "/workflows" not in form and 'name="token"' in form
+    assert "redis://db-7" in page and "/groups" in page
+    assert "redis://db-7" not in form and "/groups" not in form and 'name="token"' in form
 
 
 def test_the_token_opens_the_page_that_was_asked_for(ask):

@@ -32,7 +32,7 @@ from blueque.web.visit import ID
 
 PAGES = [
     *("/", "/queues", "/queues/video", "/tasks", "/nodes", "/nodes?by=queue&span=1h"),
-    *("/nodes/host_1", "/failures", "/schedule", "/schedule/nightly", "/workflows", "/workflows/w"),
+    *("/nodes/host_1", "/failures", "/schedule", "/schedule/nightly", "/groups", "/groups/w"),
     *(
         "/runs",
         "/statistics",
@@ -345,7 +345,7 @@ def test_times_of_a_filter_are_ages_or_times_of_the_viewers_clock(ask, start, en
 
 
 def test_tasks_of_a_workflow_are_listed_and_saved(ask, tasks):
-    page = ask("/workflows/w").text
+    page = ask("/groups/w").text
     assert '<a class="btn" href="/tasks?group=w">Its tasks</a>' in page
     assert "scene=2</text>" in page  # the graph says what its tasks are
     assert ask("/tasks?group=w").text.count("<tr id=") == 2

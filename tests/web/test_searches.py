@@ -97,7 +97,7 @@ def test_an_order_for_a_list_waits_for_its_turn_and_one_for_a_workflow_for_nothi
 
     async def then(http):
         listed = asyncio.ensure_future(http.get("/acts/cancel?state=pending"))
-        whole = await http.get("/controls/workflow/cancel?name=night")
+        whole = await http.get("/controls/group/cancel?name=night")
         await asyncio.sleep(PATIENCE + PAUSE)
         waits = not listed.done()
         held.may_end.set()

@@ -130,8 +130,8 @@ def enqueue(
     moves to the queue of --expired-to. Once it has started, it may run again at any time.
 
     With --group the task joins a group of tasks, for which others can wait. A new group is opened once the input has proved
-    to be good. blueque workflow close NAME says that no more tasks join; --run does it at its end if it has opened the group.
-    blueque workflow show NAME says how far it is.
+    to be good. blueque group close NAME says that no more tasks join; --run does it at its end if it has opened the group.
+    blueque group show NAME says how far it is.
     """
     client = invocation.client()
     due = _due(eta, delay)

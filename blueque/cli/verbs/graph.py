@@ -65,8 +65,8 @@ def _find_one(inspector: Inspector, name: str) -> str:
     except Failure as failure:
         if failure.exit_code != MISSING or group_of(name) is not None:
             raise
-        advice = "See the workflows: blueque workflow ls"
-        raise Failure(MISSING, f"no task and no workflow {name!r}", advice) from failure
+        advice = "See the groups: blueque group ls"
+        raise Failure(MISSING, f"no task and no group {name!r}", advice) from failure
 
 
 def _dot(graph: Graph) -> Iterator[str]:

@@ -85,12 +85,12 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         raise Failure(USAGE, f"{count} begin with {prefix!r}: {some}", "Give more of the id.")
     group = group_of(prefix) or prefix
     if not is_gate(group) and inspector.has_group(group):
-        show = f"blueque workflow show {shlex.quote(group)}"
+        show = f"blueque group show {shlex.quote(group)}"
         wait = f"To wait for it: blueque enqueue QUEUE --after {shlex.quote(condition_on(group))}"
-        why = f"{group!r} is a workflow, not a task"
+        why = f"{group!r} is a group, not a task"
         raise Failure(MISSING, why, f"See it: {show}", wait)
     if group != prefix:
-        raise Failure(MISSING, f"no workflow {group!r}", "See them: blueque workflow ls")
+        raise Failure(MISSING, f"no group {group!r}", "See them: blueque group ls")
     if inspector.has_schedule(prefix):
         advice = f"See it: {of_schedule('show', prefix)}"
         raise Failure(MISSING, f"{prefix!r} is a recurring task, not a task", advice)

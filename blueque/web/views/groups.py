@@ -1,4 +1,4 @@
-"""Workflows, runs and feeds: how far many tasks that belong together are."""
+"""Groups, runs and feeds: how far many tasks that belong together are."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from blueque.web.visit import Page, Visit
 if TYPE_CHECKING:
     from blueque.queries.run_progress import RunSeen
 
-MOST = 200  # workflows on the page
+MOST = 200  # groups on the page
 MOST_BAD = 50
 MOST_QUEUES = 200  # whose runs and feeds are read
-MOST_READ = 1000  # tasks of a workflow before an order for it
+MOST_READ = 1000  # tasks of a group before an order for it
 ORDERS = {"cancel": "Cancel", "requeue": "Requeue failed", "close": "Close"}
 KILLS = "A running task gets SIGTERM and, after its grace, SIGKILL"
 SAID = {  # after an order
@@ -43,20 +43,20 @@ class Share(NamedTuple):
     bad: float
 
 
-def workflows(visit: Visit) -> Page:
-    """Return all workflows, the newest first."""
-    found = fence.workflows(visit.reader.client, visit.site)
+def all_groups(visit: Visit) -> Page:
+    """Return all groups, the newest first."""
+    found = fence.all_groups(visit.reader.client, visit.site)
     shown = [(seen, state_of(seen), share_of(seen)) for seen in found[:MOST]]
-    return Page("workflows.html", {"workflows": shown, "more": len(found) - len(shown)})
+    return Page("groups.html", {"groups": shown, "more": len(found) - len(shown)})
 
 
-def workflow(visit: Visit) -> Page:
-    """Return one workflow: how far it is, what holds it up, and how its tasks depend on each other."""
+def one_group(visit: Visit) -> Page:
+    """Return one group: how far it is, what holds it up, and how its tasks depend on each other."""
     name, reader = visit.params["name"], visit.reader
     try:
-        seen = fence.workflow(name, reader.client, visit.site)
+        seen = fence.one_group(name, reader.client, visit.site)
     except NoSuchGroup as error:
-        raise HTTPException(404, f"There is no workflow {name}.") from error
+        raise HTTPException(404, f"There is no group {name}.") from error
     ids = groups.bad_members(reader.client.connections, name, MOST_BAD)
     bad = reader.inspector.with_contents(reader.inspector.tasks(ids))
     context = {
@@ -70,12 +70,12 @@ def workflow(visit: Visit) -> Page:
             fence.graph(condition_on(name), reader.client, visit.site), visit, seen.members
         ),
     }
-    return Page("workflow.html", context)
+    return Page("group.html", context)
 
 
 def allowed(seen: GroupSeen, visit: Visit) -> list[str]:
-    """Return what a viewer may order for a workflow: verbs. A page for some queues orders nothing, for
-    a workflow may have tasks of others.
+    """Return what a viewer may order for a group: verbs. A page for some queues orders nothing, for
+    a group may have tasks of others.
     """
     if visit.site.queues or not visit.may_act:
         return []
@@ -90,7 +90,7 @@ def allowed(seen: GroupSeen, visit: Visit) -> list[str]:
 def question(
     visit: Visit, verb: str, mistake: str = "", form: Mapping[str, str] | None = None
 ) -> Page:
-    """Return the page that asks before an order for a workflow. Raises HTTPException, NoSuchGroup."""
+    """Return the page that asks before an order for a group. Raises HTTPException, NoSuchGroup."""
     form = form or {}
     seen = order_of(visit, verb, form.get("name") or visit.one("name"))
     number = _number(seen, verb)
@@ -106,16 +106,16 @@ def question(
         "form": form,
         "is_live": False,
     }
-    return Page("workflow_order.html", context)
+    return Page("group_order.html", context)
 
 
 def order_of(visit: Visit, verb: str, name: str) -> GroupSeen:
-    """Return a workflow for which this can be ordered. Raises HTTPException, NoSuchGroup."""
-    seen = fence.workflow(name, visit.reader.client, visit.site)
+    """Return a group for which this can be ordered. Raises HTTPException, NoSuchGroup."""
+    seen = fence.one_group(name, visit.reader.client, visit.site)
     if visit.site.queues:
-        raise HTTPException(409, "This page is for some queues and orders nothing for workflows.")
+        raise HTTPException(409, "This page is for some queues and orders nothing for groups.")
     if verb not in allowed(seen, visit):
-        raise HTTPException(409, f"Workflow {name} is {state_of(seen)}: {verb} does nothing now.")
+        raise HTTPException(409, f"Group {name} is {state_of(seen)}: {verb} does nothing now.")
     return seen
 
 
@@ -134,7 +134,7 @@ def _number(seen: GroupSeen, verb: str) -> int:
 
 
 def _cost(seen: GroupSeen, verb: str, visit: Visit) -> str:
-    """Return what an order for a workflow would do, in words."""
+    """Return what an order for a group would do, in words."""
     redis, inspector = visit.reader.client.connections, visit.reader.inspector
     if verb == "close":
         return "no more tasks could join it, and it would end with the last of its tasks"
@@ -164,7 +164,7 @@ def runs(visit: Visit) -> Page:
 
 
 def state_of(seen: GroupSeen) -> str:
-    """Return the state of a workflow in one word."""
+    """Return the state of a group in one word."""
     if seen.is_cancelling:
         return "cancelling"
     if seen.state == "ended":
@@ -173,7 +173,7 @@ def state_of(seen: GroupSeen) -> str:
 
 
 def share_of(seen: GroupSeen) -> Share:
-    """Return the parts of the bar of a workflow."""
+    """Return the parts of the bar of a group."""
     whole = seen.members or 1
     return Share(seen.complete / whole, seen.bad / whole)
 

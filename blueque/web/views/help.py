@@ -37,10 +37,10 @@ ANSWERS = (
         ("schedule ls", "schedule show NAME"),
     ),
     Answer(
-        "/workflows",
-        "Workflows",
+        "/groups",
+        "Groups",
         "How far are tasks that depend on each other?",
-        ("workflow ls", "graph ID"),
+        ("group ls", "graph ID"),
     ),
     Answer("/runs", "Runs", "How far are many tasks at once, and feeds?", ("runs", "feeds")),
     Answer(

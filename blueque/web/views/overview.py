@@ -168,8 +168,8 @@ def _page(words: Sequence[str], visit: Visit) -> Remedy | None:
             return Remedy("Hosts", visit.url("/nodes"))
         case ["feeds", *_]:
             return Remedy("Feeds", visit.url("/runs"))
-        case ["workflow", "show", name]:
-            return Remedy("Workflow", visit.url(f"/workflows/{name}"))
+        case ["group", "show", name]:
+            return Remedy("Group", visit.url(f"/groups/{name}"))
         case ["schedule", "show" | "history" as verb, name]:
             return Remedy(verb.capitalize(), visit.url(f"/schedule/{name}"))
     return None

@@ -1,4 +1,4 @@
-"""`blueque workflow`: list, show, close, cancel, requeue and remove groups of tasks."""
+"""`blueque group`: list, show, close, cancel, requeue and remove groups of tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.task_columns import TaskColumn, chosen
-from blueque.documents.groups import of_workflow, of_workflows, workflow_item
+from blueque.documents.groups import group_item, of_group, of_groups
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model.group import MAKING, shown_state
 
@@ -25,53 +25,53 @@ if TYPE_CHECKING:
     from blueque.queries.groups import GroupSeen
 
 _COLUMNS = [
-    Column("WORKFLOW", can_shrink=True),
+    Column("GROUP", can_shrink=True),
     Column("STATE"),
     *number_columns("AGE", "TASKS", "COMPLETE", "BAD", "OPEN", "WAITING"),
 ]
-_ADDED = Column("LAST TASK", True)  # only where a workflow is making
+_ADDED = Column("LAST TASK", True)  # only where a group is making
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
 _OF_BAD = ("id", "what", "queue", "state", "for", "error")
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
-def workflow() -> None:
-    """Manage workflows: groups of tasks that end together, and for which others wait."""
+def group() -> None:
+    """Manage groups of tasks: tasks that end together, and for which others can wait."""
 
 
-@workflow.command("ls", short_help="List the workflows.")
+@group.command("ls", short_help="List the groups.")
 @json_option
 @shared_options
-def list_workflows(invocation: Invocation, as_json: bool) -> None:
-    """List all workflows, the newest first.
+def list_groups(invocation: Invocation, as_json: bool) -> None:
+    """List all groups, the newest first.
 
     STATE is open as long as tasks may join, then closed, and ended after the last task has ended. One that is making is not
     complete, and none of its tasks runs: its producer puts more there, or has died. One that is cancelling was cancelled,
     and some of its tasks have not ended.
 
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the tasks
-    that wait for the workflow. LAST TASK: when the last tasks came, of one that is making.
+    that wait for the group. LAST TASK: when the last tasks came, of one that is making.
 
-    One that has ended is forgotten after a while, see blueque workflow rm.
+    One that has ended is forgotten after a while, see blueque group rm.
     """
     from blueque.queries import groups  # here: --help does without
 
     found = groups.load_all(invocation.client().connections)
     now = time.time()
     if as_json:
-        printing.print_json("workflows", **of_workflows(found, now))
+        printing.print_json("groups", **of_groups(found, now))
     elif found:
         click.echo("\n".join(_table(found, now)))
     else:
-        printing.talk("no workflows")
+        printing.talk("no groups")
 
 
-@workflow.command(short_help="Show how far a workflow is.")
-@click.argument("name", metavar="WORKFLOW")
+@group.command(short_help="Show how far a group is.")
+@click.argument("name", metavar="GROUP")
 @json_option
 @shared_options
 def show(invocation: Invocation, name: str, as_json: bool) -> None:
-    """Show how far a workflow is, and which of its tasks are BAD: have failed, were cancelled or are gone.
+    """Show how far a group is, and which of its tasks are BAD: have failed, were cancelled or are gone.
 
     Five of these are named; with --json, 1,000.
     """
@@ -81,7 +81,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
     seen, now = _seen(group), time.time()
     bad = groups.bad_members(invocation.client().connections, name, _MOST)
     if as_json:
-        printing.print_json("workflow", **of_workflow(seen, bad, now))
+        printing.print_json("group", **of_group(seen, bad, now))
         return
     click.echo("\n".join(_table([seen], now)))
     if bad:
@@ -92,15 +92,15 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
         click.echo("\n" + "\n".join(printing.table([one.column for one in shown], rows)))
     if len(bad) > _SHOWN:
         rest = f"{seen.bad - _SHOWN} more BAD tasks"
-        click.echo(f"({rest}: blueque workflow show {shlex.quote(name)} --json)")
+        click.echo(f"({rest}: blueque group show {shlex.quote(name)} --json)")
 
 
-@workflow.command(short_help="Let no more tasks join a workflow.")
-@click.argument("name", metavar="WORKFLOW")
+@group.command(short_help="Let no more tasks join a group.")
+@click.argument("name", metavar="GROUP")
 @json_option
 @shared_options
 def close(invocation: Invocation, name: str, as_json: bool) -> None:
-    """Let no more tasks join a workflow: it ends with the last of its tasks.
+    """Let no more tasks join a group: it ends with the last of its tasks.
 
     The program that makes the tasks does this. Do it by hand if that program has died and will not come back.
     """
@@ -109,12 +109,12 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
     try:
         group.close()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"Or: blueque workflow cancel {name}") from error
+        raise Failure(REFUSED, str(error), f"Or: blueque group cancel {name}") from error
     _say(group, as_json, "closed")
 
 
-@workflow.command(short_help="Cancel the tasks of a workflow that have not ended.")
-@click.argument("name", metavar="WORKFLOW")
+@group.command(short_help="Cancel the tasks of a group that have not ended.")
+@click.argument("name", metavar="GROUP")
 @click.option("--reason", metavar="TEXT", help="Why; it stays with the tasks.")
 @yes_option
 @json_option
@@ -122,68 +122,68 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
 def cancel(
     invocation: Invocation, name: str, reason: str | None, is_sure: bool, as_json: bool
 ) -> None:
-    """Cancel the tasks of a workflow that have not ended, and let no more join it.
+    """Cancel the tasks of a group that have not ended, and let no more join it.
 
-    It asks first. Listeners and schedulers cancel the tasks step by step: blueque workflow show says how far they are.
-    It is refused, with exit code 5, if the workflow has ended.
+    It asks first. Listeners and schedulers cancel the tasks step by step: blueque group show says how far they are.
+    It is refused, with exit code 5, if the group has ended.
     """
     group = invocation.client().group(name)
     seen = _seen(group)
     if seen.state != "ended":
         require_consent(
-            is_sure, f"{count(seen.open, 'task')} of workflow {name} would be cancelled", "Cancel?"
+            is_sure, f"{count(seen.open, 'task')} of group {name} would be cancelled", "Cancel?"
         )
     if seen.state == "ended" or not group.cancel(reason=reason):
-        why = f"workflow {name!r} has ended already"
-        raise Failure(REFUSED, why, f"See it: blueque workflow show {name}")
+        why = f"group {name!r} has ended already"
+        raise Failure(REFUSED, why, f"See it: blueque group show {name}")
     _say(group, as_json, "to be cancelled")
 
 
-@workflow.command(short_help="Put the failed and cancelled tasks of a workflow in line again.")
-@click.argument("name", metavar="WORKFLOW")
+@group.command(short_help="Put the failed and cancelled tasks of a group in line again.")
+@click.argument("name", metavar="GROUP")
 @yes_option
 @json_option
 @shared_options
 def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
-    """Put the tasks of a workflow in line again that have failed or were cancelled.
+    """Put the tasks of a group in line again that have failed or were cancelled.
 
-    It asks first: with this you allow their work to start a second time. Tasks that wait for the workflow wait on.
-    It is refused, with exit code 5, if not all tasks of the workflow were made: none of them may run then. And while the
-    workflow is being cancelled: wait until its tasks have ended.
+    It asks first: with this you allow their work to start a second time. Tasks that wait for the group wait on.
+    It is refused, with exit code 5, if not all tasks of the group were made: none of them may run then. And while the
+    group is being cancelled: wait until its tasks have ended.
     """
     group = invocation.client().group(name)
     seen = _seen(group)
     require_consent(
-        is_sure, f"{count(seen.bad, 'task')} of workflow {name} would run again", "Requeue?"
+        is_sure, f"{count(seen.bad, 'task')} of group {name} would run again", "Requeue?"
     )
     try:
         requeued = group.requeue()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: blueque workflow show {name}") from error
+        raise Failure(REFUSED, str(error), f"See it: blueque group show {name}") from error
     if as_json:
-        printing.print_json("workflow", item=workflow_item(_seen(group)), bad=[], requeued=requeued)
+        printing.print_json("group", item=group_item(_seen(group)), bad=[], requeued=requeued)
     else:
         click.echo(printing.clean(f"{name}  {count(len(requeued), 'task')} in line again"))
 
 
-@workflow.command("rm", short_help="Forget a workflow that has ended.")
-@click.argument("name", metavar="WORKFLOW")
+@group.command("rm", short_help="Forget a group that has ended.")
+@click.argument("name", metavar="GROUP")
 @json_option
 @shared_options
 def remove(invocation: Invocation, name: str, as_json: bool) -> None:
-    """Forget a workflow that has ended. Its tasks stay.
+    """Forget a group that has ended. Its tasks stay.
 
     If it was cancelled before all of its tasks were made, these are deleted too: none has run, and you can make it again.
-    It is refused, with exit code 5, if the workflow has not ended, or tasks wait for it.
+    It is refused, with exit code 5, if the group has not ended, or tasks wait for it.
     """
     group = invocation.client().group(name)
     seen = _seen(group)
     try:
         group.delete()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: blueque workflow show {name}") from error
+        raise Failure(REFUSED, str(error), f"See it: blueque group show {name}") from error
     if as_json:
-        printing.print_json("workflow", item=workflow_item(seen), bad=[])
+        printing.print_json("group", item=group_item(seen), bad=[])
     else:
         click.echo(printing.clean(f"{name}  forgotten"))
 
@@ -192,20 +192,18 @@ def _seen(group: TaskGroup) -> GroupSeen:
     try:
         return group.progress()
     except NoSuchGroup as error:
-        raise Failure(
-            MISSING, f"no workflow {group.name!r}", "See them: blueque workflow ls"
-        ) from error
+        raise Failure(MISSING, f"no group {group.name!r}", "See them: blueque group ls") from error
 
 
 def _say(group: TaskGroup, as_json: bool, what: str) -> None:
     if as_json:
-        printing.print_json("workflow", item=workflow_item(_seen(group)), bad=[])
+        printing.print_json("group", item=group_item(_seen(group)), bad=[])
     else:
         click.echo(printing.clean(f"{group.name}  {what}"))
 
 
 def _table(found: Sequence[GroupSeen], now: float) -> list[str]:
-    """Return the lines of a table of workflows."""
+    """Return the lines of a table of groups."""
     rows = [_row(seen, now) for seen in found]
     if all(seen.state != MAKING for seen in found):
         return printing.table(_COLUMNS, rows)

@@ -1,4 +1,4 @@
-"""`blueque workflow`: what it shows and changes."""
+"""`blueque group`: what it shows and changes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def settle(client):
         pass
 
 
-def test_the_list_and_one_workflow_say_how_far_it_is(run, night, client):
+def test_the_list_and_one_group_say_how_far_it_is(run, night, client):
     client.group("day").open()
 
-    listed = run("workflow", "ls").stdout.splitlines()
-    shown = run("workflow", "show", "night").stdout.splitlines()
+    listed = run("group", "ls").stdout.splitlines()
+    shown = run("group", "show", "night").stdout.splitlines()
 
-    header = "WORKFLOW STATE AGE TASKS COMPLETE BAD OPEN WAITING"
+    header = "GROUP STATE AGE TASKS COMPLETE BAD OPEN WAITING"
     assert listed[0].split() == shown[0].split() == header.split()
     assert [line.split()[0] for line in listed[1:]] == ["day", "night"], "the newest first"
     assert shown[1].split()[:2] == ["night", "open"]
@@ -54,24 +54,24 @@ def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client
     settle(client)
     cli.delete(*[keys.task(task) for task in cli.smembers(keys.bad_members("a night"))])
 
-    shown = run("workflow", "show", "a night").stdout.splitlines()
+    shown = run("group", "show", "a night").stdout.splitlines()
 
     assert [line.split()[3] for line in shown[-6:-1]] == ["gone"] * 5
-    assert shown[-1] == "(2 more BAD tasks: blueque workflow show 'a night' --json)"
-    assert len(json.loads(run("workflow", "show", "a night", "--json").stdout)["bad"]) == 7
+    assert shown[-1] == "(2 more BAD tasks: blueque group show 'a night' --json)"
+    assert len(json.loads(run("group", "show", "a night", "--json").stdout)["bad"]) == 7
 
 
 def test_the_states_have_the_same_words_everywhere(run, night, redis, client, cli):
     unfinished(redis, 7200.0, "flow")
 
     def states(name):
-        listed = [line.split() for line in run("workflow", "ls").stdout.splitlines()]
+        listed = [line.split() for line in run("group", "ls").stdout.splitlines()]
         (state,) = [line[1] for line in listed if line[0] == name]
         assert f"group {name}  {state}, " in run("graph", name).stdout
         return state
 
     assert (states("night"), states("flow")) == ("open", "making")
-    header, *lines = run("workflow", "ls").stdout.splitlines()
+    header, *lines = run("group", "ls").stdout.splitlines()
     (flow,) = [line for line in lines if line.startswith("flow")]
     assert "AGE  LAST TASK  TASKS" in header and "2 h ago" in flow
     refused = run("enqueue", "video", "1", "--group", "flow").stderr
@@ -93,15 +93,15 @@ def test_the_states_have_the_same_words_everywhere(run, night, redis, client, cl
     assert states("flow") == "cancelling"
 
 
-def test_a_workflow_in_the_place_of_a_task_is_named_as_such(run, client):
+def test_a_group_in_the_place_of_a_task_is_named_as_such(run, client):
     client.group("g1").open()
 
     for words in (("wait", "g1"), ("wait", "group g1"), ("show", "g1"), ("why", "group g1")):
         result = run(*words)
         assert result.returncode == 3
         assert result.stderr.splitlines()[:2] == [
-            "blueque: 'g1' is a workflow, not a task",
-            "See it: blueque workflow show g1",
+            "blueque: 'g1' is a group, not a task",
+            "See it: blueque group show g1",
         ]
     assert "To wait for it: blueque enqueue QUEUE --after 'group g1'" in run("wait", "g1").stderr
 
@@ -109,9 +109,9 @@ def test_a_workflow_in_the_place_of_a_task_is_named_as_such(run, client):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("graph", "nosuch"), "no task and no workflow 'nosuch'"),
-        (("graph", "group nosuch"), "no workflow 'nosuch'"),
-        (("wait", "group nosuch"), "no workflow 'nosuch'"),
+        (("graph", "nosuch"), "no task and no group 'nosuch'"),
+        (("graph", "group nosuch"), "no group 'nosuch'"),
+        (("wait", "group nosuch"), "no group 'nosuch'"),
         (("wait", "nosuch"), "no task 'nosuch'"),
     ],
 )
@@ -121,53 +121,53 @@ def test_what_is_not_there_is_named_as_what_it_may_be(run, words, sentence):
     assert (result.returncode, result.stderr.splitlines()[0]) == (3, f"blueque: {sentence}")
 
 
-def test_without_workflows_the_list_says_so(run):
-    assert "no workflows" in run("workflow", "ls").stderr
+def test_without_groups_the_list_says_so(run):
+    assert "no groups" in run("group", "ls").stderr
 
 
-def test_a_workflow_is_closed_cancelled_and_forgotten(run, night, client, cli):
-    assert run("workflow", "close", "night").stdout == "night  closed\n"
-    refused = run("workflow", "cancel", "night")
+def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
+    assert run("group", "close", "night").stdout == "night  closed\n"
+    refused = run("group", "cancel", "night")
     assert refused.returncode == 6
-    assert "1 task of workflow night would be cancelled" in refused.stderr
+    assert "1 task of group night would be cancelled" in refused.stderr
 
-    cancelled = run("workflow", "cancel", "night", "--reason", "late", "--yes")
+    cancelled = run("group", "cancel", "night", "--reason", "late", "--yes")
     assert cancelled.stdout == "night  to be cancelled\n"
-    assert run("workflow", "ls").stdout.splitlines()[1].split()[1] == "cancelling"
+    assert run("group", "ls").stdout.splitlines()[1].split()[1] == "cancelling"
     for words in (["rm", "night"], ["requeue", "night", "--yes"]):
-        refused = run("workflow", *words)
+        refused = run("group", *words)
         assert (refused.returncode, refused.stdout) == (5, "")
         assert "it is being cancelled; wait until its tasks have ended" in refused.stderr
     settle(client)
-    again = run("workflow", "cancel", "night")
+    again = run("group", "cancel", "night")
     assert (again.returncode, again.stdout) == (5, "")
-    assert "workflow 'night' has ended already" in again.stderr
+    assert "group 'night' has ended already" in again.stderr
     assert cli.llen(keys.cancelled("video")) == 2
 
-    refused = run("workflow", "rm", "night")
+    refused = run("group", "rm", "night")
     assert (refused.returncode, "tasks wait for it" in refused.stderr) == (5, True)
     for task in cli.zrange(keys.awaiting("night"), 0, -1):
         client.get_queue("video").cancel(task)
     cli.delete(keys.awaiting("night"))
-    assert run("workflow", "rm", "night").stdout == "night  forgotten\n"
+    assert run("group", "rm", "night").stdout == "night  forgotten\n"
 
 
-def test_the_bad_tasks_of_a_workflow_run_again(run, night, client):
-    refused = run("workflow", "requeue", "night")
+def test_the_bad_tasks_of_a_group_run_again(run, night, client):
+    refused = run("group", "requeue", "night")
     assert (refused.returncode, "would run again" in refused.stderr) == (6, True)
 
-    result = run("workflow", "requeue", "night", "--yes", "--json")
+    result = run("group", "requeue", "night", "--yes", "--json")
 
     assert json.loads(result.stdout)["requeued"] == [night]
     assert client.get_task(night).status == "pending"
 
 
 @pytest.mark.parametrize("verb", ["show", "close", "cancel", "requeue", "rm"])
-def test_a_workflow_that_does_not_exist_is_missing(run, verb):
-    result = run("workflow", verb, "nigth")
+def test_a_group_that_does_not_exist_is_missing(run, verb):
+    result = run("group", verb, "nigth")
 
     assert result.returncode == 3
-    assert "no workflow 'nigth'" in result.stderr
+    assert "no group 'nigth'" in result.stderr
 
 
 GATE = "group gate night"
@@ -190,16 +190,16 @@ def unfinished(redis, ago=0.0, group="night"):
 def test_a_workflow_whose_tasks_are_not_all_there_is_shown_as_such(run, redis, client):
     unfinished(redis)
 
-    (line,) = run("workflow", "ls").stdout.splitlines()[1:]
-    item = json.loads(run("workflow", "show", "night", "--json").stdout)["item"]
-    closed = run("workflow", "close", "night")
+    (line,) = run("group", "ls").stdout.splitlines()[1:]
+    item = json.loads(run("group", "show", "night", "--json").stdout)["item"]
+    closed = run("group", "close", "night")
 
     assert line.split()[:2] == ["night", "making"] and line.split()[-5:] == list("20020")
     assert item["state"] == "making" and "updated_seconds" in item and "gate" not in item
     assert closed.returncode == 5
     assert "not all of its tasks are there" in closed.stderr
-    assert run("workflow", "rm", "night").returncode == 5
-    refused = run("workflow", "show", "gate night")
+    assert run("group", "rm", "night").returncode == 5
+    refused = run("group", "show", "gate night")
     assert refused.returncode == 2 and "begins with" in refused.stderr
 
 
@@ -211,7 +211,7 @@ def test_why_says_that_the_workflow_is_not_complete(run, redis, client, task):
 
     assert reason["code"] == "unfinished"
     assert reason["sentence"].startswith("Its workflow night is making: until all")
-    assert reason["command"] == "blueque workflow show night"
+    assert reason["command"] == "blueque group show night"
     for verb in (("show", task), ("graph", task), ("why", task)):
         assert "gate" not in run(*verb).stdout
 
@@ -236,7 +236,7 @@ def test_why_says_that_a_cancelled_workflow_was_not_complete(run, redis, client)
 def test_an_unfinished_workflow_without_bad_tasks_is_not_put_in_line_again(run, redis, client):
     unfinished(redis)
     for _ in range(2):
-        refused = run("workflow", "requeue", "night", "--yes")
+        refused = run("group", "requeue", "night", "--yes")
         assert (refused.returncode, refused.stdout) == (5, "")
         assert "not all of its tasks are there, so none of them runs" in refused.stderr
         client.group("night").cancel()
@@ -248,12 +248,12 @@ def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, r
     flow = client.workflow("night")
     flow.add("video", "p")
 
-    with pytest.raises(WrongGroup, match=r"commit it again: blueque workflow rm night$"):
+    with pytest.raises(WrongGroup, match=r"commit it again: blueque group rm night$"):
         flow.commit()
 
 
 def test_the_states_that_are_printed_are_explained(run):
-    shown = run("workflow", "ls", "--help").stdout
+    shown = run("group", "ls", "--help").stdout
     for state in ("open", "closed", "ended", "making", "cancelling"):
         assert state in shown
 
@@ -275,7 +275,7 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
     assert "has not made all" in client.get_task("b-1").fields["cancel_reason"]
     assert not cli.exists(keys.group("gate night"))
-    assert run("workflow", "rm", "night").returncode == 0
+    assert run("group", "rm", "night").returncode == 0
     assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
 
 
@@ -310,7 +310,7 @@ def test_an_unfinished_workflow_is_not_put_in_line_again(run, redis, client):
     settle(client)
     settle(client)
 
-    whole = run("workflow", "requeue", "night", "--yes")
+    whole = run("group", "requeue", "night", "--yes")
     one = run("requeue", "a-1", "--yes")
     dry = run("requeue", "a-1", "b-1", "--dry-run")
     both = run("requeue", "a-1", "b-1")
@@ -399,9 +399,9 @@ def test_status_names_the_groups_whose_producers_may_have_died(run, redis, clien
 
     found = {each["about"]: each["command"] for each in concerns if each["code"] == "unclosed"}
     assert found == {
-        "group a night": "blueque workflow close 'a night'",
-        "group flow": "blueque workflow show flow",
-        "group stopped": "blueque workflow close stopped",
+        "group a night": "blueque group close 'a night'",
+        "group flow": "blueque group show flow",
+        "group stopped": "blueque group close stopped",
     }
     assert "! group a night: it is open, and no task has joined it for 1 d 1 h" in text
     assert "! group flow: it is making, and no task has come for 2 h" in text
@@ -415,7 +415,7 @@ def test_of_many_groups_that_nobody_closed_three_are_named(run, redis):
     text = run("status").stdout
 
     assert text.count("no program has closed it") == 3
-    assert "! groups: 2 more are open or making for long\n  blueque workflow ls" in text
+    assert "! groups: 2 more are open or making for long\n  blueque group ls" in text
 
 
 @pytest.fixture
