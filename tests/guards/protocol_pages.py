@@ -125,8 +125,9 @@ def blocks(text: str, language: str = "") -> list[str]:
 
 
 def first_column(text: str) -> list[str]:
-    """Return the names in the first column of the tables in the text."""
-    return re.findall(r"^\| `(\w+)` \|", text, flags=re.M)
+    """Return the names in the first column of the tables in the text; a row may have several."""
+    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, flags=re.M)
+    return [name for cell in cells for name in re.findall(r"\w+", cell)]
 
 
 def definitions() -> dict[str, list[str]]:
