@@ -21,15 +21,15 @@ import blueque.protocol
 
 # What takes a connection and is only a part of transactions.
 PARTS = {
-    "cancel_children",
+    "cancel_child",
     "count",
     "ending",
     "let_go",
-    "let_one_go",
+    "next_dependents",
     "note_event",
     "record_event",
     "require_rights",
-    "revive",
+    "tell",
     "tell_dependents",
     "transact",
 }

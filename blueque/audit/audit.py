@@ -19,7 +19,7 @@ from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import FINISHED, Entry, home
 from blueque.producer.dependents import drop_stale
-from blueque.protocol import membership, placement, recover, reserving, settling
+from blueque.protocol import membership, placement, rechecking, recover, reserving
 from blueque.protocol.alignment import align_line, align_queue, align_schedule, align_task
 from blueque.protocol.groups import finish_group, settle_members
 
@@ -190,7 +190,7 @@ _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "recover": _recover,
     "deregister": _deregister,
     "recheck": lambda redis, finding, now: (
-        settling.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
+        rechecking.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
     ),
     "drop_stale": lambda redis, finding, now: drop_stale(redis, finding.task or "", now),
     "settle_members": _settle_members,

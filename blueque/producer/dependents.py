@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisAway, RedisRefused
-from blueque.protocol import groups, settling
-from blueque.queries.dependencies import ties
+from blueque.protocol import groups, rechecking, settling
+from blueque.protocol.parents import Parent, TaskParent
+from blueque.queries.dependencies import dependents_from, ties
 
-AT_ONCE = 100  # transactions for the end of one task
+AT_ONCE = 100  # dependents of one look
+MOST_TOLD = 1000  # dependents that the caller tells of the end of one task, and of what follows
+
+
+class Looked(NamedTuple):
+    """What a look at dependents has found. removed: those that do not wait any more."""
+
+    removed: int
+    waiting: int
 
 
 def tell_of_end(redis: Redis, task: str, now: float) -> None:
@@ -19,17 +29,34 @@ def tell_of_end(redis: Redis, task: str, now: float) -> None:
     """
     with suppress(RedisAway, RedisRefused, Contended):
         has_dependents, group = ties(redis, task)
-        ended = [task] if has_dependents else []
-        for _ in range(AT_ONCE):
-            if not ended:
-                break
+        ended, told = [task] if has_dependents else [], 0
+        while ended and told < MOST_TOLD:
             settled = settling.settle(redis, ended[0], now)
+            told += settled.removed + settled.waiting
             left = ended[1:] if settled.is_over else ended
             ended = [*left, *settled.ended]
         if group is not None:
             groups.settle_members(redis, group, [task])
             if groups.finish_group(redis, group, now) == "ended":
                 groups.settle_group(redis, group, now)
+
+
+def recheck_dependents(
+    redis: Redis, parent: Parent, now: float, first: int = 0, is_one_enough: bool = False
+) -> Looked:
+    """Look at up to a hundred dependents of a task or a group, from the one at this place on.
+
+    is_one_enough: stop at the first that waits.
+    """
+    removed = waiting = 0
+    for child in dependents_from(redis, parent.dependents, first, AT_ONCE):
+        if rechecking.tell(redis, child, parent, now).waits:
+            waiting += 1
+            if is_one_enough:
+                break
+        else:
+            removed += 1
+    return Looked(removed, waiting)
 
 
 def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> bool:
@@ -40,9 +67,12 @@ def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> 
     """
     tries = 0
     while most is None or tries < most:
-        settled = settling.settle(redis, task, now, skip=0)
-        if settled.held or settled.is_over:
-            return settled.held > 0
+        found = recheck_dependents(redis, TaskParent(task), now, is_one_enough=True)
+        if found.waiting:
+            return True
+        if not found.removed:
+            settling.settle(redis, task, now)
+            return False
         tries += 1
     return True
 
@@ -52,12 +82,13 @@ def drop_stale(redis: Redis, task: str, now: float) -> bool:
     none.
     """
     dropped, is_over = 0, False
-    while not is_over:  # each look moves those that wait on to the end
+    while not is_over:  # from then on, the order of those that wait does not change
         settled = settling.settle(redis, task, now)
-        dropped, is_over = dropped + settled.told, settled.is_over
-    skip, is_over = 0, False
-    while not is_over:
-        settled = settling.settle(redis, task, now, skip=skip)
-        skip, dropped = skip + settled.held, dropped + settled.told
-        is_over = settled.is_over
-    return dropped > 0
+        dropped, is_over = dropped + settled.removed, settled.is_over
+    first = 0
+    while True:
+        found = recheck_dependents(redis, TaskParent(task), now, first)
+        first, dropped = first + found.waiting, dropped + found.removed
+        if not found.removed + found.waiting:
+            settling.settle(redis, task, now)
+            return dropped > 0

@@ -14,7 +14,7 @@ from blueque.model.encoding import require_queue_name
 from blueque.model.lines import require_priority
 from blueque.model.task import Task
 from blueque.producer.dependents import is_awaited, tell_of_end
-from blueque.protocol import operator, placement, settling, submit
+from blueque.protocol import operator, placement, rechecking, submit
 from blueque.protocol.events import Event
 from blueque.protocol.groups import settle_members
 from blueque.queries import groups
@@ -188,7 +188,7 @@ class TaskOrders:
         for name in dropped or ():
             if known and name not in known:
                 raise InvalidInput(f"task {task_id} does not wait for {name}")
-        status = settling.unblock(self._redis, self.name, task_id, time.time(), who, dropped)
+        status = rechecking.unblock(self._redis, self.name, task_id, time.time(), who, dropped)
         log.info("unblock task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         return status
 

@@ -1,23 +1,166 @@
-"""A task that waits for others: the fields that decide about it, and the commands that put it in
-line, cancel it, or have it wait again.
+"""A task that waits for others: how its conditions compare with its parents, and the commands that
+put it in line or cancel it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis
-from blueque.model import keys
+from blueque.model import inputs, keys
+from blueque.model.conditions import DROPPED, is_marked, mark
+from blueque.model.encoding import count_of
 from blueque.model.group import group_of, workflow_of
+from blueque.model.states import FINISHED
 from blueque.protocol.events import Event, after, count, note_event, record_in_task
-from blueque.protocol.fields import OUTCOME, TaskFields, flat, join_lines_of_queues
+from blueque.protocol.fields import OUTCOME, TaskFields, flat
+from blueque.protocol.moves import enter, leave
+from blueque.protocol.parents import parent_of, tasks_among, tell_later
 from blueque.protocol.watches import read_task
 
 CANCEL = "cancel"  # the value of `broken`: cancel the task if a condition cannot be met
 BLUEQUE = "blueque"  # who has cancelled it then
-# The statuses in which conditions of a task still matter: a cancelled one may be revived.
+# The statuses in which conditions of a task still matter: a cancelled one may be requeued.
 OPEN = ("blocked", "cancelled")
+AFTER_ALL = "inf"  # the score of a dependent that waits on although the parent has ended
+MAX_INPUTS = 64 * 1024 * 1024  # bytes of results that one task gets
+
+
+class ParentSeen(NamedTuple):
+    """A parent as `recheck` has read it. score: of the task among its dependents.
+
+    dependents: its field; a group needs none.
+    """
+
+    status: str | None
+    dependents: str | None
+    score: str | None
+
+    @property
+    def knows(self) -> bool:
+        """Tell whether the parent knows that the task waits for it."""
+        return None not in (self.dependents, self.score)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status is None or self.status in FINISHED
+
+    @property
+    def has_ended_badly(self) -> bool:
+        return self.has_ended and self.status != "complete"
+
+
+class Comparison:
+    """The conditions of a task, compared with its parents as they are now.
+
+    result: of the parent, as `inputs` has it; None: it was not read.
+    marks: of the conditions that are decided. undecided: the parents for which the task waits on.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        fields: TaskFields,
+        conditions: Mapping[str, str],
+        states: Mapping[str, ParentSeen],
+        result: str | None,
+    ) -> None:
+        self.task, self.fields, self.states, self._result = task, fields, states, result
+        open_ones = conditions if fields.status in OPEN else {}
+        found = {
+            parent: mark(open_ones[parent], state.status)
+            for parent, state in states.items()
+            if not is_marked(open_ones.get(parent, DROPPED))
+        }
+        wanted = {
+            parent for parent, known in found.items() if self._is_result_wanted(parent, known)
+        }
+        # Of several parents, `settle` copies the results: it is called for each of them.
+        self.lacks_result = bool(wanted) and result is None and len(states) == 1
+        left = wanted if result is None else set()
+        self.marks = {
+            parent: known
+            for parent, known in found.items()
+            if known is not None and parent not in left
+        }
+        self.undecided = [parent for parent in found if parent not in self.marks]
+        self.conditions = {**conditions, **self.marks}
+        self._copied = wanted - left
+
+    def _is_result_wanted(self, parent: str, known: str | None) -> bool:
+        is_wanted = self.fields.inputs is not None and group_of(parent) is None
+        return is_wanted and known == "+complete"
+
+    def commands(self, now: float, has_come: bool) -> list[Command]:
+        """Return the commands that write the marks, copy the result, and have the parents know
+        whether the task waits for them.
+
+        has_come: the time of the task has come, so nobody sees to its parents now.
+        """
+        key = keys.conditions(self.task)
+        return [
+            *[("HSET", key, parent, known) for parent, known in self.marks.items()],
+            *self._copies(),
+            *self._entries(now, has_come),
+        ]
+
+    def _entries(self, now: float, has_come: bool) -> list[Command]:
+        task, states, waits_for = self.task, self.states, self.undecided
+        unlinked = [each for each in waits_for if not states[each].knows]
+        removed = [
+            each for each in states if each not in waits_for and states[each].score is not None
+        ]
+        not_met = [
+            each
+            for each in waits_for
+            if states[each].has_ended_badly and states[each].score not in (None, AFTER_ALL)
+        ]
+        complete = [each for each in waits_for if states[each].status == "complete"]
+        to_settle = [
+            each
+            for each in dict.fromkeys([*removed, *unlinked, *complete])
+            if states[each].has_ended and (has_come or group_of(each) is None)
+        ]
+        return [
+            *[("HSET", keys.task(each), "dependents", 1) for each in tasks_among(unlinked)],
+            *[("ZADD", _dependents(each), "NX", now, task) for each in unlinked],
+            *[("ZREM", _dependents(each), task) for each in removed],
+            *[("ZADD", _dependents(each), "XX", "+inf", task) for each in not_met],
+            *tell_later(to_settle, now),
+        ]
+
+    def _copies(self) -> list[Command]:
+        commands: list[Command] = []
+        for parent in self._copied:
+            copied = self._result or ""
+            before = count_of(self.fields.inputs)
+            size = before + inputs.size_of(copied)
+            if size > MAX_INPUTS:
+                copied, size = inputs.LEFT, before
+            commands += [("HSET", keys.inputs(self.task), parent, copied)]
+            commands += [("HSET", keys.task(self.task), "inputs", size)]
+        return commands
+
+    def culprit(self) -> tuple[str, str | None] | None:
+        """Return the parent for which a blocked task is to be cancelled, and its status, if there
+        is one.
+        """
+        for parent, condition in self.conditions.items():
+            if condition == "-complete":
+                return parent, "complete"
+            if self.fields.broken != CANCEL:
+                continue
+            if condition.startswith("-"):
+                return parent, None
+            if parent in self.undecided and self.states[parent].has_ended_badly:
+                return parent, self.states[parent].status
+        return None
+
+
+def _dependents(parent: str) -> str:
+    """Return the key of the dependents of a parent, as conditions name it."""
+    return parent_of(parent).dependents
 
 
 def child_look(task: str) -> Look[list[str | None], list[str]]:
@@ -27,98 +170,50 @@ def child_look(task: str) -> Look[list[str | None], list[str]]:
     return Look([key, conditions], reads, task)
 
 
-def let_go(redis: Redis, children: Mapping[str, TaskFields], by: str, now: float) -> list[Command]:
-    """Return the commands that put blocked tasks in line, or among the scheduled ones if their time
-    is still to come.
+def let_go(
+    redis: Redis, task: str, fields: TaskFields, by: str, now: float
+) -> tuple[list[Command], str]:
+    """Return the commands that put a blocked task in line, or among the scheduled ones if its time
+    is still to come; and the status that it has then.
 
     by: the task that was the last to be waited for, or the person.
     """
-    etas = {task: later_than(fields.eta, now) for task, fields in children.items()}
-    joining: dict[tuple[str, str], list[str]] = {}
-    for task, fields in children.items():
-        if etas[task] is None:
-            joining.setdefault((fields.queue_name, fields.line), []).append(task)
-    commands: list[Command] = [
-        ("ZREM", keys.blocked(fields.queue_name), task) for task, fields in children.items()
+    eta = later_than(fields.eta, now)
+    status = "pending" if eta is None else "scheduled"
+    queued = {"queued": now} if eta is None else {}
+    written = flat({"status": status, **queued, "updated": now, **after(fields)})
+    commands = [
+        *leave(task, fields),
+        ("HSET", keys.task(task), *written),
+        *enter(task, fields._replace(status=status), eta or 0),
+        *record_in_task(task, fields, Event("unblocked", by, now)),
+        *count(redis, fields.queue_name, "unblocked", now),
     ]
-    for task, fields in children.items():
-        status: Command = ("status", "pending", "queued", now)
-        if etas[task] is not None:
-            status = ("status", "scheduled")
-        commands += [("HSET", keys.task(task), *status, "updated", now, *flat(after(fields)))]
-    commands += join_lines_of_queues(joining)
-    commands += [
-        ("ZADD", keys.scheduled(fields.queue_name), eta, task)
-        for (task, fields), eta in zip(children.items(), etas.values(), strict=True)
-        if eta is not None
-    ]
-    commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
-    for task, fields in children.items():
-        commands += record_in_task(task, fields, Event("unblocked", by, now))
-    for queue, times in Counter(fields.queue_name for fields in children.values()).items():
-        commands += count(redis, queue, "unblocked", now, times)
-    return commands
+    return commands, status
 
 
-def let_one_go(
-    redis: Redis, task: str, fields: TaskFields, by: str, now: float
-) -> tuple[list[Command], str]:
-    """Return the commands for one task, and the status that it has then."""
-    status = "pending" if later_than(fields.eta, now) is None else "scheduled"
-    return let_go(redis, {task: fields}, by, now), status
-
-
-def cancel_children(
-    redis: Redis, children: Mapping[str, TaskFields], parent: str, status: str | None, now: float
+def cancel_child(
+    redis: Redis, task: str, fields: TaskFields, parent: str, status: str | None, now: float
 ) -> list[Command]:
-    """Return the commands that cancel blocked tasks, because a condition on their parent cannot be
-    met. parent: as their conditions name it. status: of the parent; None: it is gone.
+    """Return the commands that cancel a blocked task, because a condition on its parent cannot be
+    met. parent: as the condition names it. status: of the parent; None: it is gone.
     """
     workflow = workflow_of(parent)
     what = f"task {parent}" if group_of(parent) is None else parent
     reason = f"{what} is {status or 'gone'}"
     if workflow is not None:
         reason = f"not all tasks of workflow {workflow} were made"
-    why = flat({"cancelled_by": BLUEQUE, "cancel_reason": reason, "broken_by": parent})
-    ended = ("status", "cancelled", *why, "finished", now, "updated", now)
+    why = {"cancelled_by": BLUEQUE, "cancel_reason": reason, "broken_by": parent}
+    ended: dict[str, str | float] = {"status": "cancelled", **why}
+    ended |= {"finished": now, "updated": now, **after(fields)}
     event = Event("cancelled", BLUEQUE, now, {"reason": reason})
-    homes = {task: fields.queue_name for task, fields in children.items()}
-    commands: list[Command] = [
-        *[("ZREM", keys.blocked(queue), task) for task, queue in homes.items()],
-        *[("HDEL", keys.task(task), *OUTCOME, "cancel") for task in children],
-        *[
-            ("HSET", keys.task(task), *ended, *flat(after(fields)))
-            for task, fields in children.items()
-        ],
-        *[("LPUSH", keys.cancelled(queue), task) for task, queue in homes.items()],
+    return [
+        *leave(task, fields),
+        ("HDEL", keys.task(task), *OUTCOME, "cancel"),
+        ("HSET", keys.task(task), *flat(ended)),
+        *enter(task, fields._replace(status="cancelled")),
+        *note_event(redis, fields.queue_name, task, fields, event),
     ]
-    for task, fields in children.items():
-        commands += note_event(redis, fields.queue_name, task, fields, event)
-    return commands
-
-
-def revive(
-    redis: Redis, children: Mapping[str, TaskFields], parent: str, now: float
-) -> list[Command]:
-    """Return the commands that have tasks wait again that were cancelled because of their parent.
-    `recheck` decides about them at once.
-    """
-    why = ("broken_by", "cancelled_by", "cancel_reason")
-    homes = {task: fields.queue_name for task, fields in children.items()}
-    commands: list[Command] = [
-        *[("LREM", keys.cancelled(queue), 1, task) for task, queue in homes.items()],
-        *[("HDEL", keys.task(task), *OUTCOME, *why) for task in children],
-        *[
-            ("HSET", keys.task(task), "status", "blocked", "updated", now, *flat(after(fields)))
-            for task, fields in children.items()
-        ],
-        *[("ZADD", keys.blocked(queue), 0, task) for task, queue in homes.items()],
-    ]
-    for task, fields in children.items():
-        commands += note_event(
-            redis, fields.queue_name, task, fields, Event("revived", parent, now)
-        )
-    return commands
 
 
 def later_than(eta: str | None, now: float) -> float | None:

@@ -30,7 +30,6 @@ SETTLED = frozenset(
         "retried",
         "postponed",
         "requeued",
-        "revived",
         "restored",
         "reasserted",
     )

@@ -177,12 +177,12 @@ def finish_group(redis: Redis, group: str, now: float) -> str | None:
     return transact(redis, "finish_group", look, decide)
 
 
-def settle_group(redis: Redis, group: str, now: float, skip: int | None = None) -> Settled:
-    """Tell a hundred tasks that wait for a group how it has ended, as `settle` does for a task.
+def settle_group(redis: Redis, group: str, now: float) -> Settled:
+    """Tell up to a hundred tasks that wait for a group how it has ended, as `settle` does for a task.
 
     With the last of them, the record gets the time at which it expires.
     """
-    return tell_dependents(redis, "settle_group", GroupParent(group), now, skip)
+    return tell_dependents(redis, "settle_group", GroupParent(group), now)
 
 
 def drop_group(redis: Redis, group: str) -> bool:

@@ -54,16 +54,11 @@ def cancel(
     def decide(reply: list[str | None]) -> Verdict[str]:
         fields = TaskFields._make(reply)
         _require_cancellable(queue, task, fields, only)
-        if fields.status == "cancelled" and fields.broken_by is None:
+        if fields.status == "cancelled":
             return Answer("cancelled")
         if fields.status == "started" and fields.cancel is not None:
             return Answer("cancelling")
         who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
-        if fields.status == "cancelled":  # because of another task, which may yet revive it
-            gone = ("HDEL", keys.task(task), "broken_by", "cancel_reason")
-            return Change(
-                [gone, ("HSET", keys.task(task), *flat(who), "updated", now)], "cancelled"
-            )
         ended: Command = ("finished", now, "updated", now)
         if fields.status == "started":
             commands: list[Command] = [

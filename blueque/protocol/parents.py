@@ -35,19 +35,13 @@ class Parent(Protocol):
     def status(self, replies: Sequence[Any]) -> str | None:
         """Return its status from the replies to `reads`; None: it is gone."""
 
-    @property
-    def has_result(self) -> bool:
-        """Tell whether it may have a result that dependents want."""
-
     def when_it_runs(self) -> list[Command]:
         """Return the commands that follow when it has not ended: there is nothing to tell."""
 
-    def when_told(
-        self, replies: Sequence[Any], left: int, is_over: bool, now: float
-    ) -> list[Command]:
-        """Return the commands that follow when some have been told how it has ended.
+    def when_settled(self, replies: Sequence[Any], is_awaited: bool, now: float) -> list[Command]:
+        """Return the commands that follow when all have been told how it has ended.
 
-        replies: to `reads`. left: how many it still knows. is_over: none is to be told now.
+        replies: to `reads`. is_awaited: some wait on.
         """
 
 
@@ -86,22 +80,12 @@ class TaskParent(NamedTuple):
         status: str | None = replies[0]
         return status
 
-    @property
-    def has_result(self) -> bool:
-        return True
-
     def when_it_runs(self) -> list[Command]:
         return [("ZREM", keys.UNSETTLED_TASKS, self.task)]
 
-    def when_told(
-        self, replies: Sequence[Any], left: int, is_over: bool, now: float
-    ) -> list[Command]:
-        commands: list[Command] = []
-        if not left:
-            commands += [("HDEL", keys.task(self.task), "dependents")]
-        if is_over:
-            commands += [("ZREM", keys.UNSETTLED_TASKS, self.task)]
-        return commands
+    def when_settled(self, replies: Sequence[Any], is_awaited: bool, now: float) -> list[Command]:
+        forget: Command = ("ZREM", keys.UNSETTLED_TASKS, self.task)
+        return [forget] if is_awaited else [("HDEL", keys.task(self.task), "dependents"), forget]
 
 
 class GroupParent(NamedTuple):
@@ -128,25 +112,17 @@ class GroupParent(NamedTuple):
     def status(self, replies: Sequence[Any]) -> str | None:
         return statuses_of([self.group], replies)[self.name]
 
-    @property
-    def has_result(self) -> bool:
-        return False
-
     def when_it_runs(self) -> list[Command]:
         return []  # `finish_group` sees to it
 
-    def when_told(
-        self, replies: Sequence[Any], left: int, is_over: bool, now: float
-    ) -> list[Command]:
-        if not is_over:
-            return []
+    def when_settled(self, replies: Sequence[Any], is_awaited: bool, now: float) -> list[Command]:
         key, (state, keep, expires, gate) = keys.group(self.group), replies[0]
         if state is None:  # `finish_group` removes what is left
             return [("ZADD", keys.GROUPS, 0, self.group)]
         seconds = count_of(keep)
         commands: list[Command] = []
         # With a gate, its tasks stand in the way of the same workflow as long as they are there.
-        is_kept = left or gate is not None
+        is_kept = is_awaited or gate is not None
         if is_kept and expires is not None:
             commands += [("HDEL", key, "expires"), ("PERSIST", key)]
         if not is_kept and expires is None:

@@ -143,6 +143,12 @@ def ties(redis: Redis, task_id: str) -> tuple[bool, str | None]:
     return dependents is not None, group
 
 
+def dependents_from(redis: Redis, key: str, first: int, count: int) -> list[str]:
+    """Return dependents of a task or a group, from the one at this place on, by the key of them."""
+    (found,) = redis.read(("ZRANGE", key, first, first + count - 1))
+    return list(found)
+
+
 def kinds(redis: Redis, task_id: str) -> dict[str, str]:
     """Return the condition on each task that a task waits for, as it is recorded: one round trip."""
     (reply,) = redis.read(("HGETALL", keys.conditions(task_id)))
@@ -199,21 +205,21 @@ def broken(redis: Redis, ids: Sequence[str], most: int) -> dict[str, list[Task]]
     return {task: found for task, found in holders.items() if found}
 
 
-def causes(redis: Redis, tasks: Iterable[Task]) -> dict[str, Task]:
-    """Return, for each of these tasks that was cancelled because of another one, the task or group
-    with which that began, by its id: LEVELS up at most, one round trip for each.
+def causes(redis: Redis, tasks: Iterable[Task]) -> dict[str, list[Task]]:
+    """Return, for each of these tasks that was cancelled because of another one, by its id: that task
+    or group, the one because of which that was cancelled, and so on up to the one with which it
+    began. LEVELS up at most, one round trip for each.
     """
-    found = {task.id: task for task in tasks if _is_cancelled_for_another(task)}
+    found = {task.id: [task] for task in tasks if _is_cancelled_for_another(task)}
     for _ in range(LEVELS):
-        next_ones = {task.broken_by for task in found.values() if _is_cancelled_for_another(task)}
-        if not next_ones:
+        open_ones = [each for each in found.values() if _is_cancelled_for_another(each[-1])]
+        names = {each[-1].broken_by or "" for each in open_ones}
+        if not names:
             break
-        nearer = load_all(redis, [name for name in next_ones if name is not None])
-        found = {
-            first: nearer[task.broken_by or ""] if _is_cancelled_for_another(task) else task
-            for first, task in found.items()
-        }
-    return found
+        nearer = load_all(redis, [*names])
+        for each in open_ones:
+            each.append(nearer[each[-1].broken_by or ""])
+    return {task: above for task, (_, *above) in found.items()}
 
 
 def _is_cancelled_for_another(task: Task) -> bool:

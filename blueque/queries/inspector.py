@@ -445,7 +445,8 @@ class Inspector:
 
         If that was cancelled because of another one itself, it is the first of them.
         """
-        return dependencies.causes(self._redis, [task]).get(task.id)
+        above = dependencies.causes(self._redis, [task]).get(task.id)
+        return above[-1] if above else None
 
     def graph(self, task_id: str) -> Graph:
         """Return the tasks that a task waits for, those that these wait for, and so on; and the

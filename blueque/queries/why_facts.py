@@ -58,7 +58,7 @@ class Inquiry(NamedTuple):
     workflow: the state of its group; None: it has none, or that is gone.
     dependencies: what it waits for, or waited for. broken: of each task that it waits for, and that
         is blocked itself, the tasks that hold that one up. causes: of the task, and of those that it
-        waits for or that hold it up, the task or group that caused its cancellation, if any did.
+        waits for or that hold it up, those that caused its cancellation, as `causes` finds them.
     listeners: of those that it waits for and that run, by the ids of these.
     has_handler: the configuration here, which is not in Redis, names what runs the tasks of its
         queue.
@@ -84,7 +84,7 @@ class Inquiry(NamedTuple):
     workflow: str | None = None
     dependencies: Dependencies = NONE
     broken: Mapping[str, Sequence[Task]] = {}
-    causes: Mapping[str, Task] = {}
+    causes: Mapping[str, Sequence[Task]] = {}
     listeners: Mapping[str, Node] = {}
     has_handler: bool = False
 

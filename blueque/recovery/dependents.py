@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused
-from blueque.protocol import settling
+from blueque.protocol import rechecking, settling
 from blueque.protocol.settling import Settled
 from blueque.queries.due import tasks_to_recheck, unsettled_tasks, with_blocked_tasks
 from blueque.recovery.left_alone import LeftAlone
@@ -57,22 +57,23 @@ class Dependents:
         return len(found) >= AT_ONCE and self.has_work
 
     def step(self) -> bool:
-        """Settle up to a hundred dependents of one task. Return whether there is more to do. Raises
-        what Redis does.
+        """Tell up to a hundred dependents of one task how it has ended. Return whether there is more
+        to do. Raises what Redis does.
         """
         if self._ended:
             task = next(iter(self._ended))
             try:
                 settled = settling.settle(self._redis, task, time.time())
             except RedisRefused as error:
-                self._leave_alone(task, error)
-                settled = Settled()
+                settled = Settled(refused={task: error})
             del self._ended[task]
             self.note(settled.ended)
             if not settled.is_over:
                 self.note([task])
-            for queue, revived in settled.to_recheck:
-                self._recheck(queue, revived, time.time())
+            elif settled.refused:
+                self._refused.add([task])
+            for each, refusal in settled.refused.items():
+                self._leave_alone(each, refusal)
         return self.has_work
 
     def step_of_groups(self) -> bool:
@@ -97,7 +98,7 @@ class Dependents:
 
     def _recheck(self, queue: str, task: str, now: float) -> None:
         try:
-            settling.recheck(self._redis, queue, task, now)
+            rechecking.recheck(self._redis, queue, task, now)
         except RedisRefused as error:
             self._leave_alone(task, error)
         except Contended as error:  # others do the same

@@ -10,8 +10,10 @@ from functools import lru_cache
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused, WrongQueue, WrongState
 from blueque.model.states import FINISHED
-from blueque.protocol import operator, settling
+from blueque.producer.dependents import recheck_dependents
+from blueque.protocol import operator
 from blueque.protocol.groups import MEMBERS_AT_ONCE, finish_group, settle_group, settle_members
+from blueque.protocol.parents import GroupParent
 from blueque.protocol.settling import AT_ONCE
 from blueque.queries import groups
 from blueque.queries.groups import Cancellation, Member
@@ -118,11 +120,12 @@ class _Looks:
             if score and self._has_dropped(group):
                 return True
             settled = settle_group(self._redis, group, self._now)
-            if settled.told:
-                told, freed = settled.told, settled.freed
+            if settled.removed:
+                told, freed = settled.removed, settled.freed
                 log.info("settle_group group=%s told=%d freed=%d", group, told, freed)
-            for queue, task in settled.to_recheck:
-                settling.recheck(self._redis, queue, task, self._now)
+            for error in settled.refused.values():
+                _require_only_one(group, error)
+                self._left.groups.add([group])
             return not settled.is_over
         if state is None:
             return False
@@ -137,8 +140,8 @@ class _Looks:
         one on. Tell whether some are gone.
         """
         size = groups.count_waiting(self._redis, group)
-        skip = random.randrange(max(size - AT_ONCE, 0) + 1)
-        return settle_group(self._redis, group, self._now, skip).told > 0
+        first = random.randrange(max(size - AT_ONCE, 0) + 1)
+        return recheck_dependents(self._redis, GroupParent(group), self._now, first).removed > 0
 
     def _has_noted(self, group: str) -> bool:
         """Note open members that have ended although nothing told us, as after a 1.0.0 listener, as

@@ -121,10 +121,11 @@ def _next(task: Task, cause: Task | None) -> str:
         if task.error_type == "result" and TooLarge.is_message(task.error or ""):
             return f"Make the path of a file the result, or raise max_bytes. Then: {again}"
         return f"To run it again: {again}"
-    if cause.status in ("failed", "cancelled") and group_of(cause.id) is None:
-        name = short_id(cause.id)
-        return f"It runs when {name} completes: blueque requeue {name}"
-    return f"It may still run: blueque why {short_id(task.id)}"
+    if cause.status not in ("failed", "cancelled"):
+        return f"It waits for that task if you run it again: blueque requeue {short_id(task.id)}"
+    if cause.id == task.broken_by and group_of(cause.id) is None:
+        return f"To run both again: blueque requeue {short_id(cause.id)} {short_id(task.id)}"
+    return f"How to run it again: blueque why {short_id(task.id)}"
 
 
 def _state(task: Task) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RIPE = 60.0  # seconds after which a task that waits for nothing more should be in line
 
+_AGAIN = "It stays cancelled until it is put in line again."
+
 
 def blocked(inquiry: Inquiry) -> Iterator[Reason]:
     """Yield why it is blocked, what a person can change first."""
@@ -47,52 +49,53 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
 
 
 def broken_by(inquiry: Inquiry) -> Reason | None:
-    """Say what brings back a task that was cancelled because of another one; None: it was not, or
-    that task cannot complete any more.
+    """Say what helps a task that was cancelled because of another one; None: it was not, or it is
+    not needed.
     """
-    parent = inquiry.tasks.get(inquiry.task.broken_by or "")
-    if parent is None or parent.status in (None, "complete"):
+    task, parent = inquiry.task, inquiry.tasks.get(inquiry.task.broken_by or "")
+    if parent is None or (task.cancel_reason or "").endswith(" is complete"):
         return None
-    cause = inquiry.causes.get(inquiry.task.id, parent)
-    if cause.status in FINISHED and cause.status != "complete":
+    above = inquiry.causes.get(task.id, [parent])
+    cause, command = above[-1], how_to_mend([task, *above])
+    if _has_ended_badly(cause):
         ended = how_it_ended(parent, inquiry.causes)
         sentence = f"It was cancelled because {_name(parent)}, for which it waited, {ended}."
-        if group_of(cause.id) is None:
-            which = "that task" if cause.id == parent.id else _name(cause)
-            sentence += f" If {which} runs again and completes, this one waits again and then runs."
-        return Reason("ended", sentence, how_to_mend(cause))
-    sentence = f"It was cancelled because of {_name(cause)}."
-    if cause.status is None:
-        return Reason(
-            "ended", f"{sentence} That task is gone.", f"blueque requeue {inquiry.task.id}"
-        )
-    again = f"That task is {cause.status} again"
-    if group_of(cause.id) is not None:
-        again = f"Of that group, {members_of(cause)}"
-    more = f"{again}; when it completes, this one waits again and then runs."
-    command = f"blueque why {cause.id}" if group_of(cause.id) is None else how_to_mend(cause)
-    return Reason("ended", f"{sentence} {more}", command)
+        return Reason("ended", f"{sentence} {_AGAIN}", command)
+    stands = f"That task is {cause.status or 'gone'} now."
+    if cause.status not in (None, "complete") and group_of(cause.id) is not None:
+        stands = f"Of that group, {members_of(cause)}."
+    return Reason(
+        "ended", f"It was cancelled because of {_name(cause)}. {stands} {_AGAIN}", command
+    )
 
 
-def how_to_mend(cause: Task) -> str:
+def how_to_mend(above: Sequence[Task]) -> str:
     """Return the command that helps if a task has failed or was cancelled, or that shows the tasks
     of a group.
+
+    above: the task, and those because of which it was cancelled, as `causes` finds them.
     """
+    cause = above[-1]
     group = group_of(cause.id)
-    if group is not None:
+    if group is not None and _has_ended_badly(cause):
         return f"blueque group show {shlex.quote(group)}"
-    return f"blueque requeue {cause.id}"
+    ids = [task.id for task in reversed(above) if _has_ended_badly(task)]
+    return f"blueque requeue {' '.join(ids)}"
 
 
-def how_it_ended(task: Task, causes: Mapping[str, Task] | None = None) -> str:
+def _has_ended_badly(task: Task) -> bool:
+    return task.status in FINISHED and task.status != "complete"
+
+
+def how_it_ended(task: Task, causes: Mapping[str, Sequence[Task]] | None = None) -> str:
     """Return `has failed: exit code 1`, `was cancelled by ada`, `is gone`.
 
     causes: see `Inquiry`.
     """
     why = why_it_ended(task)
-    cause = (causes or {}).get(task.id)
-    if cause is not None:
-        return f"was cancelled because {_name(cause)} {how_it_ended(cause)}"
+    above = (causes or {}).get(task.id)
+    if above:
+        return f"was cancelled because {_name(above[-1])} {how_it_ended(above[-1])}"
     if task.status == "cancelled":
         return f"was cancelled{f' {why}' if why else ''}"
     if group_of(task.id) is not None and task.status is not None:
@@ -162,9 +165,9 @@ def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
     for each in found[:MOST_NAMES]:
         ended = how_it_ended(each.task, inquiry.causes)
         sentence = f"{_name(each.task)}, for which it waits, {ended}."
-        cause = inquiry.causes.get(each.task.id, each.task)
+        above = [each.task, *inquiry.causes.get(each.task.id, [])]
         code = "group" if group_of(each.task.id) is not None else "broken"
-        yield Reason(code, f"{sentence}{then}", how_to_mend(cause))
+        yield Reason(code, f"{sentence}{then}", how_to_mend(above))
     if len(found) > MOST_NAMES:
         sentence = (
             f"{len(found) - MOST_NAMES} more for which it waits have failed or were cancelled."
@@ -177,8 +180,8 @@ def _broken_above(inquiry: Inquiry) -> Iterator[Reason]:
     found = {task.id: (parent, task) for parent, tasks in inquiry.broken.items() for task in tasks}
     for parent, task in [*found.values()][:MOST_NAMES]:
         whose = f"for which {short_id(parent)} waits"
-        cause = inquiry.causes.get(task.id, task)
-        command = f"blueque graph {parent}" if cause.status is None else how_to_mend(cause)
+        above = [task, *inquiry.causes.get(task.id, [])]
+        command = f"blueque graph {parent}" if above[-1].status is None else how_to_mend(above)
         sentence = f"{_name(task)}, {whose}, {how_it_ended(task, inquiry.causes)}."
         yield Reason("broken", sentence, command)
     if len(found) > MOST_NAMES:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from blueque.errors import NoSuchGroup
@@ -120,7 +121,7 @@ def reasons(inquiry: Inquiry, found: Sequence[Reason], site: Site) -> list[Reaso
     """Return why a task waits, without ids and queues that are not on the page."""
     if not site.queues:
         return [*found]
-    tasks = [*inquiry.tasks.values(), *inquiry.causes.values()]
+    tasks = [*inquiry.tasks.values(), *chain(*inquiry.causes.values())]
     tasks += [one for some in inquiry.broken.values() for one in some]
     tasks += [each.task for each in inquiry.dependencies.conditions]
     mine = {node.id for node in inquiry.nodes}

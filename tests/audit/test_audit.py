@@ -1686,7 +1686,7 @@ def test_many_members_are_read_in_pieces(house, monkeypatch, place):
     assert repair(house.redis, found, 9.5) and audit(house.redis) == []
 
 
-def test_what_was_cancelled_for_a_task_that_1_0_0_completes_is_found_and_revived(redis, cli):
+def test_what_was_cancelled_for_a_task_that_1_0_0_completes_is_found_and_learns_it(redis, cli):
     protocol.enqueue(redis, D, "above", "p", 1.0)
     below = NewTask("below", "p", {"broken": "cancel"}, {"above": "ok"})
     protocol.enqueue_after(redis, D, [below], 1.0)
@@ -1701,8 +1701,8 @@ def test_what_was_cancelled_for_a_task_that_1_0_0_completes_is_found_and_revived
     assert found.task == "above" and repair(redis, found, 9.0)
     settle_all(redis, "above")
 
-    assert cli.hget(keys.task("below"), "status") == "blocked"
-    assert protocol.recheck(redis, D, "below", 9.5) == "pending"
+    assert cli.hget(keys.task("below"), "status") == "cancelled"
+    assert protocol.requeue(redis, D, "below", "mark", 9.5) == "pending"
 
 
 def test_a_dependent_that_was_deleted_is_no_finding(house):

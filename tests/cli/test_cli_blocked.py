@@ -372,8 +372,9 @@ def test_why_says_how_far_a_group_is_that_runs_again(why, redis):
 
     again = why("child-1")[1]
 
-    assert "has failed: 1 of 1 task has ended, but not well.\n" in failed
-    assert "Of that group, 0 of 1 task has ended; when it completes, this one waits" in again
+    assert "has failed: 1 of 1 task has ended, but not well. It stays cancelled" in failed
+    assert "Of that group, 0 of 1 task has ended. It stays cancelled until" in again
+    assert again.endswith("blueque requeue child-1\n")
 
 
 def test_why_says_that_a_group_has_not_ended_well(why, run, redis, night):
@@ -385,7 +386,7 @@ def test_why_says_that_a_group_has_not_ended_well(why, run, redis, night):
 
     told, ended, below = why("child-1"), why("child-2"), why("leaf-1")
 
-    how = "has failed: 3 of 3 tasks have ended, 1 of them not well.\n"
+    how = "has failed: 3 of 3 tasks have ended, 1 of them not well."
     assert told[0] == ["group"] and f"group night-1, for which it waits, {how}" in told[1]
     assert f"It was cancelled because group night-1, for which it waited, {how}" in ended[1]
     assert f"group night-1, for which child-1 waits, {how}" in below[1]
@@ -476,8 +477,8 @@ def test_why_of_what_was_cancelled_because_of_another_task_names_that_one(why, r
 
     assert codes == ["ended"]
     assert "It was cancelled because bad-1, for which it waited, has failed: exit code 1." in text
-    assert text.endswith("blueque requeue bad-1\n")
-    assert "That task is pending again;" in again and again.endswith("blueque why bad-1\n")
+    assert text.endswith("blueque requeue bad-1 child-1\n")
+    assert "That task is pending now." in again and again.endswith("blueque requeue child-1\n")
 
 
 def test_a_blocked_task_of_a_queue_that_nobody_serves_is_said_to_be_that_too(why, redis):

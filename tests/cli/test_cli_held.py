@@ -8,7 +8,7 @@ import json
 import time
 
 import pytest
-from dependent import NODE, block, end, enqueue, start
+from dependent import NODE, block, end, enqueue, finish, start
 from transactions import protocol
 
 from blueque.model import keys
@@ -88,11 +88,21 @@ def test_status_points_at_a_group_for_which_tasks_wait_in_vain(run, redis):
     assert found["command"] == "blueque group show night-1"
 
 
-@pytest.mark.parametrize("verb", ["why", "show"])
-def test_the_advice_names_the_task_with_which_the_cancellation_began(run, cascade, verb):
+def test_the_advice_names_all_tasks_down_from_that_with_which_the_cancellation_began(run, cascade):
+    assert run("why", "mid-1").stdout.endswith("blueque requeue bad-1 mid-1\n")
+    assert run("show", "mid-1").stdout.endswith("To run both again: blueque requeue bad-1 mid-1\n")
+    assert run("why", "low-1").stdout.endswith("blueque requeue bad-1 mid-1 low-1\n")
+    assert run("show", "low-1").stdout.endswith("How to run it again: blueque why low-1\n")
+
+
+def test_what_the_advice_says_brings_back_the_whole_chain(run, redis, cascade):
+    command = run("why", "low-1").stdout.splitlines()[-1].split()
+    run(*command[1:], "--yes")
+    finish(redis, "bad-1")
     for task in ("mid-1", "low-1"):
-        lines = run(verb, task).stdout.splitlines()
-        assert lines[-1].endswith("blueque requeue bad-1")
+        protocol.recheck(redis, "video", task, time.time())
+
+    assert [item(run, task)["status"] for task in ("mid-1", "low-1")] == ["pending", "blocked"]
 
 
 def test_why_says_because_of_what_the_other_task_was_cancelled(run, redis, cascade):
@@ -100,15 +110,17 @@ def test_why_says_because_of_what_the_other_task_was_cancelled(run, redis, casca
 
     text = run("why", "held-1").stdout
 
-    because = "was cancelled because bad-1 has failed: exit code 3.\n  blueque requeue bad-1\n"
+    because = "was cancelled because bad-1 has failed: exit code 3.\n  blueque requeue bad-1 mid-1 low-1\n"
     assert f"  low-1, for which it waits, {because}" in text
 
 
-def test_show_does_not_advise_to_requeue_a_child_whose_parent_is_in_line_again(run, redis, cascade):
+def test_the_advice_leaves_out_a_parent_that_is_in_line_again(run, redis, cascade):
     protocol.requeue(redis, "video", "bad-1", "mark", time.time())
 
-    assert run("show", "mid-1").stdout.endswith("It may still run: blueque why mid-1\n")
-    assert "bad-1. That task is pending again;" in run("why", "low-1").stdout
+    shown = run("show", "mid-1").stdout
+    assert shown.endswith("It waits for that task if you run it again: blueque requeue mid-1\n")
+    assert "bad-1. That task is pending now." in run("why", "low-1").stdout
+    assert run("why", "low-1").stdout.endswith("blueque requeue mid-1 low-1\n")
 
 
 def test_ls_lists_the_tasks_that_wait_in_vain_and_names_what_holds_them(run, redis, cascade):
@@ -164,13 +176,13 @@ def test_ls_says_how_many_wait_for_others_or_for_their_time(run, redis):
     assert named.stderr == ""
 
 
-def test_wait_says_that_a_task_that_was_cancelled_for_another_may_come_back(run, redis, cascade):
+def test_wait_names_the_task_for_which_another_was_cancelled(run, redis, cascade):
     result = run("wait", "mid-1")
 
     assert result.returncode == 4
     assert result.stderr.splitlines() == [
         "mid-1 cancelled because of bad-1",
-        "  It runs if that task completes after all. See: blueque why mid-1",
+        "  See: blueque why mid-1",
     ]
 
 

@@ -636,10 +636,6 @@ class Model:
             raise Refusal(WrongQueue)
         who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
         if its.status == "cancelled":
-            if its.ties.pop("broken_by", None) is not None:
-                its.past.pop("cancel_reason", None)
-                its.past |= who
-                its.updated = now
             return "cancelled"
         is_with_legacy = its.status in ("reserved", "started") and "token" not in its.owner
         is_claimed = its.status == "reserved" and "reclaimed_node" in its.owner
@@ -870,63 +866,88 @@ class Model:
         if "group" in ties:
             self.unsettled_members[task] = now
 
-    def settle(
-        self, task: str, now: float, skip: int | None = None
-    ) -> tuple[int, int, int, int, int, bool]:
-        """Return how many were told, wait on, were released, cancelled and revived; and whether
+    def settle(self, task: str, now: float) -> tuple[int, int, int, int, bool]:
+        """Return how many dependents were removed, wait on, were released and cancelled; and whether
         that was all.
         """
         end, waiting = self._end_of(task), self._waiting_for(task)
         if end is None:
             self.unsettled.pop(task, None)
-            return 0, 0, 0, 0, 0, True
+            return 0, 0, 0, 0, True
         asked = sorted(waiting, key=lambda child: (waiting[child], child))
-        if skip is None and end not in ("complete", GONE):
+        if end not in ("complete", GONE):
             asked = [child for child in asked if waiting[child] < MET_LONG_AGO]
-        asked = asked[skip or 0 :][:TOLD_AT_ONCE]
-        length, done = len(waiting), Counter[str]()
-        for child in asked:
-            is_told, verdict = self._tell(child, task, end, now)
-            done.update(["told" if is_told else "held", verdict])
-            if is_told:
-                del waiting[child]
-            else:
-                waiting[child] = MET_LONG_AGO
-        if done["told"] == length and task in self.tasks:
-            self.tasks[task].ties.pop("dependents", None)
+        done = Counter[str]()
+        for child in asked[:TOLD_AT_ONCE]:
+            status = self.tasks[child].status if child in self.tasks else None
+            became = self._compare(child, [task], now)
+            done["waiting" if child in waiting else "removed"] += 1
+            if became != status:
+                done["cancelled" if became == "cancelled" else "released"] += 1
         is_over = len(asked) < TOLD_AT_ONCE
-        group = group_in(task)
-        is_last = is_over and not skip
-        if is_last and group is None:
-            self.unsettled.pop(task, None)
-        elif is_last and group is not None:
-            self._set_expiry(group, now)
-        self.happened.update(f"settle: {what}" for what in done.elements() if what)
-        counts = (done["told"], done["held"], done["released"], done["cancelled"])
-        return *counts, done["revived"], is_over
+        if is_over:
+            self._has_settled(task, now)
+        self.happened.update(f"settle: {what}" for what in done.elements())
+        return done["removed"], done["waiting"], done["released"], done["cancelled"], is_over
 
-    def _tell(self, task: str, parent: str, end: str, now: float) -> tuple[bool, str]:
-        """Tell a task how another has ended; return whether that is all that it waits to hear of
-        it, and what has become of the task.
-        """
-        its, condition = self.tasks.get(task), self.conditions.get(task, {}).get(parent)
+    def _has_settled(self, parent: str, now: float) -> None:
+        """Note that all those who wait for a task or a group know how it has ended."""
+        group = group_in(parent)
+        if group is not None:
+            self._set_expiry(group, now)
+            return
+        if parent in self.tasks and not self.dependents[parent]:
+            self.tasks[parent].ties.pop("dependents", None)
+        self.unsettled.pop(parent, None)
+
+    def _compare(self, task: str, parents: list[str], now: float) -> str | None:
+        """Compare a task with some of its parents, and return the status that it has then."""
+        its = self.tasks.get(task)
         is_open = its is not None and its.status in ("blocked", "cancelled")
-        if its is None or condition is None or not is_open or condition.is_met is not None:
-            return True, ""
-        is_met = condition.meet(end)
-        if is_met and end == "complete" and "inputs" in its.ties and group_in(parent) is None:
-            self._copy_result(parent, task)
-        verdict, is_blocked = "", its.status == "blocked"
-        if is_met and is_blocked and self._is_free(task):
+        conditions = self.conditions.get(task, {}) if is_open else {}
+        for parent in parents:
+            condition = conditions.get(parent)
+            if its is None or condition is None or condition.is_met is not None:
+                self._leave(parent, task, now)
+            else:
+                self._compare_with(parent, task, condition, len(parents) == 1, now)
+        if its is None or its.status != "blocked":
+            return None if its is None else its.status
+        culprit = self._culprit(task, parents)
+        if conditions and self._is_free(task):
             self._release(task, now)
-            verdict = "released"
-        elif not is_met and is_blocked and (end == "complete" or "broken" in its.ties):
-            self._break(task, parent, end, now)
-            verdict = "cancelled"
-        elif is_met and end == "complete" and its.ties.get("broken_by") == parent:
-            self._revive(task, now)
-            verdict = "revived"
-        return is_met is not None, verdict
+        elif culprit is not None:
+            self._break(task, *culprit, now)
+        return its.status
+
+    def _compare_with(
+        self, parent: str, task: str, condition: Condition, is_alone: bool, now: float
+    ) -> None:
+        end, waiting = self._end_of(parent), self._waiting_for(parent)
+        is_wanted = "inputs" in self.tasks[task].ties and group_in(parent) is None
+        is_wanted = is_wanted and end == "complete" and condition.kind != "not_ok"
+        if end is not None and (is_alone or not is_wanted):
+            condition.meet(end)
+        if condition.is_met is not None:
+            if is_wanted:
+                self._copy_result(parent, task)
+            self._leave(parent, task, now)
+            return
+        if is_wanted:
+            self._have_told(parent, now)
+        other, since = self.tasks.get(parent), waiting.get(task)
+        is_known = other is None or "dependents" in other.ties
+        if since is None or not is_known:
+            self._link(parent, task, now)
+            waiting[task] = now if since is None else since
+            self.happened["recheck: linked"] += 1
+        if since is not None and end not in (None, "complete"):
+            waiting[task] = MET_LONG_AGO
+
+    def _leave(self, parent: str, task: str, now: float) -> None:
+        """Have a parent forget a task that does not wait for it."""
+        if self._waiting_for(parent).pop(task, None) is not None and self._end_of(parent):
+            self._have_told(parent, now)
 
     def _copy_result(self, parent: str, task: str) -> None:
         outcome, ties = self.tasks[parent].outcome, self.tasks[task].ties
@@ -953,55 +974,25 @@ class Model:
         its.ties["broken_by"] = parent
         self._record_cancelled(its.queue or "", task, {}, now)
 
-    def _revive(self, task: str, now: float) -> None:
-        its = self._change(task, "blocked", now)
-        _drop(self.ended[its.queue or "", "cancelled"], task)
-        its.outcome = {}
-        for name in ("cancelled_by", "cancel_reason"):
-            its.past.pop(name, None)
-        its.ties.pop("broken_by", None)
-        self.blocked[its.queue or ""][task] = 0.0
-
     def recheck(self, queue: str, task: str, now: float) -> str:
         its, size = self.tasks.get(task), len(self.blocked[queue])
         if its is None or (its.status, its.queue) != ("blocked", queue):
             self.blocked[queue].pop(task, None)
             return "stale"
         conditions = self.conditions.get(task, {})
-        for parent, condition in conditions.items():
-            if condition.is_met is not None:
-                continue
-            end = self._end_of(parent)
-            is_left = "inputs" in its.ties and end == "complete" and condition.kind != "not_ok"
-            is_left = is_left and group_in(parent) is None
-            if end is not None and not is_left:
-                condition.meet(end)
-            waiting, other = self._waiting_for(parent), self.tasks.get(parent)
-            is_listed = task in waiting
-            if is_left or (condition.is_met is not None and is_listed):
-                self._have_told(parent, now)
-            is_known = other is not None and "dependents" in other.ties
-            is_known = is_listed and (is_known or group_in(parent) is not None)
-            if condition.is_met is None and not is_known:
-                since = waiting.get(task, now)
-                self._link(parent, task, now)
-                waiting[task] = since
-                self.happened["recheck: linked"] += 1
-        if conditions and self._is_free(task):
-            self._release(task, now)
-            return its.status or ""
-        culprit = self._culprit(task)
-        if culprit is not None:
-            self._break(task, *culprit, now)
-            return "cancelled"
-        self.blocked[queue][task] = now + max(LOOK_EVERY, size / 50)
-        return "blocked"
+        open_ones = [parent for parent, one in conditions.items() if one.is_met is None]
+        if self._compare(task, open_ones, now) == "blocked":
+            self.blocked[queue][task] = now + max(LOOK_EVERY, size / 50)
+        return its.status
 
-    def _culprit(self, task: str) -> tuple[str, str] | None:
-        """Return for whom a task is to be cancelled, and how that one has ended."""
+    def _culprit(self, task: str, parents: list[str]) -> tuple[str, str] | None:
+        """Return for whom a task is to be cancelled, and how that one has ended. parents: those that
+        it was compared with.
+        """
         is_strict = "broken" in self.tasks[task].ties
         for parent, one in self.conditions.get(task, {}).items():
-            end = one.how if one.is_met is not None else self._end_of(parent)
+            seen = self._end_of(parent) if parent in parents else None
+            end = one.how if one.is_met is not None else seen
             is_broken = bool(end) and not one.is_met
             is_needless = (one.is_met, one.how) == (False, "complete")
             if is_needless or (is_strict and is_broken and end != "complete"):

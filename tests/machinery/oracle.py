@@ -597,8 +597,8 @@ def _wrong_tie(state: State) -> str | None:
         culprit = its.get("broken_by", "")
         condition = state.conditions.get(task, {}).get(culprit, "-")
         is_over = state.end_of(culprit) == "complete"
-        if its.get("status") == "cancelled" and is_over and condition[0] != "-":
-            return f"task {task} is cancelled because of {culprit}, which is complete"
+        if its.get("status") == "cancelled" and is_over and condition[0] not in "+-":
+            return f"task {task}, which was cancelled because of {culprit}, has no mark of its end"
         if its.get("status") == "complete" and "dependents" in its:
             return f"task {task} is complete, and others are said to wait for it"
     return None

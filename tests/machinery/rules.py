@@ -1272,7 +1272,7 @@ class Relatives(Machine):
         clock.now += TICK
         if end == "forget":
             kinds = ["ok"]
-        if end == "late":  # one that is cancelled for another, and then revived
+        if end == "late":  # one that is cancelled for another, which completes after all
             broken, kinds = "cancel", ["ok"]
         some = [self.has("started", "pending") or self.known, self.has("pending") or self.known]
         wanted = {self.pick(data, tasks): kind for tasks, kind in zip(some, kinds, strict=False)}
@@ -1363,23 +1363,23 @@ class Relatives(Machine):
         attempts = [one for one in self.running() if one.task == task and self.is_newest(one)]
         return attempts[0] if attempts and attempts[0].token is not None else None
 
-    @rule(data=st.data(), skip=st.sampled_from([None, None, None, 0, 1]), is_all=st.booleans())
-    def settle(self, data: st.DataObject, skip: int | None, is_all: bool) -> None:
+    @rule(data=st.data(), is_all=st.booleans())
+    def settle(self, data: st.DataObject, is_all: bool) -> None:
         """Tell those who wait for a task; is_all: for all that have ended."""
         unsettled, parents = sorted(self.model.unsettled), sorted(self._awaited())
         task = self.pick(data, unsettled or parents or self.known)
         for parent in unsettled if is_all else [task]:
-            self._settle(parent, skip)
+            self._settle(parent)
 
     def _awaited(self) -> list[str]:
         return [task for task, waiting in self.model.dependents.items() if waiting]
 
-    def _settle(self, task: str, skip: int | None = None) -> None:
+    def _settle(self, task: str) -> None:
         self.both(
             "settle",
-            # Without the ids of those that ended with it, or wait again.
-            lambda: tuple(protocol.settle(self.person, task, clock.now, skip))[:-2],
-            lambda: self.model.settle(task, clock.now, skip),
+            # Without the ids of those that ended with it, or were refused.
+            lambda: tuple(protocol.settle(self.person, task, clock.now))[:-2],
+            lambda: self.model.settle(task, clock.now),
         )
 
     @precondition(lambda self: any(self.model.blocked.values()))

@@ -416,16 +416,10 @@ CALLS = {
     "settle with results": Call(dead(born(inputs=0), *RUN, complete_t1), settle),
     "settle what is cancelled": Call(dead(born(broken="cancel"), cancel_t1), settle),
     "settle what waits on": Call(dead(born(), cancel_t1), settle),
-    "settle what is revived": Call(
-        dead(born(broken="cancel"), *RUN, fence, lose_t1, settle, complete_t1), settle
-    ),
     "recheck": Call(dead(born("any"), cancel_t1), recheck),
     "recheck in vain": Call(dead(born()), recheck),
     "unblock": Call(dead(born()), unblock),
     "cancel a blocked task": Call(dead(born()), cancel_t2),
-    "cancel a task that was cancelled for another": Call(
-        dead(born(broken="cancel"), cancel_t1, settle), cancel_t2
-    ),
     "requeue a task that is to wait": Call(
         dead(born(), cancel_t2),
         lambda client, _: protocol.requeue(client._redis, Q, "t2", "mark", 11.5),
@@ -451,7 +445,6 @@ FORGETFUL = {
         "settle with results",
         "settle what is cancelled",
         "settle what waits on",
-        "settle what is revived",
         "recheck",
     )
 }

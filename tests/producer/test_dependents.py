@@ -113,17 +113,6 @@ def test_those_that_were_not_told_yet_are_told_when_entries_are_dropped(client, 
     assert not cli.exists(keys.UNSETTLED_TASKS)
 
 
-def test_a_look_that_skips_some_leaves_the_task_among_those_to_be_settled(redis, queue, cli):
-    parent = queue.enqueue("p")
-    new = [NewTask(f"c{number}", "p", {}, {parent: "ok"}) for number in range(2)]
-    protocol.enqueue_after(redis, "later", new, time.time())
-    protocol.cancel(redis, queue.name, parent, "me", None, time.time())
-
-    protocol.settle(redis, parent, time.time(), 1)
-
-    assert cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == [parent]
-
-
 def test_one_that_waits_for_any_end_is_told_it_before_the_task_is_deleted(client, redis, queue):
     parent = queue.enqueue("p")
     protocol.enqueue_after(redis, "later", [NewTask("child", "p", {}, {parent: "any"})], 1.0)

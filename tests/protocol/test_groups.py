@@ -14,6 +14,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import after, conditions_of
 from blueque.model.group import Group
+from blueque.producer.dependents import Looked, recheck_dependents
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.groups import MEMBERS_AT_ONCE
@@ -507,7 +508,7 @@ def test_a_held_task_runs_when_the_bad_member_is_complete_after_all(redis, cli):
     assert statuses(cli, "z") == ["pending"]
 
 
-def test_a_task_that_was_cancelled_for_a_group_is_revived(redis, cli):
+def test_a_task_that_was_cancelled_for_a_group_goes_on_when_it_is_requeued(redis, cli):
     open_group(redis)
     join(redis, "a")
     wait_for(redis, broken="cancel")
@@ -519,11 +520,13 @@ def test_a_task_that_was_cancelled_for_a_group_is_revived(redis, cli):
     protocol.requeue(redis, "video", "a", "mark", 11.5)
     complete(redis, "a")
     settle(redis, now=12.5)
+    assert statuses(cli, "z") == ["cancelled"]
+    protocol.requeue(redis, cli.hget(keys.task("z"), "queue"), "z", "mark", 13.5)
 
     assert statuses(cli, "z") == ["pending"]
 
 
-def test_a_member_that_was_cancelled_for_another_task_and_revived_is_open_again(redis, cli):
+def test_a_member_that_was_cancelled_for_another_task_and_requeued_is_open_again(redis, cli):
     open_group(redis)
     protocol.enqueue(redis, "video", "p", "in", now=2.5)
     join(redis, "a", conditions={"p": "ok"}, broken="cancel")
@@ -532,9 +535,7 @@ def test_a_member_that_was_cancelled_for_another_task_and_revived_is_open_again(
     settle(redis)
     assert standing(cli) == ("open", set(), {"a"})
 
-    protocol.requeue(redis, "video", "p", "mark", 11.5)
-    complete(redis, "p")
-    protocol.settle(redis, "p", 12.5)
+    protocol.requeue(redis, cli.hget(keys.task("a"), "queue"), "a", "mark", 12.5)
     settle(redis)
 
     assert standing(cli) == ("open", {"a"}, set())
@@ -723,7 +724,7 @@ def test_many_groups_are_cancelled_together_while_others_are_told(redis, cli):
     assert {standing(cli, group)[0] for group in named} == {"ended"}
 
 
-def test_a_step_tells_a_hundred_of_those_who_wait_for_a_group_that_ended_long_ago(
+def test_a_step_looks_at_a_hundred_of_those_who_wait_for_a_group_that_ended_long_ago(
     redis, cli, monkeypatch
 ):
     open_group(redis)
@@ -734,12 +735,14 @@ def test_a_step_tells_a_hundred_of_those_who_wait_for_a_group_that_ended_long_ag
     protocol.close_group(redis, GROUP, 5.5)
     fail(redis, "a")
     settle(redis)
-    calls = []
-    settle_group = protocol.settle_group
-    monkeypatch.setattr(protocol, "settle_group", lambda *a: calls.append(a) or settle_group(*a))
+    found = []
+    monkeypatch.setattr(
+        "blueque.recovery.settling.recheck_dependents",
+        lambda *a: found.append(recheck_dependents(*a)) or found[-1],
+    )
 
     assert not settle_groups_step(redis, 500.5)
-    assert len(calls) == 2
+    assert found == [Looked(removed=0, waiting=100)]
     cli.delete(*map(keys.task, waiting))
     settle(redis, now=1000.5)
 

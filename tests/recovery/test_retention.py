@@ -12,6 +12,7 @@ from blueque import Client, InvalidInput
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.units import Keep
+from blueque.producer.dependents import is_awaited
 from blueque.protocol.archiving import BatchRef
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.pruning import Ended
@@ -469,11 +470,9 @@ def test_of_many_for_which_others_wait_a_few_are_asked_in_each_step(
         wait_for(redis, task, [f"child of {task}"])
     gone = finish("failed", 100)
     asked = []
-    settle = protocol.settle
     monkeypatch.setattr(
-        protocol,
-        "settle",
-        lambda redis, task, *rest, **more: asked.append(task) or settle(redis, task, *rest, **more),
+        "blueque.recovery.retention.is_awaited",
+        lambda redis, task, *rest: asked.append(task) or is_awaited(redis, task, *rest),
     )
     retention = Retention(client.connections, {"video": {"failed": Keep(50)}})
     counts = []

@@ -63,25 +63,6 @@ def test_a_cancellation_goes_down_a_chain_without_a_look_at_redis_for_each_level
     assert statuses(client, chain) == {"cancelled"}
 
 
-def test_who_settles_a_parent_puts_a_revived_child_in_line_at_once(client, queue, redis):
-    parent = queue.enqueue("parent")
-    child = client.get_queue("other").enqueue("child", after=[parent], broken="cancel")
-    found = Dependents(redis)
-    queue.cancel(parent)
-    found.note([parent])
-    found.step()
-    assert statuses(client, [child]) == {"cancelled"}
-
-    queue.requeue(parent)
-    start(redis, parent, queue.name)
-    attempt = AttemptRef(queue.name, parent, f"secret-{parent}", NODE)
-    protocol.end(redis, attempt, End.complete("1"), time.time())
-    found.note([parent])
-    found.step()
-
-    assert statuses(client, [child]) == {"pending"}
-
-
 def test_a_scheduler_settles_many_ends_of_others_without_a_pause(
     client, queue, redis, impatient, scheduler
 ):
@@ -112,6 +93,21 @@ def test_a_child_with_a_key_of_a_wrong_type_costs_only_its_own_parent(
         scheduler.step()
         assert time.monotonic() < until_settled
     assert statuses(client, spoiled) == {"blocked"}
+
+
+def test_a_child_with_a_key_of_a_wrong_type_keeps_none_of_the_others_waiting(
+    client, queue, redis, cli
+):
+    parent = queue.enqueue("parent")
+    children = [queue.enqueue("child", after=[parent], broken="cancel") for _ in range(150)]
+    spoil(cli, children[0])
+    fail(redis, parent, queue)
+    found = Dependents(redis)
+    found.note([parent])
+    while found.step():
+        pass
+    assert statuses(client, children[1:]) == {"cancelled"}
+    assert statuses(client, children[:1]) == {"blocked"}
 
 
 def test_a_task_that_was_left_alone_is_tried_again_after_a_while(

@@ -66,7 +66,7 @@ def requeue(
     waits for a task that failed goes on when that task completes.
 
     A task that waits for others still waits for those that may yet end as it needs, and no longer for those that cannot.
-    If it was cancelled because of another task, requeue that one instead: it then comes back by itself.
+    If it was cancelled because of another task, requeue both: it waits for that one again.
 
     Options select failed tasks, the oldest failures first; --state also selects cancelled ones. For more than one task it
     asks first. ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not

@@ -21,7 +21,6 @@ from blueque.cli.values import DURATION
 from blueque.documents.contents import value_of
 from blueque.documents.tasks import as_item
 from blueque.errors import InvalidInput, WaitTimedOut
-from blueque.model.group import group_of
 from blueque.model.states import STATUSES
 from blueque.queries.queue_ends import QueueWatcher
 from blueque.queries.selection import Selection
@@ -75,13 +74,13 @@ def wait(
     blueque wait -q 'render.*' && blueque enqueue mail.send '"all is rendered"'
 
     A task that failed and will be retried has not ended. If a blocked task cannot go on, as another task for which it
-    waits has failed, standard error says so once. A task that was cancelled because of another one has ended, but
-    comes back if that one completes after all; standard error says so. ID may be the beginning of an id; - reads ids
-    from standard input. Options select tasks in all states, also those that have ended, up to 10,000; tasks that come
-    later are not waited for. `--queue QUEUE --run NAME` alone waits for more, if the run has a group of its own, and prints how
-    many have ended how. How each task ended is printed on standard error, with the beginning of its result or with its
-    error. --results prints whole results on standard output, in the order in which the tasks end, and --json all of
-    them when the waiting is over.
+    waits has failed, standard error says so once. A task that was cancelled because of another one has ended;
+    standard error names that one. ID may be the beginning of an id; - reads ids from standard input. Options select
+    tasks in all states, also those that have ended, up to 10,000; tasks that come later are not waited for. `--queue
+    QUEUE --run NAME` alone waits for more, if the run has a group of its own, and prints how many have ended how.
+    How each task ended is printed on standard error, with the beginning of its result or with its error. --results
+    prints whole results on standard output, in the order in which the tasks end, and --json all of them when the
+    waiting is over.
 
     With -q alone it waits until in none of these queues a task is in line, runs, is blocked, or is scheduled for a time
     that is past. How the tasks end does not matter. It does not wait for what is scheduled for later, such as a retry in a
@@ -306,13 +305,8 @@ def _ending(task: Task) -> str:
         why = f"by {task.cancelled_by or 'unknown'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
     text = f"{printing.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
     if task.status == "cancelled" and task.broken_by is not None:
-        text += f"\n{_may_come_back(task)}"
+        text += f"\nSee: blueque why {printing.short_id(task.id)}"
     return text
-
-
-def _may_come_back(task: Task) -> str:
-    what = "that task" if group_of(task.broken_by or "") is None else "that group"
-    return f"It runs if {what} completes after all. See: blueque why {printing.short_id(task.id)}"
 
 
 def detached(ids: Sequence[str]) -> str:

@@ -1,0 +1,208 @@
+"""Compare one task with those for which it waits: recheck; and drop conditions: unblock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.errors import WrongQueue, WrongState
+from blueque.model import inputs, keys
+from blueque.model.conditions import DROPPED, are_met, unmet
+from blueque.model.group import condition_on, gate_of, require_whole
+from blueque.protocol.children import Comparison, ParentSeen, cancel_child, child_look, let_go
+from blueque.protocol.events import Event, record_event
+from blueque.protocol.fields import TaskFields
+from blueque.protocol.parents import (
+    Parent,
+    groups_among,
+    standing_of,
+    statuses_of,
+    tasks_among,
+    watched_of,
+)
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+
+AT_ONCE = 100  # parents that one `recheck` reads
+LOOK_EVERY = 60.0  # seconds between two looks of `recheck` at a task, at least
+LOOKS_PER_SECOND = 50  # at the blocked tasks of one queue, at most
+
+
+class Rechecked(NamedTuple):
+    """What `recheck` has found and done.
+
+    status: that the task has now; None: it is gone, or the entry in the queue was out of date.
+    waits: it waits for one of the parents. is_changed: it has another status than before.
+    is_parent: others wait for it.
+    """
+
+    status: str | None
+    waits: bool = False
+    is_changed: bool = False
+    is_parent: bool = False
+
+
+def tell(redis: Redis, task: str, parent: Parent, now: float) -> Rechecked:
+    """Do what `recheck` does, for one parent of any task."""
+    return _recheck(redis, task, [parent.name], now)
+
+
+def recheck(redis: Redis, queue: str, task: str, now: float) -> str:
+    """Compare the conditions of a blocked task with what its parents are now, and let it go, cancel
+    it, or have it wait on. Return the status that it has then; `stale`: it is not blocked, and its
+    entry in this queue was dropped.
+    """
+    (reply,) = redis.read(("HGETALL", keys.conditions(task)))
+    parents = unmet(as_hash(reply))
+    if len(parents) > AT_ONCE:
+        parents = random.sample(parents, AT_ONCE)
+    return _recheck(redis, task, parents, now, queue).status or "stale"
+
+
+def _recheck(
+    redis: Redis,
+    task: str,
+    parents: Sequence[str],
+    now: float,
+    queue: str | None = None,
+    with_result: bool = False,
+) -> Rechecked:
+    """queue: in which the time of the task has come; None: it is told of the end of its parent.
+    with_result: read the result of the parent.
+    """
+
+    def decide(
+        reply: list[str | None], held: list[str], *replies: Any
+    ) -> Verdict[Rechecked | None]:
+        fields, conditions = TaskFields._make(reply), as_hash(held)
+        size, *read = replies if queue is not None else (0, *replies)
+        if queue is not None and (fields.status, fields.queue) != ("blocked", queue):
+            return Change([("ZREM", keys.blocked(queue), task)], Rechecked(None))
+        result = inputs.pack(*read.pop()) if with_result else None
+        compared = Comparison(task, fields, conditions, _states(parents, read), result)
+        if compared.lacks_result:
+            return Answer(None)
+        commands, status = _decided(redis, compared, parents[0] if queue is None else "", now)
+        if status == "blocked" and queue is not None:
+            again = now + max(LOOK_EVERY, size / LOOKS_PER_SECOND)
+            commands += [("ZADD", keys.blocked(queue), again, task)]
+        is_changed, is_parent = status != fields.status, fields.dependents is not None
+        found = Rechecked(status, bool(compared.undecided), is_changed, is_parent)
+        return Change(commands, found) if commands else Answer(found)
+
+    done = transact(redis, "recheck", _look(task, parents, queue, with_result), decide)
+    return done or _recheck(redis, task, parents, now, queue, with_result=True)
+
+
+def _look(task: str, parents: Sequence[str], queue: str | None, with_result: bool) -> AnyLook:
+    own, tasks, groups = child_look(task), tasks_among(parents), groups_among(parents)
+    reads: list[Command] = [*own.reads]
+    if queue is not None:
+        reads += [("ZCARD", keys.blocked(queue))]
+    reads += [("HMGET", keys.task(each), "status", "dependents") for each in tasks]
+    reads += [("ZSCORE", keys.dependents(each), task) for each in tasks]
+    reads += standing_of(groups)
+    reads += [("ZSCORE", keys.awaiting(group), task) for group in groups]
+    if with_result:
+        reads += [("HMGET", keys.task(parents[0]), "result", "result_encoding")]
+    return Look([*own.watch, *map(keys.task, tasks), *watched_of(groups)], reads, task)
+
+
+def _states(parents: Sequence[str], replies: Sequence[Any]) -> dict[str, ParentSeen]:
+    """Return each parent as the replies say."""
+    tasks, groups = tasks_among(parents), groups_among(parents)
+    first, second = len(tasks), 2 * len(tasks)
+    third = second + 3 * len(groups)
+    states = {
+        task: ParentSeen(fields[0], fields[1], score)
+        for task, fields, score in zip(tasks, replies[:first], replies[first:second], strict=True)
+    }
+    statuses = statuses_of(groups, replies[second:third])
+    rows = zip(statuses.items(), replies[third:], strict=True)
+    return states | {name: ParentSeen(status, "1", score) for (name, status), score in rows}
+
+
+def _decided(
+    redis: Redis, compared: Comparison, by: str, now: float
+) -> tuple[list[Command], str | None]:
+    """Return what follows for the task from its conditions, and the status that it has then. by: the
+    parent that has ended; empty: the time of the task has come.
+    """
+    task, fields, commands = compared.task, compared.fields, compared.commands(now, not by)
+    if fields.status != "blocked":
+        return commands, fields.status
+    if compared.conditions and are_met(compared.conditions):
+        freeing, status = let_go(redis, task, fields, by, now)
+        return [*commands, *freeing], status
+    culprit = compared.culprit()
+    if culprit is None:
+        return commands, "blocked"
+    return [*commands, *cancel_child(redis, task, fields, *culprit, now)], "cancelled"
+
+
+def unblock(
+    redis: Redis, queue: str, task: str, now: float, by: str, parents: Collection[str] | None = None
+) -> str:
+    """Drop conditions of a blocked task, as a person wants it. Return the status that it has then.
+
+    by: the person. parents: those on these tasks; None: all of them.
+    Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
+    there, unless it still waits for the rest of them.
+    """
+    (group,) = redis.read(("HGET", keys.task(task), "group"))
+    groups, own_gate = ([] if group is None else [group]), condition_on(gate_of(group or ""))
+
+    def decide(
+        reply: list[str | None], held: list[str], *records: list[str | None]
+    ) -> Verdict[str | None]:
+        fields, conditions = TaskFields._make(reply), as_hash(held)
+        if fields.status is not None and fields.queue != queue:
+            raise WrongQueue(task, queue)
+        meant = {
+            each: kind for each, kind in conditions.items() if parents is None or each in parents
+        }
+        if fields.status != "blocked":
+            # Our own success, or that of another person.
+            if fields.status is not None and DROPPED in meant.values():
+                return Answer(fields.status)
+            raise WrongState(task, fields.status, "unblock")
+        if fields.group != group:
+            return Answer(None)  # it was made anew meanwhile
+        dropped = {each: DROPPED for each, kind in meant.items() if not kind.startswith("+")}
+        left = {**conditions, **dropped}
+        is_free = are_met(left)
+        if not dropped and not is_free:
+            return Answer("blocked")
+        if left.get(own_gate, DROPPED).startswith("+"):
+            for state, gate in records:
+                require_whole(group or "", state, gate, dropped)
+        commands = _dropping(task, dropped, now)
+        if not is_free:
+            event = Event("dropped", by, now, {"from": ", ".join(dropped)})
+            home = fields.queue_name
+            return Change([*commands, *record_event(redis, home, task, fields, event)], "blocked")
+        freeing, status = let_go(redis, task, fields, by, now)
+        return Change([*commands, *freeing], status)
+
+    own = child_look(task)
+    look: AnyLook = Look(
+        [*own.watch, *map(keys.group, groups)],
+        [*own.reads, *[("HMGET", keys.group(each), "state", "gate") for each in groups]],
+        task,
+    )
+    done = transact(redis, "unblock", look, decide)
+    return unblock(redis, queue, task, now, by, parents) if done is None else done
+
+
+def _dropping(task: str, dropped: Mapping[str, str], now: float) -> list[Command]:
+    tasks, groups = tasks_among(dropped), groups_among(dropped)
+    return [
+        *[("HSET", keys.conditions(task), parent, found) for parent, found in dropped.items()],
+        ("HSET", keys.task(task), "updated", now),
+        *[("ZREM", keys.dependents(each), task) for each in tasks],
+        # If they have ended, `settle` sees whether others wait for them.
+        *[("ZADD", keys.UNSETTLED_TASKS, now, each) for each in tasks],
+        *[("ZREM", keys.awaiting(each), task) for each in groups],
+        *[("ZADD", keys.GROUPS, 0, each) for each in groups],
+    ]
