@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from blueque.connection.redis import Redis
-from blueque.protocol import placement
+from blueque.protocol import reserving
 from blueque.queries.inspector import Inspector
 
 Resources = tuple[tuple[str, int], ...]
@@ -31,7 +31,7 @@ class PeerWakeup:
         there is such a listener.
 
         asker: our node. Listeners that share its resources are not woken. Source:
-        docs/protocol/placement.md, "call".
+        docs/protocol.md, "wake".
         """
         now = time.monotonic()
         wanted = [needs for needs in wanted if now >= self._not_before.get((queue, needs), 0.0)]
@@ -47,7 +47,7 @@ class PeerWakeup:
                 queue, [node for node, has in others.items() if meets(has, needs)]
             )
             for node in nodes[:CALLED]:
-                placement.call(self._redis, queue, node)
+                reserving.wake(self._redis, queue, node)
             if nodes:
                 return
 

@@ -1,4 +1,4 @@
-"""The place of waiting tasks: place, bring_forward, expire. Who is told of it: call, wake_waiting."""
+"""The place of waiting tasks: place, bring_forward, expire. Who is told of it: wake_waiting."""
 
 from __future__ import annotations
 
@@ -191,11 +191,6 @@ def _placed(
 def _time_of(fields: TaskFields, now: float) -> float | str:
     """Return when a scheduled task is due, and a blocked one is looked at."""
     return now if fields.status != "scheduled" or fields.eta is None else fields.eta
-
-
-def call(redis: Redis, queue: str, node: str) -> None:
-    """Wake one listener that has the resources which a task needs and this listener lacks."""
-    redis.read(("ZADD", keys.orders(queue, node), 0, 0))
 
 
 def wake_waiting(redis: Redis, lock: str) -> None:

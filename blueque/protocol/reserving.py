@@ -301,9 +301,10 @@ def wait(
     return None if replies[0] is None else str(replies[0][0])
 
 
-def wake(redis: Redis, queue: str) -> None:
-    """Wake one idle listener of the queue. A queue has one marker at most, so this is safe at any
-    time.
+def wake(redis: Redis, queue: str, node: str | None = None) -> None:
+    """Wake one idle listener of the queue, or this one. There is one marker at most, so this is safe
+    at any time.
     """
     # Twice has the same effect as once, so it may be repeated like a read.
-    redis.read(("ZADD", keys.wake(queue), 0, 0))
+    marker = keys.wake(queue) if node is None else keys.orders(queue, node)
+    redis.read(("ZADD", marker, 0, 0))

@@ -3762,7 +3762,8 @@ SAMPLES = [
         WAIT_IN_TWO,
         block=1,
     ),
-    Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
+    Sample("wake", "a queue", nothing, lambda redis: protocol.wake(redis, Q), TASK),
+    Sample("wake", "one", nothing, lambda redis: protocol.wake(redis, Q, NODE), TASK, block=1),
     Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
     Sample("pop", "none", registered(), pop, TASK),
     Sample(
@@ -5243,7 +5244,6 @@ SAMPLES = [
         until="MULTI",
     ),
     Sample("align_line", "gone", nothing, align_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
-    Sample("call", "as usual", nothing, lambda redis: protocol.call(redis, Q, NODE), TASK),
     Sample(
         "wake_waiting",
         "two queues",

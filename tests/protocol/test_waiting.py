@@ -671,10 +671,10 @@ def test_nobody_is_woken_for_a_lock_that_nobody_waits_for(redis, state):
     assert state() == before
 
 
-def test_call_sets_the_marker_of_orders_of_one_listener(redis, state):
+def test_waking_one_listener_sets_its_marker_of_orders(redis, state):
     before = state()
 
-    protocol.call(redis, "video", "host_2")
+    protocol.wake(redis, "video", "host_2")
 
     assert state() == before | {"blueque_orders_video_host_2": {"0": 0.0}}
 
