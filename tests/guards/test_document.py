@@ -1687,12 +1687,12 @@ ENDED_BY_ORDER = {
     "FACTS": flat(MEASURED),
     "GONE": ["cancel"],
 }
-IN_LINE_NOW, LAST = "it is in line", "it is in line, and is to be the last"
-NEXT, TO_BE_NEXT = "it is in line, and is to be the next", "it is to be the next"
-NOT_DEFAULT = "it is in line, and not in the default one from now on"
-NEEDS_LOCK = "it is in line and needs a lock"
-MOVES, ONLY_NEXT = "it moves", "it only becomes the next"
-PRIORITIZED = "it does not move, and gets another priority"
+IN_LINE_NOW, LAST = "it is in line", "it becomes the last"
+NEXT, TO_BE_NEXT = "it becomes the next", "it is to be the next"
+NOT_DEFAULT = "that is not the default line"
+NEEDS_LOCK = "it is in line, for a lock"
+MOVES, ONLY_NEXT = "it moves", "that is all"
+PRIORITIZED = "it stays, with another priority"
 STAYS = {**TASK, "TO": Q, "NEW_LINE": keys.pending(Q), "CHANGED": [], "NEW_PRIORITY": 0}
 TO_SEVEN = {
     **STAYS,
@@ -1848,15 +1848,12 @@ RUNNING = Entry(Place("started", Q), f"{NODE} 99 t1")
 OF_TAG = Entry(Place("tags", "", line="customer:17"), "customer:17 t1")
 OF_LOCK = Entry(Place("lock", "", line="a b"), "t1")
 IN_SHARED_LINE = Entry(Place("line", Q, line=SHARED["NAME"]), "t1")
-IS_NO_TASK = "it is no task, and any of these is there"
+IS_NO_TASK = "it is no task, and something is there"
 MISSED = "it is missing in its line"
 IS_DEAD, ABOUT_ONE = "it is dead and a member", "it is about a listener"
 IS_REGISTERED = "it is registered"
 IS_NOT_REGISTERED = "it is not registered"
-UNDONE = (
-    "it has both outcomes, and is complete or cancelled",
-    "it has both outcomes, and is failed or cancelled",
-)
+UNDONE = ("two outcomes, and complete or cancelled", "two outcomes, and failed or cancelled")
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 
 A_NEW, A_LATER, ANY_MADE = "there is a [NEW]", "there is a [LATER]", "any is made"
@@ -5217,7 +5214,7 @@ SAMPLES = [
         raw("ZADD", keys.lines(Q), 0, SHARED["NAME"]),
         align_line(SHARED["NAME"]),
         {**TASK, **SHARED},
-        [LOCKED, "it has no tasks", "it has no tasks, which would need a lock"],
+        [LOCKED, "it has no tasks", "it has none, and is for a lock"],
     ),
     Sample(
         "align_line",
@@ -5233,7 +5230,7 @@ SAMPLES = [
         given(enqueued("t1", **IS_SHARED), raw("DEL", keys.waiting("a b"))),
         align_line(SHARED["NAME"]),
         {**TASK, **SHARED},
-        [LOCKED, "it has tasks", "it has tasks, which need a lock"],
+        [LOCKED, "it has tasks", "it has tasks, and is for a lock"],
     ),
     Sample(
         "align_line",
@@ -6021,11 +6018,7 @@ SAMPLES = [
         given(enqueued("t1", **IS_SHARED), raw("DEL", SHARED["LINE"])),
         align(IN_SHARED_LINE, updated="1.0"),
         aligned(IN_SHARED_LINE, **SHARED),
-        [
-            MISSED,
-            "it is missing in its line, but not the default line",
-            "it is missing in a line whose tasks need a lock",
-        ],
+        [MISSED, "it is missing in another line", "it is missing, and needs a lock"],
     ),
     Sample(
         "align_task",
