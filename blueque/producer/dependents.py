@@ -12,7 +12,7 @@ from blueque.protocol.parents import Parent, TaskParent
 from blueque.queries.dependencies import dependents_from, ties
 
 AT_ONCE = 100  # dependents of one look
-MOST_TOLD = 1000  # dependents that the caller tells of the end of one task, and of what follows
+MOST_LOOKS = 1000  # dependents that the caller tells of the end of one task, and of what follows
 
 
 class Looked(NamedTuple):
@@ -29,10 +29,10 @@ def tell_of_end(redis: Redis, task: str, now: float) -> None:
     """
     with suppress(RedisAway, RedisRefused, Contended):
         has_dependents, group = ties(redis, task)
-        ended, told = [task] if has_dependents else [], 0
-        while ended and told < MOST_TOLD:
+        ended, looked_at = [task] if has_dependents else [], 0
+        while ended and looked_at < MOST_LOOKS:
             settled = settling.settle(redis, ended[0], now)
-            told += settled.removed + settled.waiting
+            looked_at += settled.removed + settled.waiting
             left = ended[1:] if settled.is_over else ended
             ended = [*left, *settled.ended]
         if group is not None:

@@ -92,20 +92,20 @@ class Comparison:
         is_wanted = self.fields.inputs is not None and group_of(parent) is None
         return is_wanted and known == "+complete"
 
-    def commands(self, now: float, has_come: bool) -> list[Command]:
+    def commands(self, now: float, is_due: bool) -> list[Command]:
         """Return the commands that write the marks, copy the result, and have the parents know
         whether the task waits for them.
 
-        has_come: the time of the task has come, so nobody sees to its parents now.
+        is_due: the time of the task has come, so nobody sees to its parents now.
         """
         key = keys.conditions(self.task)
         return [
             *[("HSET", key, parent, known) for parent, known in self.marks.items()],
             *self._copies(),
-            *self._entries(now, has_come),
+            *self._entries(now, is_due),
         ]
 
-    def _entries(self, now: float, has_come: bool) -> list[Command]:
+    def _entries(self, now: float, is_due: bool) -> list[Command]:
         task, states, waits_for = self.task, self.states, self.undecided
         unlinked = [each for each in waits_for if not states[each].knows]
         removed = [
@@ -120,7 +120,7 @@ class Comparison:
         to_settle = [
             each
             for each in dict.fromkeys([*removed, *unlinked, *complete])
-            if states[each].has_ended and (has_come or group_of(each) is None)
+            if states[each].has_ended and (is_due or group_of(each) is None)
         ]
         return [
             *[("HSET", keys.task(each), "dependents", 1) for each in tasks_among(unlinked)],

@@ -33,7 +33,7 @@ class End(NamedTuple):
     """How an attempt ends, and what becomes of its task.
 
     event: as in docs/protocol.md, "Events". status: that the task has from now on.
-    facts: further fields of the task. told: further facts of the event.
+    facts: further fields of the task. event_facts: further facts of the event.
     eta: when a scheduled task is due. is_first: a pending task is the next of its line.
     finished: when the attempt ended, if that was before it is recorded: Redis may have been away.
     may_be_reserved: it may end before it has started. may_be_lost: it may end after it was declared
@@ -44,7 +44,7 @@ class End(NamedTuple):
     event: str
     status: str
     facts: Facts = None
-    told: EventFacts | None = None
+    event_facts: EventFacts | None = None
     eta: float | None = None
     is_first: bool = False
     finished: float | None = None
@@ -83,8 +83,10 @@ class End(NamedTuple):
     @classmethod
     def fail(cls, error: str, facts: Facts = None, finished: float | None = None) -> End:
         """The attempt has ended badly, and no other follows."""
-        told = {"error": error, "error_type": text_of(facts, "error_type")}
-        return cls("failed", "failed", {"error": error, **(facts or {})}, told, finished=finished)
+        event_facts = {"error": error, "error_type": text_of(facts, "error_type")}
+        return cls(
+            "failed", "failed", {"error": error, **(facts or {})}, event_facts, finished=finished
+        )
 
     @classmethod
     def retry(cls, eta: float | None, facts: Facts = None, wish: str | None = None) -> End:
@@ -94,11 +96,11 @@ class End(NamedTuple):
         facts: such as failures and last_error.
         wish: why the handler asked to run again later; None: the attempt has failed.
         """
-        event, told = "postponed", {"reason": wish, "eta": eta}
+        event, event_facts = "postponed", {"reason": wish, "eta": eta}
         if wish is None:
-            event, told = "retried", {"error": text_of(facts, "last_error"), "eta": eta}
-            told["error_type"] = text_of(facts, "last_error_type")
-        return cls(event, "pending" if eta is None else "scheduled", facts, told, eta)
+            event, event_facts = "retried", {"error": text_of(facts, "last_error"), "eta": eta}
+            event_facts["error_type"] = text_of(facts, "last_error_type")
+        return cls(event, "pending" if eta is None else "scheduled", facts, event_facts, eta)
 
     @classmethod
     def release(cls, facts: Facts = None, reason: str | None = None) -> End:
@@ -107,8 +109,8 @@ class End(NamedTuple):
 
         reason: why, in a word, for the history of the task.
         """
-        told = {"reason": reason}
-        return cls("released", "pending", facts, told, is_first=True, may_be_lost=False)
+        event_facts = {"reason": reason}
+        return cls("released", "pending", facts, event_facts, is_first=True, may_be_lost=False)
 
     @classmethod
     def confirm_cancel(cls, facts: Facts = None) -> End:
@@ -124,14 +126,14 @@ class End(NamedTuple):
         kind: the error type of the task, for which no attempt follows; None: one follows at once.
         interruptions: of the task, with this one. files: where the attempt has left its files.
         """
-        told: EventFacts = {"error": error, "error_type": kind or "lost"}
+        event_facts: EventFacts = {"error": error, "error_type": kind or "lost"}
         counted = {"interruptions": interruptions}
         if kind is not None:
             fields = {"error": error, "error_type": kind, **counted, **(facts or {})}
-            return cls("failed", "failed", fields, told, is_lost=True)
+            return cls("failed", "failed", fields, event_facts, is_lost=True)
         last = {"last_error": error, "last_error_type": "lost", **_last(files)}
         fields = {**counted, **last, **(facts or {})}
-        return cls("lost", "pending", fields, told, is_first=True, is_lost=True)
+        return cls("lost", "pending", fields, event_facts, is_first=True, is_lost=True)
 
     def of(self, fields: TaskFields) -> End:
         """Return how an attempt of this task ends: a task that is to be cancelled gets no other."""
@@ -162,11 +164,11 @@ def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
             return Answer(_ended(fields.status or "", fields.dependents is not None))
         statuses = ("started", "reserved") if how.may_be_reserved else ("started",)
         require_owner(attempt, fields, *statuses, or_lost=how.may_be_lost)
-        its = how.of(fields)
+        ends_so = how.of(fields)
         commands, is_parent = spawning.of_ended(replies, now)
         return Change(
-            [*ending(redis, attempt, fields, its, now), *commands],
-            _ended(its.status, is_parent or fields.dependents is not None),
+            [*ending(redis, attempt, fields, ends_so, now), *commands],
+            _ended(ends_so.status, is_parent or fields.dependents is not None),
         )
 
     own = fields_of(task)
@@ -196,7 +198,7 @@ def ending(
     written: Command = ("status", how.status, *flat(facts), *by, "updated", now)
     took = ran(fields, finished) if how.event != "released" else None
     since = {"began": fields.started} if how.is_lost else {"took": took}
-    event = Event(how.event, node, now, {**(how.told or {}), **since})
+    event = Event(how.event, node, now, {**(how.event_facts or {}), **since})
     return [
         *leave(task, was),
         *(count(redis, queue, "found", now) if fields.status == "failed" else []),

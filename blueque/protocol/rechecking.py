@@ -73,9 +73,9 @@ def _recheck(
     """
 
     def decide(
-        reply: list[str | None], held: list[str], *replies: Any
+        reply: list[str | None], recorded: list[str], *replies: Any
     ) -> Verdict[Rechecked | None]:
-        fields, conditions = TaskFields._make(reply), as_hash(held)
+        fields, conditions = TaskFields._make(reply), as_hash(recorded)
         size, *read = replies if queue is not None else (0, *replies)
         if queue is not None and (fields.status, fields.queue) != ("blocked", queue):
             return Change([("ZREM", keys.blocked(queue), task)], Rechecked(None))
@@ -154,9 +154,9 @@ def unblock(
     groups, own_gate = ([] if group is None else [group]), condition_on(gate_of(group or ""))
 
     def decide(
-        reply: list[str | None], held: list[str], *records: list[str | None]
+        reply: list[str | None], recorded: list[str], *records: list[str | None]
     ) -> Verdict[str | None]:
-        fields, conditions = TaskFields._make(reply), as_hash(held)
+        fields, conditions = TaskFields._make(reply), as_hash(recorded)
         if fields.status is not None and fields.queue != queue:
             raise WrongQueue(task, queue)
         meant = {

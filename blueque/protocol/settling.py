@@ -87,10 +87,8 @@ def next_dependents(redis: Redis, name: str, parent: Parent, now: float) -> list
             commands = parent.when_it_runs()
             return Change(commands, []) if commands else Answer([])
         # Those that wait on are told again if the parent is complete after all, or is gone.
-        is_told_to_all = status in ("complete", None)
-        left = [
-            task for task, score in scores.items() if is_told_to_all or score < float(AFTER_ALL)
-        ]
+        is_for_all = status in ("complete", None)
+        left = [task for task, score in scores.items() if is_for_all or score < float(AFTER_ALL)]
         if left:
             return Answer(left)
         return Change(parent.when_settled(replies[:first], bool(scores), now), [])
