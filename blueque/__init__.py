@@ -9,7 +9,7 @@ Which room answers which question; each imports only from those above it:
     recovery/ audit/ metrics/           dead listeners; doctor; Prometheus
     client.py                           Client, which builds Queue, Listener, Processor (here) and
     Task (in model/)
-    task_process/ node/ scheduler.py    what runs a task; the daemon on a node; tasks that are due
+    task_process/ node/ scheduler/      what runs a task; the daemon on a node; tasks that are due
     report/ archives/ spark/ cli/ demo/ pipelines and commands
     testing/                            for tests of your own code
 """

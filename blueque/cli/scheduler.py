@@ -53,7 +53,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     --apply-schedules does what blueque schedule apply does, and removes none. Use it where one file says it all: two
     schedulers with different files would take turns. Without a file, the scheduler does not start: exit code 78.
     """
-    from blueque.scheduler import Scheduler
+    from blueque.scheduler.program import Program
     from blueque.system.log_format import log_to_stderr  # here: --help does without
     from blueque.system.systemd import Notifier
 
@@ -66,7 +66,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
         return 0
     log_to_stderr(values.get("log_format", LOG_FORMATS[0]), values.get("log_level", LOG_LEVEL))
     check = Check([sys.executable, *sys.orig_argv[1:]])
-    return Scheduler(client, address, check, Notifier(), schedules).run()
+    return Program(client, address, check, Notifier(), schedules).run()
 
 
 def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:

@@ -192,7 +192,7 @@ def test_a_user_for_one_queue_and_schedules_makes_the_tasks_of_its_queue(
 
 def test_a_scheduler_that_may_not_read_schedules_says_so_once(programs, user, client, cli):
     client.set_schedule("nightly", queue="video", every="1h", parameters="fine")
-    patched_look = patched({"scheduler.LOOK_AT_ALL": 0.1})
+    patched_look = patched({"scheduler.scheduler.LOOK_AT_ALL": 0.1})
     of_all = ("~blueque_unsettled_*", "~blueque_groups", "~blueque_*_q", "~blueque_*_q_*")
     rules = [*of(permissions.SCHEDULER), "+hello", "+client|tracking"]
     address = user(*rules, "resetkeys", *OF_VIDEO, *of_all, name="keeper")

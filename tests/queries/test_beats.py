@@ -147,34 +147,34 @@ def test_a_listener_of_a_queue_that_had_none_is_judged(client, redis, cli):
     cli.zadd(keys.QUEUES, {"video": 0, "audio": 0})
     scheduler = Scheduler(client)
     scheduler.step()
-    assert scheduler._observed == set()
+    assert scheduler._judging.observed == set()
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
 
-    until(lambda: scheduler.step() and scheduler._observed, what="the look at video")
+    until(lambda: scheduler.step() and scheduler._judging.observed, what="the look at video")
 
     scheduler.close()
-    assert scheduler._observed == {"video"}
+    assert scheduler._judging.observed == {"video"}
 
 
 def test_a_queue_that_is_gone_is_forgotten(client, redis, cli):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     scheduler = Scheduler(client)
     scheduler.step()
-    assert {*scheduler._judge_at} == {*scheduler._beats._seen} == {"video"}
+    assert {*scheduler._judging._look_at} == {*scheduler._judging._beats._seen} == {"video"}
     cli.zrem(keys.QUEUES, "video")
 
-    until(lambda: scheduler.step() and not scheduler._judge_at, what="video is gone")
+    until(lambda: scheduler.step() and not scheduler._judging._look_at, what="video is gone")
 
     scheduler.close()
-    assert not scheduler._beats._seen
+    assert not scheduler._judging._beats._seen
 
 
 def test_an_idle_scheduler_sends_one_command_from_beat_to_beat(client, redis, cli):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     scheduler = Scheduler(client)
     scheduler.step()
-    scheduler._judge_at["video"] = 0.0
-    beat(redis, scheduler._beats, 1)
+    scheduler._judging._look_at["video"] = 0.0
+    beat(redis, scheduler._judging._beats, 1)
     cli.config_resetstat()
 
     scheduler.step()

@@ -273,7 +273,7 @@ def test_while_redis_has_no_memory_it_waits_and_stops_nothing_else(
 
 
 def test_a_scheduler_deletes_in_queues_that_no_listener_serves(client, finish, cli, monkeypatch):
-    monkeypatch.setattr("blueque.scheduler.PRUNE_EVERY", 0.0)
+    monkeypatch.setattr("blueque.scheduler.scheduler.PRUNE_EVERY", 0.0)
     finish(ago=8 * 86400), finish(ago=8 * 86400, queue="audio")
     young = finish()
     Scheduler(client).step()

@@ -21,7 +21,8 @@ from running import patched, until
 
 from blueque import Client
 from blueque.queries.queue_changes import Lookout
-from blueque.scheduler import LOOK_AT_ALL, Scheduler
+from blueque.scheduler import Scheduler
+from blueque.scheduler.settling import LOOK_AT_ALL
 from blueque.system.process import wait_readable
 
 WORK = legacy.WORK
@@ -621,7 +622,7 @@ def test_a_key_of_the_wrong_type_is_said_once_and_does_not_keep_the_processor_bu
 ):
     queue.schedule("in", 4e9)
     cli.set("blueque_scheduled_tasks_video", "text")
-    scheduler = programs.scheduler(url, environ=patched({"scheduler.REFUSED_PAUSE": 1.2}))
+    scheduler = programs.scheduler(url, environ=patched({"scheduler.refused.REFUSED_PAUSE": 1.2}))
     until(lambda: "WRONGTYPE" in scheduler.log, what="it has found it")
     began, spent = cli.info("stats")["total_commands_processed"], processor_seconds(scheduler)
     time.sleep(1)  # the time that is measured
