@@ -646,7 +646,8 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_another(
     client.get_queue("broken").enqueue("in")
     cli.delete(key)
     cli.set(key, "text")
-    programs.scheduler(url)
+    scheduler = programs.scheduler(url)
+    until(lambda: "blueque-scheduler" in scheduler.log, what="it has begun")
     task_id = queue.schedule("in", time.time() + 0.1)
 
     until(lambda: is_promoted(client, task_id), 2, "the task is promoted")
