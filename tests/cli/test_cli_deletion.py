@@ -213,6 +213,7 @@ def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_i
 
     assert (result.returncode, result.stdout) == (5, "render.2k  forgotten\nrender.4k  forgotten\n")
     assert "queue render.8k has 1 pending task" in result.stderr
+    assert result.stderr.endswith("Delete its tasks: blueque queue purge, blueque prune.\n")
     assert cli.zrange(keys.QUEUES, 0, -1) == ["render.8k", "video"]
 
 

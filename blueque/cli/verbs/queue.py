@@ -120,23 +120,35 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
             click.echo(f"{printing.clean(name)}  forgotten")
     kept = [f"queue {name} has {_what_is(there)}" for name, there in found.items() if there]
     if kept:
-        advice = "Delete its tasks: blueque queue purge, blueque prune. Stop its listeners, or wait until they are forgotten."
+        has_tasks = any("tasks" in there for there in found.values())
+        has_listeners = any(_listeners(there) for there in found.values())
+        advice = (
+            "Delete its tasks: blueque queue purge, blueque prune." if has_tasks else "",
+            "Stop its listeners, or wait until they are forgotten." if has_listeners else "",
+        )
         for refusal in kept[:-1]:
             printing.talk(refusal)
-        raise Failure(REFUSED, kept[-1], advice)
+        raise Failure(REFUSED, kept[-1], *advice)
+
+
+def _listeners(there: Mapping[str, int]) -> int:
+    """Return how many listeners a queue has. One that is silent has only a beat."""
+    return max(there.get("listeners", 0), there.get("nodes", 0))
 
 
 def _what_is(there: Mapping[str, int]) -> str:
     """Say in words what a queue has."""
     states = {state: number for state, number in there.items() if state in STATUSES}
-    # Of a task both its state and its place among all tasks tell; of a listener that is silent only
-    # its beat.
+    # Of a task both its state and its place among all tasks tell.
     tasks = [count(there["tasks"], "task")] if "tasks" in there else []
     if states:
         each = ", ".join(f"{number} {state}" for state, number in states.items())
         tasks = [f"{each} task{'' if sum(states.values()) == 1 else 's'}"]
-    listeners = max(there.get("listeners", 0), there.get("nodes", 0))
-    words = {"listener": listeners, "run": there.get("runs", 0), "feed": there.get("feeds", 0)}
+    words = {
+        "listener": _listeners(there),
+        "run": there.get("runs", 0),
+        "feed": there.get("feeds", 0),
+    }
     others = [count(number, noun) for noun, number in words.items() if number]
     return ", ".join(
         [*tasks, *others, *(["a batch on its way into an archive"] if "batches" in there else [])]
