@@ -150,7 +150,10 @@ class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click
     help="How to choose among several queues: the first with work, each in turn, drawn by weight, or as this callable says.",
 )
 @click.option(
-    "--slots", type=click.IntRange(1, MAX_SLOTS), help="Number of tasks at a time; default 1."
+    "--slots",
+    type=click.IntRange(1, MAX_SLOTS),
+    metavar="N",
+    help="Number of tasks at a time; default 1.",
 )
 @click.option(
     "--resource",

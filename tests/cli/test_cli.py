@@ -12,6 +12,7 @@ import sys
 import time
 import unicodedata
 from datetime import UTC, datetime
+from pathlib import Path
 
 import forked
 import pytest
@@ -1849,3 +1850,9 @@ def test_tables_fit_into_eighty_columns_and_cut_hosts_before_names(on_terminal, 
     (row,) = [line for line in lines["status"] if line.startswith(task[:8])]
     assert "sunset o" in row
     assert not any("450.123456" in line for shown in lines.values() for line in shown)
+
+
+def test_no_help_shows_the_name_that_click_gives_to_a_type():
+    pages = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+
+    assert not re.findall(r"--?[a-z-]+ (?:INTEGER|FLOAT|TEXT RANGE|CHOICE)\b.*", pages)

@@ -20,7 +20,12 @@ from blueque.model.units import require_module_name
     "modules", nargs=-1, metavar="[MODULE]...", type=Value("module", require_module_name)
 )
 @click.option(
-    "--slots", type=click.IntRange(1, 1000), default=2, show_default=True, help="Tasks at a time."
+    "--slots",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=2,
+    show_default=True,
+    help="Tasks at a time.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @click.option("--no-web", is_flag=True, help="Without the page.")

@@ -71,6 +71,7 @@ def _read_columns(text: str) -> tuple[str, ...]:
 @click.option(
     "--limit",
     type=click.IntRange(1, MOST),
+    metavar="N",
     default=50,
     show_default=True,
     help="At most so many tasks.",

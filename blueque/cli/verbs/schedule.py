@@ -68,6 +68,7 @@ for _verb in (
 @click.option(
     "--limit",
     type=click.IntRange(1, MOST),
+    metavar="N",
     default=50,
     show_default=True,
     help="At most so many of each.",

@@ -164,6 +164,7 @@ def set_schedule(
     "-n",
     "number",
     type=click.IntRange(1, _MOST),
+    metavar="N",
     default=10,
     show_default=True,
     help="How many times.",

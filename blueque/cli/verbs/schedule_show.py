@@ -86,7 +86,12 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
 @click.command(short_help="Show what came of the last planned times.")
 @click.argument("name", metavar="SCHEDULE")
 @click.option(
-    "--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many.",
 )
 @json_option
 @shared_options

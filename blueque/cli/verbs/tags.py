@@ -16,7 +16,12 @@ _COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATE
 @click.command()
 @click.argument("prefix", required=False, default="", metavar="[TAG]")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="At most so many.",
 )
 @json_option
 @shared_options
