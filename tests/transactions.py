@@ -18,6 +18,11 @@ from types import ModuleType
 from typing import Any
 
 import blueque.protocol
+from blueque.connection.redis import Redis
+from blueque.protocol.create import create
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.one_task import OneTask
+from blueque.protocol.submit import Options
 
 # What takes a connection and is only a part of transactions.
 PARTS = {
@@ -64,3 +69,40 @@ class _Protocol(ModuleType):
 protocol: Any = _Protocol("protocol")
 TRANSACTIONS = {name: function for name, function in _functions() if name not in PARTS}
 vars(protocol).update(TRANSACTIONS)
+
+
+def _enqueue(
+    redis: Redis,
+    queue: str,
+    task: str,
+    parameters: str,
+    now: float,
+    options: Options = None,
+    spare: str | None = None,
+    is_drawn: bool = False,
+    eta: float | None = None,
+) -> bool:
+    """Create a task, as `Queue.enqueue` does, with this id."""
+    new = OneTask(queue, NewTask(task, parameters, options, {}, eta), now)
+    (is_new,) = create(redis, new, spare, is_drawn)
+    return is_new
+
+
+def _schedule(
+    redis: Redis,
+    queue: str,
+    task: str,
+    parameters: str,
+    eta: float,
+    now: float,
+    options: Options = None,
+    is_drawn: bool = False,
+) -> bool:
+    """Do the same as `Queue.schedule`."""
+    return _enqueue(redis, queue, task, parameters, now, options, eta=eta, is_drawn=is_drawn)
+
+
+# The short ways in which tests create tasks.
+vars(protocol).update(
+    enqueue=_enqueue, schedule=_schedule, enqueue_many=create, schedule_many=create
+)

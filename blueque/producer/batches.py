@@ -35,7 +35,8 @@ from blueque.producer.groups import end_if_over
 from blueque.producer.keyed_groups import KeyedGroup, open_keyed, put_members
 from blueque.producer.room import Joining, ask_for_room
 from blueque.producer.row_batch import relay
-from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks, enqueue_many, schedule_many
+from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
+from blueque.protocol.create import create
 from blueque.protocol.links import rows_at_once
 from blueque.protocol.members import MemberBatch
 from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs
@@ -294,8 +295,7 @@ class Batches:
                 return [False] * len(part.tasks)
             self._made += sum(are_new)
             return _spread(part.tasks, part.batch.tasks.ids, are_new)
-        put = enqueue_many if self._plan.etas is None else schedule_many
-        are_new = put(redis, part.batch, meanwhile)
+        are_new = create(redis, part.batch, is_drawn=not part.batch.is_keyed, meanwhile=meanwhile)
         if self._plan.keys is None:
             return are_new
         return _spread(part.tasks, part.batch.tasks.ids, are_new)

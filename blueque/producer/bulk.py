@@ -120,7 +120,7 @@ class ManyTasks:
         the iterable, or that of the keys, can be read only once: then call it again; and what the
         iterable raises.
         The batches before are in Redis then, and a note of the error says how many tasks they have.
-        Source: docs/protocol/bulk.md, "enqueue_many".
+        Source: docs/protocol.md, "create".
         """
         return _count(self._batches(iterable, batch, None, options))
 
@@ -146,7 +146,7 @@ class ManyTasks:
 
         eta: for all tasks; or etas: for each, in one of the ways of keys. A time already past
             enqueues at once. The rest is as for `enqueue_many`.
-        Source: docs/protocol/bulk.md, "schedule_many".
+        Source: docs/protocol.md, "create".
         """
         return _count(self._batches(iterable, batch, _one_of(eta, etas), options))
 

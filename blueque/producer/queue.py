@@ -40,7 +40,9 @@ from blueque.producer.orders import TaskOrders
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.producer.settings import Settings
 from blueque.protocol import reserving, submit
+from blueque.protocol.create import create
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.one_task import OneTask
 from blueque.queries.tasks import load
 
 log = logging.getLogger("blueque")
@@ -121,14 +123,14 @@ class Queue(ManyTasks, TaskOrders, Settings):
         Raises InvalidInput before anything is written; IdTaken; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
         when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis
         stayed away.
-        Source: docs/protocol.md, "enqueue"; docs/protocol/dependencies.md, "enqueue_after".
+        Source: docs/protocol.md, "create"; docs/protocol/dependencies.md, "enqueue_after".
         """
         require_known("Queue.enqueue", options, EnqueueOptions)
         now = time.time()
         new = self._new(parameters, options, now)
         if new.conditions or new.group is not None:
             return self._enqueue_after(new)
-        return self._enqueue(new, now)
+        return self._create(new, now)
 
     def schedule(
         self, parameters: Any, eta: float | datetime, **options: Unpack[EnqueueOptions]
@@ -138,20 +140,14 @@ class Queue(ManyTasks, TaskOrders, Settings):
         eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
         options: those that `enqueue` has and describes; `start_within` counts from `eta`. With
             `after`, it joins the line when both its time has come and the conditions are met.
-        Source: docs/protocol.md, "schedule".
+        Source: docs/protocol.md, "create".
         """
         require_known("Queue.schedule", options, EnqueueOptions)
         now, due = time.time(), require_time(eta)
-        new = self._new(parameters, options, now, due)
+        new = self._new(parameters, options, now, due if due > now else None)
         if new.conditions or new.group is not None:
-            return self._enqueue_after(new if due > now else new._replace(eta=None))
-        if due < now:
-            return self._enqueue(new, now)
-        is_new = submit.schedule(
-            self._redis, self.name, new.task, new.parameters, due, now, new.options, new.is_drawn
-        )
-        log.info("schedule task=%s queue=%s eta=%s", new.task, self.name, due)
-        return self._made(new, is_new or new.is_drawn)
+            return self._enqueue_after(new)
+        return self._create(new, now)
 
     def enqueue_due_tasks(self, now: float | None = None) -> list[str]:
         """Put every due task in line, earliest first, and return their ids.
@@ -240,15 +236,17 @@ class Queue(ManyTasks, TaskOrders, Settings):
             fields |= wait.fields()
         return NewTask(named or self._next_id(), text, fields, wait.conditions, due)
 
-    def _enqueue(self, new: NewTask, now: float) -> TaskId:
+    def _create(self, new: NewTask, now: float) -> TaskId:
         redis, is_drawn = self._redis, new.is_drawn
-        only_new = None if is_drawn else only_new_of(redis, self.name, [new.task])
-        ask_for_room(redis, {self.name: 1}, only_new)
+        if new.eta is None:
+            only_new = None if is_drawn else only_new_of(redis, self.name, [new.task])
+            ask_for_room(redis, {self.name: 1}, only_new)
         spare = random_id() if is_drawn else None
-        is_new = submit.enqueue(
-            redis, self.name, new.task, new.parameters, now, new.options, spare, is_drawn
-        )
-        log.info("enqueue task=%s queue=%s", new.task, self.name)
+        (is_new,) = create(redis, OneTask(self.name, new, now), spare, is_drawn)
+        if new.eta is None:
+            log.info("enqueue task=%s queue=%s", new.task, self.name)
+        else:
+            log.info("schedule task=%s queue=%s eta=%s", new.task, self.name, new.eta)
         # without a key or an id of its own an earlier try of this call has made it
         return TaskId(new.task) if is_drawn else self._made(new, is_new)
 

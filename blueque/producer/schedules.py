@@ -34,8 +34,10 @@ from blueque.model.schedule import (
 )
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.protocol import occurrences
+from blueque.protocol.create import create
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.one_task import OneTask
 from blueque.protocol.schedules import Define, Pause, Resume, delete_schedule, set_schedule
-from blueque.protocol.submit import enqueue
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.system import process
@@ -276,7 +278,7 @@ class Schedule:
         most: refuse if more planned times lie between; a million at most.
         Raises NoSuchSchedule, also if it is deleted meanwhile; InvalidInput, QueueFull;
         WrongSchedule if the end is still to come.
-        Source: docs/protocol.md, "enqueue".
+        Source: docs/protocol.md, "create".
         """
         if overlap not in ("queue", "allow"):
             raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
@@ -309,7 +311,8 @@ class Schedule:
         fields |= id_fields(int(fields.get("keep", 0)))
         queue = definition.queue
         ask_for_room(self._redis, {queue: 1}, only_new_of(self._redis, queue, [task]))
-        is_new = enqueue(self._redis, queue, task, definition.parameters, time.time(), fields)
+        new = NewTask(task, definition.parameters, fields, {})
+        (is_new,) = create(self._redis, OneTask(queue, new, time.time()))
         return task if is_new else None
 
     def delete(self, by: str | None = None) -> bool:

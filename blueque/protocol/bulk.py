@@ -1,4 +1,4 @@
-"""Many tasks in one transaction: enqueue_many, schedule_many.
+"""Many new tasks, packed for one transaction.
 
 Packing is slow, so a `Batch` is packed before its transaction, while Redis works on the batch
 before.
@@ -6,19 +6,16 @@ before.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Redis, pack
+from blueque.connection.redis import Command, pack
 from blueque.model import keys
 from blueque.model.lines import line_of
 from blueque.protocol.fields import enter_tags, list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
 from blueque.protocol.submit import Options, new_fields
-from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import absence, absence_of_all, absence_of_keys, exist_all
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
 
@@ -91,10 +88,21 @@ class Batch:
         self._hashes = hashes(queue, tasks, now, options)
         self.commands = self.commands_for(range(len(tasks.ids)))
 
-    @functools.cached_property
-    def look(self) -> AnyLook:
-        """The look of tasks with keys; see absence_of_all."""
-        return absence_of_all(self.tasks.ids)
+    @property
+    def ids(self) -> Sequence[bytes]:
+        return self.tasks.ids
+
+    @property
+    def first(self) -> str:
+        return self.tasks.ids[0].decode()
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.tasks.keys is not None
+
+    @property
+    def mark(self) -> str:
+        return self.tasks.mark
 
     def commands_for(self, chosen: Sequence[int]) -> list[Command]:
         """Return the commands that create the tasks with these numbers."""
@@ -150,80 +158,6 @@ class Batch:
                 priority = self._priority if priorities is None else priorities[number]
                 lines.setdefault(line_of(str(priority), self._needs), []).append(task)
         return {**lines}
-
-
-def enqueue_many(
-    redis: Redis, batch: Batch, meanwhile: Callable[[], object] | None = None
-) -> list[bool]:
-    """Put new tasks in line: all or none; with keys, those with a new key. Tell for each whether
-    this call created it.
-
-    meanwhile: called while Redis works; see transact.
-    """
-    if batch.tasks.keys is not None:
-        return _make_keyed(redis, "enqueue_many", batch, meanwhile)
-    return _make(redis, "enqueue_many", batch, meanwhile)
-
-
-def schedule_many(
-    redis: Redis, batch: Batch, meanwhile: Callable[[], object] | None = None
-) -> list[bool]:
-    """The same for tasks with an eta; tasks without one are put in line."""
-    if batch.tasks.keys is not None:
-        return _make_keyed(redis, "schedule_many", batch, meanwhile)
-    return _make(redis, "schedule_many", batch, meanwhile)
-
-
-def _make(
-    redis: Redis, name: str, batch: Batch, meanwhile: Callable[[], object] | None
-) -> list[bool]:
-    first = absence(batch.tasks.ids[0].decode())
-
-    def decide(*exist: int) -> Verdict[None]:
-        # All or none: if one exists, all do, or did.
-        return Answer(None) if any(exist) else Change(batch.commands, None)
-
-    def again(is_unknown: bool) -> AnyLook:
-        # The first may have run and be deleted.
-        return first._replace(reads=(exist_all(batch.tasks.ids),))
-
-    transact(redis, name, first, decide, again=again, meanwhile=meanwhile)
-    return [True] * len(batch.tasks.ids)
-
-
-def _make_keyed(
-    redis: Redis, name: str, batch: Batch, meanwhile: Callable[[], object] | None
-) -> list[bool]:
-    count = len(batch.tasks.ids)
-
-    def decide(*replies: Any) -> Verdict[list[bool] | None]:
-        if len(replies) == len(batch.look.reads):
-            return decide_all(*replies)
-        exists, marks, kept = replies[:count], replies[count : 2 * count], replies[-1]
-        new = [number for number in range(count) if not exists[number] and kept[number] is None]
-        is_ours = [batch.tasks.mark in (marks[number], kept[number]) for number in range(count)]
-        if not new:
-            return Answer(is_ours)
-        for number in new:
-            is_ours[number] = True
-        commands = batch.commands if len(new) == count else batch.commands_for(new)
-        return Change(commands, is_ours)
-
-    def decide_all(existing: int, kept: int) -> Verdict[list[bool] | None]:
-        if existing == count:
-            return Answer([False] * count)
-        if existing or kept:
-            return Answer(None)
-        return Change(batch.commands, [True] * count)
-
-    def each(is_unknown: bool = False) -> AnyLook:
-        return absence_of_keys([task.decode() for task in batch.tasks.ids])
-
-    def run(look: AnyLook) -> list[bool] | None:
-        return transact(redis, name, look, decide, again=each, meanwhile=meanwhile)
-
-    made = run(batch.look)
-    return (run(each()) if made is None else made) or []
 
 
 def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[bytes]:

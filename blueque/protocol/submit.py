@@ -1,124 +1,22 @@
-"""Create, promote and delete tasks: enqueue, schedule, enqueue_due, delete."""
+"""Promote and delete tasks: enqueue_due, delete."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from blueque.connection.redis import Command, Look, Redis, as_bytes, pack
+from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import HasDependents, WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
-from blueque.model.lines import line_of
 from blueque.model.states import FINISHED
 from blueque.protocol.events import Event, after, count, record_in_queue, record_in_task
-from blueque.protocol.fields import (
-    TaskFields,
-    enter_tags,
-    flat,
-    join_lines,
-    put_in_line,
-    remove_tags,
-)
+from blueque.protocol.fields import TaskFields, flat, join_lines, remove_tags
 from blueque.protocol.moves import leave
-from blueque.protocol.packing import HOLE, packed_words, template
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import absence, absence_of_keys, read_task
+from blueque.protocol.watches import read_task
 
 Options = Mapping[str, str | int | float] | None  # further fields of a new task
-
-_FORMS = 100  # lines whose commands are kept packed
-
-
-class _Form(NamedTuple):
-    """The commands of enqueue for a line, in Redis' wire format, with holes.
-
-    words: how many the record has without further fields. record: for the number of words, the key,
-        the parameters, twice the time, and the further fields, packed. join: for the id. indexed: for
-        the time and the id.
-    """
-
-    words: int
-    record: bytes
-    queue: bytes
-    join: bytes
-    listed: Sequence[bytes]
-    indexed: bytes
-    wake: bytes
-
-
-def enqueue(
-    redis: Redis,
-    queue: str,
-    task: str,
-    parameters: str,
-    now: float,
-    options: Options = None,
-    spare: str | None = None,
-    is_drawn: bool = False,
-) -> bool:
-    """Create a task and put it in line. True: this call created it; False: the id existed before,
-    or its key is still in use.
-
-    options: further fields, `parameters_encoding` first if the parameters have one; then such as
-        retry, time_limit, priority and needs. With a key or a chosen id also keep and enqueued_by, a
-        random mark of this call.
-    spare: an id drawn at random for the next call on this connection; it is watched from our EXEC
-        on. That saves the look of that call: one by one, 1.9 times as many tasks a second as 1.0.0,
-        and 1.2 times without. is_drawn: the id was drawn at random for this call, or was its spare id.
-    """
-    given = options or {}
-    line = line_of(str(given.get("priority", "")), str(given.get("needs", "")))
-
-    def decide(exists: int = 0, *marks: Any) -> Verdict[bool]:
-        if _is_taken(exists, *marks):
-            return Answer(_is_own(given, *marks))
-        return Change(_filled(_form(queue, line), task, parameters, now, given), True)
-
-    look = absence_of_keys([task]) if "enqueued_by" in given else absence(task, is_drawn)
-    return transact(
-        redis,
-        "enqueue",
-        look,
-        decide,
-        spare=absence(spare, is_drawn=True) if spare else None,
-        again=lambda is_unknown: absence(task) if is_drawn else look,
-    )
-
-
-def schedule(
-    redis: Redis,
-    queue: str,
-    task: str,
-    parameters: str,
-    eta: float,
-    now: float,
-    options: Options = None,
-    is_drawn: bool = False,
-) -> bool:
-    """Create a task that joins the line at `eta`. The rest is as for enqueue."""
-    given = options or {}
-    fields = new_fields(queue, parameters, now, options)
-
-    def decide(exists: int = 0, *marks: Any) -> Verdict[bool]:
-        if _is_taken(exists, *marks):
-            return Answer(_is_own(given, *marks))
-        return Change(
-            [
-                ("HSET", keys.task(task), "status", "scheduled", *fields, "eta", eta),
-                ("ZINCRBY", keys.QUEUES, 0, queue),
-                ("ZADD", keys.scheduled(queue), eta, task),
-                ("ZADD", keys.tasks(queue), now, task),
-                *enter_tags({task: given.get("tags")}),
-                *expiring(task, given),
-            ],
-            True,
-        )
-
-    look = absence_of_keys([task]) if "enqueued_by" in given else absence(task, is_drawn)
-    again = absence(task) if is_drawn else look
-    return transact(redis, "schedule", look, decide, again=lambda is_unknown: again)
 
 
 def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
@@ -225,20 +123,6 @@ def keep_key(task: str, keep: str | None, mark: str | None) -> list[Command]:
     return []
 
 
-def _is_taken(exists: int, mark: str | None = None, kept: Sequence[str | None] = (None,)) -> bool:
-    return bool(exists) or kept[0] is not None
-
-
-def _is_own(
-    options: Mapping[str, Any], mark: str | None = None, kept: Sequence[str | None] = (None,)
-) -> bool:
-    """Tell whether an earlier try of this very call created the task. Only a task with a key, or
-    with an id that its producer has chosen, says so.
-    """
-    own = options.get("enqueued_by")
-    return own is not None and own in (mark, kept[0])
-
-
 def new_fields(
     queue: str, parameters: str, now: float | str, options: Options
 ) -> list[str | float]:
@@ -254,39 +138,3 @@ def expiring(task: str, options: Mapping[str, Any]) -> list[Command]:
     if "start_before" not in options:
         return []
     return [("ZADD", keys.EXPIRING, options["start_before"], task)]
-
-
-@functools.lru_cache(_FORMS)
-def _form(queue: str, line: str) -> _Form:
-    record = ["HSET", HOLE, "status", "pending", *new_fields(queue, HOLE, HOLE, None)]
-    join, *listed = put_in_line(queue, line, HOLE)
-    index = ["ZADD", keys.tasks(queue), HOLE, HOLE]
-    return _Form(
-        len(record),
-        b"*%d\r\n" + template(record) + b"%b",
-        pack(("ZINCRBY", keys.QUEUES, 0, queue)),
-        b"*%d\r\n" % len(join) + template(join),
-        [pack(command) for command in listed],
-        b"*%d\r\n" % len(index) + template(index),
-        pack(("ZADD", keys.wake(queue), 0, 0)),
-    )
-
-
-def _filled(
-    form: _Form, task: str, parameters: str, now: float, options: Mapping[str, str | int | float]
-) -> list[Command]:
-    """Return the commands of enqueue, in the order of the document."""
-    key, name = as_bytes(keys.task(task)), as_bytes(task)
-    text, at = as_bytes(parameters), str(now).encode()
-    further = flat(options)
-    fields = len(key), key, len(text), text, len(at), at, len(at), at
-    return [
-        form.record % (form.words + len(further), *fields, packed_words(further)),
-        form.queue,
-        form.join % (len(name), name),
-        *form.listed,
-        form.indexed % (len(at), at, len(name), name),
-        *(map(pack, enter_tags({task: options["tags"]})) if "tags" in options else ()),
-        form.wake,
-        *expiring(task, options),
-    ]

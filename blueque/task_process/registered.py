@@ -77,7 +77,7 @@ class QueueHandler(Generic[P, R]):
         client: where to; None: one for the Redis of the listener in a task, else for that of the
             environment or blueque.toml, as the command `blueque` finds them. In a task of
             `blueque.testing.drain` it is that of drain; `run_task` has none, and raises InvalidInput.
-        Options and errors are those of `Queue.enqueue`. Source: docs/protocol.md, "enqueue".
+        Options and errors are those of `Queue.enqueue`. Source: docs/protocol.md, "create".
         """
         return self.get_queue(client).enqueue(parameters, **options)
 
@@ -92,7 +92,7 @@ class QueueHandler(Generic[P, R]):
         """Create a task for this handler that joins the line at `eta` and return its id.
 
         client: as for `enqueue`. The rest is as for `Queue.schedule`.
-        Source: docs/protocol.md, "schedule".
+        Source: docs/protocol.md, "create".
         """
         return self.get_queue(client).schedule(parameters, eta, **options)
 
@@ -107,7 +107,7 @@ class QueueHandler(Generic[P, R]):
         """Put a task for this handler in line for each of the parameters, and return how many.
 
         client: as for `enqueue`. The rest is as for `Queue.enqueue_many`.
-        Source: docs/protocol/bulk.md, "enqueue_many".
+        Source: docs/protocol.md, "create".
         """
         return self.get_queue(client).enqueue_many(iterable, batch=batch, **options)
 

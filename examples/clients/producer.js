@@ -1,5 +1,5 @@
 // Put tasks in line: node producer.js QUEUE PARAMETERS... [--key KEY] [--in SECONDS] [--retry POLICY]
-// Prints the id of each task. Written from docs/protocol.md, "enqueue" and "schedule".
+// Prints the id of each task. Written from docs/protocol.md, "create".
 "use strict";
 const { createHash, randomBytes, randomUUID } = require("node:crypto");
 const { parseArgs } = require("node:util");

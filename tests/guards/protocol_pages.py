@@ -253,7 +253,7 @@ def form(lines: Sequence[str]) -> str:
     """Return a regular expression for the commands of some lines, written as `flat` writes them."""
     forms = ""
     for line in lines:
-        command, _, when = remark(line)
+        command, of_look, when = remark(line)
         words = shlex.split(command)
         if words[0] in PRINTED:
             forms += f"(?:{form(DEFINITIONS[words[0]])})?" if when else form(DEFINITIONS[words[0]])
@@ -261,7 +261,9 @@ def form(lines: Sequence[str]) -> str:
             one = "".join(
                 "(?: [^ ;]*)*" if word.endswith("...") else f" {_any_value(word)}" for word in words
             )
-            forms += f"(?:{one};)" + ("*" if when.startswith("for each") else "?" if when else "")
+            forms += f"(?:{one};)" + (
+                "*" if when.startswith("for each") else "?" if when or of_look else ""
+            )
     return forms
 
 

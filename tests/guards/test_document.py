@@ -692,14 +692,6 @@ KEYED = {
     "KEYED": [["key", key, "keep", 60, "enqueued_by", "m"] for key in ("a", "ä\n%", "c")],
 }
 KEPT = {"keys": [key.encode() for key in KEYED["KEY"]], "keep": 60, "mark": "m"}
-LATER_MANY = {
-    **KEYED,
-    **IN_NO_LINE,
-    "PARAMETERS": "p",
-    "PAST": [],
-    "ETA": [20.5, 100.0, 30.0],
-    "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"],
-}
 # What a run without links has of them.
 UNLINKED: dict[str, list[Any]] = {
     "PARENT": [],
@@ -1109,11 +1101,50 @@ def many(values: Values, **columns: Any) -> Batch:
 
 
 def enqueue_many(values: Values, **columns: Any) -> Given:
-    return lambda redis: protocol.enqueue_many(redis, many(values, **columns))
+    return lambda redis: protocol.create(redis, many(values, **columns))
 
 
 def schedule_many(values: Values, etas: Sequence[float | None]) -> Given:
-    return lambda redis: protocol.schedule_many(redis, many(values, etas=etas))
+    return lambda redis: protocol.create(redis, many(values, etas=etas))
+
+
+def created(
+    case: str, before: Given, call: Given, values: Values, *holds: str, until: str = ""
+) -> Sample:
+    """Return a sample of `create`. values: of one task, or of several; ETA is that of each."""
+    one = isinstance(values["TASK"], str)
+    new = values.get("NEW", [values["TASK"]])
+    etas = values.get("ETA") or [None] * len(new)
+    etas = etas if isinstance(etas, list) else [etas]
+    keyed = [values["KEYED"]] if one else values["KEYED"]
+    own = zip(keyed, etas, strict=True)
+    found = {
+        **values,
+        "TASK": values.get("ALL", new),
+        "FIRST": new[0],
+        "NEW": new,
+        "PARAMETERS": [values["PARAMETERS"]] if one else values["PARAMETERS"],
+        "STATUS": ["pending" if eta is None else "scheduled" for eta in etas],
+        "OWN": [[*of_key, *(() if eta is None else ("eta", eta))] for of_key, eta in own],
+        "ENTRIES": [word for task in new for word in (9.25, task)],
+        "TIMES": [word for task, eta in zip(new, etas, strict=True) if eta for word in (eta, task)],
+        "STARTS": [word for task in new for word in (values.get("START_BEFORE"), task)],
+    }
+    if one:
+        is_listed = "NAME" in values and None in etas
+        found |= {name: [values[name]] if is_listed else [] for name in ("NAME", "PRIORITY")}
+        is_locked = is_listed and "lock" in values["NAME"]
+        found |= (
+            {"LOCKED": [values["NAME"]], "LOCK": ["a b"]}
+            if is_locked
+            else {"LOCKED": [], "LOCK": []}
+        )
+        found |= {"LINE": [values["LINE"]], "JOINING": [new]} if None in etas else IN_NO_LINE
+    in_time = [
+        text for text, is_so in ((IS_LATER, found["TIMES"]), (IS_AT_ONCE, None in etas)) if is_so
+    ]
+    look = None if any(keyed) else 0
+    return Sample("create", case, before, call, found, [*holds, *in_time], look=look, until=until)
 
 
 def run_batch(values: Values) -> RunBatch:
@@ -1764,7 +1795,8 @@ goes_to = raw("HSET", keys.task("t1"), "expired_to", "to")
 HAS_TIME, ONE_HAS_TIME = "it has a `start_before`", "one has a `start_before`"
 IN_TIME = {"start_before": 99.5, "expired_to": "late"}
 OF_TIME = {"OPTIONS": flat(IN_TIME), "START_BEFORE": 99.5}
-HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
+HAVE_TIME, MAY_EXIST = "they have a `start_before`", "it may exist"
+IS_LATER, IS_AT_ONCE = "one is due later", "one is put in line"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 NOT_BEATEN = "it has not just beaten"
 made_by_1_0_0 = raw(
@@ -2391,36 +2423,66 @@ OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
 REMOVED = {**OF_SCHEDULE, **told("removed")}
 IS_RECORD = "there is a record"
 SAMPLES = [
-    Sample("enqueue", "text", nothing, enqueue(NEW), NEW, [MAY_EXIST]),
-    Sample("enqueue", "an id drawn just now", nothing, enqueue(NEW, is_drawn=True), NEW),
-    Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON, [MAY_EXIST]),
-    Sample(
-        "enqueue",
+    created("text", nothing, enqueue(NEW), NEW, MAY_EXIST),
+    created("an id drawn just now", nothing, enqueue(NEW, is_drawn=True), NEW),
+    created("JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON, MAY_EXIST),
+    created(
         "with a priority and needs",
         nothing,
         enqueue_in(NEW, IS_URGENT),
         {**NEW, **URGENT, "OPTIONS": flat(IS_URGENT)},
-        [MAY_EXIST, OTHER_LINE],
+        MAY_EXIST,
     ),
-    Sample(
-        "enqueue",
+    created(
         "with a lock",
         nothing,
         enqueue_in(NEW, IS_SHARED),
         {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
-        [MAY_EXIST, *IN_LOCKED_LINE],
+        MAY_EXIST,
     ),
-    Sample(
-        "enqueue",
+    created(
         "to start by a time",
         nothing,
         enqueue_in(NEW, IN_TIME),
         {**NEW, **OF_TIME},
-        [MAY_EXIST, HAS_TIME],
+        MAY_EXIST,
+        HAVE_TIME,
     ),
-    Sample(
-        "schedule",
-        "to start by a time",
+    created("again", enqueued("t1"), enqueue(NEW), NEW, MAY_EXIST, until="MULTI"),
+    created("with a key", nothing, enqueue(WITH_KEY), WITH_KEY),
+    created(
+        "with an id of its own", nothing, enqueue_in(NEW, OWN_ID), {**NEW, "KEYED": flat(OWN_ID)}
+    ),
+    created(
+        "with a key and a lock",
+        nothing,
+        enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
+        {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)},
+    ),
+    created(
+        "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, until="MULTI"
+    ),
+    created(
+        "with a key that is kept",
+        raw("SET", keys.key_kept("t1"), "m2"),
+        enqueue(WITH_KEY),
+        WITH_KEY,
+        AGAIN,
+        until="MULTI",
+    ),
+    created("later", nothing, schedule(NEW), {**NEW, "ETA": 100.5}, MAY_EXIST),
+    created(
+        "later, an id drawn just now", nothing, schedule(NEW, is_drawn=True), {**NEW, "ETA": 100.5}
+    ),
+    created(
+        "later, JSON, with options",
+        nothing,
+        schedule(NEW_JSON),
+        {**NEW_JSON, "ETA": 100.5},
+        MAY_EXIST,
+    ),
+    created(
+        "later, to start by a time",
         nothing,
         schedule({**NEW, "GIVEN": {**IN_TIME, "start_before": 199.5}}),
         {
@@ -2429,24 +2491,89 @@ SAMPLES = [
             "START_BEFORE": 199.5,
             "ETA": 100.5,
         },
-        [MAY_EXIST, HAS_TIME],
+        MAY_EXIST,
+        HAVE_TIME,
     ),
-    Sample(
-        "enqueue_many",
-        "to start by a time",
+    created(
+        "later, again",
+        scheduled("t1", 5.0),
+        schedule(NEW),
+        {**NEW, "ETA": 100.5},
+        MAY_EXIST,
+        until="MULTI",
+    ),
+    created("later, with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}),
+    created(
+        "later, with a key, again",
+        enqueued("t1"),
+        schedule(WITH_KEY),
+        {**WITH_KEY, "ETA": 100.5},
+        until="MULTI",
+    ),
+    created("many", nothing, enqueue_many(MANY), MANY, MAY_EXIST),
+    created("many, JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON, MAY_EXIST),
+    created(
+        "many in a line with a lock", nothing, enqueue_many(MANY_SHARED), MANY_SHARED, MAY_EXIST
+    ),
+    created(
+        "many, to start by a time",
         nothing,
         enqueue_many({**MANY, "GIVEN": IN_TIME}),
-        {**MANY, **OF_TIME, "STARTS": [99.5, "t1", 99.5, "t2", 99.5, "t3"]},
-        ["they have a `start_before`"],
-        look=0,
+        {**MANY, **OF_TIME},
+        MAY_EXIST,
+        HAVE_TIME,
     ),
-    Sample(
-        "schedule_many",
-        "to start by a time",
+    created(
+        "many, again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, MAY_EXIST, until="MULTI"
+    ),
+    created("many with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED),
+    created(
+        "a key that is known, and one that is kept",
+        given(enqueued("t3"), raw("SET", keys.key_kept("t1"), "m2")),
+        enqueue_many(KEYED, **KEPT),
+        {
+            **KEYED,
+            "NEW": ["t2"],
+            "PARAMETERS": ["p"],
+            "KEYED": KEYED["KEYED"][1:2],
+            **in_default_line("t2"),
+        },
+        AGAIN,
+    ),
+    created(
+        "many with keys, again",
+        given(enqueue_many(KEYED, **KEPT)),
+        enqueue_many(KEYED, **KEPT),
+        KEYED,
+        until="MULTI",
+    ),
+    created(
+        "many later",
         nothing,
-        schedule_many({**LATER_MANY, "GIVEN": IN_TIME}, [20.5, 100.0, 30.0]),
-        {**LATER_MANY, **OF_TIME, "STARTS": [99.5, "t1", 99.5, "t2", 99.5, "t3"]},
-        ["they have a `start_before`"],
+        schedule_many(MANY, [20.5, 100.0, 30.0]),
+        {**MANY, **IN_NO_LINE, "ETA": [20.5, 100.0, 30.0]},
+        MAY_EXIST,
+    ),
+    created(
+        "many later, to start by a time",
+        nothing,
+        schedule_many({**MANY, "GIVEN": IN_TIME}, [20.5, 100.0, 30.0]),
+        {**MANY, **IN_NO_LINE, **OF_TIME, "ETA": [20.5, 100.0, 30.0]},
+        MAY_EXIST,
+        HAVE_TIME,
+    ),
+    created(
+        "many later, one at once",
+        nothing,
+        schedule_many(MANY, [20.5, 100.0, None]),
+        {**MANY, **IN_NO_LINE, **in_default_line("t3"), "ETA": [20.5, 100.0, None]},
+        MAY_EXIST,
+    ),
+    created(
+        "many later, with keys",
+        nothing,
+        lambda redis: protocol.create(redis, many(KEYED, etas=[20.5, 100.0, 30.0], **KEPT)),
+        {**KEYED, **IN_NO_LINE, "ETA": [20.5, 100.0, 30.0]},
     ),
     Sample(
         "enqueue_after",
@@ -2463,159 +2590,6 @@ SAMPLES = [
             **in_default_line("t1"),
         },
         [IS_PENDING, ONE_HAS_TIME],
-    ),
-    Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, [MAY_EXIST], until="MULTI"),
-    Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, [MAY_EXIST, HAS_KEY]),
-    Sample(
-        "enqueue",
-        "with an id of its own",
-        nothing,
-        enqueue_in(NEW, OWN_ID),
-        {**NEW, "KEYED": flat(OWN_ID)},
-        [MAY_EXIST, HAS_KEY],
-    ),
-    Sample(
-        "enqueue",
-        "with a key and a lock",
-        nothing,
-        enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
-        {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)},
-        [MAY_EXIST, HAS_KEY, *IN_LOCKED_LINE],
-    ),
-    Sample(
-        "enqueue",
-        "with a key, again",
-        given(enqueue(WITH_KEY)),
-        enqueue(WITH_KEY),
-        WITH_KEY,
-        [MAY_EXIST, HAS_KEY],
-        until="MULTI",
-    ),
-    Sample(
-        "enqueue",
-        "with a key that is kept",
-        raw("SET", keys.key_kept("t1"), "m2"),
-        enqueue(WITH_KEY),
-        WITH_KEY,
-        [MAY_EXIST, HAS_KEY],
-        until="MULTI",
-    ),
-    Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}, [MAY_EXIST]),
-    Sample(
-        "schedule",
-        "an id drawn just now",
-        nothing,
-        schedule(NEW, is_drawn=True),
-        {**NEW, "ETA": 100.5},
-    ),
-    Sample(
-        "schedule",
-        "JSON, with options",
-        nothing,
-        schedule(NEW_JSON),
-        {**NEW_JSON, "ETA": 100.5},
-        [MAY_EXIST],
-    ),
-    Sample(
-        "schedule",
-        "again",
-        scheduled("t1", 5.0),
-        schedule(NEW),
-        {**NEW, "ETA": 100.5},
-        [MAY_EXIST],
-        until="MULTI",
-    ),
-    Sample(
-        "schedule",
-        "with a key",
-        nothing,
-        schedule(WITH_KEY),
-        {**WITH_KEY, "ETA": 100.5},
-        [MAY_EXIST, HAS_KEY],
-    ),
-    Sample(
-        "schedule",
-        "with a key, again",
-        enqueued("t1"),
-        schedule(WITH_KEY),
-        {**WITH_KEY, "ETA": 100.5},
-        [MAY_EXIST, HAS_KEY],
-        until="MULTI",
-    ),
-    Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY, look=0),
-    Sample(
-        "enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON, look=0
-    ),
-    Sample(
-        "enqueue_many",
-        "in a line with a lock",
-        nothing,
-        enqueue_many(MANY_SHARED),
-        MANY_SHARED,
-        look=0,
-    ),
-    Sample(
-        "enqueue_many",
-        "again",
-        given(enqueue_many(MANY)),
-        enqueue_many(MANY),
-        MANY,
-        until="MULTI",
-        look=0,
-    ),
-    Sample("enqueue_many", "with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED),
-    Sample(
-        "enqueue_many",
-        "with a key that is known, and one that is kept",
-        given(enqueued("t3"), raw("SET", keys.key_kept("t1"), "m2")),
-        enqueue_many(KEYED, **KEPT),
-        {
-            **KEYED,
-            "NEW": ["t2"],
-            "PARAMETERS": ["p"],
-            "KEYED": KEYED["KEYED"][1:2],
-            "ENTRIES": [9.25, "t2"],
-            **in_default_line("t2"),
-        },
-        [AGAIN],
-    ),
-    Sample(
-        "enqueue_many",
-        "with keys, again",
-        given(enqueue_many(KEYED, **KEPT)),
-        enqueue_many(KEYED, **KEPT),
-        KEYED,
-        until="MULTI",
-    ),
-    Sample(
-        "schedule_many",
-        "as usual",
-        nothing,
-        schedule_many(LATER_MANY, [20.5, 100.0, 30.0]),
-        LATER_MANY,
-    ),
-    Sample(
-        "schedule_many",
-        "one past",
-        nothing,
-        schedule_many(LATER_MANY, [20.5, 100.0, None]),
-        {
-            **LATER_MANY,
-            "TASK": ["t1", "t2"],
-            "PAST": ["t3"],
-            "ETA": [20.5, 100.0],
-            "TIMES": [20.5, "t1", 100.0, "t2"],
-            **in_default_line("t3"),
-        },
-        [PAST],
-    ),
-    Sample(
-        "schedule_many",
-        "again",
-        enqueued("t1"),
-        schedule_many(LATER_MANY, [20.5, 100.0, 30.0]),
-        LATER_MANY,
-        until="MULTI",
     ),
     Sample("open_run", "keyed", nothing, opened(3), OPEN, [NO_RECORD]),
     Sample("open_run", "again", opened(), opened(), OPEN),
@@ -7518,7 +7492,8 @@ def test_every_fact_of_an_event_is_in_the_table_of_events():
 
 
 def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
-    (change,), (look_ahead,) = section("enqueue").changes, blocks(chapter("The spare id"))
+    drawn, (look_ahead,) = section("create").changes[0], blocks(chapter("The spare id"))
+    values, holds = created("", nothing, nothing, {**NEW, "PARAMETERS": "p"})[4:6]
 
     first = monitor.commands_of(
         redis, lambda: protocol.enqueue(redis, Q, "t1", "p", 9.25, spare="t2", is_drawn=True)
@@ -7527,10 +7502,11 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
         redis, lambda: protocol.enqueue(redis, Q, "t2", "p", 9.25, is_drawn=True)
     )
 
-    values = {**NEW, "PARAMETERS": "p"}
     ahead = commands(look_ahead.splitlines(), {"SPARE": "t2"})
-    assert first == commands(look_of("enqueue"), values) + commands(change.lines, values) + ahead
-    assert second == commands(change.lines, {**values, "TASK": "t2"})
+    change = commands(drawn.lines, values, holds)
+    assert first == commands(look_of("create"), values) + change + ahead
+    of_second = created("", nothing, nothing, {**NEW, "PARAMETERS": "p", "TASK": "t2"})
+    assert second == commands(drawn.lines, of_second.values, holds)
 
 
 def test_the_room_of_a_bounded_queue_is_asked_for_before_a_task_is_enqueued(redis, monitor, url):
@@ -7693,7 +7669,7 @@ def test_every_source_in_the_code_is_a_section_that_there_is():
                 assert title in headings((ROOT / page).read_text()), (
                     f"{path}: {page} has no {title}"
                 )
-    assert {"enqueue", "reserve", "end"} <= named
+    assert {"create", "reserve", "end"} <= named
 
 
 def test_every_link_between_the_pages_leads_somewhere():

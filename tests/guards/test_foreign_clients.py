@@ -362,7 +362,7 @@ def test_each_transaction_of_the_foreign_clients_is_one_of_the_pages(
     monitor.close()
 
     for seen, expected in (
-        (of_producer, {"enqueue", "schedule"}),
+        (of_producer, {"create"}),
         (
             of_worker,
             {"register", "beat", "pop", "reserve", "start", "progress", "end", "deregister"},

@@ -19,7 +19,7 @@ from explore import open_explorer
 from scenarios import SCENARIOS
 from transactions import protocol
 
-from blueque.protocol.submit import _form
+from blueque.protocol.one_task import _form
 
 
 class Mutant(NamedTuple):
@@ -40,35 +40,35 @@ ANYBODYS = "(attempt._replace(token=fields.token, node=fields.node or ''), field
 MUTANTS = [
     # submit
     Mutant(
-        "enqueue does not look whether the id is new",
-        "submit",
-        "enqueue",
-        "if _is_taken(exists, *marks):",
-        "if False:",
+        "create does not look whether the id is new",
+        "create",
+        "_create_drawn",
+        "if any(exist)",
+        "if False",
         "producer",
         (0, 1),
     ),
     Mutant(
-        "enqueue does not look for the task that its first try has made of a drawn id",
-        "submit",
-        "enqueue",
-        "absence(task) if is_drawn else look",
-        "look",
+        "create does not look for the task that its first try has made of a drawn id",
+        "create",
+        "_create_drawn",
+        "return look._replace(reads=(exist_all(new.ids),))",
+        "return look",
         "producer",
         (0, 1),
     ),
     # HSETNX in place of a watch is no guard for a drawn id: a copy of the first try that arrives when
     # the task has run and was deleted makes it again.
     Mutant(
-        "enqueue relies on HSETNX in place of WATCH",
-        "submit",
-        "enqueue",
-        "return Change(_filled(_form(queue, line), task, parameters, now, given), True)",
-        'redis.read(("UNWATCH",)); '
-        "commands = _filled(_form(queue, line), task, parameters, now, given); "
-        'commands = [("HSETNX", keys.task(task), "status", "pending"), '
-        'commands[0].replace(b"status", b"is_set", 1), *commands[1:]]; '
-        "return Change(commands, True)",
+        "create relies on HSETNX in place of WATCH",
+        "create",
+        "_create_drawn",
+        "return Answer(is_made) if any(exist) else Change(new.commands, True)",
+        "if any(exist): return Answer(is_made)\n"
+        '        redis.read(("UNWATCH",)); commands = new.commands\n'
+        '        commands = [("HSETNX", f"blueque_task_{new.first}", "status", "pending"), '
+        'commands[0].replace(b"status", b"is_set", 1), *commands[1:]]\n'
+        "        return Change(commands, True)",
         "producer loses answers, and its task is deleted",
         (1, 1),
     ),
@@ -1795,7 +1795,7 @@ MUTANTS = [
         (2, 0),
     ),
     Mutant(
-        "enqueue does not watch the task",
+        "create does not watch the task",
         "watches",
         "absence",
         "return Look((key,),",
@@ -1804,7 +1804,7 @@ MUTANTS = [
         (1, 1),
     ),
     Mutant(
-        "enqueue_many does not watch the tasks with keys",
+        "create does not watch the tasks with keys",
         "watches",
         "absence_of_all",
         "[keys.task(task.decode()) for task in tasks],",
@@ -2027,8 +2027,8 @@ MUTANTS = [
 # model does.
 IN_THE_MODEL = [
     Mutant(
-        "enqueue does not enter a task in the index of tags",
-        "submit",
+        "create does not enter a task in the index of tags",
+        "one_task",
         "_filled",
         'if "tags" in options',
         "if not options",

@@ -33,7 +33,7 @@ def test_a_missing_guard_is_noticed(mutant: Mutant, explore: Explorer):
 def test_a_mutant_that_does_not_apply_any_more_fails():
     stale = MUTANTS[0]._replace(before="if it were so:")
 
-    with pytest.raises(AssertionError, match="0 times in enqueue: mend the mutant"):
+    with pytest.raises(AssertionError, match="0 times in _create_drawn: mend the mutant"):
         mutated(stale)
 
 

@@ -556,9 +556,9 @@ def test_a_backfill_ends_soon_after_its_schedule_is_deleted(client, cli, hourly,
         made.append(1)
         if len(made) == 150:
             client.get_schedule("hourly").delete()
-        return True
+        return [True]
 
-    monkeypatch.setattr(schedules_of_people, "enqueue", delete_meanwhile)
+    monkeypatch.setattr(schedules_of_people, "create", delete_meanwhile)
     begin = int(time.time()) // HOUR * HOUR - 300 * HOUR
     with pytest.raises(NoSuchSchedule):
         schedule.backfill(begin, begin + 299 * HOUR)
