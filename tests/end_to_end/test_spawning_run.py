@@ -204,7 +204,9 @@ def test_an_end_with_what_cannot_be_made_is_a_failure_that_says_so(programs, how
 
 @pytest.mark.parametrize("retry", [Retry(1, 0), None], ids=["tried again", "put in line again"])
 def test_more_tasks_than_an_end_takes_run_if_and_only_if_their_task_completes(programs, retry):
-    """What an attempt that has failed has made waits for the next one, or is cancelled."""
+    """What an attempt that has failed has made waits for the next one, or is cancelled and waits
+    for it when it is requeued.
+    """
     client = programs.client
     programs.listener("work:run", "--reuse", "300", slots=2)
 
@@ -219,7 +221,8 @@ def test_more_tasks_than_an_end_takes_run_if_and_only_if_their_task_completes(pr
         )
         assert [run.task for run in ledger(programs)] == [task_id]
         assert client.get_task(parts[90]).status is None
-        client.get_queue("work").requeue(task_id)
+        for each in (*parts[:90], task_id):
+            client.get_queue("work").requeue(each)
     until(lambda: client.get_task(task_id).status == "complete", what="it is complete")
     until(
         lambda: {client.get_task(part).status for part in parts} == {"complete"},
