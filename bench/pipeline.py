@@ -127,7 +127,6 @@ def into(bench: Bench) -> Outcome:
             "core": functools.partial(_core, stage, count, False),
             "core_keyed": functools.partial(_core, stage, count, True),
             "keyed": functools.partial(ask, "keyed"),
-            "grouped": functools.partial(ask, "grouped"),
             "naive": functools.partial(ask, "naive"),
         }
         _warm(runs)
@@ -320,7 +319,7 @@ def _core(stage: Stage, count: int, is_keyed: bool) -> Values:
     gc.freeze()  # a pipeline reads its rows as it goes, and does not hold them all
     began = time.perf_counter()
     if is_keyed:
-        queue.enqueue_many(rows, keys="scene", run="bench")
+        queue.enqueue_many(rows, keys="scene", group="bench")
     else:
         queue.enqueue_many(rows)
     seconds = time.perf_counter() - began

@@ -12,7 +12,7 @@ PIPELINE_CASES = [
         "500,000 rows of 75 bytes of JSON; those of Spark from Parquet, in two partitions of one warm session in "
         "local[2]. The raw limit: transactions of a thousand tasks of 1.0.0 (a hash of five fields each, one LPUSH), "
         "packed before the clock starts, over one socket, one sent ahead of the answer to the one before. Ours write "
-        "1,000 tasks in a transaction, too, and the index of all tasks besides. The second raw limit writes the fields that a "
+        "the index of all tasks besides, and 200 tasks with keys in a transaction. The second raw limit writes the fields that a "
         "keyed task has today, and neither index, nor ledger, nor guard. The last is what one finds when one "
         "looks for it: foreachPartition with a pipeline of redis-py; every retry of Spark doubles its tasks.",
         pipeline.into,
@@ -28,7 +28,7 @@ PIPELINE_CASES = [
                 ("raw", "rate"),
             ),
             Target(
-                "`enqueue_many(keys=, run=)`",
+                "`enqueue_many(keys=, group=)`",
                 "0.5 x the raw limit (aim 0.75)",
                 0.5,
                 True,
@@ -55,9 +55,8 @@ PIPELINE_CASES = [
         ],
         {
             "core": "`queue.enqueue_many`, without Spark",
-            "core_keyed": "the same, keyed, in a run",
-            "keyed": "`bs.enqueue`, keyed, in a run without a group",
-            "grouped": "`bs.enqueue`, keyed, in a run with its group",
+            "core_keyed": "the same, keyed, in a group",
+            "keyed": "`bs.enqueue`, keyed, in a group",
             "naive": "foreachPartition and redis-py",
             "raw": "*raw limit*",
             "raw_record": "*raw limit with the fields of today*",

@@ -483,15 +483,15 @@ class JobFailed(BluequeError):
 
     Its `__cause__` is the error of Blueque that stopped it, such as TooLarge, or else the error of
     Spark.
-    queue: None: several queues. run: the name with which to try again; None: the job has none.
+    queue: None: several queues. group: that the tasks join; None: none.
     reason: one sentence of the error.
     """
 
-    def __init__(self, queue: str | None, run: str | None, reason: str, fate: str) -> None:
+    def __init__(self, queue: str | None, group: str | None, reason: str, fate: str) -> None:
         of_queue = f" for queue {queue!r}" if queue is not None else ""
-        of_run = f", run {run!r}" if run is not None else ""
-        super().__init__(f"the Spark job{of_queue}{of_run} has failed: {reason}; {fate}")
-        self.queue, self.run, self.reason = queue, run, reason
+        of_group = f", group {group!r}" if group is not None else ""
+        super().__init__(f"the Spark job{of_queue}{of_group} has failed: {reason}; {fate}")
+        self.queue, self.group, self.reason = queue, group, reason
 
 
 class SparkEnded(BluequeError):

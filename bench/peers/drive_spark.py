@@ -66,24 +66,11 @@ class Driver:
         return self.spark.read.parquet(path)
 
     def keyed(self, count: int, partitions: int) -> Any:
-        return self._keyed(count, partitions, False)
-
-    def grouped(self, count: int, partitions: int) -> Any:
-        return self._keyed(count, partitions, None)
-
-    def _keyed(self, count: int, partitions: int, group: Any) -> Any:
         frame = self.rows(count, partitions)
         self.number += 1
+        group = f"bench-{os.getpid()}-{self.number}"
         return self.timed(
-            lambda: bs.enqueue(
-                frame,
-                QUEUE,
-                key="scene",
-                params="body",
-                run=f"run-{os.getpid()}-{self.number}",
-                group=group,
-                url=URL,
-            )
+            lambda: bs.enqueue(frame, QUEUE, key="scene", params="body", group=group, url=URL)
         )
 
     def naive(self, count: int, partitions: int) -> Any:
@@ -173,7 +160,7 @@ def finished_rows(spark: Any, count: int) -> Any:
         "cast(1 + floor(rand(2) * 1.1) AS int) AS attempts",
         "0 AS priority",
         "cast(null AS string) AS key",
-        "cast(null AS string) AS run",
+        "cast(null AS string) AS group",
         "timestamp_seconds(1760000000 + id % 2592000) AS created",
         "timestamp_seconds(1760000060 + id % 2592000 + rand(5) * 3600) AS updated",
         "timestamp_seconds(1760000000 + id % 2592000 + rand(3) * 60) AS started",

@@ -111,11 +111,18 @@ def _table(
     more = [*(("task_id", "updated") if latest else ()), *(("group",) if group is not None else ())]
     needed = [*wanted, *(name for name in more if name not in wanted)]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        loaded = threads.map(lambda file: [*load(archive, file, needed)], files)
+        loaded = threads.map(lambda file: [*_rows(archive, file, needed, group)], files)
         found = [schema_of(needed).empty_table(), *chain.from_iterable(loaded)]
-    pa = arrow.pyarrow()
-    table = pa.concat_tables(found)
-    return table if group is None else table.filter(pa.compute.equal(table["group"], group))
+    return arrow.pyarrow().concat_tables(found)
+
+
+def _rows(
+    archive: Archive, file: File, fields: Sequence[str], group: str | None
+) -> Iterator[pa.Table]:
+    """Yield these columns of the rows of a group in a file; None: of all rows."""
+    equal = arrow.pyarrow().compute.equal
+    for table in load(archive, file, fields):
+        yield table if group is None else table.filter(equal(table["group"], group))
 
 
 def schema_of(fields: Sequence[str]) -> pa.Schema:

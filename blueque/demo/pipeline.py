@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUEUE = "packages"  # the demo's listener serves it, too
-RUN = "first-night"
+GROUP = "first-night"
 TOP = 5
 # Bad data: packages, and the errors of their tasks.
 BROKEN = {"gone": "FileNotFoundError", "no_python": "SyntaxError", "no_path": "TypeError"}
@@ -101,9 +101,11 @@ def fill(packages: DataFrame, url: str) -> None:
     """Put the packages in line, and once more: no task may be made twice."""
     for again in ("", ", once more"):
         done = bs.enqueue(
-            packages, QUEUE, key="package", params=["package", "path"], run=RUN, url=url
+            packages, QUEUE, key="package", params=["package", "path"], group=GROUP, url=url
         )
-        say(f"bs.enqueue(key=..., run={RUN!r}){again}: {done.new} new tasks, {done.tasks} in all")
+        say(
+            f"bs.enqueue(key=..., group={GROUP!r}){again}: {done.new} new tasks, {done.tasks} in all"
+        )
         if done.tasks != packages.count() or (again and done.new):
             raise WentWrong(f"{packages.count()} packages, and {done}")
 

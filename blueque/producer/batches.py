@@ -34,7 +34,7 @@ from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
 from blueque.producer.groups import end_if_over
 from blueque.producer.keyed_groups import KeyedGroup, open_keyed, put_members
 from blueque.producer.room import Joining, ask_for_room
-from blueque.producer.row_batch import relay
+from blueque.producer.row_batch import MAX_BYTES, relay
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.create import create
 from blueque.protocol.links import rows_at_once
@@ -42,8 +42,6 @@ from blueque.protocol.members import MemberBatch
 from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs
 from blueque.queries.runs import count_ledgers
 from blueque.queries.tasks import are_unused
-
-MAX_BYTES = 4 * 2**20  # bytes of parameters in a batch: Redis serves nothing else meanwhile
 
 _END = object()
 

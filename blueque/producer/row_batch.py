@@ -13,7 +13,8 @@ from blueque.model.ids import MAX_KEY_BYTES, require_key
 from blueque.model.lines import require_priority
 from blueque.protocol.bulk import NewTasks
 
-MAX_ROWS = 1000  # rows in one transaction: Redis serves nothing else meanwhile
+# Rows, and bytes of their parameters, in one transaction: Redis serves nothing else meanwhile.
+MAX_ROWS, MAX_BYTES = 1000, 4 * 2**20
 SLOW = 0.05  # seconds to make a batch; a slower iterable is not read while Redis works
 
 _WIDTH = 36  # bytes of an id
@@ -70,15 +71,21 @@ class Rows(NamedTuple):
         if self.priorities is not None:
             _each("priorities", self.priorities, lambda value, what: require_priority(value))
 
-    def parts(self, size: int) -> Iterator[Rows]:
-        """Yield the rows in batches of at most so many."""
-        for start in range(0, len(self.parameters), size):
+    def parts(self, size: int, most_bytes: int = MAX_BYTES) -> Iterator[Rows]:
+        """Yield the rows in batches of at most so many, and of so many bytes of parameters; a row
+        that has more is alone.
+        """
+        start = 0
+        while start < len(self.parameters):
             end = start + size
+            while end > start + 1 and sum(map(len, self.parameters[start:end])) > most_bytes:
+                end -= (end - start) // 2
             columns = [
                 value if value is None or isinstance(value, bool) else value[start:end]
                 for value in self
             ]
             yield Rows._make(columns)
+            start = end
 
     def packed_keys(self) -> list[bytes]:
         """Return the keys in UTF-8. Raises InvalidInput."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from blueque.spark.analytics import failures, histogram, stats
     from blueque.spark.archiving import archive, read_archive
     from blueque.spark.enqueueing import Enqueued, enqueue
+    from blueque.spark.group_results import results
     from blueque.spark.reader import read
     from blueque.spark.reporting import report
-    from blueque.spark.run_results import results
     from blueque.spark.sessions import session
     from blueque.spark.submission import submit
     from blueque.spark.tasks import task
@@ -56,7 +56,7 @@ _MODULES = {
     "read": "reader",
     "read_archive": "archiving",
     "report": "reporting",
-    "results": "run_results",
+    "results": "group_results",
     "session": "sessions",
     "stats": "analytics",
     "submit": "submission",

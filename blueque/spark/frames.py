@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
 from blueque.model.encoding import LAST_SECOND
-from blueque.model.ids import MAX_KEY_BYTES, RUN_NAMESPACE
+from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
 from blueque.spark.layout import Layout, shown
 
@@ -116,20 +116,8 @@ def form(frame: DataFrame, layout: Layout) -> tuple[DataFrame, Layout]:
     return frame.select(*columns), layout.renamed(names)
 
 
-def by_shard(frame: DataFrame, layout: Layout, queue: str, run: str, shards: int) -> DataFrame:
-    """Return the rows so that each partition has those of one shard: a shuffle, which pays on large
-    clusters.
-    """
-    scope = RUN_NAMESPACE.bytes + f"{queue}\0{run}\0".encode()
-    digest = F.sha1(F.concat(F.lit(bytearray(scope)), F.encode(_key(layout), "utf-8")))
-    shard = F.conv(F.substring(digest, 1, 4), 16, 10).cast("int") % shards
-    if hasattr(frame, "repartitionById"):
-        return frame.repartitionById(shards, shard)
-    return frame.repartition(shards, shard)  # before Spark 4.1: a partition may have several
-
-
 def require_stable(frame: DataFrame, keys: Sequence[str]) -> None:
-    """Refuse keys that Spark makes anew each time that it computes the frame: a run that is repeated
+    """Refuse keys that Spark makes anew each time that it computes the frame: a write that is repeated
     would make other tasks. Raises InvalidInput.
     """
     chosen = frame.select(*map(column, keys))

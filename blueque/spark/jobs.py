@@ -30,7 +30,7 @@ _CLASS = re.compile(r"^(?:\w+[.$])+\w+: ")
 @contextmanager
 def failing(
     queue: str | None,
-    run: str | None,
+    group: str | None,
     fate: str,
     as_it_was: tuple[type[BluequeError], ...] = (InvalidInput,),
 ) -> Iterator[None]:
@@ -43,10 +43,10 @@ def failing(
         # an OSError: Java has died
         own = error if isinstance(error, BluequeError) else raised(error)
         if own is None:
-            raise JobFailed(queue, run, reason(error), fate) from error
+            raise JobFailed(queue, group, reason(error), fate) from error
         if isinstance(own, as_it_was):
             raise own from own.__cause__
-        raise JobFailed(queue, run, str(own), fate) from own
+        raise JobFailed(queue, group, str(own), fate) from own
 
 
 def raised(error: BaseException) -> BluequeError | None:

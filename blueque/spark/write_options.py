@@ -11,21 +11,15 @@ from typing import Any, Literal, NamedTuple
 from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.model.conditions import KINDS, After, after, conditions_of
-from blueque.model.encoding import (
-    require_group_name,
-    require_queue_name,
-    require_run_name,
-    require_time,
-    require_whole,
-)
+from blueque.model.encoding import require_group_name, require_queue_name, require_time
+from blueque.model.group_terms import Terms, terms_for
 from blueque.model.labels import require_context, require_tags
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.options import require_retry
 from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
+from blueque.producer.keyed_groups import KEEP
 
-SHARDS = 32  # so that concurrent tasks of Spark seldom write to the same shard
-MAX_SHARDS = 1024
 PATIENCE = 5.0  # seconds, as for any client: nothing is lost by giving up
 
 NO_KEY = (
@@ -37,33 +31,32 @@ NO_KEY = (
 class Target(NamedTuple):
     """Where rows go. Spark copies it to every process that writes.
 
-    run: the name of the run in which keys count; None: they count in the queue.
+    group: that the tasks join, and in which keys count; None: they count in the queue.
     keys, parameters: names of columns; no parameters: all columns that have no other use.
     is_value: one column is named as text, and not in a list: its value alone is the parameters.
     is_json: the one column of parameters is JSON text. eta, priority: a value for all rows, or the
         name of a column.
-    options: of `Queue.enqueue`, for all tasks. keep: how long the run or the key counts; None: the
-        default.
-    links: `after`, `broken` and `group` of all tasks, those that were given.
-    hold: see `Queue.open_run`. grows: keys are added to the run, even if it was committed.
+    options: of `Queue.enqueue`, for all tasks. keep: how long the group or the key counts; None:
+        the default.
+    links: `after` and `broken` of all tasks, those that were given.
+    hold: see `TaskGroup.open`. append: keys are added to the group, even if it was closed.
     """
 
     queue: str
     url: str
     keys: tuple[str, ...]
-    run: str | None = None
+    group: str | None = None
     parameters: tuple[str, ...] = ()
     is_json: bool = False
     eta: float | str | None = None
     priority: int | str = 0
     keep: str | None = None
-    shards: int = SHARDS
     max_bytes: int = DEFAULT_MAX_BYTES
     options: Mapping[str, Any] = {}
     links: Mapping[str, Any] = {}
     is_value: bool = False
     hold: str | None = None
-    grows: bool = False
+    append: bool = False
 
     def connected(self, patience: float | None = None) -> closing[Client]:
         """Return a client whose connection is closed at the end of the block."""
@@ -77,8 +70,13 @@ class Target(NamedTuple):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The same, and how long the run or the key counts."""
+        """The same, and how long the group or the key counts."""
         return self.for_all | ({} if self.keep is None else {"keep": self.keep})
+
+    @property
+    def terms(self) -> Terms:
+        """With which the group is opened."""
+        return terms_for(self.keep, KEEP, hold=self.hold, **self.links)
 
 
 def parse(options: Mapping[str, str]) -> Target:
@@ -95,13 +93,12 @@ def parse(options: Mapping[str, str]) -> Target:
         said["queue"],
         said.get("url", redis_url()[0]),
         said["key"],
-        said.get("run"),
+        said.get("group"),
         said.get("params", ()),
         said.get("json", False),
         said.get("eta"),
         priority,
         said.get("keep"),
-        said.get("shards", SHARDS),
         said.get("max_bytes", max_bytes()),
         {name: value for name, value in said.items() if name in _OF_TASKS},
         {name: value for name, value in said.items() if name in _LINKS},
@@ -109,10 +106,16 @@ def parse(options: Mapping[str, str]) -> Target:
         said.get("hold"),
         said.get("append", False),
     )
-    _require_run(target)
+    if target.group is None and (target.hold is not None or target.append):
+        name = "append" if target.append else "hold"
+        raise InvalidInput(
+            f"option {name!r} is for the tasks of a group: name it with option 'group'"
+        )
     # asks Redis nothing, and refuses what a queue would refuse
     with target.connected() as client:
-        client.get_queue(target.queue).enqueue_iter((), **target.constants, **target.links)
+        client.get_queue(target.queue).enqueue_iter(
+            (), keys=(), group=target.group, hold=target.hold, **target.constants, **target.links
+        )
     return target
 
 
@@ -143,20 +146,6 @@ def write_options(
         policy = require_retry(retry)
         options["retry"] = policy.to_text() if policy else "false"
     return options
-
-
-def _require_run(target: Target) -> None:
-    """Refuse what only a run has."""
-    if target.run is not None:
-        return
-    if "group" in target.links:
-        raise InvalidInput(
-            "option 'group' needs a run: without one, a second try could not go on with the group of the first"
-        )
-    if target.hold is not None:
-        raise InvalidInput("option 'hold' needs a run: only its record can say what was collected")
-    if target.grows:
-        raise InvalidInput("option 'append' needs a run: it is what takes the new keys")
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:
@@ -250,11 +239,7 @@ def _after(text: str) -> After:
     return wanted
 
 
-_LINKS: dict[str, Callable[[str], Any]] = {
-    "after": _after,
-    "broken": _name,
-    "group": require_group_name,
-}
+_LINKS: dict[str, Callable[[str], Any]] = {"after": _after, "broken": _name}
 _OF_TASKS: dict[str, Callable[[str], Any]] = {
     "resources": _resources,
     "lock": _lock,
@@ -272,13 +257,12 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "queue": require_queue_name,
     "url": _name,
     "key": _columns,
-    "run": require_run_name,
+    "group": require_group_name,
     "params": _columns,
     "json": _yes_or_no,
     "eta": _eta,
     "priority": _priority,
     "keep": _name,
-    "shards": lambda text: require_whole(int(text), "it", 1, MAX_SHARDS),
     "max_bytes": parse_size,
     "hold": _name,
     "append": _yes_or_no,

@@ -2,7 +2,7 @@
 the workers report.
 
 Opening, each task of Spark and the commit may run in different processes. They know of each other
-by the reports and by the record of the run in Redis. `bs.enqueue` uses the writers directly;
+by the reports and by the group in Redis. `bs.enqueue` uses the writers directly;
 `format("blueque")` has datasource.py in between.
 """
 
@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.client import Client
 from blueque.errors import BatchFailed, BluequeError, Contended, RedisAway
 from blueque.model.encoding import Encoded
-from blueque.model.run import Record
-from blueque.producer.keyed_run import KeyedRun
+from blueque.producer.keyed_groups import GroupWriter, KeyedGroup, open_keyed
 from blueque.producer.row_batch import Rows
-from blueque.spark.chunks import by_shard
 from blueque.spark.layout import Layout, read
 from blueque.spark.write_options import Target
 
@@ -55,12 +53,11 @@ class Report:
 
 
 class Written(NamedTuple):
-    """The result of a commit: of the run, or, without one, of the call."""
+    """The result of a commit. tasks: of the group, or all new tasks if there is no group."""
 
     rows: int
     tasks: int
     new: int
-    group: str | None = None
 
 
 class Writer(ABC):
@@ -89,61 +86,62 @@ class Writer(ABC):
 
 
 def make_writer(target: Target, layout: Layout) -> Writer:
-    """Open the run that the rows are for, and return its writer."""
+    """Open the group that the rows are for, and return its writer."""
     with target.connected() as client:
-        if target.run is not None:
-            return RunWriter(target, layout, open_run(client, target))
-        client.get_run(target.queue, "-")  # if Redis does not answer, the error is clearer here
-    return KeysWriter(target, layout)
+        if target.group is None:
+            client.get_task("-")  # if Redis does not answer, the error is clearer here
+            return KeysWriter(target, layout)
+        redis, queue = client.connections, target.queue
+        opened = open_keyed(redis, queue, target.group, target.terms, target.append)
+    return MembersWriter(target, layout, opened)
 
 
-class RunWriter(Writer):
-    """Writes rows of a named run with keys: they are visible as they are written, and each key
+class MembersWriter(Writer):
+    """Writes rows whose keys count in a group: they are visible as they are written, and each key
     makes one task.
     """
 
-    fate = "what was written stays, and counts: enqueue the same again under the same run"
+    fate = "what was written stays, and counts: enqueue the same again with the same group"
 
-    def __init__(self, target: Target, layout: Layout, opened: KeyedRun) -> None:
+    def __init__(self, target: Target, layout: Layout, opened: KeyedGroup) -> None:
         super().__init__(target, layout)
-        self.record = opened.record  # of the run that was opened here, not of a later one
-        self._before = self._made = opened.made
-        self._put: tuple[int, int] = 0, 0  # rows of the pass before, and what the run had to have
+        self.opened, self._made = opened, opened.made
+        # rows of the pass before, and how many members the group had to have
+        self._before: tuple[int, int] = 0, 0
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        run = join_run(client, self.target, self.record)
-        if run.state == "open" or self.target.grows:
-            known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
-            report.new = sum(run.put_each(by_shard(known, run.shards)))
+        fields = client.get_queue(self.target.queue).fields_of(**self.target.for_all)
+        writer = GroupWriter(client.connections, self.opened, client.max_bytes, fields)
+        report.new = sum(writer.put_each(pieces))
 
     def has_all(self, reports: Sequence[Report]) -> bool:
-        """Tell whether the run has all that was put: a failover takes tasks back.
+        """Tell whether the group has all that was put: a failover takes tasks back.
 
-        What tasks of Spark that failed have made hides how many are missing. So a first pass counts
-        only if the run has grown by what was reported. If the frame has fewer rows than in the pass
-        before, another would not help: `commit` sees what is missing.
+        What tasks of Spark that failed have made hides how many are missing, as do other programs
+        that add to the group. So a first pass counts only if the group has grown by what was
+        reported. If the frame has fewer rows than in the pass before, another would not help:
+        `commit` sees what is missing.
         """
         new = sum(report.new for report in accepted(reports))
-        rows, made = sum(report.rows for report in reports), self._made + new
-        if rows < self._put[0]:
-            self._made = self._put[1] - new
+        rows, expected = sum(report.rows for report in reports), self._made + new
+        if rows < self._before[0]:
+            self._made = self._before[1] - new
             return True
         with self.target.connected() as client:
-            count = join_run(client, self.target, self.record).count()
-        if count == made or (self._put[0] and count > made):
+            count = self.opened.count(client.connections)
+        if count == expected or (self._before[0] and count > expected):
             return True
-        self._made, self._put = count, (rows, made)
+        self._made, self._before = count, (rows, expected)
         return False
 
     def commit(self, reports: Sequence[Report]) -> Written:
         rows = sum(report.rows for report in accepted(reports))
-        made = self._made + sum(report.new for report in reports)
+        expected = self._made + sum(report.new for report in reports)
         with self.target.connected() as client:
-            done = join_run(client, self.target, self.record).close(rows, made)
-        if done.is_replay:
-            warn_of_replay(self.target)
-        rows = done.rows if done.is_replay else rows  # an appended run counts those of all calls
-        return Written(rows, done.tasks, done.tasks - self._before, done.group)
+            self.opened.close(client.connections, expected)
+            tasks = self.opened.count(client.connections)
+        # other programs may have added members, too
+        return Written(rows, tasks, min(tasks - self.opened.made, rows))
 
 
 class KeysWriter(Writer):
@@ -177,22 +175,6 @@ def written(
         except BluequeError as error:
             report.error = error.with_traceback(None)
     return report
-
-
-def open_run(client: Client, target: Target) -> KeyedRun:
-    queue = client.get_queue(target.queue)
-    return queue.open_run(
-        str(target.run),
-        target.shards,
-        hold=target.hold,
-        append=target.grows,
-        **target.constants,
-        **target.links,
-    )
-
-
-def join_run(client: Client, target: Target, record: Record) -> KeyedRun:
-    return client.get_queue(target.queue).join_run(record, append=target.grows, **target.for_all)
 
 
 def enqueue_keyed(client: Client, pieces: Iterable[Rows], target: Target) -> int:
@@ -247,9 +229,3 @@ def accepted(reports: Sequence[Report]) -> Sequence[Report]:
         if report.error is not None:
             raise report.error
     return reports
-
-
-def warn_of_replay(target: Target) -> None:
-    log.warning(
-        "run %s of queue %s was committed before: nothing new was written", target.run, target.queue
-    )

@@ -67,8 +67,8 @@ def check(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path) -
     """Write in each way, read and archive."""
     rows = spark.range(0, ROWS, 1, 4).withColumn("scene", F.format_string("scene-%05d", "id"))
     ways = {
-        "keyed": {"key": "id", "run": "r"},
-        "shuffled": {"key": ["id", "scene"], "run": "r", "shuffle": True, "params": "scene"},
+        "keyed": {"key": "id", "group": "g"},
+        "two columns": {"key": ["id", "scene"], "group": "g2", "params": "scene"},
         "keys": {"key": "scene"},
     }
     for queue, said in ways.items():
@@ -82,7 +82,7 @@ def check(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path) -
         assert len(pending(cli, "format")) == ROWS
     for said, kind in (
         ({"key": "id"}, TooLarge),
-        ({"key": "id", "run": "r", "check": False}, JobFailed),
+        ({"key": "id", "group": "g3", "check": False}, JobFailed),
     ):
         try:
             bs.enqueue(rows, "refused", url=url, max_bytes=10, **said)  # type: ignore[arg-type]

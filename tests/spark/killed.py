@@ -36,7 +36,6 @@ from spark.exact import is_exact, judge, leftovers, pending, tally
 from spark.oldest import HAS_SOURCES
 from spark.seeds import DAY, seed
 
-RUN = "tonight"
 ROWS = 4000  # of a frame, in two partitions
 FILE = 1500  # rows of a file, which is a batch of a stream
 PATIENCE = 300.0  # seconds until a driver has come to where it is to be killed
@@ -44,16 +43,16 @@ PATIENCE = 300.0  # seconds until a driver has come to where it is to be killed
 # Where the writer of each queue is when its driver is killed: the step, and which time it comes
 # there.
 STEPS = {
-    "keyed": ("after enqueue_run", 2),
-    "uncommitted": ("before close_run", 1),
-    "committed": ("after close_run", 1),
+    "keyed": ("after enqueue_members", 2),
+    "uncommitted": ("before close_group", 1),
+    "committed": ("after close_group", 1),
     "naive": ("after chunk", 2),
 }
-FORMAT = {"format": ("after enqueue_run", 2)}  # Spark 3.5 does not have it
+FORMAT = {"format": ("after enqueue_members", 2)}  # Spark 3.5 does not have it
 STREAMS = {
-    "stream": ("after enqueue_run", 3),  # in the second batch
-    "stream-uncommitted": ("before close_run", 2),
-    "stream-committed": ("after close_run", 2),
+    "stream": ("after enqueue_members", 10),  # in the second batch
+    "stream-uncommitted": ("before close_group", 2),
+    "stream-committed": ("after close_group", 2),
     "stream-naive": ("after batch", 2),
 }
 # How many tasks each has in line then; of the others that is not certain.
@@ -67,7 +66,7 @@ VISIBLE = {
 ARCHIVED = "archived"  # a queue that is archived: it is killed when a part is deleted from Redis
 ARCHIVES = {ARCHIVED: ("after erase", 2)}
 # Where a stream is killed one time after the other: in its first batch, its second, ...
-OFTEN = [("after enqueue_run", 1), ("before close_run", 2), ("after close_run", 2)]
+OFTEN = [("after enqueue_members", 1), ("before close_group", 2), ("after close_group", 2)]
 
 
 def frame(spark: SparkSession) -> DataFrame:
@@ -82,10 +81,10 @@ def write(spark: SparkSession, url: str, queue: str, source: str = "blueque") ->
         frame(spark).foreachPartition(mishaps.naive(url, queue))
     elif queue in FORMAT:
         activate(spark)
-        options = {"url": url, "queue": queue, "run": RUN, "group": queue, "key": "scene"}
+        options = {"url": url, "queue": queue, "group": queue, "key": "scene"}
         frame(spark).write.format(source).options(**options).mode("append").save()
     else:
-        bs.enqueue(frame(spark), queue, url=url, run=RUN, group=queue, key="scene", shards=1)
+        bs.enqueue(frame(spark), queue, url=url, group=queue, key="scene")
 
 
 def add_files(spark: SparkSession, directory: Path, *numbers: int) -> None:
@@ -109,7 +108,7 @@ def stream(spark: SparkSession, url: str, directory: Path, queue: str) -> Any:
 
 def by_batch(url: str, queue: str) -> Callable[[DataFrame, int], None]:
     def each(batch: DataFrame, number: int) -> None:
-        bs.enqueue(batch, queue, url=url, key="id", run=f"{RUN}-{number}", shards=1)
+        bs.enqueue(batch, queue, url=url, key="id", group=f"{queue}-{number}")
 
     return each
 

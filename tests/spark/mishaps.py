@@ -37,7 +37,7 @@ def plan(
     partition: int = 1,
     again: bool = False,
 ) -> None:
-    """Have something happen before or after the call-th `step` for a queue, as `before close_run`, in
+    """Have something happen before or after the call-th `step` for a queue, as `before close_group`, in
     whatever process it is.
 
     act: raise; kill: this process; pause: until the plan is gone. In tasks of Spark it strikes one

@@ -33,7 +33,7 @@ from spark.exact import leftovers, tally
 ROWS = 20_000  # in eight partitions
 KILLS = 3
 WAYS: dict[str, dict[str, Any]] = {
-    "keyed": {"key": "id", "run": "r"},
+    "keyed": {"key": "id", "group": "g"},
     "keys": {"key": "id", "keep": "1d"},
 }
 # An executor has 1024 MiB: with less for a worker there, no driver starts.

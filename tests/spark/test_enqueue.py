@@ -16,8 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import blueque.spark as bs
-from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge
+from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongGroup
 from blueque.model import keys
+from blueque.queries import groups
 from blueque.spark import enqueueing, write_options
 from blueque.spark.writer import Written
 from spark import mishaps
@@ -43,7 +44,7 @@ def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spar
     done = enqueue(
         frame,
         key=["scene", "frame"],
-        run="tonight",
+        group="tonight",
         eta="due",
         priority="urgent",
         retry=Retry(2),
@@ -56,7 +57,7 @@ def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spar
     assert done[:5] == (Q, "tonight", 2, 2, 2) and not done.is_replay and done.duplicates == 0
     ids = client._redis.read(("ZRANGE", keys.tasks(Q), 0, -1))[0]
     a, b = sorted(map(client.get_task, ids), key=lambda task: task.fields["key"])
-    assert (a.parameters, a.status, a.eta, a.fields["key"], a.fields["run"]) == (
+    assert (a.parameters, a.status, a.eta, a.fields["key"], a.fields["group"]) == (
         {"scene": "a", "frame": 1},
         "scheduled",
         due.timestamp(),
@@ -72,7 +73,7 @@ def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spar
     shared = {"retry": '{"max":2}', "time_limit": "7200", "needs": "gpu=1,lock:licence=3"}
     for task, priority in ((a, "5"), (b, "-5")):
         assert {**shared, "priority": priority}.items() <= task.fields.items()
-    assert client.get_run(Q, "tonight")["keep"] == 2 * 86400
+    assert client.group("tonight").progress().record["keep"] == 2 * 86400
 
 
 def test_one_column_of_text_that_is_named_is_what_the_task_gets(spark, client, enqueue):
@@ -95,7 +96,7 @@ def _only(client, queue):
 
 def test_columns_may_be_given_as_such_and_in_any_case(spark, client, enqueue):
     frame = spark.createDataFrame([("a", 1, "p")], "scene string, frame int, note string")
-    said = {"run": "r", "keep": "1d"}
+    said = {"keep": "1d"}
 
     enqueue(frame, "plain", key=F.col("scene"), params=["SCENE", F.col("frame")], **said)
     enqueue(
@@ -144,58 +145,68 @@ def test_the_check_computes_the_frame_once(spark, url, cli, enqueue):
         count_calls(url)("id").alias("k"), F.lit("x").alias("p")
     )
 
-    assert enqueue(frame, key="k", run="r").new == 60
+    assert enqueue(frame, key="k", group="g").new == 60
     assert cli.get("calls") == "60"
-    enqueue(frame, key="k", run="without", check=False)
+    enqueue(frame, key="k", group="without", check=False)
     assert cli.get("calls") == "120"
 
     with pytest.raises(InvalidInput):
-        enqueue(frame, key="k", run="bad", params=[F.lit("x" * 99).alias("p")], max_bytes=10)
+        enqueue(frame, key="k", group="bad", params=[F.lit("x" * 99).alias("p")], max_bytes=10)
     assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
 
 
-def test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues(spark, client, cli, enqueue):
+def test_without_a_group_a_key_counts_in_the_queue_whoever_enqueues(spark, client, cli, enqueue):
     queue = client.get_queue(Q)
     first = queue.enqueue("here before", key="3")
     frame = spark.range(5).select(F.col("id"), F.lit(time.time() + 1000).alias("due"))
 
     done = enqueue(frame, key="id", eta="due", priority=2)
 
-    assert (done.run, done.rows, done.new, done.duplicates) == (None, 5, 4, 1)
+    assert (done.group, done.rows, done.new, done.duplicates) == (None, 5, 4, 1)
     assert not queue.enqueue("and after", key="4").is_new
     assert (cli.lrange(keys.pending(Q), 0, -1), cli.zcard(keys.scheduled(Q))) == ([first], 4)
 
 
 def test_rows_that_make_no_task_for_their_key_is_that_of_another_are_counted_in_a_warning(caplog):
-    to = write_options.Target(Q, "redis://localhost", ("camera",), "r")
+    to = write_options.Target(Q, "redis://localhost", ("camera",), "g")
 
-    for written, known in (((40, 3, 3), False), ((40, 3, 0), True), ((40, 40, 40), False)):
-        enqueueing._outcome(to, Written(*written), time.monotonic(), known)
+    for written in ((40, 3, 3), (40, 3, 0), (40, 40, 40)):
+        enqueueing._outcome(to, Written(*written), time.monotonic())
 
     warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert warnings == [
-        f"run r of queue {Q}: 37 of 40 rows have the key of another row, and made no task"
+        f"group g of queue {Q}: 37 of 40 rows have the key of another row, and made no task",
+        f"group g of queue {Q}: every row had its task already, so nothing was written",
     ]
 
 
-def test_a_frame_without_rows_is_a_run_without_tasks(spark, client, enqueue):
+def test_a_frame_without_rows_is_a_group_without_tasks(spark, client, enqueue):
     empty = spark.createDataFrame([], "scene string, frame int")
 
-    for said in ({"run": "named"}, {}):
+    for said in ({"group": "named"}, {}):
         assert enqueue(empty, key="scene", **said)[2:5] == (0, 0, 0)
-    assert client.get_run(Q, "named")["state"] == "committed"
+    assert client.group("named").progress().state == "ended"
 
 
-def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqueue, caplog):
-    said = {"run": "keyed", "key": "scene"}
-    first = enqueue(df.limit(100), **said)
+def test_a_frame_that_was_written_makes_nothing_again_and_says_so(df, cli, enqueue, caplog):
+    said = {"group": "keyed", "key": "scene"}
+    first = enqueue(df.where("frame < 100"), **said)
     forget_tasks(cli)
     with caplog.at_level(logging.WARNING, "blueque"):
-        again = enqueue(df, **said)
+        again = enqueue(df.where("frame < 100"), **said)
 
     assert (first.new, *again[2:5], again.is_replay) == (100, 100, 100, 0, True)
-    assert "run keyed of queue render was committed before: nothing new was written" in caplog.text
+    assert "group keyed of queue render: every row had its task already" in caplog.text
     assert pending(cli) == Counter()
+
+
+def test_a_group_that_is_closed_refuses_rows_with_new_keys(df, cli, enqueue):
+    said = {"group": "keyed", "key": "scene"}
+    enqueue(df.where("frame < 100"), **said)
+
+    with pytest.raises(WrongGroup, match=r"keyed.*it is closed"):
+        enqueue(df.where("frame < 101"), **said)
+    assert is_exact(cli, 100)
 
 
 # What is refused, here and in words of ours, and before anything is written
@@ -209,12 +220,12 @@ def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqu
         ({"params": ["scene", "x"]}, InvalidInput, "params: there is no column 'x'"),
         ({"eta": "scene"}, InvalidType, "eta: column 'scene' is of type string"),
         ({"queue": ""}, InvalidInput, "a queue name cannot be empty"),
-        ({"run": "a\0b"}, InvalidInput, r"the run name 'a\\x00b' holds a NUL character"),
+        ({"group": "a\0b"}, InvalidInput, r"the group name 'a\\x00b' holds a NUL character"),
         ({"key": 7}, InvalidType, "key: the name of a column, or a list of such, is needed"),
         ({"priority": 101}, InvalidInput, "priority 101 is not between -100 and 100"),
         ({"retry": 1.5}, InvalidType, "retry"),
         ({"json": True}, InvalidInput, "params are one column of text, and they are not"),
-        ({"shuffle": True}, InvalidInput, "shuffle is for rows of a run"),
+        ({"append": True}, InvalidInput, "option 'append' is for the tasks of a group"),
         ({"time_limit": "soon"}, InvalidInput, "'soon' is not a duration"),
     ],
 )
@@ -277,7 +288,7 @@ def test_values_that_no_task_may_have_are_found_before_any_row_is_written(
     frame = spark.range(0, 4000, 1, 2).selectExpr(*columns)
 
     with pytest.raises(kind, match=sentence):
-        enqueue(frame, run="tonight", key="k", **said)
+        enqueue(frame, group="tonight", key="k", **said)
     assert state() == {}
 
 
@@ -285,7 +296,7 @@ def test_what_a_worker_has_refused_is_the_cause_where_rows_may_be_written_alread
     with pytest.raises(
         JobFailed, match="bytes; the limit is 10 bytes; what was written stays"
     ) as failed:
-        enqueue(df, key="scene", params=["scene"], run="tonight", max_bytes=10, check=False)
+        enqueue(df, key="scene", params=["scene"], group="tonight", max_bytes=10, check=False)
 
     assert isinstance(failed.value.__cause__, TooLarge) and failed.value.__cause__.limit == 10
 
@@ -303,7 +314,7 @@ def test_a_frame_that_cannot_be_computed_fails_in_a_sentence(spark, enqueue, req
 
 def test_redis_that_does_not_answer_is_said_at_once_and_by_us(df, monkeypatch):
     monkeypatch.setattr(write_options, "PATIENCE", 0.1)
-    for said in ({}, {"run": "tonight", "check": False}):
+    for said in ({}, {"group": "tonight", "check": False}):
         with pytest.raises(RedisAway, match="no Redis at"):
             bs.enqueue(df, Q, key="scene", url="redis://127.0.0.1:1/0", **said)
 
@@ -322,32 +333,32 @@ def test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing(
     assert sum(pending(cli, "naive").values()) == ROWS + 2 * mishaps.CHUNK
     cli.flushdb()
 
-    mishap(act, "after enqueue_run", 1)
-    done = enqueue(df, key="scene", run="tonight", shards=1)
+    mishap(act, "after enqueue_members", 1)
+    done = enqueue(df, key="scene", group="tonight")
 
     assert mishaps.struck(cli) == 1
     assert is_exact(cli, ROWS) and done[2:5] == (ROWS, ROWS, ROWS)
 
 
 def test_keys_of_the_queue_double_nothing_either_when_a_worker_dies(df, cli, enqueue, mishap):
-    mishap("kill", "after enqueue_many", 5)
+    mishap("kill", "after create", 5)
     done = enqueue(df, key="scene")
 
     assert mishaps.struck(cli) == 1
     assert is_exact(cli, ROWS) and done.rows == ROWS
 
 
-def test_the_whole_run_twice_at_once_doubles_nothing(df, url, cli, enqueue):
+def test_the_same_frame_twice_at_once_doubles_nothing(df, url, cli, enqueue):
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: df.foreachPartition(mishaps.naive(url, "naive")), range(2)))
         assert sum(pending(cli, "naive").values()) == 2 * ROWS
         cli.flushdb()
 
-        done = list(pool.map(lambda _: enqueue(df, key="scene", run="tonight"), range(2)))
+        done = list(pool.map(lambda _: enqueue(df, key="scene", group="tonight"), range(2)))
         assert is_exact(cli, ROWS) and {(one.rows, one.tasks) for one in done} == {(ROWS, ROWS)}
 
 
-def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_is_missing(
+def test_a_write_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_is_missing(
     df, url, client, cli, enqueue
 ):
     df.foreachPartition(mishaps.naive(url, "naive"))
@@ -359,14 +370,11 @@ def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_i
     broken = df.withColumn("scene", F.expr(f"if(frame = {ROWS - 1}, null, scene)"))
     sentence = "key: column 'scene' is null in the row .*; what was written stays, and counts"
     with pytest.raises(JobFailed, match=sentence) as failed:
-        enqueue(broken, key="scene", run="tonight", shards=1, check=False)
-    assert (failed.value.queue, failed.value.run, client.get_run(Q, "tonight")["state"]) == (
-        Q,
-        "tonight",
-        "open",
-    )
+        enqueue(broken, key="scene", group="tonight", check=False)
+    assert (failed.value.queue, failed.value.group) == (Q, "tonight")
+    assert client.group("tonight").progress().state == "open"
     done = forget_tasks(cli)
-    again = enqueue(df, key="scene", run="tonight", shuffle=True)
+    again = enqueue(df, key="scene", group="tonight")
 
     assert ROWS // 2 <= done < ROWS
     assert (again.new, again.tasks, sum(pending(cli).values())) == (ROWS - done, ROWS, ROWS - done)
@@ -389,8 +397,8 @@ def test_a_key_that_spark_makes_anew_with_each_try_is_refused(df, client, enqueu
 
     for frame, name in ((made, "n"), (made.cache(), ["scene", "n"]), (df, key())):
         with pytest.raises(InvalidInput, match=words):
-            enqueue(frame, key=name, run="r")
-    assert client.get_run(Q, "r") is None
+            enqueue(frame, key=name, group="g")
+    assert groups.load(client.connections, "g") is None
     made.unpersist()
 
 
@@ -404,7 +412,7 @@ def test_a_key_of_the_data_is_taken_whatever_chooses_its_rows(df, enqueue):
         .select(F.upper("scene").alias("scene"))
     )
 
-    assert enqueue(frame, key="scene", run="r").new == ROWS
+    assert enqueue(frame, key="scene", group="g").new == ROWS
 
 
 def test_a_spark_that_keeps_no_frame_enqueues_all_the_same(df, enqueue, monkeypatch):
@@ -413,11 +421,11 @@ def test_a_spark_that_keeps_no_frame_enqueues_all_the_same(df, enqueue, monkeypa
 
     monkeypatch.setattr(type(df), "persist", refuse)
 
-    assert enqueue(df, key="scene", run="r").new == ROWS
+    assert enqueue(df, key="scene", group="g").new == ROWS
 
 
 def test_the_rows_of_a_call_that_appends_are_its_own(spark, enqueue):
-    said = {"key": "id", "run": "r"}
+    said = {"key": "id", "group": "g"}
     enqueue(spark.range(100), **said)
 
     done = enqueue(spark.range(110), append=True, **said)
@@ -430,8 +438,8 @@ def test_a_column_that_differs_from_another_only_in_case_is_refused(spark, enque
     frame = spark.createDataFrame([(1, 2, 3)], "a int, A int, b int")
 
     with pytest.raises(InvalidInput, match="column 'a': another one differs from it only in case"):
-        enqueue(frame, key="a", run="r")
-    assert enqueue(frame, key="b", params="b", run="r").new == 1
+        enqueue(frame, key="a")
+    assert enqueue(frame, key="b", params="b").new == 1
 
 
 @pytest.mark.parametrize(

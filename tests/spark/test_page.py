@@ -56,7 +56,7 @@ def test_the_page_does_what_it_says(
 
     assert capsys.readouterr().out.splitlines()[0] == f"True {SCENES} 0 {SCENES}"
     assert cli.llen("blueque_pending_tasks_proxies") == SCENES
-    # A run, and the batch of the stream.
+    # A frame, and the batch of the stream.
     assert cli.llen("blueque_pending_tasks_render") == SCENES + 5
     assert names["history"].count() == 30
     assert cli.llen("blueque_complete_tasks_render") == 0
@@ -80,15 +80,15 @@ def test_a_night_goes_from_rows_to_results_through_failures_late_rows_and_an_arc
             here = _here(block, tmp_path, url).replace('f"rendered', f'f"{tmp_path}/rendered')
             exec(compile(here, "pipelines.md", "exec"), names)
 
-    run = names["find_work"](day, spark)
+    done = names["find_work"](day, spark)
     assert names["is_rendered"](day) == (False, 0)
     programs.listener("work:render", queue="render")
-    seen = run.wait(timeout=120)
-    assert (seen.complete, seen.failed) == (SCENES - 1, 1)
+    seen = done.wait(timeout=120)
+    assert (seen.complete, seen.bad) == (SCENES - 1, 1)
     assert names["is_rendered"](day) == (True, 1)
     (failed,) = client.get_inspector().listing(["render"], ["failed"], 9).tasks
     cli.hset(f"blueque_task_{failed.id}", "parameters", '{"scene_id":"s3","camera":"right"}')
-    assert run.requeue_failed() == [failed.id]
+    assert done.requeue() == [failed.id]
     archived = names["bs"].archive(spark, "render", str(tmp_path / "archive"))
     assert archived.deleted >= SCENES - 1
     again = names["add_late_rows"](day, spark)
@@ -96,7 +96,7 @@ def test_a_night_goes_from_rows_to_results_through_failures_late_rows_and_an_arc
     names["collect"](again, spark)
 
     assert (again.new, again.tasks, again.progress().complete) == (1, SCENES + 1, SCENES + 1)
-    found = spark.read.parquet(str(tmp_path / "rendered")).select(
+    found = spark.read.parquet(str(tmp_path / "rendered" / f"render-{day}")).select(
         "key", "status", "result.path", "result.frames"
     )
     wanted = {*(f"s{number}" for number in range(SCENES)), "late"}
@@ -104,7 +104,7 @@ def test_a_night_goes_from_rows_to_results_through_failures_late_rows_and_an_arc
         (scene, "complete", f"/frames/{scene}", 240) for scene in wanted
     }
     assert found.count() == len(wanted)
-    assert client.get_run("render", day)["collected"] is not None
+    assert "collected" in client.group(f"render-{day}").progress().record
     assert names["find_work"](day, spark).is_replay
 
 

@@ -64,7 +64,7 @@ def use_spark(writing, inherited, directory, url):
             found.append(rows.count())
             os.write(writing, f"{found[0]}\n".encode())
             try:
-                bs.enqueue(rows, "render", key="id", url=url, run="tonight")
+                bs.enqueue(rows, "render", key="id", url=url, group="tonight")
             except JobFailed as error:
                 found.append(str(error))
             rows.count()
@@ -77,7 +77,7 @@ def use_spark(writing, inherited, directory, url):
 def test_a_forked_process_gets_a_session_of_its_own_whose_java_may_die(
     spark, url, cli, mishap, tmp_path, monkeypatch
 ):
-    mishap("pause", "after enqueue_run", 2, partition=0)
+    mishap("pause", "after enqueue_members", 2, partition=0)
     # Its workers find the modules of the tests.
     path = os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
@@ -102,9 +102,9 @@ def test_a_forked_process_gets_a_session_of_its_own_whose_java_may_die(
     assert "Connection refused" in refused
     assert {*answers} == {7} and numbers.count() == 7
     until(lambda: not is_there(java), what="the end of its Java")
-    assert failed.startswith("the Spark job for queue 'render', run 'tonight' has failed: ")
+    assert failed.startswith("the Spark job for queue 'render', group 'tonight' has failed: ")
     mishaps.forget(cli)
-    said = {"key": "id", "url": url, "run": "tonight"}
+    said = {"key": "id", "url": url, "group": "tonight"}
     assert bs.enqueue(spark.range(0, ROWS, 1, 2), "render", **said).tasks == ROWS
     assert is_exact(cli, ROWS)
 

@@ -51,11 +51,11 @@ def naively(url, queue="naive"):
 
 
 def by_function(frame, number, url):
-    bs.enqueue(frame, Q, key="id", run=f"in-{number}", keep="7d", url=url)
+    bs.enqueue(frame, Q, key="id", group=f"in-{number}", keep="7d", url=url)
 
 
 def by_format(frame, number, url):
-    options = {"url": url, "queue": Q, "key": "id", "run": f"in-{number}", "keep": "7d"}
+    options = {"url": url, "queue": Q, "key": "id", "group": f"in-{number}", "keep": "7d"}
     frame.write.format("blueque").options(**options).mode("append").save()
 
 

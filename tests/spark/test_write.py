@@ -67,7 +67,7 @@ def test_a_row_that_is_refused_leaves_nothing_and_is_not_tried_again(df, write, 
 def test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing(
     df, write, cli, mishap, act
 ):
-    mishap(act, "after enqueue_many", 1)  # that the naive way fails this is in test_enqueue.py
+    mishap(act, "after create", 1)  # that the naive way fails this is in test_enqueue.py
     write(df, source="mishap", key="scene")
 
     assert mishaps.struck(cli) == 1

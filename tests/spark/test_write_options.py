@@ -21,11 +21,10 @@ def test_every_option_means_what_it_says():
         key="scene, frame",
         params='["a, b"]',
         json="TRUE",
-        run="tonight",
+        group="tonight",
         eta="2030-01-31T08:00:00+01:00",
         priority="-5",
         keep="2d",
-        shards="7",
         max_bytes="8KiB",
         resources="gpu=1, memory=8GiB",
         lock="licence=3",
@@ -34,21 +33,20 @@ def test_every_option_means_what_it_says():
         lead="30",
     )
 
-    assert (target.queue, target.url, target.run, target.keys, target.parameters) == (
+    assert (target.queue, target.url, target.group, target.keys, target.parameters) == (
         "render",
         URL,
         "tonight",
         ("scene", "frame"),
         ("a, b",),
     )
-    assert (
-        target.is_json,
-        target.eta,
-        target.priority,
-        target.keep,
-        target.shards,
-        target.max_bytes,
-    ) == (True, datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(), -5, "2d", 7, 8192)
+    assert (target.is_json, target.eta, target.priority, target.keep, target.max_bytes) == (
+        True,
+        datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(),
+        -5,
+        "2d",
+        8192,
+    )
     assert target.options == {
         "resources": {"gpu": 1, "memory": 8 * 2**30},
         "lock": ("licence", 3),
@@ -93,33 +91,30 @@ def test_options_given_in_python_come_back_from_text():
 def test_what_tasks_wait_for_comes_back_from_text():
     wanted = after(ok=Group("n 1"), any=["a", "b"])
 
-    target = parse(
-        write_options(queue="render", url=URL, key="id", run="r", after=wanted, group="n2")
-    )
+    target = parse(write_options(queue="render", url=URL, key="id", after=wanted, group="n2"))
 
-    assert target.links == {"after": wanted, "group": "n2"}
+    assert (target.links, target.group) == ({"after": wanted}, "n2")
     assert said(after="a, group n 1").links["after"] == after(ok=["a", Group("n 1")])
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"group": "n1"}, "option 'group' needs a run: without one, a second try could not"),
         ({"group": ""}, "option 'group': "),
         ({"after": '{"all": ["a"]}'}, "option 'after': there are ok, any, not_ok, and not all"),
         ({"after": '{"ok": ["a"], "any": ["a"]}'}, "option 'after': after: task a is to be both"),
         ({"broken": "mend"}, "broken is 'hold' or 'cancel', not 'mend'"),
         ({"queue": ""}, "option 'queue': a queue name cannot be empty"),
         ({"queue": "a\0b"}, r"option 'queue': the queue name 'a\\x00b' holds a NUL character"),
-        ({"hold": "1d"}, "option 'hold' needs a run"),
-        ({"append": "true"}, "option 'append' needs a run"),
+        ({"hold": "1d"}, "option 'hold' is for the tasks of a group: name it with option 'group'"),
+        ({"append": "true"}, "option 'append' is for the tasks of a group"),
+        ({"group": "n", "hold": "3d", "keep": "1d"}, "hold is '3d': the group itself is kept for"),
         ({"prioritty": "1"}, "there is no option 'prioritty': did you mean 'priority'?"),
         ({"colour": "red"}, "there is no option 'colour': there are queue, url, key, "),
         ({"path": "out/"}, "a queue is not a path: name it with option 'queue'"),
-        ({"run": ""}, "option 'run': "),
         (
-            {"run": "x" * 201},
-            "option 'run': the run name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200",
+            {"group": "x" * 201},
+            "option 'group': the group name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200",
         ),
         ({"key": "a,,b"}, "option 'key': 'a,,b' is not a list of columns"),
         ({"params": "[1]"}, r"option 'params': '\[1\]' is not a list of columns"),
@@ -131,8 +126,6 @@ def test_what_tasks_wait_for_comes_back_from_text():
         ({"eta": "2030-01-31T08:00:00"}, "option 'eta': eta 2030-01-31 08:00:00 has no time zone"),
         ({"priority": "101"}, "priority 101 is not between -100 and 100"),
         ({"keep": "soon"}, "'soon' is not a duration"),
-        ({"shards": "0"}, "option 'shards': it is 0; it must be from 1 to 1024"),
-        ({"shards": "many"}, "option 'shards': invalid literal"),
         ({"max_bytes": "big"}, "option 'max_bytes': 'big' is not a size"),
         ({"resources": "gpu"}, "option 'resources': 'none' is not a size"),
         ({"lock": "a=0"}, "option 'lock': a lock can be held by 1 to 1000000 tasks"),
@@ -147,9 +140,9 @@ def test_what_cannot_be_meant_is_refused_by_name(options, sentence):
 
 
 def test_names_of_options_may_be_written_in_any_case():
-    target = parse({"Queue": "render", "URL": URL, "Key": "id", "Run": "a"})
+    target = parse({"Queue": "render", "URL": URL, "Key": "id", "Group": "a"})
 
-    assert (target.queue, target.keys, target.run) == ("render", ("id",), "a")
+    assert (target.queue, target.keys, target.group) == ("render", ("id",), "a")
 
 
 def test_a_write_without_a_key_is_refused_with_what_a_key_is():

@@ -4,8 +4,8 @@ does.
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
-import uuid
 
 import pyarrow as pa
 import pytest
@@ -15,16 +15,14 @@ from blueque import (
     BluequeError,
     InvalidInput,
     InvalidType,
+    NoSuchGroup,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
-    RunDropped,
     TooLarge,
-    WrongRun,
+    WrongGroup,
 )
 from blueque.model import keys
-from blueque.model.ids import id_of_run_key, octets_of
-from blueque.producer.abandoned_runs import Leftovers
 from blueque.spark import analytics, datasource, enqueueing, jobs
 from spark.exact import is_exact
 
@@ -64,9 +62,9 @@ def test_what_a_queue_cannot_do_is_refused_with_a_sentence(options):
         analytics.failures(Q)
 
 
-@pytest.mark.parametrize("more", [{"run": "tonight"}, {}])
+@pytest.mark.parametrize("more", [{"group": "tonight"}, {}])
 def test_a_row_that_is_refused_does_not_fail_its_task_which_would_be_tried_again_but_the_commit(
-    options, client, more
+    options, cli, more
 ):
     writer = make(options | {"max_bytes": "31", "params": "id,scene"} | more)
     messages = [write(writer, rows=500), write(writer, rows=1500)]
@@ -75,11 +73,11 @@ def test_a_row_that_is_refused_does_not_fail_its_task_which_would_be_tried_again
         TooLarge, match=r"row '.*1000.*': the parameters take 32 bytes; the limit is 31 bytes"
     ):
         writer.commit(messages)
-    assert [record["state"] for record in client.get_runs(Q)] in ([], ["open"])
+    assert cli.hget(keys.group("tonight"), "state") in (None, "open")
 
 
 def test_a_commit_that_is_called_twice_commits_once(options, cli):
-    for more in ({}, {"run": "tonight", "queue": "keyed"}):
+    for more in ({}, {"group": "tonight", "queue": "keyed"}):
         writer = make(options | more)
         message = write(writer)
         for _ in range(2):
@@ -89,7 +87,7 @@ def test_a_commit_that_is_called_twice_commits_once(options, cli):
 
 
 def test_attempts_of_a_task_that_died_or_came_twice_double_no_key(options, cli):
-    writer = make(options | {"key": "id,scene", "run": "tonight", "shards": "4"})
+    writer = make(options | {"key": "id,scene", "group": "tonight"})
     with pytest.raises(ZeroDivisionError):
         writer.write(
             batch if batch["id"][0].as_py() < 2000 else 1 / 0 for batch in batches(rows=9000)
@@ -102,28 +100,81 @@ def test_attempts_of_a_task_that_died_or_came_twice_double_no_key(options, cli):
     assert messages[1].report.new == 0 < messages[0].report.new <= 5000
 
 
-def lose(cli, many):
-    """Take tasks of the run back, as a failover to a replica that was behind does."""
-    for task in cli.lrange(keys.line(Q, "0"), 0, many - 1):
+def test_four_processes_that_write_the_same_rows_make_each_task_once(options, cli):
+    writer, context = make(options | {"group": "tonight"}), multiprocessing.get_context("fork")
+    meeting, messages = context.Barrier(4), context.Queue()
+
+    def race():
+        meeting.wait(60)
+        messages.put(write(writer))
+
+    racers = [context.Process(target=race) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    found = [messages.get(timeout=60) for _ in racers]
+    for racer in racers:
+        racer.join()
+    writer.commit(found)
+
+    assert [message.report.error for message in found] == [None] * 4
+    assert sum(message.report.new for message in found) == 2500
+    assert is_exact(cli, 2500)
+
+
+def lose(cli, tasks):
+    """Take members of the group back, as a failover to a replica that was behind does."""
+    for task in tasks:
         cli.lrem(keys.line(Q, "0"), 1, task)
-        cli.delete(keys.task(task.decode() if isinstance(task, bytes) else task))
-        cli.srem(keys.ledger(Q, "tonight", 0), uuid.UUID(task).bytes)
+        cli.lrem(keys.pending(Q), 1, task)
+        cli.delete(keys.task(task))
+        cli.srem(keys.open_members("tonight"), task)
+        cli.zrem(keys.members("tonight"), task)
 
 
-def test_a_run_that_has_lost_tasks_is_not_committed_before_they_are_written_again(options, cli):
-    job = options | {"key": "id", "run": "tonight", "group": "g", "shards": "1"}
+def test_a_group_that_has_lost_tasks_is_not_closed_before_they_are_written_again(options, cli):
+    job = options | {"group": "tonight"}
     writer = make(job)
     message = write(writer)
-    lose(cli, 100)
-    with pytest.raises(RunDropped, match="Redis has lost 100 of the tasks"):
+    lose(cli, cli.zrange(keys.members("tonight"), 0, 99))
+    with pytest.raises(WrongGroup, match="Redis has lost 100 of the tasks"):
         writer.commit([message])
-    assert cli.hget(keys.group("g"), "state") == "open"
+    assert cli.hget(keys.group("tonight"), "state") == "open"
 
     again = make(job)
     again.commit([write(again)])
 
     assert is_exact(cli, 2500)
-    assert cli.hget(keys.group("g"), "state") == "closed"
+    assert cli.hget(keys.group("tonight"), "state") == "closed"
+
+
+def test_new_keys_for_a_group_that_is_closed_are_refused_and_known_ones_are_not(options, cli):
+    job = options | {"group": "tonight"}
+    writer = make(job)
+    writer.commit([write(writer)])
+
+    again = make(job)
+    again.commit([write(again)])
+    late = make(job)
+    with pytest.raises(WrongGroup, match="it is closed"):
+        late.commit([write(late, rows=2501)])
+    more = make(job | {"append": "true"})
+    more.commit([write(more, rows=2501)])
+
+    assert is_exact(cli, 2501)
+    assert cli.hget(keys.group("tonight"), "state") == "closed"
+
+
+def test_a_group_that_another_program_has_opened_is_left_open_and_what_it_loses_is_found(
+    options, cli, client
+):
+    group = client.group("tonight").open()
+    writer = make(options | {"group": "tonight"})
+    writer.commit([message := write(writer)])
+    assert (group.progress().state, group.progress().members) == ("open", 2500)
+
+    lose(cli, cli.zrange(keys.members("tonight"), 0, 6))
+    with pytest.raises(WrongGroup, match="Redis has lost 7 of the tasks"):
+        writer.commit([message])
 
 
 def test_to_overwrite_a_queue_and_to_write_a_stream_is_refused_in_few_lines(options, state):
@@ -141,23 +192,22 @@ def test_to_overwrite_a_queue_and_to_write_a_stream_is_refused_in_few_lines(opti
     assert refused.value.__suppress_context__ and refused.value.__cause__ is None
 
 
-def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_made_anew(
+def test_who_still_writes_for_a_group_that_was_cancelled_or_deleted_is_refused(
     options, client, state
 ):
-    options["run"] = "tonight"
-    writer = make(options)
-    message = write(writer)
-    assert Leftovers(client.connections).drop(Q, "tonight")
-    assert isinstance(write(writer).report.error, RunDropped)
-    again = make(options)
+    options["group"] = "tonight"
+    writer, group = make(options), client.group("tonight")
+    group.cancel()
+    assert isinstance(write(writer).report.error, WrongGroup)
+    client.connections.read(("DEL", keys.group("tonight")))
     before = state()
 
-    assert isinstance(write(writer).report.error, RunDropped)
-    with pytest.raises(RunDropped):
-        writer.commit([message])
+    message = write(writer)
 
+    assert isinstance(message.report.error, NoSuchGroup)
+    with pytest.raises(NoSuchGroup):
+        writer.commit([message])
     assert state() == before
-    again.commit([])
 
 
 @pytest.mark.parametrize(
@@ -195,7 +245,7 @@ def test_why_a_job_has_failed_is_one_sentence(said, sentence):
     "error",
     [
         TooLarge("row 'é'", 218, 100),
-        WrongRun("tonight", "render", "its key is in use"),
+        WrongGroup("tonight", "it is closed"),
         InvalidType("a value"),
         RedisRefused("OOM command not allowed"),
     ],
@@ -204,7 +254,7 @@ def test_an_error_of_ours_comes_whole_with_the_report_of_a_worker(options, error
     def put(*given):
         raise error
 
-    writer = make(options | {"run": "tonight"})
+    writer = make(options | {"group": "tonight"})
     writer._inner.put = put
     message = pickle.loads(pickle.dumps(writer.write([])))
 
@@ -216,20 +266,16 @@ def test_an_error_of_ours_comes_whole_with_the_report_of_a_worker(options, error
 def test_a_frame_that_has_fewer_rows_when_it_is_written_again_does_not_hide_what_redis_has_lost(
     options, cli, client
 ):
-    writer = make(options | {"run": "tonight", "key": "id"})._inner
+    writer = make(options | {"group": "tonight"})._inner
     reports = [writer.write(batches(rows=5))]
-    for task in [id_of_run_key(Q, "tonight", key) for key in ("3", "4")]:
-        cli.lrem(keys.pending(Q), 1, task)
-        cli.delete(keys.task(task))
-        for shard in range(writer.record["shards"]):
-            cli.srem(keys.ledger(Q, "tonight", shard), octets_of([task.encode()])[0])
+    lose(cli, [task.decode() for task in writer.opened.ids_of([b"3", b"4"])])
     assert not writer.has_all(reports)
     reports = [writer.write(batches(rows=2))]
 
     assert writer.has_all(reports)
-    with pytest.raises(RunDropped, match="lost 2 of the tasks"):
+    with pytest.raises(WrongGroup, match="lost 2 of the tasks"):
         writer.commit(reports)
-    assert client.get_run(Q, "tonight")["state"] == "open"
+    assert client.group("tonight").progress().state == "open"
 
 
 def test_what_spark_has_tried_in_vain_is_known_by_its_name():

@@ -1,4 +1,4 @@
-"""Results of a run out of Redis and an archive: without Spark, as its workers read them."""
+"""Results of a group out of Redis and an archive: without Spark, as its workers read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from blueque import archives
 from blueque.model.units import Timing
-from blueque.spark import run_results as results
+from blueque.spark import group_results as results
 from blueque.tables import reader
 
 Q = "video"
@@ -19,8 +19,8 @@ FIELDS = ("key", "status", "result", "attempts")
 
 @pytest.fixture
 def ran(client, queue):
-    """A run of six tasks, of which four have ended, and others around it."""
-    queue.enqueue_many(NAMES, keys=NAMES, run="n1", group="n1")
+    """A group of six tasks, of which four have ended, and others around it."""
+    queue.enqueue_many(NAMES, keys=NAMES, group="n1")
     queue.enqueue("other")
     listener = client.get_listener(Q)
     listener.register(Timing())
@@ -34,7 +34,7 @@ def ran(client, queue):
 @pytest.fixture
 def wish(url, tmp_path):
     since = time.strftime("%Y-%m-%d", time.gmtime())
-    return results.Wish(url, Q, "n1", "n1", FIELDS, str(tmp_path / "shelf"), since)
+    return results.Wish(url, "n1", FIELDS, str(tmp_path / "shelf"), since)
 
 
 def read(wish):
