@@ -27,7 +27,6 @@ MOST = 10_000  # tasks that one call changes
 
 _add_options = together(
     click.option("--key", multiple=True, metavar="KEY", help="Only the task with this key."),
-    click.option("--run", multiple=True, metavar="NAME", help="Only tasks of this run."),
     click.option("--group", multiple=True, metavar="NAME", help="Only tasks of this group."),
     tag_option("Only tasks with this tag; several times: with all of them."),
     click.option(
@@ -110,7 +109,7 @@ def require_one_way(
     if not ids and not patterns and not selection.is_any:
         needs = "--state needs more: " if states else ""
         raise click.UsageError(
-            f"{needs}name the tasks: ID..., or --queue QUEUE, --key KEY, --run NAME"
+            f"{needs}name the tasks: ID..., or --queue QUEUE, --key KEY, --group NAME"
         )
     return not ids
 

@@ -218,7 +218,7 @@ COLUMNS: dict[str, TaskColumn] = {
     "title": _of("title", "TITLE"),
     "key": _of("key", "KEY"),
     "producer": _of("producer", "PRODUCER"),
-    "run_name": _of("run", "RUN NAME"),
+    "group": _of("group", "GROUP"),
     "parameters": _parameters(redaction.hider()),
     "result": TaskColumn(
         Column("RESULT", can_shrink=True),

@@ -75,15 +75,12 @@ def open_group(client: Client, options: Mapping[str, Any]) -> None:
         client.group(group).open()
 
 
-def opening_group(
-    client: Client, options: Mapping[str, Any], values: Iterator[Any]
-) -> Iterator[Any]:
-    """Yield the parameters of new tasks. When the first of them has proved to be good, or there are
-    none, open their group.
+def proved(values: Iterator[Any]) -> Iterator[Any]:
+    """Return the parameters of new tasks, once the first of them has proved to be good, or there are
+    none: a group is opened then, and not before.
     """
     first = [*islice((value for value in values if value is not FLUSH), 1)]
-    open_group(client, options)
-    yield from chain(first, values)
+    return chain(first, values)
 
 
 def _found(inspector: Inspector, words: Sequence[str]) -> list[str | Group]:

@@ -1,4 +1,4 @@
-"""Groups, runs, feeds and tags, for JSON."""
+"""Groups, feeds and tags, for JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from blueque.text.format import times
 
 if TYPE_CHECKING:
     from blueque.queries.groups import GroupSeen
-    from blueque.queries.run_progress import RunSeen
     from blueque.queries.tags import TagSeen
 
-_OF_GROUP = ("created", "updated", "closed", "ended", "expires", "cancel")
-_OF_RUN = ("created", "finished", "moved", "hold", "collected")
+_OF_GROUP = ("created", "updated", "closed", "ended", "expires", "cancel", "hold", "collected")
 _OF_FEED = ("created", "updated", "finished", "since")
 
 
@@ -44,20 +42,6 @@ def group_item(seen: GroupSeen) -> dict[str, Any]:
     }
 
 
-def of_runs(
-    records: Sequence[dict[str, Any]],
-    seen: Sequence[RunSeen],
-    fed: Iterable[Mapping[str, str]],
-    now: float,
-) -> dict[str, Any]:
-    """Return the content of `runs`. seen: how far each is. fed: the records of feeds."""
-    return {
-        **times(now=now),
-        "items": [_run_item(record, far) for record, far in zip(records, seen, strict=True)],
-        "feeds": [feed_item(record, now) for record in fed],
-    }
-
-
 def of_feeds(records: Iterable[Mapping[str, str]], now: float) -> dict[str, Any]:
     """Return the content of `feeds`."""
     return {**times(now=now), "items": [feed_item(record, now) for record in records]}
@@ -80,12 +64,3 @@ def feed_item(record: Mapping[str, str], now: float) -> dict[str, Any]:
         "share": values.get("share"),
         **times(**{name: values.get(name) for name in _OF_FEED}),
     }
-
-
-def _run_item(record: dict[str, Any], seen: RunSeen) -> dict[str, Any]:
-    others = {name: value for name, value in record.items() if name not in _OF_RUN}
-    far = {name: getattr(seen, name) for name in ("complete", "failed", "running", "waiting")}
-    far["seconds_left"] = seen.seconds_left
-    if "tasks" not in record and seen.tasks is not None:  # the run is open
-        far["tasks"] = seen.tasks
-    return others | far | times(**{name: record.get(name) for name in _OF_RUN})

@@ -82,7 +82,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         "devices": task.fields.get("devices"),
         "after": task.after,
         "broken_by": task.broken_by,
-        **{name: task.fields[name] for name in ("key", "run") if name in task.fields},
+        **{name: task.fields[name] for name in ("key", "group") if name in task.fields},
     }
 
 

@@ -189,6 +189,7 @@ class Task:
         "The process that enqueued it, as user@host[pid]. A task that another task or a schedule has made has none."
     )
     run = _Field[str]("The run that created it.")
+    group = _Field[str]("The group of tasks that it has joined.")
     schedule = _Field[str]("The name of the schedule that has made it.")
 
     @property

@@ -71,6 +71,7 @@ SHOWN = (
     "producer",
     "key",
     "run",
+    "group",
 )
 MAX_IDS = 50_000  # ids that are read, of all lists together; but one of each
 MANY = 500  # tasks: of more, all fields in SHOWN are read only of the first ones

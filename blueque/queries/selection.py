@@ -1,11 +1,11 @@
-"""Which tasks a person wants: by key, run, group, tag, schedule, error, text and time."""
+"""Which tasks a person wants: by key, group, tag, schedule, error, text and time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.model.ids import id_of_key, ids_of_run_keys
+from blueque.model.ids import id_of_key
 from blueque.model.states import FINISHED
 from blueque.queries.listing import entered
 from blueque.queries.search import Choice
@@ -22,7 +22,6 @@ class Selection(NamedTuple):
     """
 
     key: Sequence[str] = ()
-    run: Sequence[str] = ()
     error_type: Sequence[str] = ()
     text: str | None = None
     since: tuple[bool, float] | None = None
@@ -34,7 +33,7 @@ class Selection(NamedTuple):
     @property
     def is_named(self) -> bool:
         """Whether it says what the tasks are, not only when they entered their state."""
-        return any(self[:4]) or bool(self.schedule or self.tags or self.group)
+        return any(self[:3]) or bool(self.schedule or self.tags or self.group)
 
     @property
     def is_any(self) -> bool:
@@ -47,7 +46,7 @@ class Selection(NamedTuple):
         fields = task.fields
         return (
             (not self.key or fields.get("key") in self.key)
-            and (not self.run or fields.get("run") in self.run)
+            and (not self.group or fields.get("group") in self.group)
             and {*self.tags} <= {*(task.tags or ())}
             and (not self.schedule or fields.get("schedule") in self.schedule)
             and (not self.error_type or _error_type(task) in self.error_type)
@@ -62,8 +61,8 @@ class Selection(NamedTuple):
     def choice(
         self, queues: Sequence[str], inspector: Inspector, say: Callable[[str], None]
     ) -> Choice:
-        """Return what to search for in these queues. The tasks of keys, of tags, of groups and of runs
-        with a group are found by their ids.
+        """Return what to search for in these queues. The tasks of keys, of tags and of groups are
+        found by their ids.
 
         say: gets a sentence if not all of them can be found.
         """
@@ -78,13 +77,7 @@ class Selection(NamedTuple):
             if has_more:
                 say("Of each tag, only the first 10,000 tasks were searched.")
             return Choice(self.wants, inside=inside, ids=ids, is_indexed=True)
-        runs = [(queue, run) for queue in queues for run in self.run]
-        of_runs = inspector.run_members(runs) if runs and not self.key else None
-        if of_runs is not None:
-            return Choice(self.wants, inside=inside, ids=of_runs, is_indexed=True)
         ids = [id_of_key(queue, key) for queue in queues for key in self.key]
-        keys = [key.encode() for key in self.key]
-        ids += [one.decode() for pair in runs for one in ids_of_run_keys(*pair, keys)]
         return Choice(self.wants, inside=inside, ids=ids)
 
     def _is_in_time(self, task: Task, now: float) -> bool:

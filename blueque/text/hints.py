@@ -46,6 +46,11 @@ def of_queue(verb: str, queue: str, *words: str) -> str:
     )
 
 
+def of_group(verb: str, name: str) -> str:
+    """Return a command for a group."""
+    return of_queue(f"group {verb}", name)
+
+
 def of_schedule(verb: str, name: str) -> str:
     """Return a command for a schedule."""
     return of_queue(f"schedule {verb}", name)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_MEMBERS = 100  # tasks of a group that are looked at
 Kind = TypeVar("Kind")
 OTHER = "another one"  # in place of an id or a queue
-_OF_QUEUES = ("aliases", "archives", "clock", "due", "process", "runs", "tasks")  # names of checks
+_OF_QUEUES = ("aliases", "archives", "clock", "due", "process", "tasks")  # names of checks
 
 
 def narrowed(found: Overview, client: Client, site: Site) -> Overview:
@@ -162,7 +162,7 @@ def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
 
 
 def _without_maker(seen: GroupSeen) -> GroupSeen:
-    """Return a group without the run that made it, which may be of another queue."""
+    """Return a group without what has made it, which may name another queue."""
     record = {name: value for name, value in seen.record.items() if name != "made_by"}
     return seen._replace(record=record)
 

@@ -19,7 +19,6 @@ LIMITS = (50, 200, 1000)
 RAN = "-ran"  # the order by run time, as the command has it
 _MANY = {
     "key": "key",
-    "run": "run",
     "group": "group",
     "error": "error_type",
     "tag": "tags",

@@ -207,14 +207,6 @@ def _group(visit: Visit) -> Content:
     return of_groups.of_group(seen, bad, time.time())
 
 
-def _runs(visit: Visit) -> Content:
-    client, now = visit.reader.client, time.time()
-    queues = _queues(visit)
-    records, fed = client.get_runs(*queues), client.get_feeds(*queues)
-    seen = visit.reader.inspector.run_progress(records, now)
-    return of_groups.of_runs(records, seen, fed, now)
-
-
 def _feeds(visit: Visit) -> Content:
     client = visit.reader.client
     return of_groups.of_feeds(client.get_feeds(*_queues(visit)), time.time())
@@ -261,7 +253,6 @@ KINDS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
     "doctor": doctor_of,
     "groups": _groups,
     "group": _group,
-    "runs": _runs,
     "feeds": _feeds,
     "tags": _tags,
 }

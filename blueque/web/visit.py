@@ -35,7 +35,6 @@ PAGES = (
     ("/failures", "Failures"),
     ("/schedule", "Schedule"),
     ("/groups", "Groups"),
-    ("/runs", "Runs"),
     ("/statistics", "Statistics"),
 )
 

@@ -1827,9 +1827,7 @@ def test_wide_characters_count_twice_and_combining_ones_not_at_all():
 
 def test_tables_fit_into_eighty_columns_and_cut_hosts_before_names(on_terminal, redis, client):
     queue = client.get_queue("render.4k.final")
-    queue.enqueue_many(
-        range(120), keys=[str(n) for n in range(120)], run="sweep-of-november", group="g"
-    )
+    queue.enqueue_many(range(120), keys=[str(n) for n in range(120)], group="sweep-of-november")
     node = "gpu-node-1.example.com_4021"
     protocol.register(redis, queue.name, node, "i1", {"beat_every": 10}, time.time())
     task = queue.enqueue(1, title="sunset over the attic", priority=9)
@@ -1841,12 +1839,18 @@ def test_tables_fit_into_eighty_columns_and_cut_hosts_before_names(on_terminal, 
 
     lines = {
         words: on_terminal(*words.split(), NO_COLOR="1")
-        for words in ("status", "runs", "schedule ls", f"node show {node}", "ls --state started")
+        for words in (
+            "status",
+            "group ls",
+            "schedule ls",
+            f"node show {node}",
+            "ls --state started",
+        )
     }
 
     for words, shown in lines.items():
         assert max(map(len, shown)) <= 80, words
-    assert any("sweep-of-no" in line for line in lines["runs"])
+    assert any("sweep-of-no" in line for line in lines["group ls"])
     (row,) = [line for line in lines["status"] if line.startswith(task[:8])]
     assert "sunset o" in row
     assert not any("450.123456" in line for shown in lines.values() for line in shown)

@@ -299,8 +299,6 @@ def test_a_queue_that_has_anything_stays_as_it_is_and_says_what_that_is(
     protocol.cancel(redis, "video", "a", "ada", None, time.time())
     assert refusal() == ({"tasks": 1, "cancelled": 1}, "1 cancelled task")
     client.get_queue("video").delete_task(client.get_task("a"))
-    client.get_queue("video").open_run("r")
-    assert refusal() == ({"runs": 1}, "1 run")
 
 
 @pytest.mark.parametrize(

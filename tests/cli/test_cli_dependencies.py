@@ -75,8 +75,8 @@ def test_what_makes_no_sense_is_refused(run, cli, arguments, code, says):
     assert says in result.stderr
 
 
-def test_tasks_of_a_run_can_wait(run, cli, parents):
-    options = ["--lines", "--key-field", "k", "--run", "r", "--after", parents[0]]
+def test_tasks_with_keys_in_a_group_can_wait(run, cli, parents):
+    options = ["--lines", "--key-field", "k", "--group", "r", "--after", parents[0]]
 
     result = run("enqueue", "audio", *options, stdin='{"k": 1}\n')
 

@@ -467,7 +467,6 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
         "backlog",
     )
     assert run(verb=("status",)).printed.count("backlog") == 0  # it is about what goes on
-    assert run(verb=("runs",)).printed.splitlines()[-1].split()[:3] == ["f", "video", "backlog"]
     assert run(verb=("feeds", "video", "--forget", "f")).code == 6
     assert run(verb=("feeds", "video", "--forget", "g", "--yes")).code == 3
     assert run(verb=("feeds", "--forget", "f", "--yes")).code == 2
@@ -500,13 +499,13 @@ def test_a_feeder_that_was_killed_on_this_host_is_seen_at_once(start, run, cli):
     assert "died while it fed it" in run(verb=("status",)).printed
 
 
-def test_status_and_runs_show_what_is_fed_from_where_how_far_by_whom_and_since_when(
+def test_status_and_feeds_show_what_is_fed_from_where_how_far_by_whom_and_since_when(
     start, run, cli
 ):
     feeder = start("--window", "600")
     until(lambda: waiting(cli) == 600, what="a full window")
     node, since = cli.hget(FEED, "node"), float(cli.hget(FEED, "since"))
-    for verb in ("status", "runs", "feeds"):
+    for verb in ("status", "feeds"):
         (row,) = [line for line in run(verb=(verb,)).printed.splitlines() if "backlog" in line]
         (item,) = json.loads(run("--json", verb=(verb,)).printed)[
             "items" if verb == "feeds" else "feeds"
@@ -598,7 +597,7 @@ def test_feeds_fit_a_terminal_of_80_columns(url, cli):
     cli.set(keys.feeder("video-transcoding", name), 1)
     cli.zadd(keys.feeds("video-transcoding"), {name: "+inf"})
     cli.zadd(keys.QUEUES, {"video-transcoding": 0})
-    for verb in ("feeds", "status", "runs"):
+    for verb in ("feeds", "status"):
         shown = forked.on_terminal(
             ["--redis-url", url, verb], clean_environment() | {"COLUMNS": "80"}
         )

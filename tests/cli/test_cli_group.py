@@ -263,7 +263,6 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
 
     doctor = run("doctor")
     assert "workflow night is not complete, because a producer stopped" in doctor.stdout
-    assert "nothing to clean up" in run("gc", "video").stderr
     dry = run("gc", "--dry-run")
     assert dry.stdout.startswith("night  workflow with 2 tasks, and its producer has not made all")
     (item,) = json.loads(run("gc", "--json").stdout)["items"]
@@ -292,7 +291,6 @@ def test_gc_removes_what_was_cancelled_unfinished_when_it_was_kept_long_enough(
     assert "nothing to clean up" in run("gc").stderr
     client.get_queue("other").unblock(waiting)
 
-    assert "nothing to clean up" in run("gc", "video").stderr
     dry = run("gc", "--dry-run")
     assert dry.stdout.startswith(
         "night  workflow with 2 tasks, cancelled before all were made, for "

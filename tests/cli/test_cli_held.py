@@ -342,14 +342,6 @@ def test_a_task_that_is_due_later_opens_its_group(run, client):
     assert members(client, "night-1") == [first.strip(), *others.split()]
 
 
-def test_a_run_opens_its_group_itself_and_closes_it(run, client):
-    words = ["--lines", "--key-field", "k", "--run", "r", "--group", "night-1"]
-
-    assert run("enqueue", "video", *words, stdin='{"k": 1}\n').returncode == 0
-
-    assert client.group("night-1").progress().state == "closed"
-
-
 def members(client, group):
     from blueque.queries import groups
 

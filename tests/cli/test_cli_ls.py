@@ -121,7 +121,7 @@ def test_the_columns_that_are_asked_for_are_shown(ls):
     ]
 
 
-def test_columns_show_errors_results_keys_and_runs(ls, redis):
+def test_columns_show_errors_results_keys_and_groups(ls, redis):
     protocol.register(redis, "video", NODES[0], "i", {"beat_every": 10}, 1000.0)
     start(redis, NODES[0], "good", 1000.0)
     text = '{"frames": 12}'
@@ -129,13 +129,13 @@ def test_columns_show_errors_results_keys_and_runs(ls, redis):
     protocol.end(redis, ref, End.complete(text, {"result_encoding": "json"}), 1001.0)
     start(redis, NODES[0], "bad", 1000.0)
     protocol.end(redis, ref._replace(task="bad"), End.fail("disk full:\nno room"), 1001.0)
-    more = ("key", "k", "run", "night", "parameters", '{"n":1,"token":"x"}')
+    more = ("key", "k", "group", "night", "parameters", '{"n":1,"token":"x"}')
     redis.read(("HSET", "blueque_task_bad", *more))
 
-    names = "id,error_text,result,key,run_name,parameters"
+    names = "id,error_text,result,key,group,parameters"
     lines = ls("--finished", "--columns", names)[1]
 
-    assert lines[0].split() == ["ID", "ERROR", "TEXT", "RESULT", "KEY", "RUN", "NAME", "PARAMETERS"]
+    assert lines[0].split() == ["ID", "ERROR", "TEXT", "RESULT", "KEY", "GROUP", "PARAMETERS"]
     assert lines[1].split() == [
         *("bad", "disk", "full:", "no", "room", "-", "k", "night"),
         *('{"n":', "1,", '"token":', '"[hidden]"}'),

@@ -33,7 +33,7 @@ def run(run):
 
 @pytest.fixture
 def now(redis, client):
-    """Tasks by letters: failed a and b, ten and two hours ago; c and d of run night, d with a key;
+    """Tasks by letters: failed a and b, ten and two hours ago; c and d of group night, d with a key;
     e with a key; f waits for another attempt.
     """
     now = time.time()
@@ -47,14 +47,22 @@ def now(redis, client):
     take(redis, "f", "1", now - 60)
     more = {"failures": 1, "last_error": "no route", "last_error_type": "OSError"}
     protocol.end(redis, AttemptRef("video", "f", "t", NODE), End.retry(now + 3600, more), now)
-    for task, fields in (("c", {"run": "night"}), ("d", {"run": "night", "key": "k1"})):
+    for task, fields in (("c", {"group": "night"}), ("d", {"group": "night", "key": "k1"})):
         put(redis, task, '{"scene":"Übersicht"}', fields, now)
+        join(redis, task, now)
     put(redis, "e", '{"scene":"outro"}', {"key": "k2"}, now)
     return now
 
 
 def put(redis, task, text, fields, now):
     protocol.enqueue(redis, "video", task, text, now, {"parameters_encoding": "json", **fields})
+
+
+def join(redis, task, now):
+    """Make a task a member of the group night."""
+    redis.read(
+        ("HSET", keys.task(task), "group", "night"), ("ZADD", keys.members("night"), now, task)
+    )
 
 
 def take(redis, task, text, at):
@@ -67,8 +75,8 @@ def take(redis, task, text, at):
 ALL = [
     (["--key", "k1"], "d"),
     (["--key", "k1", "--key", "k2"], "de"),
-    (["--run", "night"], "cd"),
-    (["--run", "night", "--key", "k2"], ""),
+    (["--group", "night"], "cd"),
+    (["--group", "night", "--key", "k2"], ""),
     (["--error-type", "OSError"], "af"),
     (["--error-type", "ValueError", "--error-type", "OSError"], "abf"),
     (["--text", "DISK"], "ab"),
@@ -99,7 +107,7 @@ def test_export_writes_what_is_selected(run, options, found):
 @pytest.mark.parametrize(
     ("verb", "options", "found"),
     [
-        ("cancel", ["--run", "night"], "cd"),
+        ("cancel", ["--group", "night"], "cd"),
         ("cancel", ["-q", "video", "--text", "intro"], ""),
         ("cancel", ["--error-type", "OSError"], "f"),
         ("cancel", ["--key", "k2", "--state", "scheduled"], ""),
@@ -132,8 +140,8 @@ def test_what_is_selected_is_changed_after_a_yes(run, client, verb, options, fou
     [
         ("delete", "name the tasks"),
         ("requeue --state failed", "--state needs more"),
-        ("cancel a --run night", "not both"),
-        ("wait a --run night", "not both"),
+        ("cancel a --group night", "not both"),
+        ("wait a --group night", "not both"),
         ("wait", "name the tasks"),
         ("wait -q video --results", "-q alone is for queues"),
         ("ls --until soon", "an age such as 24h"),
@@ -150,11 +158,11 @@ def test_what_makes_no_sense_is_refused(run, line, words):
 def test_wait_waits_for_what_is_selected_now(run, redis):
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, 1000.0)
     take(redis, "c", "1", 1001.0)
-    redis.read(("HSET", keys.task("c"), "run", "night"))
+    join(redis, "c", 1001.0)
     protocol.end(redis, AttemptRef("video", "c", "t", NODE), End.complete("1", {}), 1002.0)
 
-    assert run("wait", "--run", "night")[0] == 0
-    assert run("wait", "--run", "day") == (3, [], ["no tasks"])
+    assert run("wait", "--group", "night")[0] == 0
+    assert run("wait", "--group", "day") == (3, [], ["no tasks"])
 
 
 @pytest.mark.usefixtures("now")
@@ -176,13 +184,13 @@ def test_wait_prints_the_results_of_many_tasks(run, redis):
     take(redis, "b", "1", 1001.0)
     protocol.end(redis, of_b, End.fail("odd", {"error_type": "ValueError"}), 1003.0)
     for task in "ab":
-        redis.read(("HSET", keys.task(task), "run", "night"))
+        join(redis, task, 1001.0)
 
-    code, lines, _ = run("wait", "--run", "night", "--results")
+    code, lines, _ = run("wait", "--group", "night", "--results")
 
     found = sorted((json.loads(line) for line in lines), key=lambda item: item["id"])
     assert (code, [item["kind"] for item in found]) == (4, ["result", "result"])
-    assert [(item["id"], item["status"], item["run"]) for item in found] == [
+    assert [(item["id"], item["status"], item["group"]) for item in found] == [
         ("a", "complete", "night"),
         ("b", "failed", "night"),
     ]
@@ -198,10 +206,10 @@ def test_json_of_ls_says_how_far_it_was_searched(run, redis, monkeypatch):
         found = json.loads("\n".join(run("ls", "--json", *options)[1]))
         return [item["id"] for item in found["items"]], found["more"], found["looked_at"]
 
-    assert listed("--run", "night", "--limit", "1") == (["c"], 1, None)
+    assert listed("--text", "übers", "--limit", "1") == (["c"], 1, None)
     monkeypatch.setattr(search, "MOST_SEARCHED", 3)
     redis.read(("LPUSH", keys.failed("video"), "x", "y"))
-    assert listed("--run", "night") == (["c"], None, 1)
+    assert listed("--text", "übers") == (["c"], None, 1)
 
 
 @pytest.mark.usefixtures("now")

@@ -120,7 +120,6 @@ def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(
         (["queue", "purge", "nowhere*", "--yes"], 3),
         (["queue", "forget", "nowhere*", "--yes"], 3),
         (["logs", "-q", "nowhere*"], 3),
-        (["runs", "nowhere*"], 3),
         (["why", "nobody"], 3),
     ],
 )

@@ -92,7 +92,7 @@ def test_help_explains_an_exit_code_and_all_states_of_listeners(run):
         ("enqeue", " Did you mean enqueue?"),
         ("count", " Use: blueque queue ls"),
         ("grep", " Use: blueque ls --text"),
-        ("result", " Use: blueque show ID, or blueque export --run RUN"),
+        ("result", " Use: blueque show ID, or blueque export --group NAME"),
         ("who", " Use: blueque history -q '*' --on people"),
         ("flower", " Use: blueque web"),
         ("xyzzy", ""),

@@ -66,7 +66,6 @@ LINES = (
     "feed {dir}/backlog video --name f",
     "feeds",
     "tags",
-    "runs",
     "config",
     "config show",
     "config path",
@@ -95,8 +94,7 @@ LINES = (
     "schedule rm daily",
     "schedule run late-0001",
     "gc --older-than 1ms --dry-run",
-    "gc shelf --older-than 1ms --dry-run",
-    "gc shelf --older-than 1ms --yes",
+    "gc --older-than 1ms",
     "requeue bad-0001 --dry-run",
     "requeue bad-0001",
     "cancel -q video --state pending --dry-run",
@@ -125,7 +123,6 @@ LINES = (
     "node pause gpu-1 --yes",
     "node resume gpu-1 --yes",
     "node drain gpu-1 --yes",
-    "runs video --forget open --yes",
 )
 
 
@@ -239,13 +236,9 @@ def populated(redis, client, tmp_path):
     protocol.begin_feed(
         redis, FeedRef("video", "open", "t"), "i", "/backlog", {"node": NODE}, None, now - 7200
     )
-    queue.open_run("open", shards=4).put(["a"], [b"1"])
     there = queue.enqueue("there", key="there")
-    queue.open_run("linked", group="linked", after=there, broken="cancel")
-    done = queue.open_run("done")
-    done.put(["b"], [b"1"])
-    done.close(1)
-    client.get_queue("shelf").open_run("left")
+    client.group("linked").open(after=there, broken="cancel", keep="90d", hold="until_collected")
+    queue.enqueue_many(["1"], keys=["b"], group="batch")
     client.group("done").open().close()
     left = [("shelf", NewTask("left-0001", "1", {"group": "left"}, {"group gate left": "ok"}))]
     protocol.open_graph(redis, Graph("left", 60, "0123abcd", left), now - 90)

@@ -55,7 +55,7 @@ def fill(client: Client, now: float) -> dict[str, str]:
         first = workflow.add("ocr.batch", {"page": 1}, title="scan")
         both = [workflow.add("ocr.batch", {"page": n}, after=first) for n in (2, 3)]
         workflow.add("render.4k", {"all": True}, after=both, title="bind")
-    client.get_queue("ocr.batch").enqueue_many([{"p": 1}], keys=["p1"], run="2026-11-22")
+    client.get_queue("ocr.batch").enqueue_many([{"p": 1}], keys=["p1"], group="2026-11-22")
     return {"running": running.task, "silent": silent.task, "pending": pending[0], "failed": "old4"}
 
 

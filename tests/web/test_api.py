@@ -41,7 +41,6 @@ SAME = {
     "schedule_history": ("name=nightly", "schedule history nightly"),
     "groups": ("", "group ls"),
     "group": ("name=w", "group show w"),
-    "runs": ("", "runs"),
     "feeds": ("", "feeds"),
     "tags": ("", "tags"),
     "recurring": ("name=nightly", "schedule show nightly --utc"),
@@ -58,7 +57,7 @@ def tasks(client, queue, start, end):
     client.set_schedule("nightly", queue="video", parameters={"token": "hunter2"}, cron="0 3 * * *")
     with client.workflow("w") as workflow:
         workflow.add("video", {"scene": 3}, after=workflow.add("video", {"scene": 2}))
-    queue.enqueue_many([{"scene": 4}], keys=["k"], run="2026-11-22")
+    queue.enqueue_many([{"scene": 4}], keys=["k"], group="2026-11-22")
     return {"failed": failed, "pending": pending}
 
 

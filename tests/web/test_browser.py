@@ -39,7 +39,6 @@ PAGES = (
         "/schedule/nightly",
         "/groups",
         "/groups/night",
-        "/runs",
     ),
     *(
         "/statistics",
@@ -210,9 +209,7 @@ def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
     assert sorted({*found}) == []
 
 
-@pytest.mark.parametrize(
-    "path", ["/tasks", "/groups", "/runs", "/failures", "/schedule", "/nodes/gpu-1"]
-)
+@pytest.mark.parametrize("path", ["/tasks", "/groups", "/failures", "/schedule", "/nodes/gpu-1"])
 def test_names_that_are_links_look_like_the_other_links(visit, path):
     colours = visit(path).evaluate(
         """() => {

@@ -73,7 +73,7 @@ def ids(client, queue, start):
     ids["after"] = str(other.enqueue({"scene": 4}, after=ids["locked"]))
     client.connections.read(("HSET", keys.task(ids["running"]), "spawned_by", hidden))
     other.schedule({"scene": 9}, now - 600)
-    other.enqueue_many([{"scene": 5}], keys=["k"], run="hidden-run")
+    other.enqueue_many([{"scene": 5}], keys=["k"], group="hidden-group")
     protocol.begin_feed(redis, FeedRef(other.name, "hidden-feed", "token"), "i", "s", {}, None, now)
     for name, queue_name in (("nightly", "video"), ("hidden-schedule", other.name)):
         client.set_schedule(name, queue=queue_name, parameters={}, cron="0 3 * * *")
@@ -185,7 +185,7 @@ def test_an_overview_has_no_recurring_task_and_no_clock_of_others(client, ids):
 
 
 def test_of_the_checks_of_the_doctor_those_of_the_server_stay(client):
-    checks = [Check("memory", "ok", "x"), Check("runs", "warn", "run hidden-run of hidden-queue")]
+    checks = [Check("memory", "ok", "x"), Check("due", "warn", "of hidden-queue")]
 
     assert [check.name for check in fence.checks(checks, SITE)] == ["memory"]
     assert fence.checks(checks, Site(address="")) == checks

@@ -22,6 +22,7 @@ from blueque.protocol.ends import End
 from blueque.protocol.feeding import FeedRef
 from blueque.protocol.membership import Heartbeat
 from blueque.queries.failures import UNKNOWN
+from blueque.recovery.settling import settle_groups_step
 from blueque.version import __version__
 from blueque.web import create_app, visit
 from blueque.web.access import Viewer
@@ -34,7 +35,6 @@ PAGES = [
     *("/", "/queues", "/queues/video", "/tasks", "/nodes", "/nodes?by=queue&span=1h"),
     *("/nodes/host_1", "/failures", "/schedule", "/schedule/nightly", "/groups", "/groups/w"),
     *(
-        "/runs",
         "/statistics",
         "/statistics.html",
         "/doctor",
@@ -92,7 +92,7 @@ def tasks(client, queue, start, end):
     with client.workflow("w") as workflow:
         first = workflow.add("video", {"scene": 2})
         workflow.add("video", {"scene": 3}, after=first)
-    queue.enqueue_many([{"scene": 4}], keys=["k"], run="2026-11-22")
+    queue.enqueue_many([{"scene": 4}], keys=["k"], group="2026-11-22")
     return {
         "failed": failed,
         "complete": complete,
@@ -272,14 +272,16 @@ def test_a_fact_of_several_lines_has_them_below_each_other(ask, start):
     assert re.search(r"interruptions so far<br>waits 10 s", page) and r"\n" not in page
 
 
-def test_a_run_that_has_ended_has_nothing_left(ask, client, queue):
-    queue.enqueue_many([{"scene": 4}], keys=["k"], run="night", group="night")
+def test_a_group_whose_task_was_cancelled_has_ended_with_a_bad_task(ask, client, queue):
+    queue.enqueue_many([{"scene": 4}], keys=["k"], group="night")
     (task,) = [task.id for task in client.get_inspector().listing(["video"], ["pending"], 5).tasks]
     queue.cancel(task)
 
-    row = re.search(r"<bdi>night</bdi>.*?</tr>", ask("/runs").text, re.DOTALL)[0]
+    settle_groups_step(client.connections, time.time())
 
-    assert '<td class="left">ended</td>' in row and "~" not in row
+    row = re.search(r"<bdi>night</bdi>.*?</tr>", ask("/groups").text, re.DOTALL)[0]
+
+    assert "ended with bad tasks" in row
 
 
 def test_the_page_of_a_recurring_task_has_parameters_options_and_run_times(ask, client):
@@ -457,7 +459,7 @@ def test_feeds_are_told_with_their_age_also_when_their_feeder_is_gone(ask, clien
         protocol.begin_feed(redis, feed, "i", "rows.jsonl", facts, None, now - 90)
     protocol.end_feed(redis, gone, None, now)
 
-    rows = ask("/runs").text.partition("<h2>Feeds")[2].partition("</tbody>")
+    rows = ask("/groups").text.partition("<h2>Feeds")[2].partition("</tbody>")
     told = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in rows[0].split("<tr>")[2:]]
 
     assert told == [
@@ -585,7 +587,7 @@ TRIPS = {
     "/statistics": 4,
     "/schedule": 15,
     "/nodes/host_1": 16,
-    "/runs": 8,
+    "/groups": 8,
     "/activity": 6,
 }
 

@@ -17,7 +17,7 @@ from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.task_options import label_options, limit_options, needs, needs_options
 from blueque.cli.values import DURATION, TIME_TO_COME
-from blueque.cli.waits import open_group, opening_group, wait_options, waits
+from blueque.cli.waits import open_group, proved, wait_options, waits
 from blueque.errors import InvalidInput, NoSuchGroup
 from blueque.model.encoding import LAST_SECOND
 from blueque.sentences.made import not_new
@@ -59,12 +59,7 @@ if TYPE_CHECKING:
 @click.option(
     "--keep",
     metavar="DURATION",
-    help="How long a key or --id outlives its task, default 1d; with --run, the run, default 90d.",
-)
-@click.option(
-    "--run",
-    metavar="NAME",
-    help="With --key-field: each key makes one task in this run, even if it was deleted.",
+    help="How long a key or --id outlives its task, default 1d; of --key-field with --group, the group, default 90d.",
 )
 @click.option(
     "--start-within",
@@ -98,7 +93,6 @@ def enqueue(
     own_id: str | None,
     key_field: str | None,
     keep: str | None,
-    run: str | None,
     resources: Sequence[str],
     lock: str | None,
     **options: Any,
@@ -118,9 +112,9 @@ def enqueue(
     input: printf %s "$name" | blueque enqueue QUEUE --text -
 
     --lines reads standard input if you give no file, and skips blank lines; with --text an empty line is an empty string.
-    A file is checked as a whole before its first task is enqueued, standard input line by line. Tasks go to Redis a
-    thousand at a time, or as many as arrive within 0.2 s. If it stops halfway, run the same again with --run: it makes the
-    missing tasks, and none twice.
+    A file is checked as a whole before its first task is enqueued, standard input line by line. Tasks go to Redis many at
+    a time, or as many as arrive within 0.2 s. With --key-field and --group each key makes one task in the group, even if it
+    was deleted: if it stops halfway, run the same again. It makes the missing tasks, and none twice.
 
     With --after, --after-any and --after-not-ok, which can be given several times, the task waits for other tasks; with
     --lines, each of the tasks does. ID may be the beginning of an id, or 'group NAME' for a group of tasks. If all of
@@ -130,8 +124,8 @@ def enqueue(
     moves to the queue of --expired-to. Once it has started, it may run again at any time.
 
     With --group the task joins a group of tasks, for which others can wait. A new group is opened once the input has proved
-    to be good. blueque group close NAME says that no more tasks join; --run does it at its end if it has opened the group.
-    blueque group show NAME says how far it is.
+    to be good. blueque group close NAME says that no more tasks join; with --key-field the group that it has opened is closed
+    at the end. blueque group show NAME says how far it is.
     """
     client = invocation.client()
     due = _due(eta, delay)
@@ -140,10 +134,6 @@ def enqueue(
         if key is own_id is key_field is None:
             raise click.UsageError("--keep needs --key, --key-field or --id")
         options["keep"] = keep
-    if run is not None:
-        if not is_lines or key_field is None:
-            raise click.UsageError("--run needs --lines and --key-field")
-        options["run"] = run
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None or own_id is not None:
@@ -153,8 +143,10 @@ def enqueue(
         sink.enqueue_iter((), keys=key_field, **options)
         lines = Lines(source or "-", as_text if is_text else as_json, client.max_bytes, key_field)
         values = lines.values()
-        if run is None:  # a run opens its group itself, and closes it at its end
-            values = opening_group(client, options, values)
+        if options.get("group") is not None:
+            values = proved(values)
+            if key_field is None:  # a call with keys opens its group, and closes it at its end
+                open_group(client, options)
         print_ids(
             sink.enqueue_iter(values, keys=key_field, **options)
             if due is None

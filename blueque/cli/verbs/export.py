@@ -52,7 +52,7 @@ CSV_COLUMNS = (
     "needs",
     "title",
     "key",
-    "run",
+    "group",
     "producer",
     "progress",
     "parameters",
@@ -95,7 +95,7 @@ def export(
     \b
     blueque export -q 'render.*' --since 1d > tasks.jsonl
     blueque export --state all --format csv -o tasks.csv
-    blueque export --run night-1 > night.jsonl
+    blueque export --group night-1 > night.jsonl
 
     It reads all tasks of the queues, whatever the options select, and writes those of one moment, the oldest of each
     queue and state first. A task that leaves its state before it is read is left out. A line of JSON is the item of

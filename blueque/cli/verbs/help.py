@@ -84,7 +84,6 @@ THINGS = {
     "listener": "a process that takes one task at a time from its queues and supervises it: blueque-listener QUEUE",
     "node": "a listener as Redis knows it, by the name of its host and its process: HOST_PID",
     "policy": "when a failed task runs again by itself: --retry",
-    "run": "many tasks enqueued under one name; each key makes one task in it: --run NAME. RUN in a table counts what runs",
     "schedule": "a rule by which a task comes again and again, under a name. See: blueque schedule ls",
     "slot": "a place for one task at a time; blueque-listener --slots N has N of them, each a listener of its own",
     "spool": "the directory where a listener keeps the files of its attempts, such as their output: --spool, BLUEQUE_SPOOL",

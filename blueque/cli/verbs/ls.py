@@ -111,7 +111,7 @@ def ls(
     cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their
     turn; the others by their time in the state, longest first.
 
-    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run, --group,
+    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --group,
     --tag, --schedule, --error-type or --text, and without --state, tasks in all states are listed.
 
     With --state pending alone, REASON says why a task waits, and START in about how long it may start: from the
@@ -119,9 +119,9 @@ def ls(
     said of the first 100 tasks.
 
     Columns: id, what, queue, state, for, node, note, pid, attempt, priority, ran (how long), progress, left, error,
-    error_text, title, key, producer, run_name, parameters, result, reason, start, created, eta, started, finished,
+    error_text, title, key, producer, group, parameters, result, reason, start, created, eta, started, finished,
     updated. To select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list
-    of each queue and state; if that was not all, it says so. A key without a run is always found.
+    of each queue and state; if that was not all, it says so. A key outside of a group is always found.
     """
     client = invocation.client()
     inspector = client.get_inspector()

@@ -144,11 +144,7 @@ def _what_is(there: Mapping[str, int]) -> str:
     if states:
         each = ", ".join(f"{number} {state}" for state, number in states.items())
         tasks = [f"{each} task{'' if sum(states.values()) == 1 else 's'}"]
-    words = {
-        "listener": _listeners(there),
-        "run": there.get("runs", 0),
-        "feed": there.get("feeds", 0),
-    }
+    words = {"listener": _listeners(there), "feed": there.get("feeds", 0)}
     others = [count(number, noun) for noun, number in words.items() if number]
     return ", ".join(
         [*tasks, *others, *(["a batch on its way into an archive"] if "batches" in there else [])]

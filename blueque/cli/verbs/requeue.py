@@ -58,7 +58,7 @@ def requeue(
     \b
     blueque requeue 7c1f
     blueque requeue -q video.encode --error-type lost --dry-run
-    blueque requeue --run night-1 --text 'disk full' --until 1h
+    blueque requeue --group night-1 --text 'disk full' --until 1h
     blueque ls --state cancelled --ids | blueque requeue - --yes
 
     With this you allow the work to start a second time. What the task has done before is still there. If a task was lost,

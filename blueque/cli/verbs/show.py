@@ -30,7 +30,7 @@ _LABEL = 12
 @click.command()
 @click.argument("prefix", metavar="ID")
 @click.option("-q", "--queue", metavar="QUEUE", help="Show the task with this key in QUEUE.")
-@click.option("--run", metavar="NAME", help="With -q: of this run.")
+@click.option("--group", metavar="NAME", help="With -q: of this group.")
 @reveal_option
 @json_option
 @shared_options
@@ -38,7 +38,7 @@ def show(
     invocation: Invocation,
     prefix: str,
     queue: str | None,
-    run: str | None,
+    group: str | None,
     reveals: bool,
     as_json: bool,
 ) -> None:
@@ -58,12 +58,12 @@ def show(
     is written whole.
     """
     inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
-    if run is not None and queue is None:
-        raise click.UsageError("--run needs --queue QUEUE, and a key")
+    if group is not None and queue is None:
+        raise click.UsageError("--group needs --queue QUEUE, and a key")
     task = inspector.task(
         find_one(inspector, prefix)
         if queue is None
-        else find_key(inspector, queue_named(queue), prefix, run)
+        else find_key(inspector, queue_named(queue), prefix, group)
     )
     signs, others = inspector.signs(task, time.time()), inspector.dependencies(task)
     if as_json:
@@ -113,26 +113,28 @@ def find_one(inspector: Inspector, prefix: str) -> str:
     raise Failure(MISSING, f"no task {prefix!r}", "" if begins_uuid(prefix) else named, advice)
 
 
-def find_key(inspector: Inspector, queue: str, key: str, run: str | None) -> str:
+def find_key(inspector: Inspector, queue: str, key: str, group: str | None) -> str:
     """Return the only id with this key; end the program if no task or several have it."""
     from blueque.queries.selection import Selection  # here: the other verbs do without
 
-    choice = Selection(key=(key,), run=() if run is None else (run,)).choice(
+    choice = Selection(key=(key,), group=() if group is None else (group,)).choice(
         [queue], inspector, printing.talk
     )
     found = inspector.listing([queue], STATUSES, MAX_FOUND, choice)
     if len(found.tasks) == 1:
         return found.tasks[0].id
-    where = f"in queue {queue!r}{f' in run {run!r}' if run is not None else ''}"
+    where = f"in queue {queue!r}{f' in group {group!r}' if group is not None else ''}"
     if not found.tasks:
         raise Failure(
             MISSING,
             f"no task with key {key!r} {where}",
             f"See its tasks: blueque ls -q {shlex.quote(queue)}",
         )
-    runs = ", ".join(f"{task.run or 'none'}: {task.id}" for task in found.tasks[:3])
+    groups = ", ".join(f"{task.group or 'none'}: {task.id}" for task in found.tasks[:3])
     raise Failure(
-        USAGE, f"several tasks with key {key!r} {where}, by run: {runs}", "Give --run, or an id."
+        USAGE,
+        f"several tasks with key {key!r} {where}, by group: {groups}",
+        "Give --group, or an id.",
     )
 
 

@@ -20,12 +20,13 @@ from blueque.cli.task_columns import name_of
 from blueque.cli.values import DURATION
 from blueque.documents.contents import value_of
 from blueque.documents.tasks import as_item
-from blueque.errors import InvalidInput, WaitTimedOut
+from blueque.errors import WaitTimedOut
 from blueque.model.states import STATUSES
 from blueque.queries.queue_ends import QueueWatcher
 from blueque.queries.selection import Selection
 from blueque.queries.task_ends import Watcher, ends
 from blueque.sentences.why_blocked import how_it_ended
+from blueque.text.hints import of_group
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -69,15 +70,15 @@ def wait(
 
     \b
     blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
-    blueque wait --run night-1 --results > results.jsonl
+    blueque wait --group night-1 --results > results.jsonl
     blueque ls --ids | blueque wait -
     blueque wait -q 'render.*' && blueque enqueue mail.send '"all is rendered"'
 
     A task that failed and will be retried has not ended. If a blocked task cannot go on, as another task for which it
     waits has failed, standard error says so once. A task that was cancelled because of another one has ended;
     standard error names that one. ID may be the beginning of an id; - reads ids from standard input. Options select
-    tasks in all states, also those that have ended, up to 10,000; tasks that come later are not waited for. `--queue
-    QUEUE --run NAME` alone waits for more, if the run has a group of its own, and prints how many have ended how.
+    tasks in all states, also those that have ended, up to 10,000; tasks that come later are not waited for. `--group
+    NAME` alone waits for a closed group with more tasks, and prints how many have ended how.
     How each task ended is printed on standard error, with the beginning of its result or with its error. --results
     prints whole results on standard output, in the order in which the tasks end, and --json all of them when the
     waiting is over.
@@ -101,11 +102,11 @@ def wait(
     if selects:
         tasks, code = _selected(inspector, patterns, states, selection)
         if code == ATTENTION:
-            large = _run_of(inspector, patterns, selection)
+            large = _group_of(patterns, selection)
             if large is None or states or is_any or has_results or as_json:
                 why = f"{len(tasks)} tasks or more are too many to wait for at a time"
                 raise Failure(USAGE, why)
-            return _wait_for_run(client, *large, timeout)
+            return _wait_for_group(client, large, timeout)
     else:
         tasks, code = choose(inspector, prefixes)
     if code:
@@ -177,31 +178,29 @@ def _selected(
     return tasks, code
 
 
-def _run_of(
-    inspector: Inspector, patterns: Sequence[str], selection: Selection
-) -> tuple[str, str] | None:
-    """Return the queue and the name of the run that options name, if they name nothing else."""
-    queues = queues_matching(inspector.queues(), patterns)
-    if len(queues) != 1 or len(selection.run) != 1:
+def _group_of(patterns: Sequence[str], selection: Selection) -> str | None:
+    """Return the group that options name, if they name nothing else."""
+    if patterns or len(selection.group) != 1:
         return None
-    is_alone = selection == Selection(run=selection.run)
-    return (queues[0], selection.run[0]) if is_alone else None
+    return selection.group[0] if selection == Selection(group=selection.group) else None
 
 
-def _wait_for_run(client: Client, queue: str, name: str, timeout: float | None) -> int:
-    """Wait for all tasks of a run at once; return the exit code."""
+def _wait_for_group(client: Client, name: str, timeout: float | None) -> int:
+    """Wait for all tasks of a group at once; return the exit code."""
+    group = client.group(name)
+    if group.progress().state == "open":
+        why = f"group {name!r} is open, and has too many tasks to wait for at a time"
+        raise Failure(USAGE, why, f"Close it when it has all: {of_group('close', name)}")
     try:
-        seen = client.run(queue, name).wait(timeout)
-    except InvalidInput as error:
-        raise Failure(USAGE, str(error)) from error
+        seen = group.wait(timeout)
     except WaitTimedOut as error:
         printing.talk(str(error))
         return TIMED_OUT
     except KeyboardInterrupt:
-        printing.talk(f"No longer waiting; the run goes on: blueque runs {queue}")
+        printing.talk(f"No longer waiting; the group goes on: {of_group('show', name)}")
         raise
-    printing.talk(f"run {name} has ended: {seen.complete} complete, {seen.failed} failed")
-    return NOT_COMPLETE if seen.failed else 0
+    printing.talk(f"group {name} has ended: {seen.complete} complete, {seen.bad} not")
+    return NOT_COMPLETE if seen.bad else 0
 
 
 class _Held:
@@ -259,7 +258,7 @@ def _print_result(task: Task) -> None:
         status=task.status,
         queue=task.queue,
         key=task.key,
-        run=task.run,
+        group=task.group,
         result=value_of(task, "result"),
         error_type=task.error_type,
         error=task.error,

@@ -46,7 +46,6 @@ VIEWS: tuple[tuple[str, View], ...] = (
     (r"/schedule/(?P<name>.+)", schedule.recurring),
     (r"/groups", groups.all_groups),
     (r"/groups/(?P<name>.+)", groups.one_group),
-    (r"/runs", groups.runs),
     (r"/statistics", statistics.statistics),
     (r"/statistics\.html", statistics.statistics_file),
     (r"/doctor", doctor.doctor),

@@ -1,10 +1,10 @@
-"""Groups, runs and feeds: how far many tasks that belong together are."""
+"""Groups and feeds: how far many tasks that belong together are."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 
@@ -13,19 +13,15 @@ from blueque.model.group import condition_on
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
 from blueque.sentences import consent
-from blueque.text.eta import roughly
 from blueque.text.format import count
 from blueque.text.what import what
 from blueque.web import fence, graph
 from blueque.web.acts import FEW
 from blueque.web.visit import Page, Visit
 
-if TYPE_CHECKING:
-    from blueque.queries.run_progress import RunSeen
-
 MOST = 200  # groups on the page
 MOST_BAD = 50
-MOST_QUEUES = 200  # whose runs and feeds are read
+MOST_QUEUES = 200  # whose feeds are read
 MOST_READ = 1000  # tasks of a group before an order for it
 ORDERS = {"cancel": "Cancel", "requeue": "Requeue failed", "close": "Close"}
 KILLS = "A running task gets SIGTERM and, after its grace, SIGKILL"
@@ -44,10 +40,17 @@ class Share(NamedTuple):
 
 
 def all_groups(visit: Visit) -> Page:
-    """Return all groups, the newest first."""
+    """Return all groups, the newest first, and the feeds of all queues."""
     found = fence.all_groups(visit.reader.client, visit.site)
     shown = [(seen, state_of(seen), share_of(seen)) for seen in found[:MOST]]
-    return Page("groups.html", {"groups": shown, "more": len(found) - len(shown)})
+    queues = visit.reader.queues()
+    context = {
+        "groups": shown,
+        "more": len(found) - len(shown),
+        "feeds": [*_feeds(visit, queues[:MOST_QUEUES])],
+        "is_cut": len(queues) > MOST_QUEUES,
+    }
+    return Page("groups.html", context)
 
 
 def one_group(visit: Visit) -> Page:
@@ -148,21 +151,6 @@ def _cost(seen: GroupSeen, verb: str, visit: Visit) -> str:
     return f"{sentence}. {KILLS}" if consent.running_of(tasks) else sentence
 
 
-def runs(visit: Visit) -> Page:
-    """Return the runs and the feeds of all queues."""
-    client, now = visit.reader.client, visit.now
-    queues = visit.reader.queues()[:MOST_QUEUES]
-    records = client.get_runs(*queues)
-    seen = visit.reader.inspector.run_progress(records, now)
-    context = {
-        "runs": [*zip(records, seen, map(_share_of_run, seen), strict=True)],
-        "feeds": [*_feeds(visit, queues)],
-        "is_cut": len(visit.reader.queues()) > MOST_QUEUES,
-        "roughly": roughly,
-    }
-    return Page("runs.html", context)
-
-
 def state_of(seen: GroupSeen) -> str:
     """Return the state of a group in one word."""
     if seen.is_cancelling:
@@ -176,12 +164,6 @@ def share_of(seen: GroupSeen) -> Share:
     """Return the parts of the bar of a group."""
     whole = seen.members or 1
     return Share(seen.complete / whole, seen.bad / whole)
-
-
-def _share_of_run(seen: RunSeen) -> Share | None:
-    if not seen.tasks or seen.complete is None or seen.failed is None:
-        return None
-    return Share(seen.complete / seen.tasks, seen.failed / seen.tasks)
 
 
 def _feeds(visit: Visit, queues: list[str]) -> Iterator[dict[str, Any]]:

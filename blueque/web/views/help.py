@@ -39,10 +39,9 @@ ANSWERS = (
     Answer(
         "/groups",
         "Groups",
-        "How far are tasks that depend on each other?",
-        ("group ls", "graph ID"),
+        "How far are tasks that belong together, and feeds?",
+        ("group ls", "graph ID", "feeds"),
     ),
-    Answer("/runs", "Runs", "How far are many tasks at once, and feeds?", ("runs", "feeds")),
     Answer(
         "/statistics", "Statistics", "How long do tasks wait and run? How many fail?", ("stats",)
     ),

@@ -167,7 +167,7 @@ def _page(words: Sequence[str], visit: Visit) -> Remedy | None:
         case ["node", *_]:
             return Remedy("Hosts", visit.url("/nodes"))
         case ["feeds", *_]:
-            return Remedy("Feeds", visit.url("/runs"))
+            return Remedy("Feeds", visit.url("/groups"))
         case ["group", "show", name]:
             return Remedy("Group", visit.url(f"/groups/{name}"))
         case ["schedule", "show" | "history" as verb, name]:

@@ -32,19 +32,7 @@ if TYPE_CHECKING:
 MOST_CSV = 10_000
 MIXED = ("cancel", "requeue", "delete")  # for those of a list that are in a state for it
 _SHOWN = ("what", "error", "last_error")  # contents of a row
-FIELDS = (
-    "queue",
-    "text",
-    "error",
-    "key",
-    "run",
-    "group",
-    "tag",
-    "schedule",
-    "node",
-    "since",
-    "until",
-)
+FIELDS = ("queue", "text", "error", "key", "group", "tag", "schedule", "node", "since", "until")
 
 
 class Row(NamedTuple):
