@@ -46,6 +46,9 @@ MODULES = {
 GREETED = (
     "Edsger",
     "Radia",
+    "Hedy",  # with a key in a group
+    "Mary",
+    "Edith",  # held until collected
     "Fran",
     "Annie",  # with labels
     "Alan",
@@ -247,6 +250,7 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
             *(
                 f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)
             ),  # of the backlog
+            *map(str, range(5)),  # of the group shot-7
         ]
     )
     until(
