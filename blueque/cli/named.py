@@ -1,4 +1,4 @@
-"""Find the queues that a command line names."""
+"""Find the queues and groups that a command line names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
+    from blueque.queries.inspector import Inspector
 
 
 def queues_options(command: Decorated) -> Decorated:
@@ -71,3 +72,18 @@ def queues_to_be(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
         is_name = pattern not in queues and not set("*?[") & set(pattern)
         found |= dict.fromkeys([pattern] if is_name else queues_matching(queues, [pattern]))
     return [*found]
+
+
+def no_group(inspector: Inspector, name: str) -> Failure:
+    """Return what ends the program if there is no group with this name: it names a similar one."""
+    meant = like(name, inspector.group_names())
+    return Failure(
+        MISSING, f"no group {name!r}{meant and f'.{meant}'}", "See them: blueque group ls"
+    )
+
+
+def require_groups(inspector: Inspector, names: Sequence[str]) -> None:
+    """End the program if one of these groups does not exist."""
+    for name in names:
+        if not inspector.has_group(name):
+            raise no_group(inspector, name)

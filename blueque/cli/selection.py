@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.named import queues_matching
+from blueque.cli.named import queues_matching, require_groups
 from blueque.cli.options import together
 from blueque.cli.task_options import tag_option
 from blueque.cli.values import MOMENT
@@ -84,6 +84,7 @@ def selected(
     limit: None: at most MOST.
     """
     queues = queues_matching(inspector.queues(), patterns)
+    require_groups(inspector, selection.group)
     choice = (
         selection.choice(queues, inspector, printing.talk)
         if selection.is_any or is_oldest_first
@@ -112,6 +113,21 @@ def require_one_way(
             f"{needs}name the tasks: ID..., or --queue QUEUE, --key KEY, --group NAME"
         )
     return not ids
+
+
+def is_of_groups(patterns: Sequence[str], selection: Selection) -> bool:
+    """Tell whether options name groups, and nothing else."""
+    is_alone = selection == Selection(group=selection.group) and not patterns
+    return bool(selection.group) and is_alone
+
+
+def cannot_run_again(gone: int, name: str) -> str:
+    """Return the remark about the members of a group that failed or were cancelled, and are gone."""
+    tasks, are, they = ("task", "is", "it") if gone == 1 else ("tasks", "are", "they")
+    return (
+        f"{gone:,} failed or cancelled {tasks} of group {name} {are} archived or deleted: "
+        f"{they} cannot run again."
+    )
 
 
 def say_what_was_searched(listing: Listing) -> None:

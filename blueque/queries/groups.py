@@ -258,11 +258,15 @@ def group_seen(name: str) -> Reader[GroupSeen | None]:
     return GroupSeen(name, parse(as_hash(record)), joined + listed, *sizes)
 
 
+def names(redis: Redis) -> list[str]:
+    """Return the names of all groups."""
+    (listed,) = redis.read(("ZRANGE", keys.GROUPS, 0, -1))
+    return [name for name in listed if not is_gate(name)]
+
+
 def load_all(redis: Redis) -> list[GroupSeen]:
     """Return how far all groups are, the newest first."""
-    (listed,) = redis.read(("ZRANGE", keys.GROUPS, 0, -1))
-    names = [name for name in listed if not is_gate(name)]
-    found = load_named(redis, names)
+    found = load_named(redis, names(redis))
     return sorted(found, key=lambda each: each.record.get("created", 0.0), reverse=True)
 
 
@@ -309,6 +313,16 @@ def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:
     key = keys.bad_members(name)
     (ids,) = redis.read(("SMEMBERS", key) if limit is None else ("SRANDMEMBER", key, limit))
     return sorted(ids)
+
+
+def count_gone(redis: Redis, name: str, *, only_bad: bool = False) -> int:
+    """Return how many of the first members are not in Redis any more: they were archived or deleted.
+
+    only_bad: count only those that were not complete.
+    """
+    ids = bad_members(redis, name) if only_bad else members(redis, name, count=MOST)
+    parts = in_parts(ids, AT_ONCE)
+    return sum(each.status is None for some in parts for each in look_at(redis, some))
 
 
 def groups(names: Sequence[str]) -> Reader[Groups]:

@@ -465,6 +465,12 @@ class Inspector:
         """Tell whether there is a group of tasks with this name."""
         return bool(self._redis.read(("EXISTS", keys.group(name)))[0])
 
+    def group_names(self) -> list[str]:
+        """Return the names of all groups."""
+        from blueque.queries import groups
+
+        return groups.names(self._redis)
+
     def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
         """Return the numbers of these queues, as `Client.get_statistics` does: one round trip, and
         one for each 500 days.

@@ -84,3 +84,63 @@ def test_words_of_before_name_the_command_for_groups(run, words):
     refused = run(*words)
 
     assert (refused.returncode, "Use: blueque group" in refused.stderr) == (2, True)
+
+
+def gone_members(client, queue, cli):
+    """Make a closed group of one complete and four gone tasks; two of these were cancelled."""
+    names = [f"k{number}" for number in range(5)]
+    queue.enqueue_many(names, keys=names, group="n1")
+    ids = client.get_inspector().group_members(["n1"])[0]
+    for task in ids[:3]:
+        queue.cancel(task)
+    settle_groups_step(client.connections, time.time())
+    cli.delete(*[keys.task(task) for task in ids[1:]])
+    return ids
+
+
+def test_a_wait_for_a_group_counts_what_was_archived_or_deleted(run, client, queue, cli):
+    ids = gone_members(client, queue, cli)
+
+    some = run("wait", "--group", "n1")
+    cli.delete(keys.task(ids[0]))
+    none = run("wait", "--group", "n1")
+
+    assert "4 tasks of group n1 are archived or deleted, 2 of them not complete" in some.stderr
+    assert "5 tasks of group n1 are archived or deleted, 3 of them not complete" in none.stderr
+    assert (some.returncode, none.returncode, "no tasks" in none.stderr) == (4, 4, False)
+
+
+@pytest.mark.parametrize("words", [["requeue", "--group"], ["group", "requeue"]])
+def test_a_requeue_of_a_group_counts_what_cannot_run_again(run, client, queue, cli, words):
+    cancelled = gone_members(client, queue, cli)[0]
+    states = ["--state", "cancelled"] if words[0] == "requeue" else []
+
+    result = run(*words, "n1", *states, "--yes")
+
+    sentence = "2 failed or cancelled tasks of group n1 are archived or deleted: they cannot run"
+    assert (result.returncode, sentence in result.stderr) == (0, True)
+    assert client.get_task(cancelled).status == "pending"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls", "--group"],
+        ["wait", "--group"],
+        ["requeue", "--yes", "--group"],
+        ["cancel", "--yes", "--group"],
+        ["delete", "--yes", "--group"],
+        ["show", "-q", Q, "k1", "--group"],
+        *(["group", verb] for verb in ("show", "close", "cancel", "requeue", "rm")),
+    ],
+)
+def test_a_mistyped_group_is_answered_with_a_near_name(run, client, queue, words):
+    queue.enqueue_many(["k1"], keys=["k1"], group="night-2026")
+
+    refused = run(*words, "nigth-2026")
+
+    assert refused.returncode == 3
+    assert refused.stderr.splitlines() == [
+        "blueque: no group 'nigth-2026'. Did you mean night-2026?",
+        "See them: blueque group ls",
+    ]

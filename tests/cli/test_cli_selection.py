@@ -61,7 +61,10 @@ def put(redis, task, text, fields, now):
 def join(redis, task, now):
     """Make a task a member of the group night."""
     redis.read(
-        ("HSET", keys.task(task), "group", "night"), ("ZADD", keys.members("night"), now, task)
+        ("HSET", keys.task(task), "group", "night"),
+        ("ZADD", keys.members("night"), now, task),
+        ("HSET", keys.group("night"), "group", "night", "state", "closed"),
+        ("ZADD", keys.GROUPS, "+inf", "night"),
     )
 
 
@@ -162,7 +165,7 @@ def test_wait_waits_for_what_is_selected_now(run, redis):
     protocol.end(redis, AttemptRef("video", "c", "t", NODE), End.complete("1", {}), 1002.0)
 
     assert run("wait", "--group", "night")[0] == 0
-    assert run("wait", "--group", "day") == (3, [], ["no tasks"])
+    assert run("wait", "--key", "day") == (3, [], ["no tasks"])
 
 
 @pytest.mark.usefixtures("now")

@@ -11,9 +11,11 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
-from blueque.cli.failure import MISSING, REFUSED, Failure
+from blueque.cli.failure import REFUSED, Failure
+from blueque.cli.named import no_group
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
+from blueque.cli.selection import cannot_run_again
 from blueque.cli.task_columns import TaskColumn, chosen
 from blueque.documents.groups import group_item, of_group, of_groups
 from blueque.errors import NoSuchGroup, WrongGroup
@@ -78,7 +80,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
     from blueque.queries import groups  # here: --help does without
 
     group = invocation.client().group(name)
-    seen, now = _seen(group), time.time()
+    seen, now = _seen(invocation, group), time.time()
     bad = groups.bad_members(invocation.client().connections, name, _MOST)
     if as_json:
         printing.print_json("group", **of_group(seen, bad, now))
@@ -105,7 +107,7 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
     The program that makes the tasks does this. Do it by hand if that program has died and will not come back.
     """
     group = invocation.client().group(name)
-    _seen(group)
+    _seen(invocation, group)
     try:
         group.close()
     except WrongGroup as error:
@@ -128,7 +130,7 @@ def cancel(
     It is refused, with exit code 5, if the group has ended.
     """
     group = invocation.client().group(name)
-    seen = _seen(group)
+    seen = _seen(invocation, group)
     if seen.state != "ended":
         require_consent(
             is_sure, f"{count(seen.open, 'task')} of group {name} would be cancelled", "Cancel?"
@@ -151,17 +153,21 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     It is refused, with exit code 5, if not all tasks of the group were made: none of them may run then. And while the
     group is being cancelled: wait until its tasks have ended.
     """
+    from blueque.queries import groups  # here: --help does without
+
     group = invocation.client().group(name)
-    seen = _seen(group)
-    require_consent(
-        is_sure, f"{count(seen.bad, 'task')} of group {name} would run again", "Requeue?"
-    )
+    seen = _seen(invocation, group)
+    gone = groups.count_gone(invocation.client().connections, name, only_bad=True)
+    able = count(seen.bad - gone, "task")
+    if gone:
+        printing.talk(cannot_run_again(gone, name))
+    require_consent(is_sure, f"{able} of group {name} would run again", "Requeue?")
     try:
         requeued = group.requeue()
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"See it: blueque group show {name}") from error
     if as_json:
-        printing.print_json("group", item=group_item(_seen(group)), bad=[], requeued=requeued)
+        printing.print_json("group", item=group_item(group.progress()), bad=[], requeued=requeued)
     else:
         click.echo(printing.clean(f"{name}  {count(len(requeued), 'task')} in line again"))
 
@@ -177,7 +183,7 @@ def remove(invocation: Invocation, name: str, as_json: bool) -> None:
     It is refused, with exit code 5, if the group has not ended, or tasks wait for it.
     """
     group = invocation.client().group(name)
-    seen = _seen(group)
+    seen = _seen(invocation, group)
     try:
         group.delete()
     except WrongGroup as error:
@@ -188,16 +194,16 @@ def remove(invocation: Invocation, name: str, as_json: bool) -> None:
         click.echo(printing.clean(f"{name}  forgotten"))
 
 
-def _seen(group: TaskGroup) -> GroupSeen:
+def _seen(invocation: Invocation, group: TaskGroup) -> GroupSeen:
     try:
         return group.progress()
     except NoSuchGroup as error:
-        raise Failure(MISSING, f"no group {group.name!r}", "See them: blueque group ls") from error
+        raise no_group(invocation.client().get_inspector(), group.name) from error
 
 
 def _say(group: TaskGroup, as_json: bool, what: str) -> None:
     if as_json:
-        printing.print_json("group", item=group_item(_seen(group)), bad=[])
+        printing.print_json("group", item=group_item(group.progress()), bad=[])
     else:
         click.echo(printing.clean(f"{group.name}  {what}"))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from blueque.cli import printing
-from blueque.cli.named import pattern_option, queues_matching
+from blueque.cli.named import pattern_option, queues_matching, require_groups
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.selection import say_what_was_searched, selection_options
 from blueque.cli.states import state_option
@@ -126,6 +126,7 @@ def ls(
     client = invocation.client()
     inspector = client.get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
+    require_groups(inspector, selection.group)
     # What has not been begun is nowhere.
     usual: Sequence[str] = UNFINISHED if node is None else HELD
     if selection.is_named:

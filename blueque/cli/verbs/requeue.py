@@ -14,7 +14,13 @@ from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import Column
-from blueque.cli.selection import require_one_way, selected, selection_options
+from blueque.cli.selection import (
+    cannot_run_again,
+    is_of_groups,
+    require_one_way,
+    selected,
+    selection_options,
+)
 from blueque.cli.states import state_option
 from blueque.errors import WrongState
 from blueque.model.conditions import DROPPED
@@ -83,6 +89,8 @@ def requeue(
         raise click.UsageError("--limit is for tasks that options select, not for an ID")
     else:
         tasks, code = choose(inspector, ids)
+    if is_of_groups(patterns, selection):
+        _say_what_is_gone(client, selection.group)
     refusals = _refusals(client, tasks)
     if dry_run:
         outcomes = [
@@ -94,6 +102,13 @@ def requeue(
     if not as_json:
         _say_what_they_wait_for(inspector, tasks, outcomes)
     return finish("requeue", outcomes, code, as_json, dry_run=False)
+
+
+def _say_what_is_gone(client: Client, names: Sequence[str]) -> None:
+    """Say how many failed or cancelled tasks of these groups were archived or deleted."""
+    for name in names:
+        if gone := groups.count_gone(client.connections, name, only_bad=True):
+            printing.talk(cannot_run_again(gone, name))
 
 
 def _say_what_they_wait_for(

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, USAGE, Failure
-from blueque.cli.named import queue_named
+from blueque.cli.named import no_group, queue_named, require_groups
 from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
 from blueque.documents.tasks import of_task
 from blueque.model.group import condition_on, group_of, is_gate
@@ -90,7 +90,7 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         why = f"{group!r} is a group, not a task"
         raise Failure(MISSING, why, f"See it: {show}", wait)
     if group != prefix:
-        raise Failure(MISSING, f"no group {group!r}", "See them: blueque group ls")
+        raise no_group(inspector, group)
     if inspector.has_schedule(prefix):
         advice = f"See it: {of_schedule('show', prefix)}"
         raise Failure(MISSING, f"{prefix!r} is a recurring task, not a task", advice)
@@ -117,9 +117,9 @@ def find_key(inspector: Inspector, queue: str, key: str, group: str | None) -> s
     """Return the only id with this key; end the program if no task or several have it."""
     from blueque.queries.selection import Selection  # here: the other verbs do without
 
-    choice = Selection(key=(key,), group=() if group is None else (group,)).choice(
-        [queue], inspector, printing.talk
-    )
+    groups = () if group is None else (group,)
+    require_groups(inspector, groups)
+    choice = Selection(key=(key,), group=groups).choice([queue], inspector, printing.talk)
     found = inspector.listing([queue], STATUSES, MAX_FOUND, choice)
     if len(found.tasks) == 1:
         return found.tasks[0].id
@@ -130,10 +130,10 @@ def find_key(inspector: Inspector, queue: str, key: str, group: str | None) -> s
             f"no task with key {key!r} {where}",
             f"See its tasks: blueque ls -q {shlex.quote(queue)}",
         )
-    groups = ", ".join(f"{task.group or 'none'}: {task.id}" for task in found.tasks[:3])
+    with_groups = ", ".join(f"{task.group or 'none'}: {task.id}" for task in found.tasks[:3])
     raise Failure(
         USAGE,
-        f"several tasks with key {key!r} {where}, by group: {groups}",
+        f"several tasks with key {key!r} {where}, by group: {with_groups}",
         "Give --group, or an id.",
     )
 

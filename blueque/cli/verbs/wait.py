@@ -14,7 +14,7 @@ from blueque.cli.actions import choose
 from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, shared_options
-from blueque.cli.selection import require_one_way, selected, selection_options
+from blueque.cli.selection import is_of_groups, require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
 from blueque.cli.values import DURATION
@@ -22,8 +22,8 @@ from blueque.documents.contents import value_of
 from blueque.documents.tasks import as_item
 from blueque.errors import WaitTimedOut
 from blueque.model.states import STATUSES
+from blueque.queries import groups
 from blueque.queries.queue_ends import QueueWatcher
-from blueque.queries.selection import Selection
 from blueque.queries.task_ends import Watcher, ends
 from blueque.sentences.why_blocked import how_it_ended
 from blueque.text.hints import of_group
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
+    from blueque.queries.selection import Selection
 
 MOST = 1000  # blocked tasks whose conditions are read at a time
 MOST_NAMED = 3  # that get a line each
@@ -78,7 +79,8 @@ def wait(
     waits has failed, standard error says so once. A task that was cancelled because of another one has ended;
     standard error names that one. ID may be the beginning of an id; - reads ids from standard input. Options select
     tasks in all states, also those that have ended, up to 10,000; tasks that come later are not waited for. `--group
-    NAME` alone waits for a closed group with more tasks, and prints how many have ended how.
+    NAME` alone waits for a closed group with more tasks, and prints how many have ended how. Tasks of a group that were
+    archived or deleted have ended; standard error counts them.
     How each task ended is printed on standard error, with the beginning of its result or with its error. --results
     prints whole results on standard output, in the order in which the tasks end, and --json all of them when the
     waiting is over.
@@ -100,7 +102,7 @@ def wait(
         return wait_for_queues(client, patterns, timeout, as_json)
     inspector = client.get_inspector()
     if selects:
-        tasks, code = _selected(inspector, patterns, states, selection)
+        tasks, code, gone = _selected(client, patterns, states, selection)
         if code == ATTENTION:
             large = _group_of(patterns, selection)
             if large is None or states or is_any or has_results or as_json:
@@ -108,7 +110,7 @@ def wait(
                 raise Failure(USAGE, why)
             return _wait_for_group(client, large, timeout)
     else:
-        tasks, code = choose(inspector, prefixes)
+        (tasks, code), gone = choose(inspector, prefixes), 0
     if code:
         return code
     waiting, ended = {task.id: task for task in tasks}, []
@@ -131,7 +133,8 @@ def wait(
         raise
     if as_json and not has_results:
         _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
-    return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
+    is_bad = any(task.status != "complete" for task in ended) or gone
+    return code or (NOT_COMPLETE if is_bad else 0)
 
 
 def wait_for_queues(
@@ -166,23 +169,41 @@ def wait_for_queues(
 
 
 def _selected(
-    inspector: Inspector, patterns: Sequence[str], states: Sequence[str], selection: Selection
-) -> tuple[list[Task], int]:
-    """Return the tasks that options select, those that have ended, too; MISSING: there are none;
-    ATTENTION: there are more.
+    client: Client, patterns: Sequence[str], states: Sequence[str], selection: Selection
+) -> tuple[list[Task], int, int]:
+    """Return the tasks that options select, those that have ended, too, and an exit code; MISSING:
+    there are none; ATTENTION: there are more. And how many are gone that were not complete.
     """
-    tasks, code = selected(inspector, patterns, states or STATUSES, selection)
-    if not tasks and not code:
+    tasks, code = selected(client.get_inspector(), patterns, states or STATUSES, selection)
+    is_whole = is_of_groups(patterns, selection) and not states
+    gone, bad = _tell_gone(client, selection.group) if is_whole else (0, 0)
+    if not (tasks or code or gone):
         printing.talk("no tasks")
         code = MISSING
-    return tasks, code
+    return tasks, code, bad
 
 
 def _group_of(patterns: Sequence[str], selection: Selection) -> str | None:
     """Return the group that options name, if they name nothing else."""
-    if patterns or len(selection.group) != 1:
-        return None
-    return selection.group[0] if selection == Selection(group=selection.group) else None
+    is_one = is_of_groups(patterns, selection) and len(selection.group) == 1
+    return selection.group[0] if is_one else None
+
+
+def _tell_gone(client: Client, names: Sequence[str]) -> tuple[int, int]:
+    """Say how many tasks of these groups were archived or deleted. Return that number, and how many
+    of them were not complete.
+    """
+    all_gone = all_bad = 0
+    for name in names:
+        gone = groups.count_gone(client.connections, name)
+        bad = groups.count_gone(client.connections, name, only_bad=True) if gone else 0
+        if gone:
+            are = "is" if gone == 1 else "are"
+            not_complete = f", {bad:,} of them not complete" if bad else ""
+            what = f"{printing.count(gone, 'task')} of group {name} {are} archived or deleted"
+            printing.talk(f"{what}{not_complete}")
+        all_gone, all_bad = all_gone + gone, all_bad + bad
+    return all_gone, all_bad
 
 
 def _wait_for_group(client: Client, name: str, timeout: float | None) -> int:
