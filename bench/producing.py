@@ -21,9 +21,9 @@ TEXT = "x" * 100
 JSON = '{"text": "%s"}' % ("x" * 88)
 ROW = {"scene": "scene-00000000", "camera": "left", "frames": 240, "quality": "draft"}
 # What tasks with a key have besides the fields of 1.0.0, but for the key itself.
-IN_RUN: list[str | float] = ["parameters_encoding", "json", "run", "bench"]
-WITHOUT_RUN: list[str | float] = ["parameters_encoding", "json", "keep", 86400]
-WITHOUT_RUN += ["enqueued_by", "0123456789abcdef"]
+IN_GROUP: list[str | float] = ["parameters_encoding", "json", "group", "bench"]
+WITHOUT_GROUP: list[str | float] = ["parameters_encoding", "json", "keep", 86400]
+WITHOUT_GROUP += ["enqueued_by", "0123456789abcdef"]
 DRIVERS, THREADS = 4, 25  # processes, and producers in each
 
 
@@ -74,7 +74,7 @@ def bulk(bench: Bench) -> Outcome:
 
 
 def keyed(bench: Bench) -> Outcome:
-    """In a run and without, beside writers of the same records and of those of 1.0.0."""
+    """In a group and without, beside writers of the same records and of those of 1.0.0."""
     outcome, stage, count = bench.outcome_of_ours(), bench.stage, bench.scaled(100_000)
 
     def run(name: str | None) -> Values:
@@ -82,7 +82,7 @@ def keyed(bench: Bench) -> Outcome:
         rows = ({**ROW, "scene": f"scene-{number:08}"} for number in range(count))
         queue = stage.client.get_queue(QUEUE)
         began = time.perf_counter()
-        queue.enqueue_many(rows, keys="scene", run=name)
+        queue.enqueue_many(rows, keys="scene", group=name)
         return {"rate": count / (time.perf_counter() - began)}
 
     def run_raw(fields: Sequence[str | float]) -> Values:
@@ -92,10 +92,10 @@ def keyed(bench: Bench) -> Outcome:
     bench.in_turn(
         outcome,
         {
-            "run": functools.partial(run, "bench"),
+            "group": functools.partial(run, "bench"),
             "keys": functools.partial(run, None),
-            "raw_run": functools.partial(run_raw, IN_RUN),
-            "raw_keys": functools.partial(run_raw, WITHOUT_RUN),
+            "raw_group": functools.partial(run_raw, IN_GROUP),
+            "raw_keys": functools.partial(run_raw, WITHOUT_GROUP),
             "raw": functools.partial(run_raw, ()),
         },
     )

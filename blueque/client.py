@@ -15,17 +15,11 @@ from blueque.connection.redis import Connection, Redis
 from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
-from blueque.model.encoding import (
-    require_feed_name,
-    require_queue_name,
-    require_run_name,
-    require_timeout,
-)
+from blueque.model.encoding import require_feed_name, require_queue_name, require_timeout
 from blueque.model.group import InGroup
 from blueque.model.queue_settings import read_settings
 from blueque.model.selection import Select
 from blueque.model.task import Task
-from blueque.queries import runs
 from blueque.queries.tasks import load
 
 # The classes of these objects are imported when they are used: a verb of the command line needs few
@@ -42,7 +36,6 @@ if TYPE_CHECKING:
     from blueque.producer.fanout import Fanout
     from blueque.producer.groups import TaskGroup
     from blueque.producer.queue import Queue
-    from blueque.producer.run import Run
     from blueque.producer.schedules import Schedule, ScheduleOptions
     from blueque.producer.workflow import Workflow
     from blueque.queries.history import Event, History
@@ -281,24 +274,6 @@ class Client:
         names = [self._queue_name(name) for name in (queue_name, *more)]
         return Listener(self._redis, names, select)
 
-    def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
-        """Return the record of a run, with the fields in docs/protocol/bulk.md, "Runs"; None: there
-        is none.
-        """
-        return runs.load(self._redis, self._queue_name(queue_name), require_run_name(name))
-
-    def run(self, queue_name: str, name: str) -> Run:
-        """Return an object that waits for all tasks of a run, counts and lists them, and requeues the
-        failed ones.
-        """
-        from blueque.producer.run import Run
-
-        return Run(self._redis, self._queue_name(queue_name), require_run_name(name))
-
-    def get_runs(self, *queue_names: str) -> list[dict[str, Any]]:
-        """Return the records of all runs of these queues, of each the oldest first."""
-        return runs.load_all(self._redis, [self._queue_name(name) for name in queue_names])
-
     def get_feeds(self, *queue_names: str) -> list[dict[str, str]]:
         """Return the records of all feeds of these queues, of each the open ones last; see
         docs/protocol/feeds.md, "Feeds".
@@ -317,7 +292,7 @@ class Client:
         return forget_feed(self._redis, self._queue_name(queue_name), require_feed_name(name))
 
     def forget_queue(self, name: str) -> dict[str, int]:
-        """Remove a queue that has no task, listener, run, feed or batch, with its settings and
+        """Remove a queue that has no task, listener, feed or batch, with its settings and
         statistics.
 
         Return how many of each it has, by kind; if that is empty, the queue is removed.

@@ -15,15 +15,13 @@ BluequeError
 |   |-- BacklogRefused              The named file, or its row, cannot be fed. Correct it.
 |   |-- ConfigRefused               The named key of blueque.toml has a mistake. Correct it.
 |   |
-|   |   ... the task, group, run or schedule is in a state that forbids it
+|   |   ... the task, group or schedule is in a state that forbids it
 |   |-- WrongQueue                  The task belongs to another queue.
 |   |-- WrongState                  The status of the task forbids it. The message says what it is.
 |   |-- HasDependents               Others, or its group, wait for the task. Delete it when they
 |   |                               have been told.
 |   |-- WrongGroup                  The group takes no more tasks, or is in use in another way. The
 |   |                               message says which. Use another group.
-|   |-- WrongRun                    The run is of another kind, or its key is in use. Choose another
-|   |                               name.
 |   `-- WrongSchedule               The schedule is in a state that forbids this. The message says
 |                                   which.
 |
@@ -32,7 +30,6 @@ BluequeError
 |-- NoSuchGroup (LookupError)       There is no group with this name, or not all of a workflow is
 |                                   there yet. Open it first, or commit all of it.
 |-- NoSuchSchedule (LookupError)    There is no schedule with this name. Define it first.
-|-- RunDropped                      The run, or a part of it, is gone. Run it again.
 |-- SnapshotGone                    The snapshot expired while it was read. Take another and keep it
 |                                   longer.
 |-- EventsGone                      Redis has deleted events that a stream has not read. Read the
@@ -217,14 +214,6 @@ class WrongGroup(InvalidInput):
         self.group, self.why, self.state = group, why, state
 
 
-class WrongRun(InvalidInput):
-    """The run has another kind, or another run has its key. Nothing was written."""
-
-    def __init__(self, run: str, queue: str, why: str) -> None:
-        super().__init__(f"run {run!r} of queue {queue!r}: {why}")
-        self.run, self.queue, self.why = run, queue, why
-
-
 class WrongSchedule(InvalidInput):
     """The schedule is in a state that forbids this. Nothing was written."""
 
@@ -271,20 +260,6 @@ class NoSuchSchedule(BluequeError, LookupError):
     def __init__(self, schedule: str) -> None:
         super().__init__(f"there is no schedule {schedule!r}")
         self.schedule = schedule
-
-
-class RunDropped(BluequeError):
-    """The record of the run is gone, or some of its tasks are. It is not closed.
-
-    tasks: how many are gone; 0: the record is gone.
-    """
-
-    def __init__(self, run: str, queue: str, tasks: int = 0) -> None:
-        what = "it has no record: it was dropped, or never opened"
-        if tasks:
-            what = f"Redis has lost {tasks} of the tasks that it had taken, as in a failover"
-        super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
-        self.run, self.queue, self.tasks = run, queue, tasks
 
 
 class SnapshotGone(BluequeError):

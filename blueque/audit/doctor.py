@@ -16,7 +16,6 @@ from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
-from blueque.producer.abandoned_runs import Leftover, Leftovers
 from blueque.queries import half_made, overview
 from blueque.queries.half_made import Unfinished
 from blueque.queries.inspector import Inspector
@@ -38,7 +37,7 @@ class Doctor:
         self._redis, self._serve = redis, serve
 
     def check(self, settle: float = 0.0) -> list[Check]:
-        """Check the server, the due tasks, the processes on this host, and the runs, tasks and
+        """Check the server, the due tasks, the processes on this host, and the tasks and
         archive batches that were left half made.
 
         settle: for how many seconds a process has to be gone while its task is still started.
@@ -56,7 +55,6 @@ class Doctor:
             ]
             checks += _aliases(self._redis.aliases, queues)
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
-            checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))
             checks += map(_of_workflow, half_made.workflows(reader, half_made.FORGOTTEN))
             return [*checks, *_archives(reader, queues)]
 
@@ -146,10 +144,3 @@ def _of_workflow(found: Unfinished) -> Check:
         f"{count(found.tasks, 'task')} of it cannot run. Commit it again, or blueque gc cancels it."
     )
     return Check("tasks", "warn", f"{what}: {then}")
-
-
-def _of_run(left: Leftover) -> Check:
-    """Say that a run is open. It costs memory, and nothing else."""
-    run, command = f"queue {left.queue}: run {left.run}", hints.drop_run(left.queue, left.run)
-    sentence = f"{run} has been open for {span(left.age)}. If no producer will end it: {command}."
-    return Check("runs", "ok", sentence)

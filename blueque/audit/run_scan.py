@@ -1,18 +1,14 @@
-"""The part of a scan that is about runs: what belongs to no run, and what runs of earlier versions
-hold back.
-"""
+"""The part of a scan that is about the tasks that runs of earlier versions hold back."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from blueque.audit.observation import Keys, Observation
 from blueque.audit.reads import read_all, read_flat
 from blueque.connection.redis import Redis
 from blueque.model import keys
 
-_KINDS = {"run": "hash", "ledger": "set"}
 _OF_EARLIER = {"staging": "zset", "manifest": "list"}  # names of chunks
+_KINDS = ("run", "runs", "ledger", "staging", "manifest", "staged")
 _CHUNKS_AT_ONCE = 100  # each has up to 1000 tasks
 _WAY_OUT = (
     "in no line: end the run, or discard it, with the version of Blueque that has made it. The "
@@ -20,27 +16,7 @@ _WAY_OUT = (
 )
 
 
-def read(redis: Redis, observed: Observation, found: Keys, queues: Iterable[str]) -> None:
-    """Note the keys that belong to no run that is listed, and the tasks that are held back."""
-    runs = {
-        f"{name}_{queue}"
-        for queue in queues
-        if found.types.get(keys.runs(queue)) == "zset"
-        for name in read_all(redis, keys.runs(queue), "zset")
-    }
-    for kind, its_type in _KINDS.items():
-        for key in found.starting(f"{keys.PREFIX}{kind}_"):
-            parsed = keys.parse_run(key)
-            if parsed is None or not found.is_of(key, its_type) or parsed[1] in runs:
-                continue
-            sentence = (
-                f"{key} belongs to no run that is listed: DEL it if no producer works on that run."
-            )
-            observed.reject("leftover", key, sentence, found.types[key])
-    _read_staged(redis, observed, found)
-
-
-def _read_staged(redis: Redis, observed: Observation, found: Keys) -> None:
+def read(redis: Redis, observed: Observation, found: Keys) -> None:
     """Note the tasks that earlier versions have written out of sight, to put them in line together."""
     listed = set[str]()
     for kind, its_type in _OF_EARLIER.items():
@@ -57,3 +33,9 @@ def _read_staged(redis: Redis, observed: Observation, found: Keys) -> None:
             key = keys.staged(chunk)
             sentence = f"{key} holds tasks of an earlier version that belong to no run, and are in no line."
             observed.reject("leftover", key, sentence, "list")
+
+
+def is_of_run(key: str) -> bool:
+    """Tell whether a key is of a run of an earlier version."""
+    kind = key.removeprefix(keys.PREFIX).partition("_")[0]
+    return key.startswith(keys.PREFIX) and kind in _KINDS

@@ -23,7 +23,6 @@ _NAMES = {
     "nodes": keys.nodes,
     "lines": keys.lines,
     "settings": keys.settings,
-    "runs": keys.runs,
     "feeds": keys.feeds,
 }
 _OF_A_QUEUE = {
@@ -36,7 +35,6 @@ _OF_A_QUEUE = {
     "nodes": "zset",
     "lines": "zset",
     "settings": "hash",
-    "runs": "zset",
     "feeds": "zset",
 }
 _FEEDS = tuple(name("", "")[:-1] for name in (keys.feed, keys.fed))
@@ -71,7 +69,7 @@ _OF_A_GROUP = {
     keys.awaiting(""): "zset",
 }
 _OF_A_SCHEDULE = {keys.schedule(""): "hash", keys.occurrences(""): "list"}
-_READ_ELSEWHERE = ("lines", "settings", "runs", "feeds")
+_READ_ELSEWHERE = ("lines", "settings", "feeds")
 _BEFORE_TASKS = ("wake", "settings")  # a queue may be paused before its first task
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
 
@@ -103,7 +101,7 @@ def scan(redis: Redis) -> Scan:
     _check_kept(redis, observed, found)
     _check_belongings(observed, found)
     _read_schedules(redis, observed, found)
-    run_scan.read(redis, observed, found, queues)
+    run_scan.read(redis, observed, found)
     for prefix in _HASHES:
         found.of(prefix, "hash")
     _find_owners(redis, observed, found, queues)
@@ -252,7 +250,6 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
         keys.waiting(""),
         keys.key_kept(""),
         keys.snapshot(""),
-        keys.staged(""),
         keys.feeder("", "")[:-1],
         *_HASHES,
         *_OF_A_TASK,
@@ -264,7 +261,7 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
     for key in found.types:
         if key in _OF_ALL or key.startswith(others):
             continue
-        if (keys.parse_line(key) or keys.parse_run(key)) is not None:
+        if keys.parse_line(key) is not None or run_scan.is_of_run(key):
             continue
         pairs = owners.get(key) or _possible_owners(redis, found, key, queues)
         if len(pairs) == 1:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OLDEST = (6, 2)
 FULL = 0.8  # of the memory that it may use
-FORGOTTEN = 86400.0  # seconds after which a run may have been forgotten
+FORGOTTEN = 86400.0  # seconds after which something may have been forgotten
 MOST_BOOTS = 4  # boot ids that are named
 AHEAD = 60.0  # seconds by which a time that was decided may be to come
 SKEW = 2.0  # seconds between two clocks that do no harm

@@ -189,7 +189,7 @@ class FeedChunks:
             self._aim.queue,
             tasks,
             time.time(),
-            {**(self._aim.options or {}), "run": self._aim.feed},
+            {**(self._aim.options or {}), "feed": self._aim.feed},
         )
 
     def _require_same(self, file: BacklogFile, mark: str) -> None:

@@ -62,7 +62,6 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (errors.Taken, REFUSED, ""),
     (errors.NotFree, REFUSED, ""),
     (errors.NotRegistered, REFUSED, ""),
-    (errors.RunDropped, REFUSED, ""),
     (
         errors.RedisAway,
         AWAY,

@@ -13,7 +13,7 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 from blueque.model import unfit_value
 from blueque.model.unfit_value import plain_number
 
-MAX_NAME = 200  # bytes, of a queue or a run
+MAX_NAME = 200  # bytes, of a queue or a group
 GATE = "gate "  # how the names of groups begin that Blueque makes itself
 LAST_SECOND = 253402300799.0  # of the year 9999
 DAY = 86400  # seconds
@@ -146,11 +146,6 @@ def seconds_of(text: str | None) -> float | None:
 def require_queue_name(name: object) -> str:
     """Return a valid name of a queue. Raises InvalidType, InvalidInput."""
     return _require_name(name, "queue")
-
-
-def require_run_name(name: object) -> str:
-    """Return a valid name of a run. Raises InvalidType, InvalidInput."""
-    return _require_name(name, "run")
 
 
 def require_schedule_name(name: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import record
-from blueque.model.encoding import GATE, MAX_NAME, require_group_name
+from blueque.model.encoding import GATE, require_group_name
 
 # The fields of a record. Type and meaning as in docs/protocol/groups.md, "Groups of tasks"; every
 # value is text in Redis.
@@ -33,7 +33,7 @@ FIELDS: record.Types = {
     "updated": record.number,
 }
 MAKING = "making"  # the state of a large workflow whose tasks are not all there
-RUN = "run "  # begins `made_by` of a group that a run has opened
+RUN = "run "  # begins `made_by` of a group that a run of an earlier version has opened
 _BATCH = "batch of "  # begins `made_by` of a group that a call with keys has opened
 _CONDITION = "group "  # no id of a task has a space
 
@@ -81,7 +81,7 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Links:
-        """Return the links in the record of a group or a run."""
+        """Return the links in the record of a group."""
         conditions = json.loads(record.get("after", "{}"))
         return cls(record.get("group"), conditions, record.get("broken", "hold"))
 
@@ -115,19 +115,13 @@ def batch_of(queue: str) -> str:
 
 
 def is_held(hold: str | None, collected: str | None, now: float) -> bool:
-    """Tell whether retention leaves the tasks of a group or a run alone, by these fields of its record."""
+    """Tell whether retention leaves the members of a group alone, by these fields of its record."""
     return hold is not None and collected is None and float(hold) > now
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a record with their types. A malformed field is left out."""
     return record.parse(fields, FIELDS)
-
-
-def own_group(queue: str, run: str) -> str | None:
-    """Return the name of the group that a run has of its own; None: it would be too long."""
-    name = f"{queue}/{run}"
-    return name if len(name.encode()) <= MAX_NAME and not is_gate(name) else None
 
 
 def condition_on(group: str) -> str:
@@ -159,7 +153,7 @@ def workflow_of(parent: str) -> str | None:
 
 
 def is_of_workflow(made_by: str | None) -> bool:
-    """Tell whether a workflow has made a group; else a run, a program or a person has."""
+    """Tell whether a workflow has made a group; else a call with keys, a program or a person has."""
     return made_by is not None and not made_by.startswith((RUN, _BATCH))
 
 

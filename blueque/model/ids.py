@@ -6,7 +6,6 @@ import hashlib
 import math
 import os
 import re
-import struct
 import uuid
 from collections.abc import Sequence
 
@@ -23,8 +22,6 @@ _TOO_LARGE = 10**MAX_KEY_BYTES  # as a key
 # uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never
 # change.
 NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
-# The same for "run.blueque": keys in a run.
-RUN_NAMESPACE = uuid.UUID("cb5ee5aa-14bd-52e7-936b-33c48a935f63")
 # The same for "group.blueque": keys in a group.
 GROUP_NAMESPACE = uuid.UUID("ada8713c-9edb-588b-9be8-6812fb2268e3")
 # The same for "feed.blueque": rows of a backlog.
@@ -74,11 +71,6 @@ def ids_of_keys(queue: str, keys: Sequence[bytes]) -> list[bytes]:
     return _ids_in(NAMESPACE, f"{queue}\0", keys)
 
 
-def ids_of_run_keys(queue: str, run: str, keys: Sequence[bytes]) -> list[bytes]:
-    """Return the ids of tasks of a run, made from their keys, as ASCII: `id_of_run_key` for many."""
-    return _ids_in(RUN_NAMESPACE, f"{queue}\0{run}\0", keys)
-
-
 def ids_of_group_keys(queue: str, group: str, keys: Sequence[bytes]) -> list[bytes]:
     """Return the ids of tasks of a group, made from their keys, as ASCII."""
     return _ids_in(GROUP_NAMESPACE, f"{queue}\0{group}\0", keys)
@@ -122,11 +114,6 @@ def id_of_trigger(name: str, mark: str) -> str:
     return ids_of_schedule(name, [f"trigger\0{mark}".encode()])[0].decode()
 
 
-def id_of_run_key(queue: str, run: str, key: str) -> str:
-    """Return the id of a task of a run: a version 5 UUID of queue, run and key."""
-    return ids_of_run_keys(queue, run, [key.encode()])[0].decode()
-
-
 def octets_of(ids: Sequence[bytes]) -> list[bytes]:
     """Return the 16 bytes of each of these UUIDs."""
     octets = bytes.fromhex(b"".join(ids).replace(b"-", b"").decode())
@@ -142,19 +129,6 @@ def id_of_key(queue: str, key: str) -> str:
         ]
     )
     return _text(octets, 5)
-
-
-def shard_of(task: str | bytes, shards: int) -> int:
-    """Return the number of the shard of a run to which a task belongs."""
-    return int(task[:4], 16) % shards
-
-
-def shards_of(ids: Sequence[bytes], shards: int) -> list[int]:
-    """Return the same for many tasks."""
-    digits = b"".join([task[:4] for task in ids])
-    return [
-        number % shards for number in struct.unpack(f">{len(ids)}H", bytes.fromhex(digits.decode()))
-    ]
 
 
 def _ids_in(namespace: uuid.UUID, prefix: str, texts: Sequence[bytes]) -> list[bytes]:

@@ -251,21 +251,11 @@ def orders(queue: str, node: str) -> str:
     return f"blueque_orders_{queue}_{node}"
 
 
-# hash: the record of a run or a stream
-def run(queue: str, name: str) -> str:
+# Only earlier versions have written the next four: docs/protocol/groups.md, "Runs of earlier versions".
+def run(queue: str, name: str) -> str:  # hash: the record of a run
     return f"blueque_run_{name}_{queue}"
 
 
-def runs(queue: str) -> str:  # zset: names of the runs, scored by when they were opened
-    return f"blueque_runs_{queue}"
-
-
-# set: ids of the tasks of a keyed run, 16 bytes each
-def ledger(queue: str, run_name: str, shard: int) -> str:
-    return f"blueque_ledger_{shard}_{run_name}_{queue}"
-
-
-# Only earlier versions have written the next three: docs/protocol/bulk.md, "Runs of earlier versions".
 def staging(queue: str, run_name: str) -> str:  # zset: names of chunks that are not committed
     return f"blueque_staging_{run_name}_{queue}"
 
@@ -276,17 +266,6 @@ def manifest(queue: str, run_name: str) -> str:  # list: names of chunks that ar
 
 def staged(chunk: str) -> str:  # list: a time, then the tasks: id, line, eta
     return f"blueque_staged_{chunk}"
-
-
-def parse_run(key: str) -> tuple[str, str] | None:
-    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`; None:
-    not a key of a run.
-    """
-    kind, _, rest = key.removeprefix(PREFIX).partition("_")
-    if kind == "ledger":
-        rest = rest.partition("_")[2]
-    is_known = kind in ("run", "ledger", "staging", "manifest") and key.startswith(PREFIX)
-    return (kind, rest) if is_known else None
 
 
 def feed(queue: str, name: str) -> str:  # hash: the record of a feed: its cursor and its feeder

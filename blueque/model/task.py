@@ -38,7 +38,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "tags": str.split,
     "context": read_context,
     "producer": str,
-    "run": str,
+    "feed": str,
     "after": int,
     "dependents": int,
     "broken": str,
@@ -188,7 +188,7 @@ class Task:
     producer = _Field[str](
         "The process that enqueued it, as user@host[pid]. A task that another task or a schedule has made has none."
     )
-    run = _Field[str]("The run that created it.")
+    feed = _Field[str]("The feed that made it.")
     group = _Field[str]("The group of tasks that it has joined.")
     schedule = _Field[str]("The name of the schedule that has made it.")
 

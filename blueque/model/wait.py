@@ -38,7 +38,7 @@ class Wait(NamedTuple):
         return fields if self.group is None else {**fields, "group": self.group}
 
     def links(self) -> Links:
-        """Return the same for the tasks of a run."""
+        """Return the same for the members of a group."""
         return Links(self.group, self.conditions, self.broken if self.conditions else "hold")
 
     def joined(self, more: Mapping[str, str]) -> Wait:

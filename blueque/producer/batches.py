@@ -23,25 +23,18 @@ from blueque.errors import (
 )
 from blueque.model.conditions import conditions_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_time
-from blueque.model.group import Links
 from blueque.model.group_terms import Terms
-from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
+from blueque.model.ids import TaskId, ids_of_keys, random_ids, require_key
 from blueque.model.lines import require_priority
-from blueque.model.run import Record
 from blueque.model.start_time import ANY_TIME, StartTime
 from blueque.model.wait import NOTHING, Wait
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
-from blueque.producer.groups import end_if_over
 from blueque.producer.keyed_groups import KeyedGroup, open_keyed, put_members
-from blueque.producer.room import Joining, ask_for_room
+from blueque.producer.room import ask_for_room_of
 from blueque.producer.row_batch import MAX_BYTES, relay
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.create import create
-from blueque.protocol.links import rows_at_once
 from blueque.protocol.members import MemberBatch
-from blueque.protocol.runs import RunBatch, RunTerms, close_run, enqueue_run, open_run, prune_runs
-from blueque.queries.runs import count_ledgers
-from blueque.queries.tasks import are_unused
 
 _END = object()
 
@@ -56,9 +49,7 @@ class Plan(NamedTuple):
     options: the fields that all tasks have. size: how many tasks make a batch.
     keys, priorities, etas: what each task has of its own: an iterable of the same length, a
         function of the parameters, or the name of a field of parameters that are dicts.
-    keep: for how many seconds a key counts after its task was deleted, or a run is kept after it
-        was closed.
-    run: the name of the run in which the keys count.
+    keep: for how many seconds a key counts after its task was deleted.
     wait: what all tasks wait for, and the group that they join. after_each: what each of them waits for besides; in one of the
         ways of keys. start: until when they may start. terms: with which the group is opened, if the
         tasks have keys.
@@ -72,7 +63,6 @@ class Plan(NamedTuple):
     priorities: Column | None = None
     etas: Column | None = None
     keep: int = 0
-    run: str | None = None
     wait: Wait = NOTHING
     start: StartTime = ANY_TIME
     after_each: Column | None = None
@@ -121,27 +111,13 @@ class Batches:
         self._redis, self._plan, self._iterable = redis, plan, iterable
         self._encode = quick_encoder("the parameters", plan.max_bytes)
         self._begin()
-        self._size = (
-            min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
-        )
+        self._size = plan.size if plan.keys is None else min(plan.size, MAX_KEYED)
         self.group = plan.wait.group
         # The members of the group say which keys have made a task.
-        self._in_group = plan.terms is not None
         self._keyed: KeyedGroup | None = None
-        self._name = (
-            "enqueue_run"
-            if plan.run is not None
-            else "enqueue_members"
-            if self._in_group
-            else "enqueue_many"
-            if plan.etas is None
-            else "schedule_many"
-        )
-        self._links = plan.wait.links() if plan.run is not None else Links()
-        self._run: Record = {}
+        self._name = "enqueue_many" if plan.etas is None else "schedule_many"
         self._own: Redis | None = None
-        # tasks of the run or the group: those that it had, and those that this pass has made
-        self._made = 0
+        self._made = 0  # members that the group had, and those that this pass has made
 
     def _begin(self) -> None:
         plan = self._plan
@@ -153,52 +129,39 @@ class Batches:
         self._number = self._position = 0
 
     def __iter__(self) -> Iterator[Made]:
-        plan = self._plan
-        if plan.run is not None:
-            terms = RunTerms(plan.keep, 1, self._links)
-            self._run = open_run(self._redis, plan.queue, plan.run, terms, time.time())
-            self._links = Links.of(self._run)
-            self.group = self._links.group
-            self._size = min(self._size, rows_at_once(self._links))
-            self._made = self._count()
-        elif plan.terms is not None:
+        plan, keyed = self._plan, None
+        if plan.terms is not None:
             keyed = open_keyed(self._redis, plan.queue, str(self.group), plan.terms)
             self._keyed, self._made = keyed, keyed.made
             self._size = min(self._size, keyed.at_once)
         try:
             yield from relay(self._parts(), self._send)
-            if plan.run is not None or self._in_group:
-                rows = self._make_missing()
+            if keyed is not None:
+                self._make_missing(keyed)
         finally:
             if self._own is not None:
                 self._own.close()
-        if plan.run is not None:
-            mark, now = os.urandom(8).hex(), time.time()
-            close_run(self._redis, self._run, rows, mark, now, least=self._made)
-            prune_runs(self._redis, plan.queue)
-            if self.group is not None:
-                end_if_over(self._redis, self.group, time.time())
-        elif self._keyed is not None:
-            self._keyed.close(self._redis, self._made)
+        if keyed is not None:
+            keyed.close(self._redis, self._made)
 
-    def _make_missing(self) -> int:
-        """Go over the iterable again until the run or the group has all that was put: a failover
-        takes tasks back. Return how many rows there are.
+    def _make_missing(self, keyed: KeyedGroup) -> None:
+        """Go over the iterable again until the group has all that was put: a failover takes tasks
+        back.
 
-        If other programs make tasks of it meanwhile, those hide how many are missing. So a first
+        If other programs make members meanwhile, those hide how many are missing. So a first
         pass counts only if it has grown by what this pass has made. Where a source can be read only
         once, a further pass ends early, and what is missing is seen then.
         """
         plan, rows, made = self._plan, self._position, self._made
         sources = (self._iterable, plan.keys, plan.priorities, plan.etas)
         if any(isinstance(source, Iterator) for source in sources):
-            return rows
-        has_all = (count := self._count()) == made
+            return
+        has_all = (count := keyed.count(self._redis)) == made
         while not has_all:
             if count < made:
                 log.warning(
-                    "%s has lost %d tasks of queue %s, as in a failover: its rows are put again",
-                    f"run {plan.run}" if plan.run is not None else f"group {self.group}",
+                    "group %s has lost %d tasks of queue %s, as in a failover: its rows are put again",
+                    self.group,
                     made - count,
                     plan.queue,
                 )
@@ -207,8 +170,7 @@ class Batches:
                 self._made = made
                 break
             rows, made = self._position, self._made
-            has_all = (count := self._count()) >= made
-        return rows
+            has_all = (count := keyed.count(self._redis)) >= made
 
     def _is_repeated(self, rows: int) -> bool:
         """Make another pass, and tell whether it has had all rows."""
@@ -219,12 +181,6 @@ class Batches:
         except InvalidInput:  # the rows are longer or shorter than what each has of its own
             return False
         return self._position >= rows
-
-    def _count(self) -> int:
-        if self._keyed is not None:
-            return self._keyed.count(self._redis)
-        run = self._run
-        return count_ledgers(self._redis, [(run["queue"], run["run"], run["shards"])])[0]
 
     def _parts(self) -> Iterator[_Part | None]:
         is_over = False
@@ -268,7 +224,7 @@ class Batches:
         made = Made(part.tasks, are_new)
         log.info(
             "%s queue=%s tasks=%d new=%d",
-            self._name,
+            self._name if self._keyed is None else "enqueue_members",
             self._plan.queue,
             len(made.ids),
             sum(made.are_new),
@@ -280,31 +236,15 @@ class Batches:
     ) -> Sequence[bool]:
         if isinstance(part.batch, DependentBatch):
             return part.batch.put(redis)
-        if isinstance(part.batch, RunBatch) and self._run["state"] != "open":
-            return [False] * len(part.tasks)
         if isinstance(part.batch, MemberBatch):
             are_new = put_members(redis, part.batch, meanwhile)
             self._made += sum(are_new)
             return _spread(part.tasks, part.batch.tasks.ids, are_new)
-        self._ask_for_room(redis, part.batch)
-        if isinstance(part.batch, RunBatch):
-            are_new = enqueue_run(redis, part.batch)
-            if not are_new:  # another program has closed the run meanwhile
-                return [False] * len(part.tasks)
-            self._made += sum(are_new)
-            return _spread(part.tasks, part.batch.tasks.ids, are_new)
+        ask_for_room_of(redis, part.batch)
         are_new = create(redis, part.batch, is_drawn=not part.batch.is_keyed, meanwhile=meanwhile)
         if self._plan.keys is None:
             return are_new
         return _spread(part.tasks, part.batch.tasks.ids, are_new)
-
-    def _ask_for_room(self, redis: Redis, batch: Batch) -> None:
-        def only_new() -> Joining:
-            ids = [task.decode() for task in batch.tasks.ids]
-            found = are_unused(redis, ids)
-            return batch.joins([number for number, is_new in enumerate(found) if is_new])
-
-        ask_for_room(redis, batch.joins(), None if batch.tasks.keys is None else only_new)
 
     def _make(self) -> tuple[_Part | None, bool]:
         """Return the next batch, and whether it is the last. None: there was only a FLUSH, or
@@ -342,7 +282,7 @@ class Batches:
         first: the position of the first task.
         """
         wait = self._plan.wait
-        if self._plan.run is not None or self._in_group:
+        if self._keyed is not None:
             return None  # all wait for the same
         if afters is None:
             return [wait] * count if wait else None
@@ -365,8 +305,6 @@ class Batches:
         if new.keys is None:
             return Batch(plan.queue, new, now, options)
         new = new.once()
-        if plan.run is not None:
-            return RunBatch(self._run, new, now, plan.options)
         if self._keyed is not None:
             return MemberBatch(plan.queue, self._keyed.links, new, now, options)
         # A mark for each batch: a key that comes again in a later batch must not look like our own
@@ -404,8 +342,6 @@ class Batches:
     def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
         if its_keys is not None:
             packed = [key.encode() for key in its_keys]
-            if self._plan.run is not None:
-                return ids_of_run_keys(self._plan.queue, self._plan.run, packed)
             if self._keyed is not None:
                 return self._keyed.ids_of(packed)
             return ids_of_keys(self._plan.queue, packed)

@@ -1,8 +1,7 @@
-"""The methods of a Queue that make many tasks: enqueue_many, enqueue_iter, schedule_many, runs."""
+"""The methods of a Queue that make many tasks: enqueue_many, enqueue_iter, schedule_many."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Unpack
@@ -10,13 +9,11 @@ from typing import Any, Unpack
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model import labels, trace
-from blueque.model.conditions import After, Ids
-from blueque.model.encoding import require_run_name, require_time, require_whole
-from blueque.model.group import Group, Links, tracked
-from blueque.model.group_terms import LONGEST_HOLD, UNTIL_COLLECTED, Terms, terms_for
+from blueque.model.encoding import require_time, require_whole
+from blueque.model.group import Group, tracked
+from blueque.model.group_terms import Terms, terms_for
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
 from blueque.model.options import (
-    Broken,
     Defaults,
     GroupOptions,
     Options,
@@ -25,20 +22,14 @@ from blueque.model.options import (
     require_known,
     task_fields,
 )
-from blueque.model.run import Record, require_same
 from blueque.model.start_time import StartTime, start_time
 from blueque.model.wait import Wait, wait_for
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_groups import KEEP
-from blueque.producer.keyed_run import KeyedRun
-from blueque.protocol import runs
-from blueque.protocol.runs import RunTerms
 from blueque.system import process
 from blueque.text.format import count
 
 MAX_BATCH = 10_000
-MAX_SHARDS = 1024
-RUN_KEEP = "90d"
 
 
 class Count(int):
@@ -68,7 +59,6 @@ class ManyOptions(TaskOptions, GroupOptions, StartOptions, total=False):
     keys: Column | None
     keep: float | str
     hold: float | str | None
-    run: str | None
     priorities: Column | None
     after_each: Column | None
 
@@ -95,16 +85,10 @@ class ManyTasks:
         keys, priorities: for each task, as an iterable of the same length, a function of the
             parameters, or the name of a field of parameters that are dicts. With keys, `.new` of
             the count says how many tasks did not exist before.
-        run: a name. The keys then count in the run of that name only, even when their tasks were
-            deleted, until `keep` ("90d") after the call has ended. After any failure call it again
-            until then: see docs/protocol/bulk.md, "Runs". Batches are as large as without keys
-            then. The other options are those of `enqueue`, for all tasks. If a failover takes tasks
-            back while the call makes them, or another program adds tasks to the run meanwhile,
-            which hides that, it goes over the iterable again.
         after, after_each: what all tasks wait for; and what each waits for besides, in one of the
             ways of keys: an id, ids, `blueque.after`, or None. At most 100 others for one task.
-            Tasks that wait, or join a `group`, go to Redis a hundred at a time, unless they have a
-            `run`, or join a group with keys.
+            Tasks that wait, or join a `group`, go to Redis a hundred at a time, unless they have
+            keys and a `group`.
         group: the group that they join. Without keys it must be open. With keys, the call opens it
             if it is not there, with `after`, `broken`, `keep` ("90d") and `hold` as for
             `TaskGroup.open`, and closes it at its end. A group that another program has opened it
@@ -112,13 +96,13 @@ class ManyTasks:
             after its end. So after any failure make the same call again: it makes what is missing,
             and closes the group. See docs/protocol/groups.md, "Members by their keys". A group that
             is closed takes no new keys: see `TaskGroup.reopen`. If a failover takes tasks back
-            meanwhile, the call goes over the iterable again. Of a run, and of a group with keys, all
-            tasks wait for the same: `after_each` and `results` are refused.
-        start_within, start_before, expired_to: as for `enqueue`; not with a run.
+            meanwhile, the call goes over the iterable again. All of them wait for the same:
+            `after_each` and `results` are refused.
+        start_within, start_before, expired_to, and the other options: as for `enqueue`.
         Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
-        BatchFailed; RunDropped, or of a group WrongGroup, when a failover has taken tasks back, and
-        the iterable, or that of the keys, can be read only once: then call it again; and what the
-        iterable raises.
+        BatchFailed; WrongGroup for a group that takes no new keys, and when a failover has taken
+        tasks back, and the iterable, or that of the keys, can be read only once: then call it again;
+        and what the iterable raises.
         The batches before are in Redis then, and a note of the error says how many tasks they have.
         Source: docs/protocol.md, "create".
         """
@@ -166,59 +150,6 @@ class ManyTasks:
             made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), options)
         )
 
-    def open_run(
-        self,
-        name: str,
-        shards: int = 1,
-        keep: float | str = RUN_KEEP,
-        *,
-        after: After | Ids | None = None,
-        broken: Broken = "hold",
-        group: Group | str | None = None,
-        hold: float | str | None = None,
-        append: bool = False,
-        **options: Unpack[TaskOptions],
-    ) -> KeyedRun:
-        """Open a run in which each key makes one task, or open it again, and return it.
-
-        name: 1 to 200 bytes of text. shards: 1 to 1024, the parts of its tasks: so many processes
-            can put at the same time; fixed by the first call.
-        keep: how long the run is kept after it was closed, in seconds or as "90d"; until then a
-            replay changes nothing. options: those of `enqueue`, for all tasks.
-        after, broken: as for `enqueue`; 100 others at most. group: the group that all its tasks
-            join. If it is not there, the run opens it, and closes it when the run is closed. All of
-            these are fixed by the first call; if left out, they are what the first call has said.
-        hold: "until_collected": retention leaves its tasks alone until `Run.collected` is called,
-            but for 30 days at most; or another such time, up to `keep`. They may be archived.
-        append: add keys to the run, even if it was closed, until a week after that.
-        Raises WrongRun when another run has that name, or was opened with other ones, or its keys
-        are forgotten; NoSuchTask, NoSuchGroup, WrongGroup.
-        Source: docs/protocol/bulk.md, "open_run", "reopen_run".
-        """
-        count, fields = require_whole(shards, "shards", 1, MAX_SHARDS), self.fields_of(**options)
-        links, held = links_of(after, broken, group), _held(hold, keep)
-        terms = RunTerms(require_keep(keep), count, links, held)
-        now, run = time.time(), require_run_name(name)
-        record = runs.open_run(self._redis, self.name, run, terms, now)
-        if append:
-            record = runs.reopen_run(self._redis, record, now, held)
-        opened = KeyedRun(self._redis, record, self._max_bytes, fields, append)
-        opened.made = opened.count() if opened.state == "open" else 0
-        return opened
-
-    def join_run(
-        self, record: Mapping[str, Any], append: bool = False, **options: Unpack[TaskOptions]
-    ) -> KeyedRun:
-        """Return a run that another process has opened, to put some of its rows.
-
-        record: the `KeyedRun.record` of that process. append, options: as for `open_run`.
-        Raises RunDropped when that run is gone, even if a new run has its name; WrongRun if it
-        belongs to another queue.
-        Source: docs/protocol/bulk.md, "open_run".
-        """
-        joined, fields = self._join(record), self.fields_of(**options)
-        return KeyedRun(self._redis, joined, self._max_bytes, fields, append)
-
     def fields_of(self, **options: Unpack[TaskOptions]) -> Options:
         """Return the fields of a task with these options of `enqueue`, with those of the
         configuration, and with the trace of the caller.
@@ -226,31 +157,13 @@ class ManyTasks:
         require_known("Queue.fields_of", options, TaskOptions)
         return self._fields(options)
 
-    def _join(self, record: Mapping[str, Any]) -> Record:
-        require_same(record, self.name, record["run"])
-        return runs.open_run(
-            self._redis,
-            self.name,
-            record["run"],
-            RunTerms(record["keep"], record["shards"]),
-            time.time(),
-            record["created"],
-        )
-
     def _batches(
         self, iterable: Iterable[Any], batch: int, etas: Column | None, options: ManyOptions
     ) -> Batches:
         require_known("Queue.enqueue_many", options, ManyOptions)
-        run, keys, keep = options.get("run"), options.get("keys"), options.get("keep")
-        after_each = options.get("after_each")
-        if run is not None and keys is None:
-            raise InvalidInput("in a run each task has a key: give keys, too")
+        keys, keep, after_each = options.get("keys"), options.get("keep"), options.get("after_each")
         wait = wait_for(options, after_each is not None).of_many()
-        if run is not None and (wait.has_results or after_each is not None):
-            raise InvalidInput(
-                "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"
-            )
-        has_ledger = run is None and keys is not None and wait.group is not None
+        has_ledger = keys is not None and wait.group is not None
         if has_ledger and (wait.has_results or after_each is not None):
             raise InvalidInput(
                 "with keys, all tasks of a group wait for the same, and get no results: leave out keys, or after_each and "
@@ -259,12 +172,8 @@ class ManyTasks:
         terms = _terms(wait, keep, options.get("hold")) if has_ledger else None
         if terms is None and options.get("hold") is not None:
             raise InvalidInput("hold is for the tasks of a group that have keys: give both")
-        start = self._start(options, None if run is not None else self._start_within)
-        if run is not None and start:
-            raise InvalidInput(
-                "tasks of a run may start at any time: leave out run, or when to start"
-            )
-        kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
+        start = self._start(options, self._start_within)
+        kept = require_keep(DEFAULT_KEEP if keep is None else keep)
         fields = self._fields(options)
         plan = Plan(
             self.name,
@@ -275,7 +184,6 @@ class ManyTasks:
             options.get("priorities"),
             etas,
             kept,
-            None if run is None else require_run_name(run),
             wait,
             start,
             after_each,
@@ -301,26 +209,9 @@ class ManyTasks:
         )
 
 
-def _held(hold: float | str | None, keep: float | str) -> int | None:
-    """Return for how many seconds tasks are held at most. Raises InvalidInput."""
-    if hold is None:
-        return None
-    seconds = require_keep(LONGEST_HOLD if hold == UNTIL_COLLECTED else hold)
-    most = require_keep(keep)
-    if seconds > most:
-        raise InvalidInput(f"hold is {hold!r}: the run itself is kept for {keep!r} after its end")
-    return seconds
-
-
 def _terms(wait: Wait, keep: float | str | None, hold: float | str | None) -> Terms:
     terms, links = terms_for(keep, KEEP, hold=hold), wait.links()
     return terms._replace(conditions=links.conditions, broken=links.broken)
-
-
-def links_of(after: After | Ids | None, broken: Broken, group: Group | str | None) -> Links:
-    """Return what the tasks of a run have to do with others. Raises InvalidInput, InvalidType."""
-    options: GroupOptions = {"after": after, "broken": broken, "group": group}
-    return wait_for(options).of_many().links()
 
 
 def _one_of(eta: float | datetime | None, etas: Column | None) -> Column:

@@ -15,15 +15,12 @@ from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys, require_keep
 from blueque.model.labels import room_beside
 from blueque.producer.groups import end_if_over
-from blueque.producer.room import Joining, ask_for_room
+from blueque.producer.room import ask_for_room_of
 from blueque.producer.row_batch import Rows
-from blueque.protocol.bulk import MAX_KEYED
 from blueque.protocol.groups import LOST, close_group
-from blueque.protocol.links import rows_at_once
-from blueque.protocol.members import MemberBatch, enqueue_members
+from blueque.protocol.members import MemberBatch, enqueue_members, most_members
 from blueque.protocol.opening import OTHERWISE, open_group, reopen_group
 from blueque.queries import groups
-from blueque.queries.tasks import are_unused
 
 KEEP = "90d"  # how long a group that a call opens is kept after its end
 
@@ -49,7 +46,7 @@ class KeyedGroup(NamedTuple):
     @property
     def at_once(self) -> int:
         """How many of its members one transaction makes."""
-        return min(MAX_KEYED, rows_at_once(self.links))
+        return most_members(self.links)
 
     def ids_of(self, keys: Sequence[bytes]) -> list[bytes]:
         """Return the ids of the tasks of these keys, in ASCII. keys: in UTF-8."""
@@ -85,7 +82,7 @@ def open_keyed(
         `keep` or `hold`; NoSuchTask, NoSuchGroup for what its members are to wait for.
     """
     now, terms = time.time(), terms._replace(made_by=batch_of(queue))
-    groups.require_ledger(redis, name)
+    groups.require_ledger(redis, queue, name)
     seen = groups.load(redis, name)
     if seen is None or seen.record.get("made_by") == terms.made_by:
         keep = require_keep(KEEP) if terms.keep is None else terms.keep
@@ -114,12 +111,7 @@ def put_members(
     meanwhile: called while Redis works. Raises QueueFull; as `enqueue_members`.
     """
 
-    def only_new() -> Joining:
-        ids = [task.decode() for task in batch.tasks.ids]
-        are_new = are_unused(redis, ids, batch.group)
-        return batch.joins([number for number, is_new in enumerate(are_new) if is_new])
-
-    ask_for_room(redis, batch.joins(), only_new)
+    ask_for_room_of(redis, batch, batch.group)
     return enqueue_members(redis, batch, meanwhile)
 
 
@@ -156,7 +148,7 @@ class GroupWriter:
     def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
         """Make the tasks whose keys are new to the group, and yield how many, after each transaction.
 
-        chunks: with keys; `Rows.ids` are not needed. After a lost answer the count may include tasks
+        chunks: with keys. After a lost answer the count may include tasks
             that another process has just made; `KeyedGroup.count` is exact.
         Raises InvalidInput, which names the position; NoSuchGroup; WrongGroup for a group that takes
             no new keys; what `Queue.enqueue` raises.

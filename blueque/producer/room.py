@@ -15,6 +15,7 @@ from blueque.errors import QueueFull, WrongQueue, WrongState
 from blueque.model.queue_settings import DISCARDED
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol import operator
+from blueque.protocol.bulk import Batch
 from blueque.protocol.children import BLUEQUE
 from blueque.queries.line_order import oldest_pending
 from blueque.queries.queues import Bound, bound_of
@@ -59,6 +60,19 @@ def ask_for_room(
 def only_new_of(redis: Redis, queue: str, ids: Sequence[str]) -> Callable[[], Joining]:
     """Return the `only_new` of tasks of one queue that are put in line if their keys are new."""
     return lambda: {queue: sum(are_unused(redis, ids))}
+
+
+def ask_for_room_of(redis: Redis, batch: Batch, group: str | None = None) -> None:
+    """Ask for room for many tasks of one queue; with keys, for those that are new.
+
+    group: in which their keys count. Raises QueueFull.
+    """
+
+    def only_new() -> Joining:
+        found = are_unused(redis, [task.decode() for task in batch.tasks.ids], group)
+        return batch.joins([number for number, is_new in enumerate(found) if is_new])
+
+    ask_for_room(redis, batch.joins(), None if batch.tasks.keys is None else only_new)
 
 
 def _first_full(redis: Redis, joining: Joining, now: float) -> QueueFull | None:

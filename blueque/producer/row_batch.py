@@ -17,8 +17,6 @@ from blueque.protocol.bulk import NewTasks
 MAX_ROWS, MAX_BYTES = 1000, 4 * 2**20
 SLOW = 0.05  # seconds to make a batch; a slower iterable is not read while Redis works
 
-_WIDTH = 36  # bytes of an id
-
 Packed = TypeVar("Packed")
 Made = TypeVar("Made")
 
@@ -28,8 +26,7 @@ class Rows(NamedTuple):
     parameters, or is left out.
 
     parameters: in UTF-8. are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text
-        each, or whole numbers. ids: the ids of the keys, if they are known already. etas: Unix
-        seconds, None: at once.
+        each, or whole numbers. etas: Unix seconds, None: at once.
     priorities: -100 to 100.
     """
 
@@ -38,19 +35,13 @@ class Rows(NamedTuple):
     are_json: bool = True
     etas: Sequence[float | None] | None = None
     priorities: Sequence[int] | None = None
-    ids: Sequence[bytes] | None = None
 
     def require(self, max_bytes: int) -> None:
         """Check all values. The error names the position of a wrong one."""
         count = len(self.parameters)
         if not 0 < count <= MAX_ROWS:
             raise InvalidInput(f"1 to {MAX_ROWS} rows are taken at a time, not {count}")
-        columns = {
-            "keys": self.keys,
-            "etas": self.etas,
-            "priorities": self.priorities,
-            "ids": self.ids,
-        }
+        columns = {"keys": self.keys, "etas": self.etas, "priorities": self.priorities}
         for name, column in columns.items():
             if column is not None and len(column) != count:
                 raise InvalidInput(
@@ -62,10 +53,6 @@ class Rows(NamedTuple):
                 self.parameters,
                 lambda value, what: _require_parameters(value, what, max_bytes),
             )
-        if self.ids is not None and (
-            {*map(type, self.ids)} != {bytes} or {*map(len, self.ids)} != {_WIDTH}
-        ):
-            raise InvalidType(f"ids are those that a run says, as {_WIDTH} bytes each")
         if self.etas is not None:
             _each("etas", self.etas, lambda value, what: value is None or require_time(value))
         if self.priorities is not None:

@@ -203,7 +203,7 @@ class Workflow(TaskGroup):
             return
         maker = seen.record.get("made_by")
         if not is_of_workflow(maker):
-            why = f"it belongs to {maker}" if maker else "a program or a person has opened it"
+            why = f"it belongs to a {maker}" if maker else "a program or a person has opened it"
             why = f"it is not a workflow: {why}; give the workflow another name"
             raise WrongGroup(self.name, why)
         missing = dict(self._keys)

@@ -27,7 +27,7 @@ class NewTasks(NamedTuple):
     priorities: without them, all have that of the options. etas: when each is due; None: it is put
         in line at once.
     keys: in UTF-8. keep: for how many seconds a key stays in use after its task is deleted.
-    mark: random, one for each batch with keys; a run has none.
+    mark: random, one for each batch with keys; in a group there is none.
     within: in how many seconds each has to start, from its eta or from now; None: the options say
         it.
     """

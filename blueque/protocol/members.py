@@ -5,17 +5,18 @@ The members of the group are the ledger: what is there was made, even if it was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import WrongGroup
 from blueque.model import keys
 from blueque.model.group import Links
-from blueque.protocol.bulk import Batch, NewTasks
-from blueque.protocol.links import blocking, entering, joining
+from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
+from blueque.protocol.dependencies import FIRST_LOOK, LINKS_AT_ONCE
+from blueque.protocol.fields import flat
 from blueque.protocol.packing import pack_with
-from blueque.protocol.parents import Joins, Parents, require_parents
+from blueque.protocol.parents import Joins, Parents, enter_dependents, join_groups, require_parents
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import exist_all
@@ -51,8 +52,8 @@ class MemberBatch(Batch):
         ids = self.ids_of(chosen)
         return [
             *super().commands_for(chosen),
-            *blocking(self.links, self.queue, ids, self._made),
-            *joining(self.links, ids, self._made),
+            *_blocking(self.links, self.queue, ids, self._made),
+            *join_groups([(self.group, task) for task in ids], self._made),
         ]
 
     def ids_of(self, chosen: Sequence[int]) -> list[str]:
@@ -89,7 +90,7 @@ class MemberBatch(Batch):
         whole = len(new) == len(self.tasks.ids)
         return [
             *(self.commands if whole else self.commands_for(new)),
-            *entering(self.links, self.parents, replies, self.ids_of(new), self._made),
+            *_entering(self.links, self.parents, replies, self.ids_of(new), self._made),
         ]
 
     def rejoining(self, there: Sequence[int]) -> list[Command]:
@@ -98,11 +99,19 @@ class MemberBatch(Batch):
             return []
         ids = self.ids_of(there)
         scores = [word for task in ids for word in (self._made, task)]
-        return [*joining(self.links, ids, self._made), ("ZADD", keys.UNSETTLED_MEMBERS, *scores)]
+        return [
+            *join_groups([(self.group, task) for task in ids], self._made),
+            ("ZADD", keys.UNSETTLED_MEMBERS, *scores),
+        ]
 
     def _looking(self, *exist: Command) -> AnyLook:
         ledger = pack_with(("ZMSCORE", keys.members(self.group)), self.tasks.ids)
         return Look((*self.hashes, *self.parents.watch), [ledger, *self.parents.reads, *exist])
+
+
+def most_members(links: Links) -> int:
+    """Return how many members of a group with these links one transaction makes."""
+    return min(MAX_KEYED, LINKS_AT_ONCE // max(len(links.conditions), 1))
 
 
 def enqueue_members(
@@ -167,3 +176,32 @@ def _enqueue(
         return look
 
     return transact(redis, "enqueue_members", look, decide, again=again, meanwhile=meanwhile)
+
+
+def _blocking(links: Links, queue: str, tasks: Sequence[str], now: float) -> list[Command]:
+    """Return the commands that note what tasks wait for, and that they do."""
+    if not links.conditions or not tasks:
+        return []
+    conditions = flat(links.conditions)
+    looks = [word for task in tasks for word in (now + FIRST_LOOK, task)]
+    return [
+        # A task with this id may have been deleted by 1.0.0, which leaves its conditions.
+        *[("DEL", keys.conditions(task)) for task in tasks],
+        *[("HSET", keys.conditions(task), *conditions) for task in tasks],
+        ("ZADD", keys.blocked(queue), *looks),
+    ]
+
+
+def _entering(
+    links: Links, parents: Parents, replies: Sequence[Any], tasks: Iterable[str], now: float
+) -> list[Command]:
+    """Return the commands by which the parents know who waits for them. Those that are gone are left
+    to `recheck`.
+
+    parents, replies: of these links, and what their reads have answered.
+    """
+    if not links.conditions:
+        return []
+    states = parents.statuses(replies)
+    there = {name: status for name, status in states.items() if status is not None}
+    return enter_dependents(dict.fromkeys(tasks, links.conditions), there, now)

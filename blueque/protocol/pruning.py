@@ -23,14 +23,13 @@ class Ended(NamedTuple):
     """A finished task as it was seen.
 
     at: its `finished` or its `updated`, whichever is later, in Unix seconds.
-    has_dependents: others wait for it, or have waited. run: that has made it.
-    group: of which it is a member.
+    has_dependents: others wait for it, or have waited. group: of which it is
+        a member.
     """
 
     task: str
     at: float
     has_dependents: bool = False
-    run: str | None = None
     group: str | None = None
 
 

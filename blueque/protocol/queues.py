@@ -66,23 +66,20 @@ def _event_of(written: Mapping[str, str], removed: Sequence[str], by: str, now: 
 
 
 def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
-    """Remove everything about a queue that has no tasks, listeners, runs, feeds and schedules.
+    """Remove everything about a queue that has no tasks, listeners, feeds and schedules.
 
     Return how many of each it has, by kind. If it has any, nothing is removed.
     """
-    runs, feeds = redis.read(
-        ("ZRANGE", keys.runs(queue), 0, -1), ("ZRANGE", keys.feeds(queue), 0, -1)
-    )
+    (feeds,) = redis.read(("ZRANGE", keys.feeds(queue), 0, -1))
     schedules = _schedules_of(redis, queue)
-    # The records of runs and feeds expire; their names stay in these indexes.
-    parts = [keys.run(queue, run) for run in runs] + [keys.feed(queue, feed) for feed in feeds]
+    # The records of feeds expire; their names stay in the index.
+    parts = [keys.feed(queue, feed) for feed in feeds]
 
     def decide(*replies: Any) -> Verdict[dict[str, int]]:
-        *counts, runs_now, feeds_now, lines = replies[: len(reads)]
+        *counts, feeds_now, lines = replies[: len(reads)]
         exist = replies[len(reads) :]
         numbers = dict(zip(kinds, counts, strict=True))
-        numbers["runs"] = sum(exist[: len(runs)]) + len({*runs_now} - {*runs})
-        numbers["feeds"] = sum(exist[len(runs) :]) + len({*feeds_now} - {*feeds})
+        numbers["feeds"] = sum(exist) + len({*feeds_now} - {*feeds})
         numbers["schedules"] = schedules
         in_use = {kind: number for kind, number in numbers.items() if number}
         return Answer(in_use) if in_use else Change(_removal(redis, queue, lines, now), {})
@@ -100,7 +97,7 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
         "nodes": ("ZCARD", keys.nodes(queue)),
         "batches": ("EXISTS", keys.archive(queue)),
     }
-    names = [keys.runs(queue), keys.feeds(queue), keys.lines(queue)]
+    names = [keys.feeds(queue), keys.lines(queue)]
     reads: list[Command] = [*kinds.values(), *[("ZRANGE", key, 0, -1) for key in names]]
     watch = [*[key for _, key in kinds.values()], *names, *parts]
     look: AnyLook = Look(watch, [*reads, *[("EXISTS", key) for key in parts]])
@@ -131,7 +128,6 @@ def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Com
         keys.wake,
         keys.events,
         keys.totals,
-        keys.runs,
         keys.feeds,
     )
     return [

@@ -85,7 +85,7 @@ def from_tail(redis: Redis, place: Place, passed: int, count: int) -> list[str]:
     return list(reversed(ids))
 
 
-_OF_ENDED = ("status", "queue", "finished", "updated", "dependents", "run", "group")
+_OF_ENDED = ("status", "queue", "finished", "updated", "dependents", "group")
 
 
 def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]:
@@ -99,6 +99,6 @@ def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | Non
 
 
 def _ended(task: str, snapshot: Sequence[str | None], place: Place) -> Ended | None:
-    status, queue, finished, updated, dependents, run, group = snapshot
+    status, queue, finished, updated, dependents, group = snapshot
     at = ended_at(finished, updated) if (status, queue) == (place.kind, place.queue) else None
-    return None if at is None else Ended(task, at, dependents is not None, run, group)
+    return None if at is None else Ended(task, at, dependents is not None, group)

@@ -36,7 +36,7 @@ class GroupSeen(NamedTuple):
 
     record: its fields, see docs/protocol/groups.md, "Groups of tasks". `made_by` is what has made
         the group: `batch of [queue]`, a call with keys, which also closes it; `run [run] of
-        [queue]`, a run, which does the same; the random mark of a
+        [queue]`, a run of an earlier version; the random mark of a
         workflow; or the digest of a large one. A group that a program or person has opened has
         none.
     members: how many tasks have joined it. open: how many of them are not known to have ended.
@@ -294,9 +294,19 @@ def held(redis: Redis, names: Iterable[str], now: float) -> set[str]:
     return {name for name, (hold, collected) in found if is_held(hold, collected, now)}
 
 
-def require_ledger(redis: Redis, name: str) -> None:
-    """Raise WrongGroup if an earlier version has made members, which do not tell by which keys."""
-    (count,) = redis.read(("LLEN", keys.listed_members(name)))
+def require_ledger(redis: Redis, queue: str, name: str) -> None:
+    """Raise WrongGroup if the keys of a group do not tell what an earlier version has made: members
+    of it, or a run of this name.
+    """
+    count, state = redis.read(
+        ("LLEN", keys.listed_members(name)), ("HGET", keys.run(queue, name), "state")
+    )
+    if state == "open":
+        why = f"has begun a run of this name for queue {queue!r}: end it with that version first"
+        raise WrongGroup(name, f"an earlier version of Blueque {why}, or take another name")
+    if state is not None:
+        why = f"has made a run of this name for queue {queue!r}, whose keys do not count here"
+        raise WrongGroup(name, f"an earlier version of Blueque {why}: take another name")
     if count:
         raise WrongGroup(
             name,

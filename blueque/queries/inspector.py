@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from blueque.connection.redis import Command, Redis, as_fields, as_hash
 from blueque.errors import RedisRefused
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.listing import Listing
     from blueque.queries.overview import Overview
-    from blueque.queries.run_progress import RunSeen
     from blueque.queries.search import Choice
     from blueque.queries.task_graph import Graph
     from blueque.queries.why_facts import Inquiry
@@ -393,21 +392,6 @@ class Inspector:
 
         found = [groups.members(self._redis, name, count=groups.MOST) for name in names]
         return [*chain(*found)], any(len(ids) == groups.MOST for ids in found)
-
-    def run_members(self, runs: Sequence[tuple[str, str]]) -> list[str] | None:
-        """Return the ids of all tasks of these runs, each given as its queue and name, by their
-        groups. None: their groups do not list them, or there are more than 100,000.
-        """
-        # here: what a listener imports, each of its forks copies
-        from blueque.queries import run_progress
-
-        return run_progress.members(self._redis, runs)
-
-    def run_progress(self, records: Sequence[dict[str, Any]], now: float) -> list[RunSeen]:
-        """Return how far these runs are, given their records."""
-        from blueque.queries import run_progress
-
-        return run_progress.of_records(self._redis, records, now)
 
     def inquire(self, task_id: str) -> Inquiry:
         """Return everything that bears on why a task does not run: at most six round trips, each

@@ -70,7 +70,6 @@ SHOWN = (
     "tags",
     "producer",
     "key",
-    "run",
     "group",
 )
 MAX_IDS = 50_000  # ids that are read, of all lists together; but one of each

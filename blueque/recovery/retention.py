@@ -17,7 +17,7 @@ from blueque.producer.dependents import is_awaited
 from blueque.protocol import pruning
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
-from blueque.queries import groups, runs
+from blueque.queries import groups
 
 log = logging.getLogger("blueque")
 
@@ -34,7 +34,7 @@ ASK_AGAIN = 3600.0  # seconds after which tasks for which others waited are look
 
 class Retention:
     """Deletes the finished tasks of some queues, but those for which others wait, and those of a
-    group or a run that are held until they were collected.
+    group that are held until they were collected.
 
     rules: how long tasks stay, by queue and by status.
     rest: seconds to wait before the next step if there is more to delete.
@@ -127,7 +127,7 @@ class Retention:
             (tasks,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
             length = stock.lengths[place] - passed
             going = [task for task, _ in _going(self._rules[place], stock.now, length, tasks)]
-            held = self._held(place.queue, going, stock.now)
+            held = self._held(going, stock.now)
             yield sum(not task.has_dependents and task not in held for task in going)
             passed += len(tasks)
             is_whole = len(tasks) == COUNTED_AT_ONCE
@@ -191,7 +191,7 @@ class Retention:
         keep, passed = self._rules[place], self._passed_now(place, stock)
         oldest = self._few_awaited(oldest)
         due = dict(_going(keep, stock.now, stock.lengths[place] - passed, oldest))
-        held = self._held(place.queue, due, stock.now)
+        held = self._held(due, stock.now)
         floors = {
             task: floor
             for task, floor in due.items()
@@ -216,11 +216,10 @@ class Retention:
         self._passed.pop(place, None)
         return False
 
-    def _held(self, queue: str, tasks: Collection[Ended], now: float) -> set[Ended]:
-        """Return those of these tasks that their group or run holds until they were collected."""
-        in_groups = groups.held(self._redis, {task.group for task in tasks if task.group}, now)
-        in_runs = runs.held(self._redis, queue, {task.run for task in tasks if task.run}, now)
-        return {task for task in tasks if task.group in in_groups or task.run in in_runs}
+    def _held(self, tasks: Collection[Ended], now: float) -> set[Ended]:
+        """Return those of these tasks that their group holds until they were collected."""
+        held = groups.held(self._redis, {task.group for task in tasks if task.group}, now)
+        return {task for task in tasks if task.group in held}
 
     def _few_awaited(self, oldest: Sequence[Ended | None]) -> Sequence[Ended | None]:
         """Return the first of these tasks: to ask for dependents takes a transaction for each."""

@@ -72,7 +72,7 @@ def facts(
         "tags": ", ".join(task.tags) if task.tags else None,
         "queue": task.queue,
         "key": task.key,
-        "run": task.run,
+        "feed": task.feed,
         "group": task.fields.get("group"),
         "schedule": task.schedule,
         "planned": _planned(task, now, is_utc),

@@ -88,10 +88,9 @@ def _import_for_client() -> None:
     import blueque.listener.processor
     import blueque.metrics.collect
     import blueque.model.snapshot
-    import blueque.producer.abandoned_runs
     import blueque.producer.fanout
+    import blueque.producer.groups
     import blueque.producer.queue
-    import blueque.producer.run
     import blueque.producer.schedules
     import blueque.producer.workflow
     import blueque.protocol.feeding
@@ -103,7 +102,6 @@ def _import_for_client() -> None:
     import blueque.queries.history
     import blueque.queries.queue_changes
     import blueque.queries.queue_ends
-    import blueque.queries.run_progress
     import blueque.queries.search
     import blueque.queries.task_ends
     import blueque.queries.task_graph

@@ -70,11 +70,6 @@ def resume_node(host: str) -> str:
     return f"blueque node resume {shlex.quote(host)}"
 
 
-def drop_run(queue: str, run: str) -> str:
-    """Return the command that forgets a run."""
-    return of_queue(f"runs --forget={shlex.quote(run)}", queue)
-
-
 def amount(number: int) -> str:
     """Return an amount of a resource, exactly: 2, 8GiB."""
     for unit, size in _UNITS:

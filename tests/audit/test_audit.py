@@ -30,7 +30,7 @@ from blueque.cli.verbs import doctor
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.group import condition_on
+from blueque.model.group import Links, condition_on
 from blueque.model.lines import line_of, write_needs
 from blueque.model.queue_settings import pausing
 from blueque.model.recurrence import Rule
@@ -38,9 +38,9 @@ from blueque.model.schedule import Definition
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
+from blueque.protocol.members import MemberBatch
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
-from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.schedules import Define, Pause
 from blueque.recovery.settling import settle_groups_step
 
@@ -77,7 +77,7 @@ class House:
         for task in ("pending", "second"):
             protocol.enqueue(redis, Q, task, "p", 1.0)
         self._add_lines()
-        self._add_runs()
+        self._add_keyed()
         self._add_dependencies()
         self._add_groups()
         self._add_schedules()
@@ -144,13 +144,13 @@ class House:
         protocol.settle(redis, "d-broken", 3.0)
         self.cli.zadd(keys.blocked(D), dict.fromkeys(waiting, 1.0))
 
-    def _add_runs(self) -> None:
-        """A run with a task, and an empty one."""
+    def _add_keyed(self) -> None:
+        """A group with a task that has a key, and an empty one."""
         redis = self.redis
-        keyed = protocol.open_run(redis, Q, "keyed", RunTerms(60, 2), 1.0)
+        protocol.open_group(redis, "keyed", 60, 1.0)
         later = NewTasks([KEYED.encode()], [(b"p", False)], None, [100.0])
-        protocol.enqueue_run(redis, RunBatch(keyed, later, 1.0, {}))
-        protocol.open_run(redis, Q, "idle_1", RunTerms(60, 2), 1.0)
+        protocol.enqueue_members(redis, MemberBatch(Q, Links("keyed"), later, 1.0, {}))
+        protocol.open_group(redis, "idle", 60, 1.0)
 
     def _add_lines(self) -> None:
         """A queue with a limit, in which one task holds a lock and others wait for theirs, or have
@@ -915,34 +915,10 @@ DAMAGES = [
         False,
     ),
     Damage(
-        "a run that is not listed",
-        lambda cli: cli.zrem(keys.runs(Q), "idle_1"),
+        "tasks that a run of an earlier version holds back",
+        lambda cli: cli.rpush(keys.staged("c"), 1.5, "x"),
         "leftover",
-        keys.run(Q, "idle_1"),
-        None,
-        False,
-    ),
-    Damage(
-        "a ledger of no run",
-        lambda cli: cli.sadd(keys.ledger(Q, "gone", 5), "x"),
-        "leftover",
-        keys.ledger(Q, "gone", 5),
-        None,
-        False,
-    ),
-    Damage(
-        "a ledger that is a string",
-        lambda cli: cli.set(keys.ledger(Q, "idle_1", 1), "x"),
-        "wrong_type",
-        keys.ledger(Q, "idle_1", 1),
-        None,
-        False,
-    ),
-    Damage(
-        "a list of runs that is a set",
-        lambda cli: cli.sadd(keys.runs(G), "x"),
-        "wrong_type",
-        keys.runs(G),
+        keys.staged("c"),
         None,
         False,
     ),
@@ -1561,17 +1537,15 @@ def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
     assert audit(redis) == []
 
 
-def test_an_audit_beside_busy_runs_has_no_finding(url, redis):
+def test_an_audit_beside_busy_groups_has_no_finding(url, redis):
     stop = threading.Event()
 
     def work(number: int) -> None:
         with contextlib.closing(Client(url)) as client:
             queue = client.get_queue("busy")
             while not stop.is_set():
-                run = queue.open_run(uuid.uuid4().hex, shards=2)
-                run.put([str(n) for n in range(20)], [b"1"] * 20)
-                run.close(20)
-                protocol.drop_run(client._redis, "busy", run.name)
+                names = [str(n) for n in range(20)]
+                queue.enqueue_many(names, keys=names, group=uuid.uuid4().hex)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
     for thread in threads:

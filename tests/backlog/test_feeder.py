@@ -163,7 +163,7 @@ def test_tasks_are_what_enqueue_makes_and_know_their_feed(feed, few, cli, client
     like, fed = [
         cli.hgetall(keys.task(task)) for task in cli.lrange(keys.line("video", name), -2, -1)[::-1]
     ]
-    assert {**like, "run": "f"}.keys() == fed.keys()
+    assert {**like, "feed": "f"}.keys() == fed.keys()
     assert {name for name in like if like[name] != fed[name]} == {
         "parameters",
         "created",

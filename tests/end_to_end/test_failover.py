@@ -133,7 +133,7 @@ def test_many_tasks_are_enqueued_once(pair, kind):
     assert pair.new.llen("blueque_pending_tasks_video") == 2501
 
 
-def test_a_run_gets_the_tasks_that_a_replica_that_was_behind_did_not_have(pair):
+def test_a_group_gets_the_tasks_that_a_replica_that_was_behind_did_not_have(pair):
     client = Client(pair.proxy.url, patience=20)
 
     def fall_behind():
@@ -152,12 +152,12 @@ def test_a_run_gets_the_tasks_that_a_replica_that_was_behind_did_not_have(pair):
                 faults.pop(number, int)()
                 yield {"frame": number}
 
-    made = client.get_queue("video").enqueue_many(Rows(), keys="frame", run="r", group="g")
+    made = client.get_queue("video").enqueue_many(Rows(), keys="frame", group="g")
 
     assert made == 9000
     assert pair.old.llen("blueque_pending_tasks_video") < 9000
     assert pair.new.llen("blueque_pending_tasks_video") == 9000
-    assert pair.new.scard("blueque_ledger_0_r_video") == 9000
+    assert pair.new.zcard("blueque_joined_g") == 9000
     assert pair.new.hget("blueque_group_g", "state") == b"closed"
     client.close()
 

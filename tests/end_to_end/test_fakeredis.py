@@ -79,15 +79,16 @@ def test_the_second_enqueue_on_a_connection_is_a_task_of_its_own_in_memory(clien
     assert len(set(ids)) == 5
 
 
-def test_runs_are_made_once_in_memory(client):
+def test_keys_of_a_group_are_made_once_in_memory(client):
     queue = client.get_queue("video")
-    run = queue.open_run("r", shards=3)
-    assert (run.put(["a", "b"], [b"1", b"2"]), run.put(["b", "c"], [b"2", b"3"])) == (2, 1)
-    assert run.close(3) == ("r", 3, 3, False, None)
+    with client.group("r") as group:
+        first = queue.enqueue_many([1, 2], keys=["a", "b"], group=group)
+        second = queue.enqueue_many([2, 3], keys=["b", "c"], group=group)
+    assert (first.new, second.new) == (2, 1)
 
-    assert queue.enqueue_many([{"k": "a"}], keys="k", run="r").new == 0
+    assert queue.enqueue_many([{"k": "a"}], keys="k", group="r").new == 0
     assert [client.get_listener("video").listen().parameters for _ in range(3)] == [1, 2, 3]
-    assert [record["state"] for record in client.get_runs("video")] == ["committed"]
+    assert group.progress().state == "closed"
 
 
 def test_the_refusals_are_the_same_in_memory(client, fake):

@@ -96,7 +96,7 @@ def test_all_that_makes_tasks_hands_on_the_span_of_the_caller(client, queue):
         queue.schedule(2, time.time() + 3600)
         queue.enqueue(3, after=queue.enqueue(4))
         queue.enqueue_many([5, 6])
-        queue.enqueue_many([7], keys=["k"], run="night")
+        queue.enqueue_many([7], keys=["k"], group="night")
         flow = client.workflow("flow")
         flow.add("work", 8)
         flow.commit()

@@ -15,7 +15,7 @@ import pytest
 from running import until
 
 import blueque
-from blueque import WrongGroup, WrongRun
+from blueque import WrongGroup
 from blueque.audit.audit import audit
 from blueque.model import keys
 
@@ -144,32 +144,41 @@ def test_a_closed_group_ends_and_is_cancelled(programs, client):
     assert statuses(client, "rain", "leaf") == ["cancelled", "complete"]
 
 
-@pytest.mark.parametrize("run", ["2026-11-21", "grouped"])
-def test_an_open_run_goes_on_and_is_closed(client, run):
-    group = "grouped" if run == "grouped" else None
-    rows = client.get_queue("rows")
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (
+            "2026-11-21",
+            "has begun a run of this name for queue 'rows': end it with that version first",
+        ),
+        ("grouped", "has begun a run of this name"),
+        ("all-at-once", "has begun a run of this name"),
+        (
+            "done",
+            "has made a run of this name for queue 'rows', whose keys do not count here: take",
+        ),
+    ],
+)
+def test_a_run_is_refused_as_a_group_and_says_how_to_go_on(client, cli, run, why):
+    before = cli.keys("*")
 
-    made = rows.enqueue_many(["a", "b", "e"], keys=["a", "b", "e"], run=run, group=group)
+    with pytest.raises(WrongGroup, match=f"an earlier version of Blueque {why}"):
+        client.get_queue("rows").enqueue_many(["a", "e"], keys=["a", "e"], group=run)
 
-    assert (made, made.new) == (3, 1)
-    assert client.get_run("rows", run)["state"] == "committed"
-    if group:
-        assert client.group(group).progress().members == 3
-        assert client.group(group).progress().state == "closed"
+    assert sorted(cli.keys("*")) == sorted(before)
 
 
-def test_a_closed_run_makes_nothing_again(client):
-    rows = client.get_queue("rows")
-    made = rows.enqueue_many(["c", "d"], keys=["c", "d"], run="done", group="done")
-    assert (made, made.new) == (2, 0)
+def test_tasks_of_runs_are_run_and_those_that_are_held_back_stay_so(programs, client, cli):
+    ids = cli.zrange(keys.tasks("rows"), 0, -1)
+    in_line = cli.lrange(keys.line("rows", "0"), 0, -1)
+    assert in_line
+    programs.listener("work:run", queue="rows")
 
-
-def test_a_run_of_a_kind_that_is_gone_is_refused(client):
-    what = "it is a staged run: end it with the version of Blueque that has made it"
-    with pytest.raises(WrongRun, match=what):
-        client.get_queue("rows").open_run("all-at-once")
+    assert {each.status for each in client.wait(in_line, timeout=30)} == {"complete"}
     codes = {finding.code for finding in audit(client._redis)}
-    assert "missing" not in codes  # or a repair would put its tasks in line
+    assert "missing" not in codes  # or a repair would put the others in line
+    held = [task for task in ids if task not in in_line]
+    assert {client.get_task(task).status for task in held} <= {"pending", "complete"}
 
 
 def test_a_feed_goes_on_after_the_rows_that_it_has_fed(client, cli, tmp_path):

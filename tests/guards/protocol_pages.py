@@ -302,7 +302,7 @@ def index() -> str:
         "# Who writes which key",
         "",
         "Made by `python tests/guards/protocol_pages.py` from the commands on the other pages; do not edit it. `align_task`",
-        "also writes any list, set or sorted set of ids of tasks, but for those of a run and of a snapshot.",
+        "also writes any list, set or sorted set of ids of tasks, but for those of a snapshot.",
         "",
         "| key, as its page describes it | written by |",
         "|---|---|",

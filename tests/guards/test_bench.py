@@ -305,9 +305,9 @@ def test_the_raw_limit_leaves_in_redis_what_enqueue_leaves(
     assert shape(by_hand) == shape(state())
 
 
-@pytest.mark.parametrize(("fields", "run"), [("IN_RUN", "bench"), ("WITHOUT_RUN", None)])
+@pytest.mark.parametrize(("fields", "group"), [("IN_GROUP", "bench"), ("WITHOUT_GROUP", None)])
 def test_the_raw_limit_of_keyed_tasks_writes_the_fields_of_ours(
-    client: Client, url: str, cli: redis_py.Redis, fields: str, run: str | None
+    client: Client, url: str, cli: redis_py.Redis, fields: str, group: str | None
 ) -> None:
     def task() -> dict[str, str]:
         (name,) = cli.keys("blueque_task_*")
@@ -317,7 +317,7 @@ def test_the_raw_limit_of_keyed_tasks_writes_the_fields_of_ours(
     raw.send(url, producing.records(1, getattr(producing, fields)), 2)
     by_hand = task()
     cli.flushall()
-    client.get_queue("bench").enqueue_many([producing.ROW], keys="scene", run=run)
+    client.get_queue("bench").enqueue_many([producing.ROW], keys="scene", group=group)
 
     assert task() == by_hand
 
@@ -332,7 +332,7 @@ def test_a_tiny_run_of_blueque_alone_brings_numbers() -> None:
     assert enqueued.failed == drained.failed == picked.failed == {}
     assert enqueued.rows["blueque"]["rate"][0] > 0 and enqueued.rows["raw"]["rate"][0] > 0
     assert keyed.failed == {} and all(its["rate"][0] > 0 for its in keyed.rows.values())
-    assert keyed.rows.keys() == {"run", "keys", "raw_run", "raw_keys", "raw"}
+    assert keyed.rows.keys() == {"group", "keys", "raw_group", "raw_keys", "raw"}
     assert drained.rows["blueque"]["rate"][0] > 0 and drained.rows["forks"]["rate"][0] > 0
     assert len(picked.samples["blueque"]) == 3
 

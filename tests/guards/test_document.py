@@ -60,11 +60,9 @@ from blueque.errors import (
     NotFree,
     NotOwner,
     NotRegistered,
-    RunDropped,
     Taken,
     WrongGroup,
     WrongQueue,
-    WrongRun,
     WrongSchedule,
     WrongState,
 )
@@ -72,7 +70,6 @@ from blueque.listener.resources import Pool
 from blueque.listener.time_left import TimeLeft
 from blueque.model import group as group_fields
 from blueque.model import keys
-from blueque.model import run as run_fields
 from blueque.model import schedule as schedule_fields
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import KINDS
@@ -83,7 +80,6 @@ from blueque.model.ids import (
     FEED_NAMESPACE,
     GROUP_NAMESPACE,
     NAMESPACE,
-    RUN_NAMESPACE,
     SCHEDULE_NAMESPACE,
     SPAWN_NAMESPACE,
     WORKFLOW_NAMESPACE,
@@ -92,7 +88,6 @@ from blueque.model.ids import (
     ids_of_feed,
     ids_of_group_keys,
     ids_of_keys,
-    ids_of_run_keys,
     ids_of_schedule,
     ids_of_spawned,
     ids_of_workflow,
@@ -122,7 +117,6 @@ from blueque.protocol.occurrences import plan_of
 from blueque.protocol.parents import TaskParent, parent_of
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
-from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
@@ -141,7 +135,6 @@ CONSTANTS = {
 }  # keys without a name in them
 ID_MAKERS = {
     "Keys of tasks": ids_of_keys,
-    "Runs": ids_of_run_keys,
     "Members by their keys": ids_of_group_keys,
     "Feeds": ids_of_feed,
     "Ids of spawned tasks": ids_of_spawned,
@@ -692,13 +685,11 @@ KEYED = {
     "KEYED": [["key", key, "keep", 60, "enqueued_by", "m"] for key in ("a", "ä\n%", "c")],
 }
 KEPT = {"keys": [key.encode() for key in KEYED["KEY"]], "keep": 60, "mark": "m"}
-# What a run without links has of them.
+# What members that wait for nothing have of them.
 UNLINKED: dict[str, list[Any]] = {
     "PARENT": [],
     "GROUP": [],
     "ENTERED": [],
-    "OPENED": [],
-    "LINKS": [],
     "BLOCKED": [],
     "OF_KEY": [],
     "DUE": [],
@@ -708,43 +699,20 @@ UNLINKED: dict[str, list[Any]] = {
     "JOINED": [],
     "ENTRANTS": [],
     "PLACES": [],
-    "MEMBER": [],
     "UNMET": [],
     "CHILDREN": [],
     "AWAITED": [],
     "WAITERS": [],
     "ENDED": [],
     "OVER": [],
-    "REJOINED": [],
     "THERE": [],
     "NOTED": [],
     "CLOSED": [],
-    "REOPENED": [],
 }
-RUN, RUN_KEYS = 'à "night"_1', [b"k1", b"k2", b"k3"]
+MEMBER_KEYS = [b"k1", b"k2", b"k3"]
 ONE, TWO, THREE = (
     f"{first}-0000-4000-8000-00000a0d225c" for first in ("00000000", "00010000", "0003ff80")
 )
-KEYED_RUN = {
-    **MANY,
-    **UNLINKED,
-    "PARAMETERS": "p",
-    "RUN": RUN,
-    "TASK": [ONE, TWO, THREE],
-    "NEW": [ONE, TWO, THREE],
-    "KEY": ["k1", "k2", "k3"],
-    "LATER": [],
-    "ITS_KEY": [],
-    "ETA": [],
-    "TIMES": [],
-    "ETAS": None,
-    "SHARD": [0, 1],
-    "LISTED": [octets(ONE, THREE), octets(TWO)],
-    "ITS_SHARD": [0, 1],
-    "LISTING": [octets(ONE, THREE), octets(TWO)],
-    "ENTRIES": [9.25, ONE, 9.25, TWO, 9.25, THREE],
-    **in_default_line(ONE, TWO, THREE),
-}
 KEYED_LATER = {
     "LATER": [ONE, TWO],
     "ITS_KEY": ["k1", "k2"],
@@ -754,41 +722,6 @@ KEYED_LATER = {
     "NEW": [THREE],
     "KEY": ["k3"],
 }
-ALL_LATER = {
-    "LATER": [ONE, TWO, THREE],
-    "ITS_KEY": ["k1", "k2", "k3"],
-    "ETA": [20.5, 30.0, 40.0],
-    "TIMES": [20.5, ONE, 30.0, TWO, 40.0, THREE],
-    "ETAS": [20.5, 30.0, 40.0],
-    "NEW": [],
-    "KEY": [],
-}
-ONLY_THREE = {
-    "NEW": [THREE],
-    "KEY": ["k3"],
-    "ITS_SHARD": [0],
-    "LISTING": [octets(THREE)],
-    "ENTRIES": [9.25, THREE],
-    **in_default_line(THREE),
-}
-OPEN = {
-    **TASK,
-    **UNLINKED,
-    "RUN": RUN,
-    "KIND": "keyed",
-    "KEEP": 60,
-    "SHARDS": 3,
-    "SHARD": [0, 1, 2],
-    "SOME": [RUN],
-    "HOLD": [],
-    "REMEMBERED": 604800,
-    "GROWING": [],
-    "LOOK": 69.25,
-}
-MAKER = f"run {RUN} of {Q}"
-CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m", "LATE": 60}
-RECORD = {"run": RUN, "queue": Q, "created": 9.25}  # as whoever has opened it knows it
-FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
 FEED = 'b 1 "x"'
 EARLIER_FEED = ("beat", 4, "beat_at", -60.0, "beat_every", 5, "lease", 60)
 BEGUN_FEED = {
@@ -1147,23 +1080,6 @@ def created(
     return Sample("create", case, before, call, found, [*holds, *in_time], look=look, until=until)
 
 
-def run_batch(values: Values) -> RunBatch:
-    """Return the sample's tasks as a batch of a keyed run of three shards."""
-    tasks = NewTasks(
-        [task.encode() for task in values["TASK"]],
-        [(b"p", False)] * 3,
-        None,
-        values["ETAS"],
-        RUN_KEYS,
-    )
-    record = {**RECORD, "shards": 3, **values.get("RECORD", {})}
-    return RunBatch(record, tasks, 9.25, values.get("GIVEN"))
-
-
-def enqueue_run(values: Values) -> Given:
-    return lambda redis: protocol.enqueue_run(redis, run_batch(values))
-
-
 def begun_feed(
     token: str = T, dead: str | None = None, queue: str = Q, feed: str = FEED, now: float = 9.25
 ) -> Given:
@@ -1189,7 +1105,7 @@ def feed(
         [(text.encode(), False) for text in TEXTS[: len(tasks)]],
         **columns,
     )
-    batch = Batch(Q, new, 9.25, {**(options or {}), "run": FEED}) if tasks else None
+    batch = Batch(Q, new, 9.25, {**(options or {}), "feed": FEED}) if tasks else None
     chunk = FeedChunk(
         rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, rows[1], 0.5), batch, skipped, done
     )
@@ -1212,55 +1128,6 @@ has_expired = raw("DEL", keys.feeder(Q, FEED))
 
 def forget_feed(redis: Redis) -> None:
     protocol.forget_feed(redis, Q, FEED)
-
-
-def opened(shards: int = 3, queue: str = Q, run: str = RUN, created: float | None = None) -> Given:
-    return lambda redis: protocol.open_run(redis, queue, run, RunTerms(60, shards), 9.25, created)
-
-
-def reopened(shards: int = 3) -> Given:
-    """Open a run later than whoever knows the RECORD has."""
-    return lambda redis: protocol.open_run(redis, Q, RUN, RunTerms(60, shards), 12.5)
-
-
-def opened_linked(group: str | None = None, run: str = RUN, **conditions: str) -> Given:
-    """Open a run whose tasks join a group, or wait for others; the group `old` is one of these."""
-    named = {ON_OLD if name == "old" else name: kind for name, kind in conditions.items()}
-    terms = RunTerms(60, 3, Links(group, named, "cancel"))
-    return lambda redis: protocol.open_run(redis, Q, run, terms, 9.25)
-
-
-def close_run(mark: str = "m", is_more: bool = False, least: int = 0, **links: str) -> Given:
-    opened = {**RECORD, "shards": 3, **links}
-    return lambda redis: protocol.close_run(redis, opened, 7, mark, 9.25, is_more, least)
-
-
-def reopen_run(hold: int | None = None, **links: str) -> Given:
-    opened = {**RECORD, "shards": 3, **links}
-    return lambda redis: protocol.reopen_run(redis, opened, 9.25, hold)
-
-
-def collect_run(redis: Redis) -> object:
-    return protocol.collect_run(redis, Q, RUN, 9.25)
-
-
-def opened_held(redis: Redis) -> object:
-    terms = RunTerms(60, 3, Links(GROUP), 900_000)
-    return protocol.open_run(redis, Q, RUN, terms, 9.25)
-
-
-def earlier_run(redis: Redis) -> None:
-    """Make the record of a run as an earlier version made it, without shards."""
-    fields = ["run", RUN, "queue", Q, "kind", "staged", "state", "finished"]
-    redis.read(("HSET", keys.run(Q, RUN), *fields), ("ZADD", keys.runs(Q), 9.25, RUN))
-
-
-def drop_run(redis: Redis) -> None:
-    protocol.drop_run(redis, Q, RUN)
-
-
-def prune_runs(redis: Redis) -> None:
-    protocol.prune_runs(redis, Q)
 
 
 def joining(*tasks: str) -> Values:
@@ -2047,7 +1914,6 @@ LINKED = {
     "after": json.dumps({"t3": "ok", ON_OLD: "any"}, separators=(",", ":")),
     "broken": "cancel",
 }
-OPENED_LINKED = opened_linked(GROUP, t3="ok", old="any")
 KEYED_LINKED = {
     **IN_NO_LINE,
     "OPTIONS": ["group", GROUP, "broken", "cancel", "after", 2],
@@ -2073,7 +1939,19 @@ KEYED_LINKED = {
 }
 
 KEYED_MEMBERS = {
-    **{name: value for name, value in KEYED_RUN.items() if name not in ("RUN", "SHARD")},
+    **MANY,
+    **UNLINKED,
+    "PARAMETERS": "p",
+    "TASK": [ONE, TWO, THREE],
+    "NEW": [ONE, TWO, THREE],
+    "KEY": ["k1", "k2", "k3"],
+    "LATER": [],
+    "ITS_KEY": [],
+    "ETA": [],
+    "TIMES": [],
+    "ETAS": None,
+    "ENTRIES": [9.25, ONE, 9.25, TWO, 9.25, THREE],
+    **in_default_line(ONE, TWO, THREE),
     "OPTIONS": ["group", GROUP],
     "ENTERED": GROUP,
     "TIED": [],
@@ -2094,7 +1972,7 @@ def member_batch(values: Values, links: Links, options: Values = {}) -> MemberBa
         [(b"p", False)] * len(values["TASK"]),
         None,
         values["ETAS"],
-        RUN_KEYS[: len(values["TASK"])],
+        MEMBER_KEYS[: len(values["TASK"])],
     )
     return MemberBatch(Q, links, tasks, 9.25, options)
 
@@ -2591,468 +2469,6 @@ SAMPLES = [
         },
         [IS_PENDING, ONE_HAS_TIME],
     ),
-    Sample("open_run", "keyed", nothing, opened(3), OPEN, [NO_RECORD]),
-    Sample("open_run", "again", opened(), opened(), OPEN),
-    Sample(
-        "open_run",
-        "linked",
-        given(enqueued("t3"), ended_group_named("old")),
-        opened_linked(GROUP, t3="ok", old="any"),
-        {
-            **OPEN,
-            "KIND": "keyed_linked",
-            "LINKS": flat(LINKED),
-            "PARENT": ["t3"],
-            "GROUP": ["old"],
-            "ENTERED": [GROUP],
-            "OPENED": [GROUP],
-            "MAKER": MAKER,
-        },
-        [NO_RECORD],
-    ),
-    Sample(
-        "open_run",
-        "linked, the group is open",
-        opened_group,
-        opened_linked(GROUP),
-        {**OPEN, "KIND": "keyed_linked", "LINKS": ["group", GROUP], "ENTERED": [GROUP]},
-        [NO_RECORD],
-    ),
-    Sample("open_run", "linked, again", opened_linked(GROUP), opened(), OPEN),
-    *[
-        Sample(
-            "open_run",
-            f"linked, {case}",
-            before,
-            opened_linked(GROUP, **conditions),
-            {**OPEN, "ENTERED": [GROUP], "PARENT": list(conditions)},
-            until="MULTI",
-            refuses=refusal,
-        )
-        for case, before, conditions, refusal in [
-            ("with another group", opened_linked("x"), {}, WrongRun),
-            ("with other conditions", opened_linked(GROUP), {"t3": "ok"}, WrongRun),
-            ("the group of another run", opened_linked(GROUP, "x"), {}, WrongGroup),
-            ("a closed group", given(opened_group, closed_group), {}, WrongGroup),
-            ("no such parent", nothing, {"t3": "ok"}, NoSuchTask),
-            (
-                "a group for which a task waits",
-                given(enqueued("t3"), opened_group, waiting_for_group("ok")),
-                {"t3": "ok"},
-                WrongGroup,
-            ),
-        ]
-    ],
-    Sample(
-        "open_run",
-        "linked, waits for a group that is open",
-        opened_group_named("old"),
-        opened_linked(GROUP, old="ok"),
-        {**OPEN, "ENTERED": [GROUP], "GROUP": ["old"]},
-        until="MULTI",
-        refuses=WrongGroup,
-    ),
-    Sample(
-        "enqueue_run",
-        "linked",
-        given(enqueued("t3"), ended_group_named("old"), OPENED_LINKED),
-        enqueue_run({**KEYED_RUN, "RECORD": LINKED, "ETAS": [20.5, None, None]}),
-        {**KEYED_RUN, **KEYED_LINKED},
-        [ANY_MADE],
-    ),
-    Sample(
-        "enqueue_run",
-        "linked, a parent has ended",
-        given(
-            enqueued("t3"),
-            ended_group_named("old"),
-            OPENED_LINKED,
-            raw("HSET", keys.task("t3"), "status", "failed"),
-        ),
-        enqueue_run({**KEYED_RUN, "RECORD": LINKED, "ETAS": [20.5, None, None]}),
-        {**KEYED_RUN, **KEYED_LINKED, "ENDED": [9.25, "t3"]},
-        [ANY_MADE, HAS_ENDED],
-    ),
-    Sample(
-        "enqueue_run",
-        "linked, in a group only, and a member was there",
-        given(opened_linked(GROUP), raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)),
-        enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
-        {
-            **KEYED_RUN,
-            "OPTIONS": ["group", GROUP],
-            "ENTERED": [GROUP],
-            "MEMBER": [ONE, TWO, THREE],
-            "NEW": [TWO, THREE],
-            "KEY": ["k2", "k3"],
-            "ENTRIES": [9.25, TWO, 9.25, THREE],
-            **in_default_line(TWO, THREE),
-            "JOINED": [GROUP],
-            "ENTRANTS": [TWO, THREE],
-            "PLACES": [9.25, TWO, 9.250001, THREE],
-            "REJOINED": [GROUP],
-            "THERE": [ONE],
-            "NOTED": [9.25, ONE],
-        },
-        [AGAIN, ANY_MADE, A_NEW, A_MEMBER],
-    ),
-    Sample(
-        "enqueue_run",
-        "linked, a task of it is in no group",
-        given(opened_linked(GROUP), raw("HSET", keys.task(ONE), "queue", Q)),
-        enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
-        {**KEYED_RUN, "ENTERED": [GROUP], "MEMBER": [ONE, TWO, THREE]},
-        [AGAIN],
-        until="MULTI",
-        refuses=WrongGroup,
-    ),
-    Sample(
-        "enqueue_run",
-        "linked, the group is closed",
-        given(opened_linked(GROUP), closed_group),
-        enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
-        {**KEYED_RUN, "ENTERED": [GROUP]},
-        until="MULTI",
-        refuses=WrongGroup,
-    ),
-    Sample(
-        "close_run",
-        "linked",
-        opened_linked(GROUP),
-        close_run(group=GROUP),
-        {**CLOSE, "COUNT": 0, "ENTERED": [GROUP], "CLOSED": [GROUP]},
-    ),
-    Sample(
-        "close_run",
-        "linked, with a group that another has opened",
-        given(opened_group, opened_linked(GROUP)),
-        close_run(group=GROUP),
-        {**CLOSE, "COUNT": 0, "ENTERED": [GROUP]},
-    ),
-    Sample(
-        "open_run",
-        "linked, with the closed group of a run that was dropped",
-        given(
-            opened_linked(GROUP),
-            close_run(group=GROUP),
-            lambda redis: protocol.drop_run(redis, Q, RUN),
-        ),
-        opened_linked(GROUP),
-        {
-            **OPEN,
-            "KIND": "keyed_linked",
-            "LINKS": ["group", GROUP],
-            "ENTERED": [GROUP],
-            "GROWING": [GROUP],
-        },
-        [NO_RECORD],
-    ),
-    Sample(
-        "open_run",
-        "held",
-        nothing,
-        opened_held,
-        {
-            **OPEN,
-            "KIND": "keyed_linked",
-            "LINKS": ["group", GROUP],
-            "HOLD": ["hold", 900_009.25],
-            "ENTERED": [GROUP],
-            "OPENED": [GROUP],
-            "REMEMBERED": 900_000,
-            "MAKER": MAKER,
-        },
-        [NO_RECORD],
-    ),
-    Sample(
-        "reopen_run",
-        "linked, ended, and held again",
-        given(opened_held, close_run(group=GROUP), finish_group),
-        reopen_run(5, group=GROUP),
-        {**CLOSE, "HOLD": ["hold", 14.25], "ENTERED": [GROUP], "GROWING": [GROUP], "LOOK": 69.25},
-        ["the new tasks are to be held"],
-    ),
-    Sample(
-        "reopen_run",
-        "as usual",
-        given(opened(3), enqueue_run(KEYED_RUN), close_run()),
-        reopen_run(),
-        CLOSE,
-    ),
-    Sample(
-        "reopen_run",
-        "with the group of another",
-        given(opened_group, opened_linked(GROUP), close_run(group=GROUP)),
-        reopen_run(group=GROUP),
-        {**CLOSE, "ENTERED": [GROUP]},
-    ),
-    *[
-        Sample("reopen_run", case, before, reopen_run(**links), values, until="MULTI", refuses=why)
-        for case, before, links, values, why in [
-            ("open", opened(3), {}, CLOSE, None),
-            ("dropped", nothing, {}, CLOSE, RunDropped),
-            ("made anew", reopened(3), {}, CLOSE, RunDropped),
-            (
-                "its ledgers have expired",
-                given(
-                    opened(3),
-                    enqueue_run(KEYED_RUN),
-                    close_run(),
-                    raw("DEL", keys.ledger(Q, RUN, 0)),
-                ),
-                {},
-                CLOSE,
-                WrongRun,
-            ),
-            (
-                "its group is gone",
-                given(opened_linked(GROUP), close_run(group=GROUP), raw("DEL", keys.group(GROUP))),
-                {"group": GROUP},
-                {**CLOSE, "ENTERED": [GROUP]},
-                NoSuchGroup,
-            ),
-            (
-                "its group was cancelled",
-                given(
-                    opened_linked(GROUP),
-                    close_run(group=GROUP),
-                    raw("HSET", keys.group(GROUP), "cancel", 9.0),
-                ),
-                {"group": GROUP},
-                {**CLOSE, "ENTERED": [GROUP]},
-                WrongGroup,
-            ),
-            (
-                "the group of another is closed",
-                given(opened_group, opened_linked(GROUP), close_run(group=GROUP), closed_group),
-                {"group": GROUP},
-                {**CLOSE, "ENTERED": [GROUP]},
-                WrongGroup,
-            ),
-        ]
-    ],
-    Sample(
-        "close_run",
-        "with more rows",
-        given(opened(3), close_run(), reopen_run(), enqueue_run(KEYED_RUN)),
-        close_run("n", is_more=True),
-        {**CLOSE, "MARK": "n", "ROWS": 14},
-    ),
-    Sample("collect_run", "held", opened_held, collect_run, OPEN),
-    Sample(
-        "collect_run", "again", given(opened_held, collect_run), collect_run, OPEN, until="MULTI"
-    ),
-    Sample("collect_run", "not held", opened(), collect_run, OPEN, until="MULTI"),
-    Sample("collect_run", "dropped", nothing, collect_run, OPEN, until="MULTI", refuses=RunDropped),
-    Sample("open_run", "committed", given(opened(3), close_run()), opened(3), OPEN, until="MULTI"),
-    Sample(
-        "open_run",
-        "of another kind",
-        raw("HSET", keys.run(Q, RUN), "run", RUN, "queue", Q, "kind", "staged", "state", "open"),
-        opened(),
-        OPEN,
-        until="MULTI",
-        refuses=WrongRun,
-    ),
-    Sample(
-        "open_run",
-        "of another queue",
-        opened(run=f"{RUN}_x", queue="y"),
-        opened(run=RUN, queue="x_y"),
-        {**OPEN, "QUEUE": "x_y"},
-        until="MULTI",
-        refuses=WrongRun,
-    ),
-    Sample(
-        "enqueue_run", "all new", opened(3), enqueue_run(KEYED_RUN), KEYED_RUN, [ANY_MADE, A_NEW]
-    ),
-    Sample(
-        "enqueue_run",
-        "in a line with a lock",
-        opened(3),
-        enqueue_run({**KEYED_RUN, "GIVEN": IS_SHARED}),
-        {
-            **KEYED_RUN,
-            "OPTIONS": flat(IS_SHARED),
-            "LINE": [SHARED["LINE"]],
-            "NAME": [SHARED["NAME"]],
-            "PRIORITY": [0],
-            "LOCKED": [SHARED["NAME"]],
-            "LOCK": ["a b"],
-        },
-        [ANY_MADE, A_NEW],
-    ),
-    Sample(
-        "enqueue_run",
-        "two for later",
-        opened(3),
-        enqueue_run({**KEYED_RUN, **KEYED_LATER}),
-        {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)},
-        [ANY_MADE, A_NEW, A_LATER],
-    ),
-    Sample(
-        "enqueue_run",
-        "all for later",
-        opened(3),
-        enqueue_run({**KEYED_RUN, **ALL_LATER}),
-        {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE},
-        [ANY_MADE, A_LATER],
-    ),
-    Sample(
-        "enqueue_run",
-        "some in the ledger, and deleted",
-        given(
-            opened(3),
-            enqueue_run(KEYED_RUN),
-            raw("DEL", *map(keys.task, (ONE, TWO, THREE))),
-            raw("SREM", keys.ledger(Q, RUN, 0), uuid.UUID(THREE).bytes),
-        ),
-        enqueue_run(KEYED_RUN),
-        {**KEYED_RUN, **ONLY_THREE},
-        [ANY_MADE, A_NEW],
-    ),
-    Sample(
-        "enqueue_run",
-        "again",
-        given(opened(3), enqueue_run(KEYED_RUN)),
-        enqueue_run(KEYED_RUN),
-        KEYED_RUN,
-        until="MULTI",
-    ),
-    Sample(
-        "enqueue_run",
-        "committed",
-        given(opened(3), close_run()),
-        enqueue_run(KEYED_RUN),
-        KEYED_RUN,
-        until="MULTI",
-    ),
-    Sample(
-        "enqueue_run",
-        "dropped",
-        nothing,
-        enqueue_run(KEYED_RUN),
-        KEYED_RUN,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample(
-        "enqueue_run",
-        "of another kind",
-        raw("HSET", keys.run(Q, RUN), "run", RUN, "queue", Q, "kind", "staged", "state", "open"),
-        enqueue_run(KEYED_RUN),
-        KEYED_RUN,
-        until="MULTI",
-        refuses=WrongRun,
-    ),
-    *[
-        Sample(
-            "enqueue_run",
-            f"some exist: {case}",
-            given(opened(3), *there),
-            enqueue_run({**KEYED_RUN, **values}),
-            {**KEYED_RUN, **values, **more},
-            [AGAIN, *holds],
-        )
-        for case, there, values, more, holds in [
-            (
-                "one",
-                [raw("HSET", keys.task(ONE), "queue", Q)],
-                {},
-                {
-                    "NEW": [TWO, THREE],
-                    "KEY": ["k2", "k3"],
-                    "ENTRIES": [9.25, TWO, 9.25, THREE],
-                    **in_default_line(TWO, THREE),
-                },
-                [ANY_MADE, A_NEW],
-            ),
-            (
-                "all",
-                [raw("HSET", keys.task(task), "queue", Q) for task in (ONE, TWO, THREE)],
-                {},
-                {"NEW": [], "KEY": [], "ENTRIES": [], **IN_NO_LINE},
-                [],
-            ),
-            (
-                "for later",
-                [raw("HSET", keys.task(ONE), "queue", Q)],
-                ALL_LATER,
-                {
-                    "LATER": [TWO, THREE],
-                    "ITS_KEY": ["k2", "k3"],
-                    "ETA": [30.0, 40.0],
-                    "TIMES": [30.0, TWO, 40.0, THREE],
-                    "ENTRIES": [9.25, TWO, 9.25, THREE],
-                    **IN_NO_LINE,
-                },
-                [ANY_MADE, A_LATER],
-            ),
-        ]
-    ],
-    Sample("close_run", "as usual", given(opened(3), enqueue_run(KEYED_RUN)), close_run(), CLOSE),
-    Sample(
-        "close_run", "again", given(opened(3), close_run()), close_run("n"), CLOSE, until="MULTI"
-    ),
-    Sample("close_run", "dropped", nothing, close_run(), CLOSE, until="MULTI", refuses=RunDropped),
-    Sample(
-        "close_run",
-        "a task was lost",
-        given(opened(3), enqueue_run(KEYED_RUN)),
-        close_run(least=len(KEYED_RUN["TASK"]) + 1),
-        CLOSE,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample(
-        "close_run",
-        "dropped, and made anew",
-        reopened(3),
-        close_run(),
-        CLOSE,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample(
-        "enqueue_run",
-        "dropped, and made anew",
-        reopened(3),
-        enqueue_run(KEYED_RUN),
-        KEYED_RUN,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample("open_run", "that another has opened", opened(), opened(created=9.25), OPEN),
-    Sample(
-        "open_run",
-        "that another has opened, and is gone",
-        nothing,
-        opened(3, created=9.25),
-        OPEN,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample(
-        "open_run",
-        "that another has opened, and was made anew",
-        reopened(3),
-        opened(3, created=9.25),
-        OPEN,
-        until="MULTI",
-        refuses=RunDropped,
-    ),
-    Sample("drop_run", "as usual", opened(), drop_run, OPEN, ["there are shards"]),
-    Sample("drop_run", "again", nothing, drop_run, OPEN, until="MULTI"),
-    Sample("drop_run", "of an earlier version", earlier_run, drop_run, OPEN),
-    Sample(
-        "prune_runs",
-        "as usual",
-        raw("ZADD", keys.runs(Q), 1, RUN),
-        prune_runs,
-        {**OPEN, "GONE": [RUN]},
-    ),
-    Sample("prune_runs", "again", opened(), prune_runs, OPEN, until="MULTI"),
-    Sample("prune_runs", "no run", nothing, prune_runs, OPEN, until="WATCH"),
     Sample("begin_feed", "the first time", nothing, begun_feed(), BEGUN_FEED, [NO_RECORD]),
     Sample(
         "begin_feed",
@@ -3244,14 +2660,10 @@ SAMPLES = [
     Sample("forget_queue", "again", nothing, forget_queue, UNUSED),
     Sample(
         "forget_queue",
-        "with a line that needed a lock, a run and a feed that have expired",
-        given(
-            raw("ZADD", keys.lines(Q), 0, SHARED["NAME"]),
-            raw("ZADD", keys.runs(Q), 1, RUN),
-            raw("ZADD", keys.feeds(Q), 1, FEED),
-        ),
+        "with a line that needed a lock, and a feed that has expired",
+        given(raw("ZADD", keys.lines(Q), 0, SHARED["NAME"]), raw("ZADD", keys.feeds(Q), 1, FEED)),
         forget_queue,
-        {**UNUSED, **SHARED, "LOCK": ["a b"], "PART": [keys.run(Q, RUN), keys.feed(Q, FEED)]},
+        {**UNUSED, **SHARED, "LOCK": ["a b"], "PART": [keys.feed(Q, FEED)]},
     ),
     Sample("forget_queue", "a task", enqueued("t1"), forget_queue, UNUSED, until="MULTI"),
     Sample("forget_queue", "a listener", registered(), forget_queue, UNUSED, until="MULTI"),
@@ -3265,10 +2677,10 @@ SAMPLES = [
     ),
     Sample(
         "forget_queue",
-        "a run",
-        opened(),
+        "a feed",
+        begun_feed(),
         forget_queue,
-        {**UNUSED, "PART": [keys.run(Q, RUN)]},
+        {**UNUSED, "PART": [keys.feed(Q, FEED)]},
         until="MULTI",
     ),
     Sample("set_schedule", "a new one", nothing, defined(), SET, [IS_DEFINED]),
@@ -7551,10 +6963,6 @@ def test_the_fields_of_a_task_are_those_in_the_table():
     assert sorted(first_column(chapter("Task"))) == sorted(FIELDS)
 
 
-def test_the_fields_of_the_record_of_a_run_are_those_in_the_table():
-    assert first_column(chapter("Runs")) == list(run_fields.FIELDS)
-
-
 def test_the_fields_of_the_record_of_a_group_are_those_in_the_table():
     assert first_column(chapter("Groups of tasks")) == list(group_fields.FIELDS)
 
@@ -7625,7 +7033,8 @@ def test_each_key_that_a_section_writes_is_described_on_one_page():
     described = [blank(key) for key in key_rows()]
 
     assert len(set(described)) == len(described)
-    of_earlier = {"blueque_manifest_[]_[]", "blueque_staged_[]", "blueque_staging_[]_[]"}
+    kinds = ("manifest_[]_[]", "run_[]_[]", "staged_[]", "staging_[]_[]")
+    of_earlier = {f"blueque_{kind}" for kind in kinds}
     assert {key for name in sections() for key in written(name)} == set(described) - of_earlier
 
 
@@ -7633,7 +7042,6 @@ def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
     """The table of a chapter: the texts that an id is made of, as JSON, and the id."""
     for title, namespace in (
         ("Keys of tasks", NAMESPACE),
-        ("Runs", RUN_NAMESPACE),
         ("Members by their keys", GROUP_NAMESPACE),
         ("Feeds", FEED_NAMESPACE),
         ("Ids of spawned tasks", SPAWN_NAMESPACE),

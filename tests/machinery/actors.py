@@ -35,7 +35,6 @@ from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.states import Entry, Place
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
-from blueque.producer.abandoned_runs import Leftovers
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.pruning import Ended, ended_at
 from blueque.protocol.recover import Loss
@@ -187,45 +186,6 @@ def insist_on_batches(call: Callable[[], list[list[TaskId]]]) -> list[TaskId]:
             return [task for ids in call() for task in ids]
         except BatchFailed:
             continue
-
-
-def put(world: World, redis: Redis, *names: str) -> None:
-    """Put tasks of the run r, under keys that others use, too."""
-    run = insist(lambda: world.queue(redis).open_run("r", shards=2))
-    for name in names:
-        insist(lambda name=name: run.put([name], [b"ok"], are_json=False))  # type: ignore[misc]
-
-
-def close(world: World, redis: Redis) -> None:
-    """Declare that all of the run r is there, and note how many tasks that are."""
-    run = insist(lambda: world.queue(redis).open_run("r", shards=2))
-    world.ledger.notes.append(insist(lambda: run.close(9)).tasks)
-
-
-def append(world: World, redis: Redis, *names: str) -> None:
-    """Add tasks to the run r, which was closed, and close it again."""
-    run = insist(lambda: world.queue(redis).open_run("r", shards=2, append=True))
-    for name in names:
-        insist(lambda name=name: run.put([name], [b"ok"], are_json=False))  # type: ignore[misc]
-    insist(lambda: run.close(9))
-
-
-def put_and_close(world: World, redis: Redis, *names: str) -> None:
-    put(world, redis, *names)
-    close(world, redis)
-
-
-def clear_up(world: World, redis: Redis) -> None:
-    """End whatever run is left, as `blueque gc` does."""
-    leftovers = Leftovers(redis)
-    for leftover in insist(lambda: leftovers.find([QUEUE], 0)):
-        insist(lambda leftover=leftover: leftovers.end(leftover))  # type: ignore[misc]
-
-
-def drain_runs(world: World) -> None:
-    """Be whoever comes next, and clears up after runs."""
-    clear_up(world, world.redis)
-    drain(world)
 
 
 def work_and_delete(world: World, redis: Redis, node: str) -> None:

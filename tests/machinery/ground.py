@@ -255,9 +255,6 @@ def _reader(name: str) -> tuple[str | int, ...]:
         return ("GET", name)
     if name.startswith(keys.spawned("")):  # ids of 16 bytes each
         return ("SCARD", name)
-    parsed = keys.parse_run(name)
-    if parsed is not None:
-        return {"run": ("HGETALL", name), "ledger": ("SMEMBERS", name)}[parsed[0]]
     if name in (keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
         return ("SMEMBERS", name)
     if name.startswith(

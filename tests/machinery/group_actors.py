@@ -114,14 +114,6 @@ def enter_and_close(world: World, redis: Redis, *tasks: str) -> None:
     settle_groups(world, redis)
 
 
-def drive_keyed(world: World, redis: Redis) -> None:
-    """Be the driver of a keyed run with a group, which puts its tasks and closes it."""
-    run = insist(lambda: world.queue(redis).open_run("r", shards=2, group=GROUP))
-    for name in ("k1", "k2"):
-        insist(lambda name=name: run.put([name], [b"ok"], are_json=False))  # type: ignore[misc]
-    insist(lambda: run.close(2))
-
-
 def drive_group(world: World, redis: Redis) -> None:
     """Be a call with keys, which opens the group, makes its members and closes it."""
     opened = insist(lambda: open_keyed(redis, QUEUE, GROUP, Terms()))
@@ -150,6 +142,13 @@ def put_members_and_close(world: World, redis: Redis, *names: str) -> None:
     insist(lambda: protocol.close_group(redis, GROUP, time.time()))
 
 
+def append_members(world: World, redis: Redis, *names: str) -> None:
+    """Open the group again if it was closed, add keys to it, and close it."""
+    opened = insist(lambda: open_keyed(redis, QUEUE, GROUP, Terms(), append=True))
+    put_members(world, redis, *names)
+    insist(lambda: opened.close(redis, 0))
+
+
 def work_and_delete_members(world: World, redis: Redis, node: str) -> None:
     """Be a listener whose tasks are deleted as soon as their group has noted their end."""
     work(world, redis, node)
@@ -165,12 +164,6 @@ def work_and_delete_members(world: World, redis: Redis, node: str) -> None:
 def finish_group(world: World) -> None:
     """Make the same call again after the first has died."""
     drive_group(world, world.redis)
-    drain_tied(world)
-
-
-def finish_keyed(world: World) -> None:
-    """Run the same again after the driver has died."""
-    drive_keyed(world, world.redis)
     drain_tied(world)
 
 

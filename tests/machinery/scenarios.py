@@ -24,13 +24,12 @@ from world import ANOTHER, QUEUE, World, join, make_wait, put_in_line, start_one
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.group_terms import Terms
-from blueque.model.ids import id_of_run_key, ids_of_group_keys
+from blueque.model.ids import ids_of_group_keys
 from blueque.model.new import spawned_id
 from blueque.model.states import Place
 from blueque.model.units import Keep
 from blueque.producer.keyed_groups import open_keyed
 from blueque.protocol.fields import IDENTITY
-from blueque.queries.runs import load
 
 RETRY = '{"max":1,"backoff":0}'
 LOCK = "lock:x=1"
@@ -212,18 +211,6 @@ def _due_in_two_lines(world: World) -> None:
         protocol.schedule(world.redis, QUEUE, task, "ok", 1.0, time.time(), options)
 
 
-def _run_opened(world: World) -> None:
-    join(world, "a_1")
-    world.queue().open_run("r", shards=2)
-
-
-def _run_committed(world: World) -> None:
-    """A run whose one task has run and was deleted."""
-    _run_opened(world)
-    actors.put_and_close(world, world.redis, "k1")
-    actors.work_and_delete(world, world.redis, "a_1")
-
-
 def cancelled(*tasks: str) -> Callable[[World], None]:
     """Some tasks that were cancelled before they ran, the first of them first."""
 
@@ -380,18 +367,20 @@ def _three_wait(world: World) -> None:
     protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
 
 
-def _awaited_run(world: World) -> None:
-    """A run with a group that has just been opened, and a task that waits for all of it."""
-    join(world, "a_1")
-    world.queue().open_run("r", shards=2, group=group_actors.GROUP)
-    make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
-
-
 def _awaited_group(world: World) -> None:
     """A group that a call with keys has just opened, and a task that waits for all of it."""
     join(world, "a_1")
     open_keyed(world.redis, QUEUE, group_actors.GROUP, Terms())
     make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
+
+
+def _ended_group(world: World) -> None:
+    """A group that a call with keys has closed, and whose one member has run and was deleted."""
+    join(world, "a_1")
+    opened = open_keyed(world.redis, QUEUE, group_actors.GROUP, Terms())
+    group_actors.put_members(world, world.redis, "k1")
+    opened.close(world.redis, 1)
+    group_actors.work_and_delete_members(world, world.redis, "a_1")
 
 
 def _waiting_group(world: World) -> None:
@@ -521,15 +510,6 @@ def runs_only_ours(world: World, state: State) -> str | None:
     return f"1.0.0 has run {needy}" if needy else None
 
 
-def is_put_once(world: World, state: State) -> str | None:
-    """Each key has made one task, which has run once, and the run knows how many there are."""
-    if {"producer", "other"} <= {*world.alive}:
-        ran = {*state.tasks} | world.ledger.deleted
-        if len(ran) != 2 or any(len(tokens) != 1 for tokens in world.ledger.starts.values()):
-            return f"of two keys {len(ran)} tasks have come, which ran {world.ledger.starts}"
-    return is_counted(world, state)
-
-
 def is_member_once(
     world: World, state: State, names: tuple[bytes, ...] = (b"k1", b"k2")
 ) -> str | None:
@@ -544,26 +524,6 @@ def is_member_once(
     if {"producer", "other"} <= {*world.alive} and not world.ledger.notes and there != wanted:
         return f"of {len(names)} keys {there} have come"
     return None
-
-
-def is_appended_once(world: World, state: State) -> str | None:
-    """Those who added keys to a committed run have made each of these once, and no old one again."""
-    record = load(world.redis, QUEUE, "r") or {}
-    there, old = {*state.tasks}, id_of_run_key(QUEUE, "r", "k1")
-    if old in there or any(len(tokens) != 1 for tokens in world.ledger.starts.values()):
-        return f"the task of k1 has run before, and there are {there}: {world.ledger.starts}"
-    if "other" not in world.alive:
-        return None
-    is_closed = (record.get("state"), record.get("tasks")) == ("committed", 3)
-    is_right = len(there) == 2 and (is_closed or "one" not in world.alive)
-    return None if is_right else f"k2 and k3 were added, and there are {there}; {record}"
-
-
-def is_counted(world: World, state: State) -> str | None:
-    """A run that is closed has as many tasks as there are, or have been."""
-    there = len({*state.tasks} | world.ledger.deleted)
-    wrong = {*world.ledger.notes} - {there}
-    return f"{wrong} tasks were counted, and {there} are there" if wrong else None
 
 
 def is_archived_once(world: World, state: State) -> str | None:
@@ -673,11 +633,11 @@ def has_run_once(world: World, state: State) -> str | None:
     return f"{waiting} have not begun" if waiting else begins_once(world, state)
 
 
-def comes_after_its_run(world: World, state: State) -> str | None:
-    """What waits for the group of a run begins once, after both tasks of the run, which begin once."""
+def comes_after_its_group(world: World, state: State) -> str | None:
+    """What waits for a group begins once, after both of its members, which begin once."""
     begun = [*world.ledger.starts]
     if len(begun) != 3 or begun[-1] != "c-1":
-        return f"the task that waits for a run of two tasks has begun as {begun}"
+        return f"the task that waits for a group of two has begun as {begun}"
     return has_run_once(world, state)
 
 
@@ -923,33 +883,6 @@ OURS = [
         untouched=["a_1"],
         longer=[(2, 1)],
     ),
-    ours(
-        "two who put the same",
-        _run_opened,
-        {"producer": by(actors.put, "k1", "k2"), "other": by(actors.put, "k1", "k2")},
-        [(2, 0), (0, 1)],
-        faulty=["producer"],
-        afterwards=is_put_once,
-        drain=actors.drain_runs,
-        longer=[(3, 1)],
-        patient=["producer", "other"],
-    ),
-    ours(
-        "put, and deleted meanwhile",
-        _run_opened,
-        {
-            "producer": by(actors.put, "k1"),
-            "other": by(actors.put, "k2", "k1"),
-            "a_1": by(actors.work_and_delete, "a_1"),
-        },
-        [(2, 0), (0, 1)],
-        faulty=["producer"],
-        afterwards=is_put_once,
-        drain=actors.drain_runs,
-        longer=[(3, 1)],
-        patient=["producer", "other"],
-        untouched=["a_1"],
-    ),
     # Tasks of a group by their keys: each once, whatever became of it meanwhile
     tied(
         "members put, and deleted meanwhile",
@@ -1004,7 +937,7 @@ OURS = [
         [(1, 0), (0, 1)],
         faulty=["driver"],
         drain=group_actors.finish_group,
-        afterwards=comes_after_its_run,
+        afterwards=comes_after_its_group,
         longer=[(2, 1)],
     ),
     tied(
@@ -1014,8 +947,21 @@ OURS = [
         [(2, 0), (0, 1)],
         faulty=["one"],
         drain=group_actors.finish_group,
-        afterwards=comes_after_its_run,
+        afterwards=comes_after_its_group,
         longer=[(3, 1)],
+    ),
+    tied(
+        "keys added to a group that has ended",
+        _ended_group,
+        {
+            "producer": by(group_actors.append_members, "k1", "k2"),
+            "other": by(group_actors.append_members, "k2"),
+        },
+        [(1, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=functools.partial(is_member_once, names=(b"k2",)),
+        longer=[(2, 1)],
+        patient=["producer", "other"],
     ),
     tied(
         "call with keys whose tasks wait for another one",
@@ -1026,32 +972,6 @@ OURS = [
         drain=group_actors.finish_group,
         afterwards=comes_between,
         longer=[(2, 1)],
-    ),
-    ours(
-        "put, and closed meanwhile",
-        _run_opened,
-        {
-            "producer": by(actors.put, "k1", "k2"),
-            "other": actors.close,
-            "third": by(actors.put_and_close, "k1", "k3"),
-        },
-        [(1, 0), (0, 1)],
-        faulty=["producer"],
-        afterwards=is_counted,
-        drain=actors.drain_runs,
-        longer=[(2, 1)],
-        patient=["producer", "other", "third"],
-    ),
-    ours(
-        "two who append",
-        _run_committed,
-        {"one": by(actors.append, "k1", "k2"), "other": by(actors.append, "k3", "k2")},
-        [(1, 0), (0, 1)],
-        faulty=["one"],
-        afterwards=is_appended_once,
-        drain=actors.drain,
-        longer=[(2, 1)],
-        patient=["one", "other"],
     ),
     ours(
         "archive",
@@ -2170,26 +2090,6 @@ OURS = [
         [(2, 0), (0, 1)],
         drain=group_actors.finish_later,
         afterwards=is_whole_or_nothing,
-        longer=[(3, 1)],
-    ),
-    tied(
-        "driver of a keyed run with a group",
-        _awaited_run,
-        {"driver": group_actors.drive_keyed, "a_1": by(actors.work, "a_1", most=2)},
-        [(1, 0), (0, 1)],
-        faulty=["driver"],
-        drain=group_actors.finish_keyed,
-        afterwards=comes_after_its_run,
-        longer=[(2, 1)],
-    ),
-    tied(
-        "two drivers of a keyed run with a group",
-        _awaited_run,
-        {"one": group_actors.drive_keyed, "two": group_actors.drive_keyed},
-        [(2, 0), (0, 1)],
-        faulty=["one"],
-        drain=group_actors.finish_keyed,
-        afterwards=comes_after_its_run,
         longer=[(3, 1)],
     ),
     # Tasks that a running task makes: each once, and only by an attempt that has its task

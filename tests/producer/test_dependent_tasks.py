@@ -398,7 +398,7 @@ def test_many_tasks_that_wait_have_keys_priorities_and_times_of_their_own(client
         ),
         ({"after": [str(n) for n in range(101)]}, "100 others each, not for 101"),
         ({"after_each": [[str(n) for n in range(101)]] * 2}, "100 others each, not for 101"),
-        ({"after_each": "x", "keys": ["a", "b"], "run": "r"}, "leave out run"),
+        ({"after_each": "x", "keys": ["a", "b"], "group": "g"}, "leave out keys, or after_each"),
     ],
 )
 def test_many_tasks_with_wrong_conditions_are_refused(queue, redis, everything, options, says):

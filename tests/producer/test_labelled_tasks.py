@@ -40,7 +40,7 @@ WAYS = {
     "many": lambda queue, **options: queue.enqueue_many(["in"], **options),
     "keys": lambda queue, **options: queue.enqueue_many(["in"], keys=["k"], **options),
     "later": lambda queue, **options: queue.schedule_many(["in"], FAR, **options),
-    "run": lambda queue, **options: queue.open_run("r", **options).put(["k"], [b"1"]),
+    "group": lambda queue, **options: queue.enqueue_many(["in"], keys=["k"], group="g", **options),
 }
 
 

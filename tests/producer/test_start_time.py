@@ -124,7 +124,6 @@ def test_the_configuration_of_the_queue_gives_it_to_all_that_say_nothing(redis, 
     for task in (given, moved, many):
         assert fields(client, task)[0] == pytest.approx(now + 60, abs=20)
     assert fields(client, moved)[1] == "late"
-    queue.enqueue_many(["in"], keys=["a"], run="r")  # tasks of a run start at any time
 
 
 @pytest.mark.parametrize(
@@ -153,5 +152,3 @@ def test_a_time_that_is_not_later_than_the_eta_and_a_type_are_refused(queue):
         queue.schedule("in", time.time() + 100, start_before=time.time() + 50)
     with pytest.raises(InvalidType, match="start_within is seconds"):
         queue.enqueue("in", start_within=True)
-    with pytest.raises(InvalidInput, match="tasks of a run may start at any time"):
-        queue.enqueue_many(["in"], keys=["a"], run="r", start_within=5)

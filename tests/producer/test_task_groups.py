@@ -261,15 +261,6 @@ def test_a_key_makes_one_task_in_its_group_even_when_that_was_deleted(client, qu
     assert client.get_queue("audio").enqueue_many(["a"], keys=["key 0"], group=group).new == 1
 
 
-@pytest.mark.parametrize("order", [["group", "run"], ["run", "group"]])
-def test_a_group_and_a_run_of_one_name_make_tasks_of_their_own(client, queue, order):
-    client.group("night").open()
-
-    made = [queue.enqueue_many([kind], keys=["a"], **{kind: "night"}).new for kind in order]
-
-    assert made == [1, 1]
-
-
 def test_a_closed_group_takes_no_new_keys_and_knows_those_that_it_has(client, queue):
     with client.group("night") as group:
         queue.enqueue_many(NAMES, keys=NAMES, group=group)

@@ -224,10 +224,10 @@ def test_a_group_that_is_no_workflow_is_refused(client, everything, state, size)
     assert everything() == before
 
 
-def test_the_group_of_a_run_is_refused(client):
-    client.get_queue("video").enqueue_many([1], keys=["a"], run="films", group="night")
+def test_the_group_of_a_call_with_keys_is_refused(client):
+    client.get_queue("video").enqueue_many([1], keys=["a"], group="night")
 
-    with pytest.raises(WrongGroup, match="it belongs to run films of video; give the workflow"):
+    with pytest.raises(WrongGroup, match="it belongs to a batch of video; give the workflow"):
         diamond(client)[0].commit()
 
 

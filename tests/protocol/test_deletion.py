@@ -18,7 +18,6 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import id_of_key
 from blueque.model.units import Keep
-from blueque.producer.abandoned_runs import Leftovers
 from blueque.protocol.pruning import BELONGINGS
 from blueque.recovery.retention import Retention
 
@@ -69,9 +68,7 @@ def every_ending(programs):
         os.kill(pid, signal.SIGKILL)
     again = programs.listener("work:run", *QUICK)
     assert ended(client, lost.id).error_type == "lost"
-    run = queue.open_run("a run")
-    run.put(["one", "two"], [b"talk", b"talk"], are_json=False)
-    run.close(2)
+    queue.enqueue_many(["talk", "talk"], keys=["one", "two"], group="a group")
     until(lambda: len(ended_ids(client)) == len(ids) + 3 + 3 + 2, what="the end of all")
     return again, ended_ids(client)
 
@@ -112,19 +109,18 @@ def test_when_all_tasks_are_deleted_the_queue_is_as_if_there_had_never_been_any(
     until(lambda: "blueque_wake_work" not in state(), what="the listener to wake up")
     listener.stop()
     left = state()
-    # A run stays until it is dropped, and a key as long as it is to be remembered. All else was of
-    # a task.
+    # A group and a key stay as long as they are to be remembered. All else was of a task.
     assert set(left) - set(fresh) == {
-        "blueque_runs_work",
-        "blueque_run_a run_work",
+        "blueque_groups",
+        "blueque_group_a group",
+        "blueque_joined_a group",
         f"blueque_key_{id_of_key('work', 'remembered')}",
-        *[key for key in left if key.startswith("blueque_ledger_")],
     }
     # Its numbers, which name no task, stay.
     assert [key for key in everything() if any(task_id in key for task_id in ids)] == [
         f"blueque_key_{id_of_key('work', 'remembered')}"
     ]
-    Leftovers(programs.client._redis).drop("work", "a run")
+    assert programs.client.group("a group").delete()
     assert [key for key in state() if key not in fresh] == [
         f"blueque_key_{id_of_key('work', 'remembered')}"
     ]

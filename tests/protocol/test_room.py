@@ -137,16 +137,16 @@ def test_of_tasks_with_keys_only_new_ones_need_room(client, cli):
     assert made(cli) == 2
 
 
-def test_a_keyed_run_goes_on_when_there_is_room(client, cli):
-    queue = bound(client, 2)
+def test_keys_of_a_group_go_on_when_there_is_room(client, cli):
+    queue, group = bound(client, 2), client.group("r")
     with pytest.raises(QueueFull):
-        queue.enqueue_many([*"abc"], keys=[*"abc"], run="r", batch=2)
-    assert (made(cli), client.get_run("video", "r")["state"]) == (2, "open")
+        queue.enqueue_many([*"abc"], keys=[*"abc"], group="r", batch=2)
+    assert (made(cli), group.progress().state) == (2, "open")
     queue.set_settings({"max_pending": 3})
 
-    counted = queue.enqueue_many([*"abc"], keys=[*"abc"], run="r", batch=2)
+    counted = queue.enqueue_many([*"abc"], keys=[*"abc"], group="r", batch=2)
 
-    assert (counted, counted.new, client.get_run("video", "r")["state"]) == (3, 1, "committed")
+    assert (counted, counted.new, group.progress().state) == (3, 1, "closed")
 
 
 def test_a_fan_out_puts_tasks_into_all_queues_or_none(client, cli):
@@ -252,10 +252,10 @@ def test_a_fan_out_discards_nothing_for_tasks_that_do_not_fit_elsewhere(client, 
     assert (in_line(client, "first"), in_line(client, "second")) == (1, 1)
 
 
-def test_a_run_without_tasks_needs_no_room(client, cli):
+def test_a_group_without_tasks_needs_no_room(client, cli):
     client.get_queue("video").enqueue("a")
     queue = bound(client, 0, discard="oldest")
-    assert queue.open_run("r").close(0).tasks == 0
+    assert queue.enqueue_many([], keys=[], group="r") == 0
     assert in_line(client) == 1
 
 

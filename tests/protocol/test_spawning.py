@@ -347,10 +347,10 @@ def test_no_circle_comes_to_be_through_the_group_of_a_running_member(redis, cli,
 
 def test_the_one_circle_that_can_come_to_be_is_found_by_the_doctor(redis, cli, client):
     join(redis, cli)
-    run = client.get_queue("parts").open_run("r", group="day", after=Group("night"))
-    before_the_run = new("a", "joins", group="night", after=["group day"])
-    assert spawn(redis, before_the_run) == [True], "it is not known yet who waits for night"
-    assert run.put(["k"], [b"1"]) == 1
+    client.group("day").open(after=Group("night"))
+    before_the_members = new("a", "joins", group="night", after=["group day"])
+    assert spawn(redis, before_the_members) == [True], "it is not known yet who waits for night"
+    assert client.get_queue("parts").enqueue_many([1], keys=["k"], group="day").new == 1
     with pytest.raises(WrongGroup, match="tasks wait for it already"):
         spawn(redis, new("b", "joins", group="night", after=["group day"]))
     protocol.end(redis, ATTEMPT, End.complete("out"), 10.5)

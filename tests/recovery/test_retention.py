@@ -8,7 +8,7 @@ import pytest
 from clock import Clock
 from transactions import protocol
 
-from blueque import Client, InvalidInput
+from blueque import Client
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.units import Keep
@@ -493,27 +493,6 @@ def test_those_that_stay_are_not_counted_among_those_that_would_be_deleted(clien
     assert retention.count().total() == 1
 
 
-def test_tasks_of_a_run_stay_until_they_were_collected_and_keep_none_behind_them(
-    client, queue, finish, cli, monkeypatch
-):
-    monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 2)
-    names = ["a", "b", "c"]
-    run = queue.open_run("r", hold="until_collected")
-    run.put(names, [b"1"] * 3)
-    held = [finish(ago=100) for _ in names]  # those are next in line
-    gone = [finish(ago=90) for _ in names]
-    rules = {"video": {"complete": Keep(50)}}
-
-    counted = Retention(client.connections, rules).count()
-    Retention(client.connections, rules).delete_all()
-
-    assert left(cli) == held[::-1] and sum(counted.values()) == 3
-    assert {client.get_task(task).status for task in gone} == {None}
-    assert client.run("video", "r").collected() and not client.run("video", "r").collected()
-    Retention(client.connections, rules).delete_all()
-    assert left(cli) == []
-
-
 def test_members_of_a_group_stay_until_they_were_collected_and_no_longer_than_it_has_said(
     client, queue, finish, cli
 ):
@@ -534,18 +513,3 @@ def test_members_of_a_group_stay_until_they_were_collected_and_no_longer_than_it
     assert client.group("until").collected()
     Retention(client.connections, rules).delete_all()
     assert left(cli) == []
-
-
-def test_tasks_of_a_run_are_held_no_longer_than_the_run_has_said(client, queue, finish, cli):
-    queue.open_run("r", hold="1h").put(["a"], [b"1"])
-    finish(ago=100)
-    rules = {"video": {"complete": Keep(50)}}
-    Retention(client.connections, rules).delete_all()
-    assert len(left(cli)) == 1
-
-    cli.hset(keys.run("video", "r"), "hold", time.time() - 1)
-    Retention(client.connections, rules).delete_all()
-
-    assert left(cli) == []
-    with pytest.raises(InvalidInput, match="the run itself is kept for '1d' after its end"):
-        queue.open_run("s", hold="2d", keep="1d")
