@@ -33,6 +33,7 @@ def group_item(seen: GroupSeen) -> dict[str, Any]:
     }
     return {
         **others,
+        "kind": seen.kind.partition(" of ")[0],
         **times(**{name: seen.record.get(name) for name in _OF_GROUP}),
         "tasks": seen.members,
         "complete": seen.complete,

@@ -14,6 +14,7 @@ from blueque.model.group import (
     gate_of,
     is_gate,
     is_held,
+    kind_of,
     parse,
     require_whole,
 )
@@ -56,6 +57,11 @@ class GroupSeen(NamedTuple):
         runs, and no other task joins it or waits for it.
         """
         return str(self.record.get("state", ""))
+
+    @property
+    def kind(self) -> str:
+        """What it is: group, workflow, or batch of [queue]."""
+        return kind_of(self.record.get("made_by"))
 
     @property
     def is_whole(self) -> bool:

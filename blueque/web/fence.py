@@ -61,7 +61,7 @@ def all_groups(client: Client, site: Site) -> list[GroupSeen]:
     if not site.queues:
         return found
     mine = _with_mine([seen.name for seen in found], client, site)
-    return [_without_maker(seen) for seen in found if seen.name in mine]
+    return [_without_maker(seen, site) for seen in found if seen.name in mine]
 
 
 def one_group(name: str, client: Client, site: Site) -> GroupSeen:
@@ -69,7 +69,7 @@ def one_group(name: str, client: Client, site: Site) -> GroupSeen:
     seen = groups.load(client.connections, name)
     if seen is None or (site.queues and name not in _with_mine([name], client, site)):
         raise NoSuchGroup(name)
-    return _without_maker(seen) if site.queues else seen
+    return _without_maker(seen, site) if site.queues else seen
 
 
 def mine_of(tasks: Sequence[Task], site: Site) -> list[Task]:
@@ -161,10 +161,15 @@ def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
     return {name for name, some in members.items() if mine.intersection(some)}
 
 
-def _without_maker(seen: GroupSeen) -> GroupSeen:
-    """Return a group without what has made it, which may name another queue."""
-    record = {name: value for name, value in seen.record.items() if name != "made_by"}
-    return seen._replace(record=record)
+def _without_maker(seen: GroupSeen, site: Site) -> GroupSeen:
+    """Return a group with its kind in the place of what has made it, without a queue that is not on
+    the page.
+    """
+    if "made_by" not in seen.record:
+        return seen
+    kind, _, queue = seen.kind.partition(" of ")
+    made_by = f"{kind} of {queue if site.has(queue) else OTHER}" if queue else kind
+    return seen._replace(record={**seen.record, "made_by": made_by})
 
 
 def _outside(

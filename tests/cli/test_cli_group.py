@@ -38,13 +38,29 @@ def test_the_list_and_one_group_say_how_far_it_is(run, night, client):
     listed = run("group", "ls").stdout.splitlines()
     shown = run("group", "show", "night").stdout.splitlines()
 
-    header = "GROUP STATE AGE TASKS COMPLETE BAD OPEN WAITING"
+    header = "GROUP KIND STATE AGE TASKS COMPLETE BAD OPEN WAITING"
     assert listed[0].split() == shown[0].split() == header.split()
     assert [line.split()[0] for line in listed[1:]] == ["day", "night"], "the newest first"
-    assert shown[1].split()[:2] == ["night", "open"]
+    assert shown[1].split()[:3] == ["night", "group", "open"]
     assert shown[1].split()[-5:] == ["2", "0", "1", "1", "1"]
     assert shown[-2].split() == ["ID", "WHAT", "QUEUE", "STATE", "FOR", "ERROR"]
     assert shown[-1].split()[:4] == [night, "b", "video", "cancelled"]
+
+
+def test_the_kind_of_a_group_says_what_has_made_it(run, client, queue):
+    client.group("plain").open()
+    queue.enqueue_many(["a"], keys=["a"], group="keyed")
+    with client.workflow("flow") as flow:
+        flow.add("video", "a")
+
+    listed = run("group", "ls").stdout
+    items = json.loads(run("group", "ls", "--json").stdout)["items"]
+
+    words = [" ".join(line.split()) for line in listed.splitlines()[1:]]
+    for row in ("plain group open", "keyed batch of video closed", "flow workflow closed"):
+        assert any(line.startswith(row) for line in words)
+    kinds = {item["group"]: item["kind"] for item in items}
+    assert kinds == {"plain": "group", "keyed": "batch", "flow": "workflow"}
 
 
 def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client, queue, cli):
@@ -66,14 +82,12 @@ def test_the_states_have_the_same_words_everywhere(run, night, redis, client, cl
 
     def states(name):
         listed = [line.split() for line in run("group", "ls").stdout.splitlines()]
-        (state,) = [line[1] for line in listed if line[0] == name]
+        (state,) = [line[2] for line in listed if line[0] == name]
         assert f"group {name}  {state}, " in run("graph", name).stdout
         return state
 
     assert (states("night"), states("flow")) == ("open", "making")
-    header, *lines = run("group", "ls").stdout.splitlines()
-    (flow,) = [line for line in lines if line.startswith("flow")]
-    assert "AGE  LAST TASK  TASKS" in header and "2 h ago" in flow
+    assert "flow is making: its last tasks came 2 h ago" in run("group", "ls").stderr
     refused = run("enqueue", "video", "1", "--group", "flow").stderr
     assert "group 'flow': it is making" in refused
     refused = run("enqueue", "video", "1", "--after", "group flow").stderr
@@ -133,7 +147,7 @@ def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
 
     cancelled = run("group", "cancel", "night", "--reason", "late", "--yes")
     assert cancelled.stdout == "night  to be cancelled\n"
-    assert run("group", "ls").stdout.splitlines()[1].split()[1] == "cancelling"
+    assert run("group", "ls").stdout.splitlines()[1].split()[2] == "cancelling"
     for words in (["rm", "night"], ["requeue", "night", "--yes"]):
         refused = run("group", *words)
         assert (refused.returncode, refused.stdout) == (5, "")
@@ -194,7 +208,9 @@ def test_a_workflow_whose_tasks_are_not_all_there_is_shown_as_such(run, redis, c
     item = json.loads(run("group", "show", "night", "--json").stdout)["item"]
     closed = run("group", "close", "night")
 
-    assert line.split()[:2] == ["night", "making"] and line.split()[-5:] == list("20020")
+    assert line.split()[:3] == ["night", "workflow", "making"] and line.split()[-5:] == list(
+        "20020"
+    )
     assert item["state"] == "making" and "updated_seconds" in item and "gate" not in item
     assert closed.returncode == 5
     assert "not all of its tasks are there" in closed.stderr

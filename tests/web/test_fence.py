@@ -116,6 +116,21 @@ def test_no_page_tells_of_another_queue_and_what_is_not_there_is_404(client, ids
             told(missing.text, path.split("/")[2])
 
 
+def test_the_kind_of_a_group_names_no_other_queue(client, queue, ids, told):
+    for name, maker in (("shared", client.get_queue("hidden-queue")), ("own", queue)):
+        maker.enqueue_many([{"scene": 6}], keys=["s"], group=name)
+        client.group(name).reopen()
+        queue.enqueue({"scene": 10}, group=name)
+
+    app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
+    for path in ("/groups", "/groups/shared", "/api/v1/group?name=shared"):
+        page = ask_app(app, path).text
+        assert "batch of another one" in page
+        told(page, path)
+    assert "batch of video" in ask_app(app, "/groups").text
+    assert '"kind": "workflow"' in ask_app(app, "/api/v1/group?name=both").text
+
+
 def test_no_object_tells_of_another_queue(client, ids, told):
     app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
     for kind in KINDS:

@@ -281,7 +281,8 @@ def test_a_group_whose_task_was_cancelled_has_ended_with_a_bad_task(ask, client,
 
     row = re.search(r"<bdi>night</bdi>.*?</tr>", ask("/groups").text, re.DOTALL)[0]
 
-    assert "ended with bad tasks" in row
+    assert "ended with bad tasks" in row and "batch of video" in row
+    assert "batch of video" in ask("/groups/night").text
 
 
 def test_the_page_of_a_recurring_task_has_parameters_options_and_run_times(ask, client):

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _COLUMNS = [
     Column("GROUP", can_shrink=True),
+    Column("KIND", can_shrink=True, yields=True),
     Column("STATE"),
     *number_columns("AGE", "TASKS", "COMPLETE", "BAD", "OPEN", "WAITING"),
 ]
-_ADDED = Column("LAST TASK", True)  # only where a group is making
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
 _OF_BAD = ("id", "what", "queue", "state", "for", "error")
 
@@ -47,12 +47,14 @@ def group() -> None:
 def list_groups(invocation: Invocation, as_json: bool) -> None:
     """List all groups, the newest first.
 
+    KIND is workflow, or batch of the queue of a call with keys, else group.
+
     STATE is open as long as tasks may join, then closed, and ended after the last task has ended. One that is making is not
     complete, and none of its tasks runs: its producer puts more there, or has died. One that is cancelling was cancelled,
     and some of its tasks have not ended.
 
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the tasks
-    that wait for the group. LAST TASK: when the last tasks came, of one that is making.
+    that wait for the group. Standard error says when the last tasks of one came that is making.
 
     One that has ended is forgotten after a while, see blueque group rm.
     """
@@ -63,7 +65,7 @@ def list_groups(invocation: Invocation, as_json: bool) -> None:
     if as_json:
         printing.print_json("groups", **of_groups(found, now))
     elif found:
-        click.echo("\n".join(_table(found, now)))
+        _print_table(found, now)
     else:
         printing.talk("no groups")
 
@@ -85,7 +87,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
     if as_json:
         printing.print_json("group", **of_group(seen, bad, now))
         return
-    click.echo("\n".join(_table([seen], now)))
+    _print_table([seen], now)
     if bad:
         inspector = invocation.client().get_inspector()
         tasks = inspector.with_contents(inspector.tasks(bad[:_SHOWN]))
@@ -208,15 +210,14 @@ def _say(group: TaskGroup, as_json: bool, what: str) -> None:
         click.echo(printing.clean(f"{group.name}  {what}"))
 
 
-def _table(found: Sequence[GroupSeen], now: float) -> list[str]:
-    """Return the lines of a table of groups."""
-    rows = [_row(seen, now) for seen in found]
-    if all(seen.state != MAKING for seen in found):
-        return printing.table(_COLUMNS, rows)
-    added = [seen.record.get("updated") if seen.state == MAKING else None for seen in found]
-    spans = ["-" if at is None else f"{printing.span(max(now - at, 0.0))} ago" for at in added]
-    more = [[*row[:3], span, *row[3:]] for row, span in zip(rows, spans, strict=True)]
-    return printing.table([*_COLUMNS[:3], _ADDED, *_COLUMNS[3:]], more)
+def _print_table(found: Sequence[GroupSeen], now: float) -> None:
+    """Print groups, and when the last tasks came of those that are making."""
+    printing.print_table(_COLUMNS, [_row(seen, now) for seen in found])
+    for seen in found:
+        at = seen.record.get("updated")
+        if seen.state == MAKING and at is not None:
+            ago = printing.span(max(now - at, 0.0))
+            printing.talk(f"{seen.name} is making: its last tasks came {ago} ago")
 
 
 def _cell(column: TaskColumn, task: Task, now: float) -> str:
@@ -230,4 +231,4 @@ def _row(seen: GroupSeen, now: float) -> list[str]:
     age = "-" if created is None else printing.span(now - created)
     state = shown_state(seen.state, "cancel" in seen.record, seen.open)
     numbers = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
-    return [seen.name, state, age, *map(str, numbers)]
+    return [seen.name, seen.kind, state, age, *map(str, numbers)]
