@@ -15,6 +15,7 @@ from blueque.cli.printing import count
 from blueque.model.conditions import DROPPED, is_marked
 from blueque.model.group import group_of
 from blueque.model.parts import grouped
+from blueque.model.states import FINISHED
 from blueque.queries.listing import STATUSES, entered
 from blueque.sentences.why_blocked import members_of, state_of_group, why_it_ended
 
@@ -87,9 +88,12 @@ def _of_above(graph: Graph) -> str:
 
 
 def _of_below(graph: Graph) -> str:
-    number = graph.counts[graph.task]
+    number, fields = graph.counts[graph.task], graph.tasks[graph.task].fields
     verb = "waits" if number == 1 else "wait"
-    return f"{count(number, 'task')} {verb} for it:" if number else "No task waits for it."
+    if number:
+        return f"{count(number, 'task')} {verb} for it:"
+    has_ended = fields.get("state") == "ended" or fields.get("status") in FINISHED
+    return "No task waits for it any more: it has ended." if has_ended else "No task waits for it."
 
 
 def _cut(tree: Iterator[str], most: int) -> list[str]:

@@ -43,12 +43,20 @@ def test_a_group_that_broke_off_is_closed_by_the_same_lines(run, client, cli):
     broken = '{"id": "a"}\n{"id": "b"}\nno json\n'
     stopped = run(*KEYED, stdin=broken)
     assert stopped.returncode == 2
+    way_on = "Group g stays open: mend the line and run the same again, or: blueque group close g"
+    assert way_on in stopped.stderr.splitlines()
     assert client.group("g").progress().state == "open"
     whole = broken.replace("no json", '{"id": "c"}')
 
     assert run(*KEYED, stdin=whole).returncode == 0
     assert cli.llen(keys.pending(Q)) == client.group("g").progress().members == 3
     assert client.group("g").progress().state == "closed"
+
+
+def test_a_bad_first_line_opens_no_group(run, state):
+    refused = run(*KEYED, stdin="no json\n")
+
+    assert (refused.returncode, "stays open" in refused.stderr, state()) == (2, False, {})
 
 
 def test_the_tasks_of_a_group_are_found_wherever_they_are(run, client, queue, monkeypatch):
@@ -96,6 +104,19 @@ def gone_members(client, queue, cli):
     settle_groups_step(client.connections, time.time())
     cli.delete(*[keys.task(task) for task in ids[1:]])
     return ids
+
+
+def test_the_graph_of_a_group_that_has_ended_says_that_nothing_waits_any_more(run, client, queue):
+    group = client.group("n1").open()
+    task = queue.enqueue("a", group=group)
+    before = run("graph", "n1").stdout
+    group.close()
+    queue.cancel(task)
+    settle_groups_step(client.connections, time.time())
+
+    assert before.endswith("No task waits for it.\n")
+    for name in ("n1", task):
+        assert run("graph", name).stdout.endswith("No task waits for it any more: it has ended.\n")
 
 
 def test_a_wait_for_a_group_counts_what_was_archived_or_deleted(run, client, queue, cli):

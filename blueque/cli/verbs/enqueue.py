@@ -21,10 +21,12 @@ from blueque.cli.waits import open_group, proved, wait_options, waits
 from blueque.errors import InvalidInput, NoSuchGroup
 from blueque.model.encoding import LAST_SECOND
 from blueque.sentences.made import not_new
+from blueque.text.hints import of_group
 from blueque.text.json_errors import as_json, as_text
 
 if TYPE_CHECKING:
     from blueque.client import Client
+    from blueque.producer.groups import TaskGroup
 
 
 @click.command()
@@ -147,12 +149,17 @@ def enqueue(
             values = proved(values)
             if key_field is None:  # a call with keys opens its group, and closes it at its end
                 open_group(client, options)
-        print_ids(
+        batches = (
             sink.enqueue_iter(values, keys=key_field, **options)
             if due is None
-            else sink.schedule_iter(values, due, keys=key_field, **options),
-            has_keys=key_field is not None,
+            else sink.schedule_iter(values, due, keys=key_field, **options)
         )
+        try:
+            print_ids(batches, has_keys=key_field is not None)
+        except Failure as failure:  # a bad line
+            if key_field is None or options.get("group") is None:
+                raise
+            raise _with_way_on(failure, client.group(options["group"])) from failure
         return
     if key_field is not None:
         raise click.UsageError("--key-field needs --lines; for one task use --key")
@@ -169,6 +176,19 @@ def enqueue(
         printing.talk(not_new(found, "key" if own_id is None else "id"))
     elif due is None and _is_watched():
         warn_of_no_listener(invocation, client, queue)
+
+
+def _with_way_on(failure: Failure, group: TaskGroup) -> Failure:
+    """Return the failure with how to go on, if a call with keys has left its group open."""
+    try:
+        is_open = group.progress().state == "open"
+    except NoSuchGroup:  # the first line was bad
+        is_open = False
+    if not is_open:
+        return failure
+    again = "mend the line and run the same again"
+    way_on = f"Group {group.name} stays open: {again}, or: {of_group('close', group.name)}"
+    return Failure(failure.exit_code, failure.message, way_on, *failure.advice)
 
 
 def warn_of_no_listener(invocation: Invocation, client: Client, queue: str) -> None:
