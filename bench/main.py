@@ -59,10 +59,11 @@ def main() -> None:
     known.setdefault("facts", {})
     names = [case for case in CASES if case.name in known["cases"]]
     notes = NOTES.read_text() if NOTES.exists() else ""
-    text = report.page(known["facts"], known.get("versions", {}), names, known["cases"], notes)
+    numbers = {case.name: report.current(case, known["cases"][case.name]) for case in names}
+    text = report.page(known["facts"], known.get("versions", {}), names, numbers, notes)
     (output / "benchmarks.md").write_text(text)
-    _draw(report.drawings(names, known["cases"]), pictures)
-    print(report.targets(names, known["cases"]))
+    _draw(report.drawings(names, numbers), pictures)
+    print(report.targets(names, numbers))
     print(f"written: {output / 'benchmarks.md'}")
 
 

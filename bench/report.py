@@ -255,6 +255,18 @@ def _drawing(case: Case, numbers: Numbers) -> Drawing:
     }
 
 
+def current(case: Case, numbers: Numbers) -> Numbers:
+    """Return the numbers without those of rows that the case does not have any more."""
+    known = {*NAMES, *case.rows}
+    parts: Numbers = {
+        name: {row: value for row, value in part.items() if row in known}
+        if isinstance(part, dict)
+        else part
+        for name, part in numbers.items()
+    }
+    return parts
+
+
 def _ordered(case: Case, rows: dict[str, Any]) -> list[str]:
     wanted = [*NAMES, *case.rows]
     return sorted(rows, key=wanted.index)

@@ -615,3 +615,12 @@ def shape(found: dict[str, Any]) -> list[Any]:
         else:
             known.append((key, type(value).__name__, len(value)))
     return sorted(known, key=str)
+
+
+def test_rows_that_a_case_no_longer_has_are_left_out_of_the_page() -> None:
+    kept = NUMBERS | {"rows": {**NUMBERS["rows"], "gone": {"tasks": [1.0]}}, "failed": {}}
+
+    known = report.current(CASE, kept)
+
+    assert known == kept | {"rows": NUMBERS["rows"]}
+    assert "gone" not in report.page({}, {}, [CASE], {"drain": known}, "")
