@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blueque.queries.schedules import ScheduleSeen
 
 MOST = 1000  # groups and entries of a history
-MOST_QUEUES = 1000  # whose runs, feeds and statistics are read
+MOST_QUEUES = 1000  # whose feeds and statistics are read
 
 Content = Mapping[str, Any]
 

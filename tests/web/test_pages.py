@@ -283,6 +283,10 @@ def test_a_group_whose_task_was_cancelled_has_ended_with_a_bad_task(ask, client,
 
     assert "ended with bad tasks" in row and "batch of video" in row
     assert "batch of video" in ask("/groups/night").text
+    client.group("later").open()
+    for waiting in ("1 task waits for it", "2 tasks wait for it"):
+        queue.enqueue({"scene": 5}, after=client.group("later"))
+        assert waiting in ask("/groups/later").text
 
 
 def test_the_page_of_a_recurring_task_has_parameters_options_and_run_times(ask, client):

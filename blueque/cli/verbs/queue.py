@@ -89,7 +89,7 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
     blueque queue forget video.encdoe
     blueque queue forget 'test.*'
 
-    A queue with a task in any state, a listener, a run, a feed, or a batch on its way into an archive stays as it is, and
+    A queue with a task in any state, a listener, a feed, or a batch on its way into an archive stays as it is, and
     the exit code is 5. A new task creates the queue again. If a pattern matches several queues, it asks first, and forgets
     those that it can.
     """
