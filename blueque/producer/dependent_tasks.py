@@ -66,7 +66,8 @@ def _ask_for_room(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: f
         pairs = zip(of_queues, found, strict=True)
         return joining([each for each, is_new in pairs if is_new], now)
 
-    ask_for_room(redis, joining(of_queues, now), only_new)
+    joined = {new.group for _, new in of_queues if new.group is not None}
+    ask_for_room(redis, joining(of_queues, now), only_new, joined)
 
 
 def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:

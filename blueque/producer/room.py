@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from blueque.connection.redis import Redis
@@ -17,6 +17,8 @@ from blueque.producer.dependents import tell_of_end
 from blueque.protocol import operator
 from blueque.protocol.bulk import Batch
 from blueque.protocol.children import BLUEQUE
+from blueque.protocol.parents import require_open
+from blueque.queries import groups
 from blueque.queries.line_order import oldest_pending
 from blueque.queries.queues import Bound, bound_of
 from blueque.queries.steps import of_each, read
@@ -33,7 +35,10 @@ Joining = Mapping[str, int]  # how many new tasks are to be put in line, by queu
 
 
 def ask_for_room(
-    redis: Redis, joining: Joining, only_new: Callable[[], Joining] | None = None
+    redis: Redis,
+    joining: Joining,
+    only_new: Callable[[], Joining] | None = None,
+    joined: Collection[str] = (),
 ) -> None:
     """See that new tasks have room in their queues, before they are put in line. If a queue
     discards its oldest tasks, make room.
@@ -41,7 +46,8 @@ def ask_for_room(
     A queue that has no bound is not asked again for ASK_AGAIN seconds: to ask for each task would
     take a third of the time of `Queue.enqueue`.
     only_new: returns `joining` without tasks that exist; called only if there is no room for all.
-    Raises QueueFull.
+    joined: the groups that new tasks join. If one takes no tasks, nothing is discarded for them.
+    Raises QueueFull, NoSuchGroup, WrongGroup.
     """
     now = time.monotonic()
     for queue in joining:
@@ -52,8 +58,12 @@ def ask_for_room(
     while (full := _first_full(redis, joining, now)) is not None:
         if only_new is not None:
             joining, only_new = only_new(), None
+            continue
+        if full.excess is None:
+            raise full
+        _require_open(redis, joined)
         # A bound may be far below what is in line.
-        elif full.excess is None or not _discard(redis, full.queue, min(full.excess, AT_ONCE)):
+        if not _discard(redis, full.queue, min(full.excess, AT_ONCE)):
             raise full
 
 
@@ -65,14 +75,15 @@ def only_new_of(redis: Redis, queue: str, ids: Sequence[str]) -> Callable[[], Jo
 def ask_for_room_of(redis: Redis, batch: Batch, group: str | None = None) -> None:
     """Ask for room for many tasks of one queue; with keys, for those that are new.
 
-    group: in which their keys count. Raises QueueFull.
+    group: that they join, and in which their keys count. Raises as `ask_for_room`.
     """
 
     def only_new() -> Joining:
         found = are_unused(redis, [task.decode() for task in batch.tasks.ids], group)
         return batch.joins([number for number, is_new in enumerate(found) if is_new])
 
-    ask_for_room(redis, batch.joins(), None if batch.tasks.keys is None else only_new)
+    joined = () if group is None else (group,)
+    ask_for_room(redis, batch.joins(), None if batch.tasks.keys is None else only_new, joined)
 
 
 def _first_full(redis: Redis, joining: Joining, now: float) -> QueueFull | None:
@@ -92,6 +103,13 @@ def _first_full(redis: Redis, joining: Joining, now: float) -> QueueFull | None:
 def _remember(redis: Redis, bounds: Mapping[str, Bound], now: float) -> None:
     for queue, bound in bounds.items():
         redis.unbounded_until[queue] = now + ASK_AGAIN if bound.most is None else 0.0
+
+
+def _require_open(redis: Redis, joined: Collection[str]) -> None:
+    for group in joined:
+        seen = groups.load(redis, group)
+        record = {} if seen is None else seen.record
+        require_open(group, record.get("state"), record.get("cancel"))
 
 
 def _discard(redis: Redis, queue: str, count: int) -> int:

@@ -225,7 +225,7 @@ class Parents:
         for group, joining in joins.items():
             state, cancel, after = records[group]
             is_own = group == member_of
-            _require_open(group, "open" if is_own and state == "closed" else state, cancel)
+            require_open(group, "open" if is_own and state == "closed" else state, cancel)
             wanted = _conditions_in(after)
             if not is_own and not all(wanted.items() <= each.items() for each in joining):
                 why = "its members wait for others, with which it was opened: give this task a key"
@@ -305,7 +305,7 @@ def require_parents(
             raise NoSuchTask(name) if group is None else NoSuchGroup(group, name in making)
 
 
-def _require_open(group: str, state: str | None, cancel: str | None) -> None:
+def require_open(group: str, state: str | None, cancel: str | None) -> None:
     """Raise NoSuchGroup or WrongGroup unless new tasks may join a group."""
     if state is None:
         raise NoSuchGroup(group, is_joined=True)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from blueque import BatchFailed, Client, QueueFull
+from blueque import BatchFailed, Client, NoSuchGroup, QueueFull, WrongGroup
 from blueque.connection import redis as redis_module
 from blueque.model import keys
 from blueque.producer import room
@@ -250,6 +250,25 @@ def test_a_fan_out_discards_nothing_for_tasks_that_do_not_fit_elsewhere(client, 
     bound(client, 1, "second", discard="oldest")
     assert fanout.enqueue("b").keys() == {"first", "second"}
     assert (in_line(client, "first"), in_line(client, "second")) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["closed", "missing"])
+def test_nothing_is_discarded_for_tasks_that_their_group_does_not_take(client, name):
+    queue = bound(client, 1, discard="oldest")
+    waits = queue.enqueue("a")
+    client.group("closed").open().close()
+
+    with pytest.raises((NoSuchGroup, WrongGroup)):
+        queue.enqueue("b", group=name)
+    with pytest.raises((BatchFailed, NoSuchGroup, WrongGroup)):
+        queue.enqueue_many(["b"], group=name)
+    fanout = client.get_fanout("both", to=["video", "audio"])
+    with pytest.raises((NoSuchGroup, WrongGroup)):
+        fanout.enqueue("b", group=name)
+    with pytest.raises((BatchFailed, NoSuchGroup, WrongGroup)):
+        queue.enqueue_many(["b"], keys=["b"], group="closed")
+
+    assert client.get_task(waits).status == "pending"
 
 
 def test_a_group_without_tasks_needs_no_room(client, cli):
