@@ -1515,7 +1515,7 @@ MUTANTS = [
     Mutant(
         "a member joins a group that is closed",
         "parents",
-        "_require_open",
+        "require_open",
         '    if state != "open":',
         "    if False:",
         "closed as a member joins",
