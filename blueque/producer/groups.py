@@ -111,9 +111,11 @@ class TaskGroup(Group):
     def reopen(self, hold: float | str | None = None) -> bool:
         """Let more tasks join a group that was closed; close it again then. False: it was open.
 
+        A group that a call with keys has opened is closed by the next such call for its queue.
         hold: as for `open`, from now on; None: as it was. What was decided for tasks that waited for
             the group stays decided.
-        Raises NoSuchGroup; WrongGroup for a group that was cancelled, and for a workflow.
+        Raises NoSuchGroup; WrongGroup for a group that was cancelled, for a workflow, and for a
+            `hold` above the `keep` of the group.
         Source: docs/protocol/groups.md, "reopen_group".
         """
         held = terms_for(None, LONGEST_HOLD, hold=hold).hold

@@ -8,6 +8,7 @@ from typing import Any
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model import keys
+from blueque.model.encoding import count_of
 from blueque.model.group import MAKING, condition_on, is_of_workflow
 from blueque.model.group_terms import Terms
 from blueque.protocol.fields import flat
@@ -47,30 +48,40 @@ def open_group(
     return transact(redis, "open_group", look, decide)
 
 
-def reopen_group(redis: Redis, group: str, now: float, hold: int | None = None) -> bool:
+def reopen_group(
+    redis: Redis, group: str, now: float, hold: int | None = None, made_by: str | None = None
+) -> bool:
     """Have a group that was closed take members again. False: it was open.
 
-    hold: as in `Terms`, for all its members; None: it stays as it was.
-    Raises NoSuchGroup; WrongGroup for one that was cancelled, and for a workflow.
+    hold, made_by: as in `Terms`, from now on; None: it stays as it was.
+    Raises NoSuchGroup; WrongGroup for one that was cancelled, for a workflow, and if it is to be held
+        for longer than it is kept.
     """
     key = keys.group(group)
 
     def decide(reply: list[str | None]) -> Verdict[bool]:
-        state, cancel, made_by = reply
+        state, cancel, maker, keep = reply
         if state is None:
             raise NoSuchGroup(group)
         if cancel is not None:
             raise WrongGroup(group, "it was cancelled", "cancelled")
-        if state == MAKING or is_of_workflow(made_by):
+        if state == MAKING or is_of_workflow(maker):
             raise WrongGroup(group, "it is a workflow: no other task joins it", state)
         if state == "open":
             return Answer(False)
+        if hold is not None and hold > count_of(keep):
+            why = (
+                f"it is kept for {count_of(keep)} s after its end, so its tasks are held no longer"
+            )
+            raise WrongGroup(group, why)
+        closer: list[Command] = [] if made_by is None else [("HSET", key, "made_by", made_by)]
         held: list[Command] = []
         if hold is not None:
             held = [("HSET", key, "hold", now + hold), ("HDEL", key, "collected")]
-        return Change([*opening_again(group, now), *held], True)
+        return Change([*opening_again(group, now), *closer, *held], True)
 
-    look: Look[list[str | None]] = Look([key], [("HMGET", key, "state", "cancel", "made_by")])
+    names = ("state", "cancel", "made_by", "keep")
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, *names)])
     return transact(redis, "reopen_group", look, decide)
 
 

@@ -1996,8 +1996,8 @@ def opened_held_group(redis: Redis) -> object:
     return protocol.open_group(redis, GROUP, 60, 1.0, Terms(hold=900_000))
 
 
-def reopen_group(hold: int | None = None) -> Given:
-    return lambda redis: protocol.reopen_group(redis, GROUP, 9.25, hold)
+def reopen_group(hold: int | None = None, made_by: str | None = None) -> Given:
+    return lambda redis: protocol.reopen_group(redis, GROUP, 9.25, hold, made_by)
 
 
 def collect_group(redis: Redis) -> object:
@@ -6562,6 +6562,23 @@ SAMPLES = [
         reopen_group(5),
         {**IN_GROUP, "HOLD": 14.25},
         ["its members are to be held"],
+    ),
+    Sample(
+        "reopen_group",
+        "by a call with keys",
+        given(opened_group, closed_group),
+        reopen_group(made_by="batch of video"),
+        {**IN_GROUP, "CLOSER": "batch of video"},
+        ["a call with keys opens it again"],
+    ),
+    Sample(
+        "reopen_group",
+        "with members that are held for longer than it is kept",
+        given(opened_group, closed_group),
+        reopen_group(61),
+        IN_GROUP,
+        until="MULTI",
+        refuses=WrongGroup,
     ),
     *[
         Sample("reopen_group", case, before, reopen_group(), IN_GROUP, until="MULTI", refuses=why)

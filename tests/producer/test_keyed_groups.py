@@ -468,3 +468,33 @@ def test_columns_are_added_to_a_group_that_was_closed(client, queue):
 
     assert (opened.made, new) == (6, 4)
     assert seen(client) == ("closed", 10, 10, 0)
+
+
+def test_who_adds_to_a_closed_group_and_dies_is_followed_by_one_who_closes_it(client, queue):
+    with client.group("n1"):
+        queue.enqueue("first", group="n1")
+    dead = opened_for(client, append=True)
+    assert sum(writer_of(client, dead).put_each([rows_of(KEYS[:4])])) == 4
+
+    opened = opened_for(client, append=True)
+    new = sum(writer_of(client, opened).put_each([rows_of(KEYS)]))
+    opened.close(client.connections, opened.made + new)
+
+    assert seen(client) == ("closed", 11, 11, 0)
+
+
+def test_a_group_is_not_held_for_longer_than_it_is_kept(client, queue):
+    queue.enqueue_many(KEYS, keys=KEYS, group="n1", keep="1d")
+
+    with pytest.raises(WrongGroup, match="it is kept for 86400 s"):
+        client.group("n1").reopen(hold="until_collected")
+    assert seen(client)[0] == "closed"
+    assert client.group("n1").reopen(hold="1d")
+
+
+def test_a_group_that_a_run_of_an_earlier_version_has_opened_gets_no_keys(client, queue):
+    terms = terms_for(None, KEEP)._replace(made_by="run night of video")
+    protocol.open_group(client.connections, "n1", 60, 1.0, terms)
+
+    with pytest.raises(WrongGroup, match="a run of an earlier version of Blueque"):
+        queue.enqueue_many(KEYS, keys=KEYS, group="n1")
