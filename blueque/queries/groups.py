@@ -1,15 +1,14 @@
-"""What has to be done for groups of tasks, and how far they are."""
+"""How far groups of tasks are, and who their members are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_fields, as_hash, raise_refusal
+from blueque.connection.redis import Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused, WrongGroup
 from blueque.model import keys
 from blueque.model.group import (
-    MAKING,
     condition_on,
     gate_of,
     is_gate,
@@ -19,7 +18,6 @@ from blueque.model.group import (
     require_whole,
 )
 from blueque.model.parts import in_parts
-from blueque.queries.holders import Holder
 from blueque.queries.steps import in_step, of_each, read
 from blueque.text.eta import seconds_left
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 MOST = 100_000  # ids of a group that are read
 AT_ONCE = 1000  # tasks in one round trip
-MAX_GROUPS = 1000  # groups that are read for what needs attention
-_OF_GROUPS = ("state", "created", "updated", "cancel")
 
 
 class GroupSeen(NamedTuple):
@@ -37,9 +33,8 @@ class GroupSeen(NamedTuple):
 
     record: its fields, see docs/protocol/groups.md, "Groups of tasks". `made_by` is what has made
         the group: `batch of [queue]`, a call with keys, which also closes it; `run [run] of
-        [queue]`, a run of an earlier version; the random mark of a
-        workflow; or the digest of a large one. A group that a program or person has opened has
-        none.
+        [queue]`, a run of an earlier version; the random mark of a workflow; or the digest of a
+        large one. A group that a program or person has opened has none.
     members: how many tasks have joined it. open: how many of them are not known to have ended.
     bad: how many have ended and are not complete. waiting: how many tasks wait for the group.
     """
@@ -93,42 +88,6 @@ class GroupSeen(NamedTuple):
         return seconds_left(share, now - self.record.get("created", now), 0.0)
 
 
-class Unclosed(NamedTuple):
-    """A group that its producer has not closed, and for which it may do nothing more.
-
-    state: open, or making: not all tasks of a workflow are there. since: when the last of its tasks
-        came, or when it was opened.
-    """
-
-    group: str
-    state: str
-    since: float
-
-
-class Groups(NamedTuple):
-    """The groups of tasks, at most MAX_GROUPS.
-
-    unended: how many have not ended. bad: how many have members that have ended and are not
-        complete. holders: those that have ended and hold up tasks, by their names in conditions.
-    """
-
-    unended: int = 0
-    bad: int = 0
-    holders: Sequence[Holder] = ()
-    unclosed: Sequence[Unclosed] = ()
-
-
-class Unsettled(NamedTuple):
-    """What has to be done for groups.
-
-    members: ids of members that have ended, or run again, and whose groups have not noted it.
-    groups: the names of groups whose time has come, each with its score.
-    """
-
-    members: list[str]
-    groups: list[tuple[str, float]]
-
-
 class Member(NamedTuple):
     """A member of a group, as it is now. None: the task is gone."""
 
@@ -137,34 +96,6 @@ class Member(NamedTuple):
     queue: str | None
     group: str | None
     cancel: str | None = None
-
-
-class Cancellation(NamedTuple):
-    """Who has cancelled a group, and why; all None: it was not cancelled."""
-
-    at: str | None
-    by: str | None
-    reason: str | None
-
-
-def unsettled(redis: Redis, now: float, members: int, groups: int) -> Unsettled:
-    """Return at most so many members and groups that have to be seen to."""
-    tasks, names = redis.read(("ZRANGE", keys.UNSETTLED_MEMBERS, 0, members - 1), _due(now, groups))
-    return Unsettled(tasks, _scored(names))
-
-
-def due(redis: Redis, now: float, count: int) -> list[tuple[str, float]]:
-    """Return the names of groups whose time has come, each with its score, the lowest first."""
-    (names,) = redis.read(_due(now, count))
-    return _scored(names)
-
-
-def _due(now: float, count: int) -> Command:
-    return ("ZRANGEBYSCORE", keys.GROUPS, "-inf", now, "WITHSCORES", "LIMIT", 0, count)
-
-
-def _scored(reply: Sequence[str]) -> list[tuple[str, float]]:
-    return [(name, float(score)) for name, score in zip(reply[::2], reply[1::2], strict=True)]
 
 
 def look_at(redis: Redis, tasks: Sequence[str]) -> list[Member]:
@@ -218,18 +149,6 @@ def _gate(group: str) -> Reader[tuple[str | None, str | None]]:
 def _condition_on_gate(task: str, group: str) -> Reader[str | None]:
     (kind,) = yield [("HGET", keys.conditions(task), condition_on(gate_of(group)))]
     return None if kind is None else str(kind)
-
-
-def count_waiting(redis: Redis, group: str) -> int:
-    """Return how many tasks wait for a group, with those that are gone."""
-    (size,) = redis.read(("ZCARD", keys.awaiting(group)))
-    return int(size)
-
-
-def cancellation(redis: Redis, group: str) -> Cancellation:
-    """Return whether a group was cancelled."""
-    (fields,) = redis.read(("HMGET", keys.group(group), "cancel", "cancelled_by", "cancel_reason"))
-    return Cancellation._make(fields)
 
 
 def pick(redis: Redis, group: str, count: int) -> list[str]:
@@ -339,39 +258,3 @@ def count_gone(redis: Redis, name: str, *, only_bad: bool = False) -> int:
     ids = bad_members(redis, name) if only_bad else members(redis, name, count=MOST)
     parts = in_parts(ids, AT_ONCE)
     return sum(each.status is None for some in parts for each in look_at(redis, some))
-
-
-def groups(names: Sequence[str]) -> Reader[Groups]:
-    """Read what these groups have that may need attention: one round trip."""
-    found = yield from of_each({name: _ends(name) for name in names})
-    bad = {name: record for name, (record, _, size, _) in found.items() if size}
-    # Of others it is not decided how they end.
-    ended = [
-        Holder(condition_on(name), "failed", 0)
-        for name, record in bad.items()
-        if record.get("state") == "ended"
-    ]
-    unended = sum(record.get("state") not in ("ended", None) for record, *_ in found.values())
-    unclosed = [_unclosed(name, record, last) for name, (record, *_, last) in found.items()]
-    return Groups(unended, len(bad), ended, tuple(each for each in unclosed if each is not None))
-
-
-def _ends(name: str) -> Reader[tuple[dict[str, str], int, int, float | None]]:
-    """Read fields of a group, how many of its tasks have not ended, or have ended badly, and when the
-    last of them came.
-    """
-    record, left, bad, last = yield [
-        ("HMGET", keys.group(name), *_OF_GROUPS),
-        ("SCARD", keys.open_members(name)),
-        ("SCARD", keys.bad_members(name)),
-        ("ZRANGE", keys.members(name), -1, -1, "WITHSCORES"),
-    ]
-    return as_fields(_OF_GROUPS, record), left, bad, float(last[1]) if last else None
-
-
-def _unclosed(name: str, fields: Mapping[str, str], last: float | None) -> Unclosed | None:
-    state, record = fields.get("state"), parse(fields)
-    since = record.get("updated") if state == MAKING else last or record.get("created")
-    if "cancel" in record or since is None or state not in (MAKING, "open"):
-        return None
-    return Unclosed(name, state, since)

@@ -13,7 +13,7 @@ from blueque.connection.redis import Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.group import is_gate
-from blueque.queries.groups import MAX_GROUPS, Groups, groups
+from blueque.queries.groups_overview import MAX_GROUPS, Groups, groups
 from blueque.queries.holders import Holder, holders
 from blueque.queries.listeners import MAX_MEMBERS, Members, Node, puts_in_line, with_dead
 from blueque.queries.listing import entered

@@ -15,8 +15,9 @@ from blueque.protocol import operator
 from blueque.protocol.groups import MEMBERS_AT_ONCE, finish_group, settle_group, settle_members
 from blueque.protocol.parents import GroupParent
 from blueque.protocol.settling import AT_ONCE
-from blueque.queries import groups
-from blueque.queries.groups import Cancellation, Member
+from blueque.queries import groups, unsettled_groups
+from blueque.queries.groups import Member
+from blueque.queries.unsettled_groups import Cancellation
 from blueque.recovery.left_alone import LeftAlone
 
 log = logging.getLogger("blueque")
@@ -46,13 +47,13 @@ def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | N
     left = left_alone or GroupsLeftAlone()
     skipped, refused = left.members.names(), left.groups.names()
     most = DUE + len(refused)
-    unsettled = groups.unsettled(redis, now, MEMBERS_AT_ONCE + len(skipped), most)
+    unsettled = unsettled_groups.unsettled(redis, now, MEMBERS_AT_ONCE + len(skipped), most)
     due, has_settled = unsettled.groups, False
     members = [task for task in unsettled.members if task not in skipped][:MEMBERS_AT_ONCE]
     if members:
         has_settled = _settle_members(redis, members, left)
         # A group that was due before goes first: the others may be cancelled ones that never end.
-        due = due or groups.due(redis, now, most)
+        due = due or unsettled_groups.due(redis, now, most)
     looks = _Looks(redis, now, left)
     for group, score in due:
         if len(looks.done) == GROUPS_AT_ONCE:
@@ -129,7 +130,7 @@ class _Looks:
             return not settled.is_over
         if state is None:
             return False
-        if groups.cancellation(self._redis, group).at is not None:
+        if unsettled_groups.cancellation(self._redis, group).at is not None:
             self._cancelled.append(group)
             return False
         # With the score 0, something was noted: it has not been quiet for a minute.
@@ -139,7 +140,7 @@ class _Looks:
         """Look at a hundred of those who still wait for a group that ended long ago, from a random
         one on. Tell whether some are gone.
         """
-        size = groups.count_waiting(self._redis, group)
+        size = unsettled_groups.count_waiting(self._redis, group)
         first = random.randrange(max(size - AT_ONCE, 0) + 1)
         return recheck_dependents(self._redis, GroupParent(group), self._now, first).removed > 0
 
@@ -169,7 +170,7 @@ class _Looks:
                 _require_only_one(group, error)
 
     def _cancel(self, group: str, most: int) -> None:
-        cancellation, picked = groups.cancellation(self._redis, group), self._pick(group)
+        cancellation, picked = unsettled_groups.cancellation(self._redis, group), self._pick(group)
         ended = self._note(group, picked)
         going = [each for each in picked if each.task not in ended]
         # Blocked ones first: the end of another one may let them go.

@@ -25,7 +25,7 @@ from blueque.text.terminal import short_id, short_node
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.queries.groups import Unclosed
+    from blueque.queries.groups_overview import Unclosed
     from blueque.queries.holders import Holder
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Line, Overview

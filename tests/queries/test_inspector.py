@@ -14,7 +14,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.queue_settings import pausing
 from blueque.protocol.ends import End
-from blueque.queries.groups import Groups
+from blueque.queries.groups_overview import Groups
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import STATUSES
 
