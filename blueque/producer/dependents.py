@@ -12,7 +12,7 @@ from blueque.protocol.parents import Parent, TaskParent
 from blueque.queries.dependencies import dependents_from, ties
 
 AT_ONCE = 100  # dependents of one look
-MOST_LOOKS = 1000  # dependents that the caller tells of the end of one task, and of what follows
+MOST_LOOKS = 100  # dependents that the caller tells of the end of one task, and of what follows
 
 
 class Looked(NamedTuple):

@@ -11,6 +11,7 @@ from blueque.errors import HasDependents
 from blueque.model import keys
 from blueque.producer.dependents import drop_stale, is_awaited
 from blueque.protocol.dependencies import NewTask
+from blueque.recovery.dependents import Dependents
 
 
 @pytest.fixture
@@ -124,3 +125,20 @@ def test_one_that_waits_for_any_end_is_told_it_before_the_task_is_deleted(client
     assert client.get_task(parent).status is None
     assert client.get_task("child").status == "pending"
     assert redis.read(("HGETALL", keys.conditions("child"))) == [[parent, "+cancelled"]]
+
+
+def test_who_cancels_a_task_tells_a_hundred_and_leaves_the_others_to_listeners(
+    client, redis, queue, cli
+):
+    parent = queue.enqueue("p")
+    children = client.get_queue("later").enqueue_many(["c"] * 250, after=parent, broken="cancel")
+    assert children == 250
+
+    queue.cancel(parent)
+
+    assert cli.zcard(keys.blocked("later")) == 150
+    settling = Dependents(redis)
+    settling.note(cli.zrange(keys.UNSETTLED_TASKS, 0, -1))
+    while settling.step():
+        pass
+    assert cli.llen(keys.cancelled("later")) == 250
