@@ -61,24 +61,25 @@ def place(
     """Have a waiting task wait elsewhere: in another queue, with another priority, or as the next.
 
     to: the name of that queue; None: its own. priority: None: its own. is_first: as the next of its
-        line, not as the last; then it has to stand in line. A task that only gets another priority may be about to be reserved:
-        it stays with that listener. by: who asks.
+        line, not as the last; then it has to stand in line. A task that only gets another priority
+        may be about to be reserved: it stays with that listener. by: who asks.
     Raises WrongState, WrongQueue.
     """
 
     def decide(waiting: _Waiting) -> Verdict[None]:
         fields = waiting.fields
+        has_queue = to is None or fields.queue == to
         has_priority = priority is None or (fields.priority or "0") == str(priority)
-        if to is not None and fields.queue == to and fields.status is not None and has_priority:
+        if to is not None and has_queue and fields.status is not None and has_priority:
             return Answer(None)
         waiting.require_waiting(queue, task)
-        if to is not None or is_first:
+        if not has_queue or is_first:
             waiting.require_not_taken(task, is_first)
-        if to is None and has_priority and (not is_first or waiting.first == task):
+        if has_queue and has_priority and (not is_first or waiting.first == task):
             return Answer(None)
         text = fields.priority if has_priority else str(priority)
         new = fields._replace(queue=to or queue, priority=text)
-        if to is not None:
+        if not has_queue:
             event = Event("moved", by, now, {"from": queue})
         elif not has_priority:
             event = Event("prioritized", by, now, {"priority": priority})
@@ -165,11 +166,10 @@ def _placed(
     is_first: bool = False,
 ) -> list[Command]:
     """Return the commands by which a waiting task waits as `new` says, of which it has the queue and
-    the priority.
+    the priority. A task may have moved by hand to the queue to which it expires.
     """
     old, key, now = waiting.fields, keys.task(task), event.at
-    queue, to = old.queue or "", new.queue or ""
-    has_moved = to != queue
+    queue, to, has_moved = old.queue or "", new.queue or "", event.what == "moved"
     changed = {"queue": to} if has_moved else {}
     commands: list[Command] = []
     if new.priority != old.priority:

@@ -771,6 +771,15 @@ def test_a_priority_set_twice_is_set_once(redis, state, line):
     assert state() == before
 
 
+def test_a_task_that_stays_in_its_queue_has_not_moved(redis, client):
+    enqueue(redis)
+
+    protocol.place(redis, "video", "t1", 6.5, to="video", priority=7)
+
+    event = client.get_history("t1").events[-1]
+    assert (event.event, event.facts) == ("prioritized", {"priority": 7})
+
+
 def set_priority(redis):
     protocol.place(redis, "video", "t1", 6.5, priority=7)
 

@@ -61,6 +61,19 @@ def test_late_tasks_of_all_queues_are_cancelled_or_moved(redis, client):
     )
 
 
+def test_a_task_that_was_moved_to_where_it_expires_is_counted_there_once(redis, client):
+    make_late(redis, "t1", expired_to="late")
+    protocol.place(redis, "video", "t1", 6.0, to="late")
+    protocol.enqueue(redis, "late", "t2", "in", 7.0, {})
+
+    Expiry(redis).step()
+
+    assert redis.read(("LRANGE", keys.pending("late"), 0, -1))[0] == ["t1", "t2"]
+    assert client.get_task("t1").start_before is None
+    totals = redis.read(("HMGET", keys.totals("late"), "moved", "moved_away"))[0]
+    assert totals == ["2", "1"]  # it has come twice, and gone once
+
+
 def hurry(monkeypatch):
     """Set the clock of this process an hour ahead."""
     monkeypatch.setattr(time, "time", lambda now=time.time: now() + 3600)
