@@ -8,7 +8,7 @@ from blueque.connection.redis import Redis
 from blueque.model import keys
 
 _OF_EARLIER = {"staging": "zset", "manifest": "list"}  # names of chunks
-_KINDS = ("run", "runs", "ledger", "staging", "manifest", "staged")
+_KINDS = ("run", "runs", "ledger", "staging", "manifest", "staged", "bounded")
 _CHUNKS_AT_ONCE = 100  # each has up to 1000 tasks
 _WAY_OUT = (
     "in no line: end the run, or discard it, with the version of Blueque that has made it. The "
@@ -35,7 +35,7 @@ def read(redis: Redis, observed: Observation, found: Keys) -> None:
             observed.reject("leftover", key, sentence, "list")
 
 
-def is_of_run(key: str) -> bool:
-    """Tell whether a key is of a run of an earlier version."""
+def is_of_earlier_version(key: str) -> bool:
+    """Tell whether a key is of a run, or the set of bounded queues, of an earlier version."""
     kind = key.removeprefix(keys.PREFIX).partition("_")[0]
     return key.startswith(keys.PREFIX) and kind in _KINDS

@@ -261,7 +261,7 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
     for key in found.types:
         if key in _OF_ALL or key.startswith(others):
             continue
-        if keys.parse_line(key) is not None or run_scan.is_of_run(key):
+        if keys.parse_line(key) is not None or run_scan.is_of_earlier_version(key):
             continue
         pairs = owners.get(key) or _possible_owners(redis, found, key, queues)
         if len(pairs) == 1:

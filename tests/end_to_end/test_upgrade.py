@@ -63,6 +63,12 @@ def complete(client, *names):
     return [each.status for each in ended] == ["complete"] * len(names)
 
 
+def test_no_key_is_unknown(client, cli):
+    cli.sadd("blueque_bounded", "video")  # it was there if a queue had a `max_pending`
+
+    assert "unknown_key" not in {finding.code for finding in audit(client._redis)}
+
+
 def test_all_tasks_are_found_as_they_were(client):
     for name in ("complete", "failed", "cancelled"):
         assert task(client, name).status == name
