@@ -66,10 +66,10 @@ class Scheduler:
         """
         self._look()
         self._judging.step()
-        is_more = self._enqueue_due()
+        is_due = self._enqueue_due()
         self._recheck()
-        is_more = self._fire() or is_more
-        if is_more or self._settling.step():
+        is_firing = self._fire()
+        if is_due or self._settling.step() or is_firing:
             return 0.0  # see what comes next
         self._expire()
         self._prune()

@@ -76,6 +76,20 @@ def test_a_scheduler_settles_many_ends_of_others_without_a_pause(
     assert statuses(client, children) == {"cancelled"}
 
 
+def test_a_scheduler_settles_ends_also_while_schedules_are_due_all_the_time(
+    client, queue, redis, impatient, scheduler, monkeypatch
+):
+    parent = queue.enqueue("parent")
+    child = queue.enqueue("child", after=[parent], broken="cancel")
+    fail(redis, parent, queue)
+    monkeypatch.setattr(scheduler, "_fire", lambda: True)
+
+    for _ in range(3):
+        assert scheduler.step() == 0.0
+
+    assert client.get_task(child).status == "cancelled"
+
+
 def test_a_child_with_a_key_of_a_wrong_type_costs_only_its_own_parent(
     client, queue, redis, impatient, scheduler, cli
 ):
