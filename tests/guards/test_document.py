@@ -1587,7 +1587,7 @@ ENDED_BY_ORDER = {
 }
 IN_LINE_NOW, LAST = "it is in line", "it becomes the last"
 NEXT, TO_BE_NEXT = "it becomes the next", "it is to be the next"
-NOT_DEFAULT = "that is not the default line"
+NOT_DEFAULT = "it is in line, and not in the default one"
 NEEDS_LOCK = "it is in line, for a lock"
 MOVES, ONLY_NEXT = "it moves", "that is all"
 PRIORITIZED = "it stays, with another priority"
