@@ -247,10 +247,17 @@ class NoSuchGroup(BluequeError, LookupError):
     is_making: there is a workflow with this name, but not all of its tasks are there yet.
     """
 
-    def __init__(self, group: str, is_making: bool = False, is_joined: bool = False) -> None:
-        why = f"workflow {group!r} is making: not all of its tasks are there yet"
-        how = f"; open it first: client.group({group!r}).open()" if is_joined else ""
-        super().__init__(why if is_making else f"there is no group {group!r}{how}")
+    def __init__(
+        self, group: str, is_making: bool = False, is_joined: bool = False, is_lost: bool = False
+    ) -> None:
+        why = f"there is no group {group!r}"
+        if is_making:
+            why = f"workflow {group!r} is making: not all of its tasks are there yet"
+        elif is_joined:
+            why += f"; open it first: client.group({group!r}).open()"
+        elif is_lost:  # between two transactions of one call
+            why += " any more, as after a failover of Redis; make the same call again"
+        super().__init__(why)
         self.group, self.is_making = group, is_making
 
 

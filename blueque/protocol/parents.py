@@ -236,11 +236,11 @@ class Parents:
                 raise WrongGroup(group, why)
 
     def require_there(self, replies: Sequence[Any], group: str) -> None:
-        """Raise NoSuchGroup if a group that new tasks would join has no record. replies: to `reads`."""
+        """Raise NoSuchGroup if a group that was opened for new tasks has no record. replies: to `reads`."""
         first = len(self._tasks) + 3 * len(self._groups)
         state, *_ = replies[first + self._joined.index(group)]
         if state is None:
-            raise NoSuchGroup(group, is_joined=True)
+            raise NoSuchGroup(group, is_lost=True)
 
     def is_opened_with(
         self, replies: Sequence[Any], group: str, conditions: Mapping[str, str]

@@ -13,7 +13,16 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import BatchFailed, Client, InvalidInput, InvalidType, RedisAway, TooLarge, WrongGroup
+from blueque import (
+    BatchFailed,
+    Client,
+    InvalidInput,
+    InvalidType,
+    NoSuchGroup,
+    RedisAway,
+    TooLarge,
+    WrongGroup,
+)
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.group import Links
@@ -368,6 +377,27 @@ def test_what_a_failover_takes_back_while_others_make_the_same_is_made(client, t
     queue.enqueue_many(rows, keys=lambda row: f"key {row['id']}", group="r")
 
     assert len(line(cli)) == client.group("r").progress().members == 3000
+
+
+def test_a_failover_that_takes_the_group_back_asks_for_the_same_call(client, queue, cli):
+    rows = Rows2500(first=cli.flushdb)
+
+    with pytest.raises(NoSuchGroup, match="make the same call again"):
+        queue.enqueue_many(rows, keys="id", group="r")
+    assert queue.enqueue_many(rows, keys="id", group="r").new == 2500
+
+    seen = client.group("r").progress()
+    assert (seen.state, seen.members) == ("closed", 2500)
+
+
+def test_a_failover_that_takes_the_close_back_is_mended_by_the_same_call(client, queue, cli):
+    queue.enqueue_many(["a", "b"], keys=["a", "b"], group="r")
+    cli.hset(keys.group("r"), "state", "open")
+    cli.hdel(keys.group("r"), "closed")
+
+    assert queue.enqueue_many(["a", "b"], keys=["a", "b"], group="r").new == 0
+
+    assert client.group("r").progress().state == "closed"
 
 
 def test_a_group_whose_rows_can_be_read_once_stays_open_until_the_call_comes_again(
