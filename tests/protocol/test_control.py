@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from transactions import protocol
 
-from blueque import NotOwner, WrongQueue, WrongState
+from blueque import NotOwner, WrongState
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
@@ -102,57 +102,12 @@ def without(state, *gone):
 # cancel
 
 
-@pytest.mark.parametrize(
-    ("status", "place"),
-    [
-        ("scheduled", "blueque_scheduled_tasks_video"),
-        ("pending", "blueque_pending_tasks_video"),
-        ("reserved", "blueque_reserved_tasks_video_host_1"),
-    ],
-)
-def test_a_task_that_has_not_started_is_cancelled_at_once_and_leaves_its_place(
-    redis, state, status, place
-):
-    bring(redis, status)
-    before = state()
-    assert place in before
-    eta = {"eta": "99.5"} if status == "scheduled" else {}
-    attempt = {"attempt": "1"} if status == "reserved" else {}
-
-    assert cancel(redis) == "cancelled"
-    assert state() == without(before, place) | {
-        "blueque_task_t1": BORN | attempt | eta | CANCELLED,
-        "blueque_cancelled_tasks_video": ["t1"],
-    }
-
-
 def test_a_reason_is_kept(redis, cli):
     bring(redis, "pending")
 
     cancel(redis, reason="too late")
 
     assert cli.hget("blueque_task_t1", "cancel_reason") == "too late"
-
-
-def test_every_entry_of_a_cancelled_task_leaves_the_line(redis, cli):
-    bring(redis, "pending")
-    cli.lpush("blueque_pending_tasks_video", "t2", "t1")
-
-    cancel(redis)
-
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2"]
-
-
-def test_a_started_task_is_marked_and_its_listener_told(redis, state):
-    bring(redis, "started")
-    before = state()
-
-    assert cancel(redis, reason="too late") == "cancelling"
-    assert state() == before | {
-        "blueque_task_t1": before["blueque_task_t1"]
-        | {"cancel": "9.5", "cancelled_by": "ann", "cancel_reason": "too late", "updated": "9.5"},
-        "blueque_orders_video_host_1": {"0": 0.0},
-    }
 
 
 @pytest.mark.parametrize(
@@ -199,17 +154,6 @@ def test_a_task_that_does_not_exist_cannot_be_cancelled_and_makes_no_stump(redis
 
     with pytest.raises(WrongState, match="it does not exist"):
         cancel(redis)
-
-    assert state() == before
-
-
-@pytest.mark.parametrize("change", [cancel, requeue], ids=["cancel", "requeue"])
-def test_a_task_is_changed_through_its_own_queue_only(redis, state, change):
-    bring(redis, "pending" if change is cancel else "failed")
-    before = state()
-
-    with pytest.raises(WrongQueue, match="audio"):
-        change(redis, queue="audio")
 
     assert state() == before
 
@@ -302,37 +246,6 @@ def test_a_task_that_goes_on_while_it_is_cancelled_is_cancelled_where_it_is_now(
     assert left == []
 
 
-def test_a_task_that_is_cancelled_while_it_is_reserved_is_not_to_be_had(
-    redis, other, overtaken, cli
-):
-    bring(redis, "popped")
-    overtaken(lambda: cancel(other))
-
-    assert reserve(redis) is None
-    assert cli.hget("blueque_task_t1", "status") == "cancelled"
-    assert not cli.exists("blueque_pending_tasks_video", "blueque_reserved_tasks_video_host_1")
-
-
-def test_a_task_that_is_cancelled_when_its_time_comes_is_not_put_in_line(
-    redis, other, overtaken, cli
-):
-    bring(redis, "scheduled")
-    overtaken(lambda: cancel(other))
-
-    assert protocol.enqueue_due(redis, "video", 100.5) == []
-    assert cli.hget("blueque_task_t1", "status") == "cancelled"
-    assert not cli.exists("blueque_pending_tasks_video", "blueque_scheduled_tasks_video")
-
-
-def test_a_task_that_is_cancelled_while_it_starts_does_not_start(redis, other, overtaken, cli):
-    bring(redis, "reserved")
-    overtaken(lambda: cancel(other))
-
-    with pytest.raises(NotOwner, match="it is cancelled"):
-        start(redis)
-    assert not cli.exists("blueque_started_tasks_video")
-
-
 def test_of_the_end_and_cancel_the_first_wins_and_cancel_is_told(redis, other, overtaken, cli):
     bring(redis, "started")
     overtaken(lambda: complete(other))
@@ -342,42 +255,7 @@ def test_of_the_end_and_cancel_the_first_wins_and_cancel_is_told(redis, other, o
     assert "cancel" not in cli.hgetall("blueque_task_t1")
 
 
-def test_of_cancel_and_the_end_that_comes_before_the_process_was_ended_the_end_counts(
-    redis, other, overtaken, cli
-):
-    bring(redis, "started")
-    overtaken(lambda: cancel(other))
-
-    complete(redis)
-    assert cli.hget("blueque_task_t1", "status") == "complete"
-
-
 # requeue
-
-
-@pytest.mark.parametrize(
-    ("status", "place"), [("failed", "failed"), ("lost", "failed"), ("cancelled", "cancelled")]
-)
-def test_requeue_makes_the_task_as_good_as_new_behind_the_others(redis, cli, state, status, place):
-    bring(redis, status)
-    cli.hset(
-        "blueque_task_t1", mapping={"failures": "3", "last_error": "old", "last_error_type": "old"}
-    )
-    protocol.enqueue(redis, "video", "t2", "in", now=6.5)
-    cli.delete("blueque_wake_video")
-    before = state()
-    kept = {} if status == "cancelled" else {"attempt": "1", "last_files": "host:/spool/t1/1"}
-    kept |= {"finished_by": "token"} if status == "failed" else {}
-
-    requeue(redis)
-
-    assert state() == without(before, f"blueque_{place}_tasks_video") | {
-        "blueque_task_t1": BORN
-        | {"status": "pending", "requeued": "mark", "queued": "10.5", "updated": "10.5"}
-        | kept,
-        "blueque_pending_tasks_video": ["t1", "t2"],
-        "blueque_wake_video": {"0": 0.0},
-    }
 
 
 @pytest.mark.parametrize("since", ["pending", "started", "failed again"])
@@ -451,26 +329,6 @@ def test_a_task_that_ended_by_itself_before_it_was_cancelled_forgets_that_when_i
     )
 
 
-def test_a_late_result_that_is_first_ends_the_wish_to_run_the_task_again(
-    redis, other, overtaken, cli
-):
-    bring(redis, "lost")
-    overtaken(lambda: complete(other))
-
-    with pytest.raises(WrongState, match="a complete task does not run again: enqueue a new one"):
-        requeue(redis)
-    assert not cli.exists("blueque_pending_tasks_video")
-
-
-def test_a_late_result_that_comes_second_is_refused(redis, other, overtaken, cli):
-    bring(redis, "lost")
-    overtaken(lambda: requeue(other))
-
-    with pytest.raises(NotOwner, match="it is pending"):
-        complete(redis)
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1"]
-
-
 def test_of_two_people_who_want_it_run_again_one_is_told_that_it_is_done_already(
     redis, other, overtaken, cli
 ):
@@ -483,34 +341,6 @@ def test_of_two_people_who_want_it_run_again_one_is_told_that_it_is_done_already
 
 
 # order
-
-
-def test_an_order_is_left_where_the_listener_looks(redis, state):
-    before = state()
-
-    assert order(redis) is True
-    assert state() == before | {
-        "blueque_listener_video_host_1": before["blueque_listener_video_host_1"]
-        | {"order": "drain", "order_by": "ann"},
-        "blueque_orders_video_host_1": {"0": 0.0},
-    }
-
-
-def test_an_order_given_again_changes_nothing(redis, state):
-    order(redis)
-    before = state()
-
-    assert order(redis, by="bob") is True
-    assert state() == before
-
-
-@pytest.mark.parametrize("what", ["pause", "work"])
-def test_a_listener_that_was_told_to_drain_stays_told_when_it_pauses_or_goes_on(redis, state, what):
-    order(redis)
-    before = state()
-
-    assert protocol.order(redis, "video", NODE, what, "a signal") is True
-    assert state() == before
 
 
 @pytest.mark.parametrize("how", ["unknown", "dead"])

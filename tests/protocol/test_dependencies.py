@@ -6,12 +6,9 @@ Parents are of the queue `parents`, most of those that wait of the queue `video`
 
 from __future__ import annotations
 
-import contextlib
 import json
 
 import pytest
-from explore import explore
-from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 from transactions import protocol
 
 from blueque.connection.redis import as_hash
@@ -937,17 +934,6 @@ def test_recheck_sets_the_next_look_by_the_number_of_blocked_tasks(redis, monkey
     assert redis.read(("ZSCORE", keys.blocked(BELOW), "c")) == ["200"]
 
 
-def test_recheck_drops_entries_of_tasks_that_are_not_blocked_here(redis):
-    parent(redis, "p")
-    child(redis)
-    protocol.cancel(redis, BELOW, "c", "ann", None, 3.5)
-    redis.read(("ZADD", keys.blocked(BELOW), 0, "c"), ("ZADD", keys.blocked(BELOW), 0, "gone"))
-
-    assert protocol.recheck(redis, BELOW, "c", 100.0) == "stale"
-    assert protocol.recheck(redis, BELOW, "gone", 100.0) == "stale"
-    assert redis.read(("EXISTS", keys.blocked(BELOW))) == [0]
-
-
 def test_recheck_sees_to_a_hundred_of_many_parents_at_a_time(redis):
     make_one_of_many(redis)
     for task in MANY:
@@ -972,7 +958,7 @@ def test_a_running_attempt_that_redis_has_forgotten_with_the_end_of_its_parent_r
     assert (status(redis), line(redis, ABOVE)) == ("started", [])
 
 
-# Repeated, at the same time, and with faults
+# Repeated, and at the same time
 
 CALLS = {
     "enqueue_after": lambda redis: child(redis, "new", {"p": "ok", "q": "any"}),
@@ -1065,186 +1051,6 @@ def test_a_call_that_is_overtaken_does_what_it_would_do_if_it_had_come_later(
 
             now = outcome(CALLS[slower], redis), state()
             assert now == later, f"{slower}, overtaken by {faster}"
-
-
-def explored(client, prepare, actors, judge, bounds, faults=(), finish=settle_all):
-    """Run the actors in every order of their steps within the bounds, with every fault; but see
-    is_reduced of Stepper.
-
-    finish: what is done then. `recheck` heals much, so it is left out where it is not needed.
-    """
-    redis, connect = client._redis, client._redis.connect
-
-    def make(prefix):
-        prepare(redis)
-        made = [Actor(name, act, sorted(faults), 1e6) for name, act in actors.items()]
-        stepper = Stepper(
-            connect, made, Bounds(*bounds), lambda: broken(redis), prefix, is_reduced=True
-        )
-        stepper.run()
-        stepper.deliver_late()
-        if stepper.wrong is None:
-            finish(redis)
-            stepper.wrong = broken(redis) or judge(redis)
-        return stepper
-
-    with without_pauses():
-        return explore(make)
-
-
-def broken(redis):
-    """Return what is wrong with tasks of which one place must have each; None: nothing."""
-    for queue in (ABOVE, BELOW, "audio"):
-        places = {
-            "pending": ("LRANGE", keys.pending(queue), 0, -1),
-            "blocked": ("ZRANGE", keys.blocked(queue), 0, -1),
-            "scheduled": ("ZRANGE", keys.scheduled(queue), 0, -1),
-            "cancelled": ("LRANGE", keys.cancelled(queue), 0, -1),
-        }
-        for place, ids in zip(places, redis.read(*places.values()), strict=True):
-            wrong = [task for task in ids if status(redis, task) != place]
-            if wrong or len({*ids}) < len(ids):
-                return f"{place}: {ids}, of which {wrong} are not"
-    return None
-
-
-def quietly(call):
-    """Return a program that makes a call, and does not mind if it is refused."""
-
-    def act(redis):
-        with contextlib.suppress(BluequeError):
-            call(redis)
-
-    return act
-
-
-def is_in_line_once(redis):
-    found = line(redis).count("c"), status(redis)
-    unblocked = [event for event in events(redis) if event["event"] == "unblocked"]
-    if found != (1, "pending") or len(unblocked) > 1:
-        return f"c: {found}, {unblocked}"
-    return None
-
-
-ENDING = {
-    "complete": lambda redis: end(redis, "p"),
-    "cancelled": lambda redis: end(redis, "p", "cancelled"),
-}
-
-
-@pytest.mark.parametrize("how", ENDING)
-def test_a_task_that_is_made_while_its_parent_ends_is_put_in_line_once(redis, client, how):
-    """RQ #739: it was never run."""
-
-    def prepare(redis):
-        redis.read(("FLUSHALL",))
-        protocol.register(redis, ABOVE, NODE, "i1", {}, now=1.5)
-        parent(redis, "p")
-        if how == "complete":
-            start(redis)
-
-    actors = {
-        "producer": lambda redis: child(redis, after={"p": "any"}),
-        "listener": lambda redis: (ENDING[how](redis), settle_all(redis)),
-    }
-    faults = [Fault.LOSE, Fault.REFUSE, Fault.DELAY]
-
-    found = explored(client, prepare, actors, is_in_line_once, (2, 1), faults)
-
-    assert found.wrong is None, found
-    assert found.is_exhausted and found.schedules > 100
-
-
-def test_a_child_is_put_in_line_once_whoever_dies_while_two_settle_one_parent(redis, client):
-    def prepare(redis):
-        redis.read(("FLUSHALL",))
-        protocol.register(redis, ABOVE, NODE, "i1", {}, now=1.5)
-        parent(redis, "p")
-        child(redis, inputs=0)
-        start(redis)
-        end(redis)
-
-    def settle(redis):
-        protocol.settle(redis, "p", NOW)
-
-    faults = [Fault.DIE_BEFORE, Fault.DIE_AFTER, Fault.LOSE, Fault.DELAY]
-
-    found = explored(client, prepare, {"a": settle, "b": settle}, is_in_line_once, (1, 1), faults)
-
-    assert found.wrong is None, found
-    assert found.is_exhausted and found.schedules > 100
-
-
-def test_a_child_of_two_parents_that_end_at_once_is_put_in_line_once(redis, client):
-    """Sidekiq #4361: a callback came twice or never."""
-
-    def prepare(redis):
-        redis.read(("FLUSHALL",))
-        protocol.register(redis, ABOVE, NODE, "i1", {}, now=1.5)
-        parent(redis, "p", "q")
-        child(redis, after={"p": "ok", "q": "ok"})
-        start(redis, "p")
-        start(redis, "q")
-
-    def ends(task):
-        return lambda redis: (end(redis, task), protocol.settle(redis, task, NOW))
-
-    actors = {"a": ends("p"), "b": ends("q")}
-
-    found = explored(client, prepare, actors, is_in_line_once, (1, 1), [Fault.LOSE, Fault.DELAY])
-
-    assert found.wrong is None, found
-    assert found.is_exhausted and found.schedules > 100
-
-
-def test_a_late_result_that_meets_recheck_and_the_word_of_a_person_lets_it_go_once(redis, client):
-    """A parent that was declared lost and completes: BullMQ #2464, a stalled parent."""
-
-    def prepare(redis):
-        redis.read(("FLUSHALL",))
-        protocol.register(redis, ABOVE, NODE, "i1", {}, now=1.5)
-        parent(redis, "p")
-        child(redis, broken="cancel")
-        start(redis)
-        lose(redis)
-        settle_all(redis)
-
-    actors = {
-        "listener": lambda redis: (end(redis), protocol.settle(redis, "p", NOW)),
-        "person": quietly(lambda redis: protocol.requeue(redis, BELOW, "c", "m", NOW)),
-        "scheduler": lambda redis: protocol.recheck(redis, BELOW, "c", NOW),
-    }
-
-    found = explored(client, prepare, actors, is_in_line_once, (2, 0), finish=recheck_all)
-
-    assert found.wrong is None, found
-    assert found.is_exhausted and found.schedules > 50
-
-
-def test_a_parent_is_not_deleted_while_a_task_is_made_that_waits_for_it(redis, client):
-    def prepare(redis):
-        redis.read(("FLUSHALL",))
-        protocol.register(redis, ABOVE, NODE, "i1", {}, now=1.5)
-        parent(redis, "p")
-        run(redis, "p", how="failed")
-
-    def judge(redis):
-        if status(redis) is None:
-            return None  # the parent was gone, and the task refused
-        if status(redis) != "blocked" or status(redis, "p") != "failed":
-            return f"c {status(redis)}, p {status(redis, 'p')}"
-        return None
-
-    actors = {
-        "producer": quietly(child),
-        "person": quietly(lambda redis: protocol.delete(redis, ABOVE, "p")),
-        "scheduler": lambda redis: protocol.prune(redis, ABOVE, "failed", [Ended("p", 5.5)]),
-    }
-
-    found = explored(client, prepare, actors, judge, (2, 0))
-
-    assert found.wrong is None, found
-    assert found.is_exhausted
 
 
 # What it costs the server

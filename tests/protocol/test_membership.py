@@ -58,21 +58,6 @@ def claim(redis, node=NODE, instance="i2"):
     return protocol.claim(redis, "video", node, "host_2", instance)
 
 
-def test_register_makes_a_listener_known_and_nothing_else(redis, state):
-    register(redis)
-
-    assert state() == REGISTERED
-
-
-def test_register_run_again_changes_nothing(redis, state):
-    register(redis)
-    before = state()
-
-    register(redis, now=10.5)
-
-    assert state() == before
-
-
 def test_register_refuses_the_node_id_of_a_living_instance_and_writes_nothing(redis, state):
     register(redis)
     protocol.beat(redis, [Heartbeat("video", NODE, "i1", 7)], 2.5)
@@ -83,31 +68,6 @@ def test_register_refuses_the_node_id_of_a_living_instance_and_writes_nothing(re
 
     assert refusal.value.holder == "i1"
     assert state() == before
-
-
-def test_an_instance_known_to_be_dead_does_not_vouch_for_another_one(redis, state):
-    register(redis)
-    before = state()
-
-    with pytest.raises(Taken):
-        register(redis, instance="i2", dead="i0")
-
-    assert state() == before
-
-
-def test_register_replaces_an_instance_known_to_be_dead_without_counting_it_twice(
-    redis, cli, state
-):
-    register(redis)
-    cli.hset("blueque_listener_video_host_1", "left", "over")
-
-    register(redis, instance="i2", now=10.5, dead="i1")
-
-    fresh = REGISTERED["blueque_listener_video_host_1"] | {"instance": "i2", "beat_at": "10.5"}
-    assert state() == REGISTERED | {
-        "blueque_listener_video_host_1": fresh,
-        "blueque_nodes_video": {NODE: 10.5},
-    }
 
 
 def test_register_replaces_a_registration_that_says_dead_and_joins_again(redis, cli, state):
@@ -128,38 +88,6 @@ def test_register_under_a_node_id_that_an_older_version_left_in_the_set_does_not
     cli.zincrby("blueque_queues", 1, "video")
 
     register(redis)
-
-    assert state() == REGISTERED
-
-
-def test_beat_moves_the_beat_and_nothing_else(redis, state):
-    register(redis)
-
-    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
-
-    beaten = REGISTERED["blueque_listener_video_host_1"] | {"beat": "1", "beat_at": "11.5"}
-    assert state() == REGISTERED | {
-        "blueque_listener_video_host_1": beaten,
-        "blueque_nodes_video": {NODE: 11.5},
-    }
-
-
-def test_beat_run_again_changes_nothing(redis, state):
-    register(redis)
-    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
-    before = state()
-
-    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
-
-    assert state() == before
-
-
-def test_beat_joins_again_after_a_neighbour_of_an_older_version_struck_us_off(redis, cli, state):
-    register(redis)
-    cli.srem("blueque_listeners_video", NODE)
-    cli.zincrby("blueque_queues", -1, "video")
-
-    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 0)], 1.5)
 
     assert state() == REGISTERED
 
@@ -233,43 +161,6 @@ def test_beat_is_written_even_if_the_own_list_is_a_key_of_another_type(redis, cl
     assert state()["blueque_nodes_video"] == {NODE: 11.5}
 
 
-def test_deregister_leaves_nothing_but_the_queue(redis, state):
-    register(redis)
-    protocol.order(redis, "video", NODE, "drain", "ann")
-
-    assert protocol.deregister(redis, "video", NODE, "i1") is True
-    assert state() == {"blueque_queues": {"video": 0.0}}
-
-
-def test_deregister_run_again_changes_nothing(redis, state):
-    register(redis)
-    protocol.deregister(redis, "video", NODE, "i1")
-    before = state()
-
-    protocol.deregister(redis, "video", NODE, "i1")
-
-    assert state() == before
-
-
-def test_deregister_of_a_listener_struck_off_by_a_neighbour_is_not_counted_twice(redis, cli, state):
-    register(redis)
-    cli.srem("blueque_listeners_video", NODE)
-    cli.zincrby("blueque_queues", -1, "video")
-
-    assert protocol.deregister(redis, "video", NODE, "i1") is True
-    assert state() == {"blueque_queues": {"video": 0.0}}
-
-
-def test_deregister_refuses_while_the_listener_holds_a_task_and_writes_nothing(redis, state):
-    register(redis)
-    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
-    protocol.pop(redis, "video", NODE, "i1")
-    before = state()
-
-    assert protocol.deregister(redis, "video", NODE, "i1") is False
-    assert state() == before
-
-
 def test_deregister_refuses_another_instance_and_writes_nothing(redis, state):
     register(redis)
     before = state()
@@ -313,51 +204,6 @@ def test_observe_after_a_beat_reads_the_beats_alone(redis, cli):
         ({}, set()),
         ({NODE: 1.5, "host_2": 1.5}, members),
     ]
-
-
-def test_what_is_observed_changes_with_every_beat_and_with_nothing_else(redis):
-    register(redis)
-    dead_listener(redis, "started")
-    protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5)
-
-    assert protocol.observe(redis, ["video"])[0][0] == {NODE: 11.5, "host_2": 1.5}
-
-
-def test_fence_declares_a_listener_dead_and_leaves_what_it_holds(redis, state):
-    dead_listener(redis, "started")
-    before = state()
-    assert before.pop("blueque_listeners_video") == {"host_2"}
-
-    assert fence(redis) is True
-    assert state() == before | {
-        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"]
-        | {"state": "dead"},
-        "blueque_queues": {"video": 0.0},
-    }
-
-
-def test_fence_remembers_that_a_neighbour_of_an_older_version_has_struck_the_listener_off(
-    redis, cli, state
-):
-    dead_listener(redis, "started")
-    cli.srem("blueque_listeners_video", "host_2")
-    cli.zincrby("blueque_queues", -1, "video")
-    before = state()
-
-    assert fence(redis) is True
-    assert state() == before | {
-        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"]
-        | {"state": "dead", "struck": "1"}
-    }
-
-
-def test_fence_run_again_changes_nothing(redis, state):
-    dead_listener(redis, "started")
-    fence(redis)
-    before = state()
-
-    assert fence(redis) is True
-    assert state() == before
 
 
 @pytest.mark.parametrize("seen", [{"beat": "1"}, {"beat": None}, {"instance": "i3"}], ids=repr)
@@ -447,29 +293,6 @@ def fence_legacy(redis):
     return protocol.fence(redis, "video", "host_2", None, None, 9.25)
 
 
-def test_a_dead_listener_of_an_older_version_is_struck_off_once(redis, cli, state):
-    cli.sadd("blueque_listeners_video", "host_2")
-    cli.zincrby("blueque_queues", 1, "video")
-    cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
-
-    assert fence_legacy(redis) is True
-    after = state()
-    assert after == {
-        "blueque_queues": {"video": 0.0},
-        "blueque_reserved_tasks_video_host_2": ["t1"],
-    }
-    assert fence_legacy(redis) is False, "somebody was first"
-    assert state() == after
-
-
-def test_a_listener_with_a_registration_is_not_struck_off(redis, state):
-    dead_listener(redis)
-    before = state()
-
-    assert fence_legacy(redis) is False
-    assert state() == before
-
-
 def test_of_us_and_a_neighbour_of_an_older_version_one_strikes_a_dead_listener_off(
     redis, cli, overtaken, state
 ):
@@ -484,33 +307,6 @@ def test_of_us_and_a_neighbour_of_an_older_version_one_strikes_a_dead_listener_o
 
     assert fence_legacy(redis) is False
     assert state() == {"blueque_queues": {"video": 0.0}}
-
-
-def test_deregister_leaves_nothing_of_a_dead_listener(redis, state):
-    dead_listener(redis)
-    protocol.order(redis, "video", "host_2", "drain", "ann")
-    fence(redis)
-
-    assert deregister_dead(redis) is True
-    assert state() == {"blueque_queues": {"video": 0.0}}
-    assert deregister_dead(redis) is True, "done is done"
-
-
-def test_deregister_tidies_up_after_a_listener_without_a_registration(redis, cli, state):
-    cli.zadd("blueque_nodes_video", {"host_2": 1.5})
-    cli.zadd("blueque_orders_video_host_2", {"0": 0})
-
-    assert deregister_dead(redis, None) is True
-    assert state() == {}
-
-
-def test_a_dead_listener_that_holds_something_is_not_forgotten(redis, state):
-    dead_listener(redis, "started")
-    fence(redis)
-    before = state()
-
-    assert deregister_dead(redis) is False
-    assert state() == before
 
 
 @pytest.mark.parametrize("seen", ["i2", "i1", None])
@@ -534,24 +330,6 @@ def test_a_new_life_under_the_same_node_is_not_forgotten_with_the_old_one(
     assert cli.zscore("blueque_nodes_video", "host_2") == 9.5
 
 
-@pytest.mark.parametrize("status", ["reserved", "started"])
-def test_the_only_task_of_a_dead_listener_is_claimed_and_the_listener_forgotten(
-    redis, state, status
-):
-    dead_listener(redis, status)
-    before = state()
-
-    assert claim(redis) == "t1"
-    gone = before.pop("blueque_listeners_video")
-    assert gone == {"host_2"}
-    assert state() == before | {
-        "blueque_task_t1": before["blueque_task_t1"] | {"reclaimed_node": NODE},
-        "blueque_queues": {"video": 0.0},
-        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"]
-        | {"state": "dead"},
-    }
-
-
 def test_two_orphans_are_claimed_one_by_one_and_the_listener_is_forgotten_with_the_last(redis, cli):
     dead_listener(redis, "reserved", "started")
 
@@ -565,24 +343,6 @@ def test_two_orphans_are_claimed_one_by_one_and_the_listener_is_forgotten_with_t
         "host_3",
         NODE,
     ]
-
-
-def test_a_dead_listener_that_holds_nothing_is_forgotten_and_there_is_nothing_to_claim(
-    redis, state
-):
-    dead_listener(redis)
-
-    assert claim(redis) is None
-    assert state() == {
-        "blueque_queues": {"video": 0.0},
-        "blueque_nodes_video": {"host_2": 1.5},
-        "blueque_listener_video_host_2": {
-            "instance": "i2",
-            "state": "dead",
-            "beat": "0",
-            "beat_at": "1.5",
-        },
-    }
 
 
 def test_a_dead_listener_with_a_task_that_it_never_reserved_stays_known(redis, state):
@@ -639,17 +399,6 @@ def test_a_dead_listener_of_an_older_version_gets_no_registration_by_being_claim
         "blueque_reserved_tasks_video_host_2": ["t1"],
         "blueque_task_t1": {"status": "started", "node": "host_2", "reclaimed_node": NODE},
     }
-
-
-def test_claim_from_a_listener_that_is_not_a_member_is_refused_and_writes_nothing(
-    redis, cli, state
-):
-    dead_listener(redis, "started")
-    cli.srem("blueque_listeners_video", "host_2")
-    before = state()
-
-    assert claim(redis) is None
-    assert state() == before
 
 
 def test_claim_from_a_new_life_of_the_dead_listener_is_refused_and_writes_nothing(

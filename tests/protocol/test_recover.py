@@ -97,45 +97,6 @@ def without(state, *gone):
 # recover
 
 
-@pytest.mark.parametrize("status", ["pending", "reserved"])
-def test_what_a_dead_listener_had_not_started_is_the_next_in_line_at_no_cost(
-    redis, cli, state, status
-):
-    dead_listener(redis, status)
-    protocol.enqueue(redis, "video", "t2", "in", now=6.5)
-    cli.delete("blueque_wake_video")
-    before = state()
-
-    assert recover(redis) == "released"
-    born = (
-        WAITING
-        if status != "pending"
-        else {name: WAITING[name] for name in WAITING if name != "attempt"}
-    )
-    assert state() == without(before, "blueque_reserved_tasks_video_host_2") | {
-        "blueque_task_t1": born | {"status": "pending", "queued": "9.5", "updated": "9.5"},
-        "blueque_pending_tasks_video": ["t2", "t1"],
-        "blueque_wake_video": {"0": 0.0},
-    }
-
-
-def test_recover_run_again_finds_nothing_to_do(redis, state):
-    dead_listener(redis, "reserved")
-    recover(redis)
-    before = state()
-
-    assert recover(redis, now=90.5) is None
-    assert state() == before
-
-
-def test_recover_leaves_a_started_task_as_it_is(redis, state):
-    dead_listener(redis, "started")
-    before = state()
-
-    assert recover(redis) == "started"
-    assert state() == before
-
-
 def test_recover_leaves_what_a_neighbour_of_an_older_version_has_claimed_unless_that_is_dead_too(
     redis, cli, state
 ):
@@ -163,6 +124,7 @@ def test_recover_leaves_what_a_neighbour_of_an_older_version_has_claimed_unless_
         {"status": "failed", "queue": "video", "node": DEAD, "error_type": "lost"},
         {"status": "cancelled", "queue": "video"},
         {"status": "reserved", "queue": "video", "node": "host_3", "token": "theirs"},
+        {"status": "reserved", "queue": "video", "node": "host_3", "reclaimed_node": "host_5"},
         {"status": "started", "queue": "video", "node": "host_3", "token": "theirs", "pid": "66"},
         {"result": "a stump"},
         {"status": "pending", "updated": "5.5"},  # a stump as well
@@ -180,14 +142,6 @@ def test_recover_drops_a_stale_hint_and_leaves_the_task_as_it_is(redis, cli, sta
 
     assert recover(redis) == "dropped"
     assert state() == before
-
-
-def test_what_nobody_remembers_is_recovered_as_well(redis, cli, state):
-    dead_listener(redis, "reserved")
-    cli.delete("blueque_listener_video_host_2")
-
-    assert recover(redis, None) == "released"
-    assert state()["blueque_pending_tasks_video"] == ["t1"]
 
 
 @pytest.mark.parametrize("instance", ["i2", "i3", None])
@@ -233,56 +187,6 @@ def test_a_start_that_comes_too_late_is_refused(redis, other, overtaken, cli):
 # lose
 
 
-def test_a_task_without_a_policy_that_is_lost_has_failed_and_keeps_its_token(redis, state):
-    dead_listener(redis, "started")
-    before = state()
-
-    assert lose(redis, facts={"lost_node": DEAD, "last_seen": 8.5}) == "failed"
-    assert state() == without(
-        before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video"
-    ) | {
-        "blueque_task_t1": before["blueque_task_t1"]
-        | {
-            "status": "failed",
-            "error": "gone",
-            "error_type": "lost",
-            "interruptions": "1",
-            "lost_node": DEAD,
-            "last_seen": "8.5",
-            "updated": "9.5",
-        },
-        "blueque_failed_tasks_video": ["t1"],
-    }
-
-
-def test_a_task_with_a_policy_that_is_lost_is_the_next_in_line(redis, cli, state):
-    policy = Retry(max=0).to_text()
-    dead_listener(redis, "started", options={"retry": policy})
-    protocol.enqueue(redis, "video", "t2", "in", now=6.5)
-    cli.delete("blueque_wake_video")
-    before = state()
-
-    assert lose(redis, facts={"lost_node": DEAD}) == "pending"
-    assert state() == without(
-        before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video"
-    ) | {
-        "blueque_task_t1": WAITING
-        | {
-            "status": "pending",
-            "queued": "9.5",
-            "retry": policy,
-            "interruptions": "1",
-            "last_error": "gone",
-            "last_error_type": "lost",
-            "last_files": "host:/spool/t1/1",
-            "lost_node": DEAD,
-            "updated": "9.5",
-        },
-        "blueque_pending_tasks_video": ["t2", "t1"],
-        "blueque_wake_video": {"0": 0.0},
-    }
-
-
 @pytest.mark.parametrize(
     ("own", "default", "status"),
     [
@@ -323,35 +227,6 @@ def test_a_task_that_is_lost_too_often_is_poison(redis, cli):
     )
 
 
-def test_a_lost_task_that_somebody_wanted_cancelled_is_cancelled_whatever_its_policy_says(
-    redis, state
-):
-    hold(redis, "started")
-    cancel(redis)
-    fence(redis)
-    before = state()
-    fields = {name: value for name, value in before["blueque_task_t1"].items() if name != "cancel"}
-
-    assert lose(redis, default=Retry(), facts={"lost_node": DEAD}) == "cancelled"
-    assert state() == without(
-        before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video"
-    ) | {
-        "blueque_task_t1": fields
-        | {"status": "cancelled", "lost_node": DEAD, "finished": "9.5", "updated": "9.5"},
-        "blueque_cancelled_tasks_video": ["t1"],
-    }
-
-
-@pytest.mark.parametrize("default", [None, Retry()], ids=repr)
-def test_lose_run_again_finds_nothing_to_do(redis, state, default):
-    dead_listener(redis, "started")
-    lose(redis, default=default)
-    before = state()
-
-    assert lose(redis, default=default, now=90.5) is None
-    assert state() == before
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -386,19 +261,6 @@ def test_a_listener_that_was_fenced_does_not_give_up_its_own_attempt(redis, stat
 
     assert lose(redis, is_ours=True) is None
     assert state() == before
-
-
-def test_an_attempt_of_a_listener_of_an_older_version_that_is_gone_can_be_lost(redis, cli, state):
-    cli.hset(
-        "blueque_task_t1",
-        mapping={"status": "started", "queue": "video", "node": "host_9", "pid": "77"},
-    )
-    cli.lpush("blueque_reserved_tasks_video_host_9", "t1")
-    cli.sadd("blueque_started_tasks_video", "host_9 77 t1")
-
-    assert lose(redis, None, "host_9", None) == "failed"
-    assert not {"blueque_reserved_tasks_video_host_9", "blueque_started_tasks_video"} & set(state())
-    assert cli.lrange("blueque_failed_tasks_video", 0, -1) == ["t1"]
 
 
 def test_an_attempt_that_ends_before_it_is_lost_has_ended(redis, other, overtaken, cli):
@@ -449,34 +311,6 @@ def test_adopt_takes_over_a_running_attempt_and_nothing_of_it_changes_but_its_li
         "blueque_started_tasks_video": {"host_1 77 t1"},
     }
     assert fields == cli.hgetall("blueque_task_t1")
-
-
-def test_adopt_run_again_returns_the_same_and_changes_nothing(redis, state):
-    dead_listener(redis, "started")
-    fields = adopt(redis)
-    before = state()
-
-    assert adopt(redis, now=90.5) == fields
-    assert state() == before
-
-
-def test_a_former_life_is_adopted_under_its_own_name(redis, state):
-    dead_listener(redis, "started")
-    protocol.register(redis, "video", DEAD, "i3", {}, now=8.5)
-    before = state()
-
-    assert adopt(redis, node=DEAD, instance="i3")["token"] == "token"
-    assert state() == before | {"blueque_task_t1": before["blueque_task_t1"] | {"updated": "9.5"}}
-
-
-def test_adopt_removes_every_entry_of_the_task_from_the_list_of_the_dead(redis, cli):
-    dead_listener(redis, "started")
-    cli.lpush("blueque_reserved_tasks_video_host_2", "t2", "t1")
-
-    adopt(redis)
-
-    assert cli.lrange("blueque_reserved_tasks_video_host_2", 0, -1) == ["t2"]
-    assert cli.lrange("blueque_reserved_tasks_video_host_1", 0, -1) == ["t1"]
 
 
 @pytest.mark.parametrize(
@@ -578,14 +412,12 @@ def test_a_lost_task_whose_process_lives_is_started_again_as_if_nothing_had_been
     assert fields == cli.hgetall("blueque_task_t1")
 
 
-def test_restore_run_again_returns_the_same_and_changes_nothing(redis, state):
-    dead_listener(redis, "started")
-    lose(redis)
-    fields = restore(redis)
-    before = state()
+def test_a_listener_takes_back_what_it_had_lost_itself(redis, cli):
+    hold(redis, "started")
+    lose(redis, is_ours=True)
 
-    assert restore(redis, now=90.5) == fields
-    assert state() == before
+    assert restore(redis, node=DEAD, instance="i2")["status"] == "started"
+    assert cli.hget("blueque_task_t1", "status") == "started"
 
 
 def fail(redis):
@@ -718,18 +550,6 @@ def test_a_running_task_that_a_person_deleted_is_not_put_over_another_with_its_i
 
     assert reassert(redis, ours, since="i1") is None
     assert state() == made
-
-
-def test_reassert_run_again_returns_the_same_and_changes_nothing(redis, cli, state):
-    run(redis)
-    protocol.start(redis, AttemptRef("video", "t1", "token", NODE), 77, 7.5, IDENTITY)
-    ours = ours_of(cli)
-    cli.delete("blueque_task_t1")
-    fields = reassert(redis, ours)
-    before = state()
-
-    assert reassert(redis, ours, now=90.5) == fields
-    assert state() == before
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from transactions import protocol
 
-from blueque import WrongQueue, WrongState
+from blueque import WrongState
 from blueque.connection.redis import exchange
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -33,71 +33,6 @@ def finish(redis, task, status):
 def line(cli):
     """Return the ids in line, the one that runs next first."""
     return cli.lrange("blueque_pending_tasks_video", 0, -1)[::-1]
-
-
-def test_enqueue_leaves_one_pending_task_and_nothing_else(redis, state):
-    protocol.enqueue(redis, "video", "t1", "{}", now=5.5, options={"parameters_encoding": "json"})
-
-    assert state() == {
-        "blueque_task_t1": {
-            "status": "pending",
-            "queue": "video",
-            "parameters": "{}",
-            "created": "5.5",
-            "updated": "5.5",
-            "parameters_encoding": "json",
-        },
-        "blueque_queues": {"video": 0.0},
-        "blueque_pending_tasks_video": ["t1"],
-        "blueque_tasks_video": {"t1": 5.5},
-        "blueque_wake_video": {"0": 0.0},
-    }
-
-
-def test_a_plain_string_has_no_encoding_in_its_hash(redis, cli):
-    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
-
-    assert "parameters_encoding" not in cli.hgetall("blueque_task_t1")
-
-
-def test_options_are_further_fields_of_a_new_task(redis, cli):
-    options = {"retry": '{"max":3}', "time_limit": 90, "lead": 0.5}
-
-    protocol.enqueue(redis, "video", "t1", "in", now=5.5, options=options)
-    protocol.schedule(
-        redis,
-        "video",
-        "t2",
-        "in",
-        eta=9.5,
-        now=5.5,
-        options={"parameters_encoding": "json", **(options)},
-    )
-
-    common = {
-        "queue": "video",
-        "parameters": "in",
-        "created": "5.5",
-        "updated": "5.5",
-        "retry": '{"max":3}',
-        "time_limit": "90",
-        "lead": "0.5",
-    }
-    assert cli.hgetall("blueque_task_t1") == {"status": "pending", **common}
-    assert cli.hgetall("blueque_task_t2") == {
-        "status": "scheduled",
-        "parameters_encoding": "json",
-        "eta": "9.5",
-        **common,
-    }
-
-
-def test_enqueue_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
-    assert protocol.enqueue(redis, "video", "t1", "in", now=5.5) is True
-    before = state()
-
-    assert protocol.enqueue(redis, "video", "t1", "in", now=5.5) is False
-    assert state() == before
 
 
 def test_tasks_stand_in_line_in_the_order_in_which_they_came(redis, cli):
@@ -171,70 +106,6 @@ def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
     )
 
 
-def test_schedule_leaves_one_scheduled_task_and_nothing_else(redis, state):
-    assert (
-        protocol.schedule(
-            redis, "video", "t1", "{}", eta=9.5, now=5.5, options={"parameters_encoding": "json"}
-        )
-        is True
-    )
-
-    assert state() == {
-        "blueque_task_t1": {
-            "status": "scheduled",
-            "queue": "video",
-            "parameters": "{}",
-            "created": "5.5",
-            "updated": "5.5",
-            "parameters_encoding": "json",
-            "eta": "9.5",
-        },
-        "blueque_queues": {"video": 0.0},
-        "blueque_scheduled_tasks_video": {"t1": 9.5},
-        "blueque_tasks_video": {"t1": 5.5},
-    }
-
-
-def test_schedule_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
-    before = state()
-
-    assert protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5) is False
-    assert state() == before
-
-
-def test_a_task_is_due_at_its_eta_and_not_before(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
-    before = state()
-
-    assert protocol.enqueue_due(redis, "video", now=9.499) is None
-    assert state() == before
-    assert protocol.enqueue_due(redis, "video", now=9.5) == ["t1"]
-    assert state() == {
-        "blueque_task_t1": {
-            "status": "pending",
-            "queue": "video",
-            "parameters": "in",
-            "created": "5.5",
-            "updated": "9.5",
-            "eta": "9.5",
-        },
-        "blueque_queues": {"video": 0.0},
-        "blueque_pending_tasks_video": ["t1"],
-        "blueque_tasks_video": {"t1": 5.5},
-        "blueque_wake_video": {"0": 0.0},
-    }
-
-
-def test_enqueue_due_run_again_moves_nothing_again(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
-    protocol.enqueue_due(redis, "video", now=9.5)
-    before = state()
-
-    assert protocol.enqueue_due(redis, "video", now=9.5) is None
-    assert state() == before
-
-
 def test_of_the_due_tasks_the_earliest_runs_first_and_after_those_that_wait_already(redis, cli):
     protocol.enqueue(redis, "video", "old", "in", now=5.5)
     for task, eta in (("late", 9.5), ("early", 7.5), ("middle", 8.5), ("future", 10.5)):
@@ -253,14 +124,6 @@ def test_more_due_tasks_than_the_limit_take_several_calls_and_keep_their_order(r
 
     assert counts == [100, 100, 5, 0]
     assert line(cli) == tasks
-
-
-def test_enqueue_due_of_a_deleted_task_leaves_no_stump(redis, cli, state):
-    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
-    cli.delete("blueque_task_t1")
-
-    assert protocol.enqueue_due(redis, "video", now=9.5) == []
-    assert state() == {"blueque_queues": {"video": 0.0}, "blueque_tasks_video": {"t1": 5.5}}
 
 
 def test_enqueue_due_leaves_a_task_that_was_moved_to_the_queue_in_which_it_is_scheduled(
@@ -284,38 +147,6 @@ def test_enqueue_due_drops_the_entry_of_a_task_that_is_no_longer_scheduled(redis
     assert state() == before
 
 
-def test_enqueue_due_indexes_a_task_of_an_older_version_by_its_creation(redis, cli, state):
-    fields = {
-        "status": "scheduled",
-        "queue": "video",
-        "parameters": "in",
-        "created": "5.5",
-        "updated": "5.5",
-        "eta": "9.5",
-    }
-    cli.hset("blueque_task_t1", mapping=fields)
-    cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})
-
-    assert protocol.enqueue_due(redis, "video", now=9.5) == ["t1"]
-    assert state() == {
-        "blueque_task_t1": fields | {"status": "pending", "updated": "9.5"},
-        "blueque_pending_tasks_video": ["t1"],
-        "blueque_tasks_video": {"t1": 5.5},
-        "blueque_wake_video": {"0": 0.0},
-    }
-
-
-@pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
-def test_delete_leaves_nothing_of_a_finished_task(redis, state, everything, status):
-    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
-    finish(redis, "t1", status)
-    assert "blueque_history_t1" in everything()
-
-    assert protocol.delete(redis, "video", "t1") is True
-    assert state() == {"blueque_queues": {"video": 0.0}, "blueque_wake_video": {"0": 0.0}}
-    assert [key for key in everything() if "t1" in key] == []
-
-
 def test_delete_takes_the_entry_nearest_the_tail_and_leaves_the_other_tasks_alone(redis, cli):
     for task in ("t1", "t2", "t3"):
         protocol.enqueue(redis, "video", task, "in", now=5.5)
@@ -328,16 +159,6 @@ def test_delete_takes_the_entry_nearest_the_tail_and_leaves_the_other_tasks_alon
     assert cli.zrange("blueque_tasks_video", 0, -1) == ["t1", "t3"]
 
 
-def test_delete_of_a_task_that_is_gone_says_so_and_changes_nothing(redis, state):
-    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
-    finish(redis, "t1", "complete")
-    protocol.delete(redis, "video", "t1")
-    before = state()
-
-    assert protocol.delete(redis, "video", "t1") is False
-    assert state() == before
-
-
 @pytest.mark.parametrize("status", ["scheduled", "pending", "reserved", "started", "waiting"])
 def test_delete_refuses_a_task_that_is_not_finished_and_writes_nothing(redis, cli, state, status):
     protocol.enqueue(redis, "video", "t1", "in", now=5.5)
@@ -348,18 +169,6 @@ def test_delete_refuses_a_task_that_is_not_finished_and_writes_nothing(redis, cl
         protocol.delete(redis, "video", "t1")
 
     assert (refusal.value.task_id, refusal.value.status) == ("t1", status)
-    assert state() == before
-
-
-def test_delete_refuses_a_task_of_another_queue_and_writes_nothing(redis, state):
-    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
-    finish(redis, "t1", "complete")
-    before = state()
-
-    with pytest.raises(WrongQueue, match="audio") as refusal:
-        protocol.delete(redis, "audio", "t1")
-
-    assert (refusal.value.task_id, refusal.value.queue) == ("t1", "audio")
     assert state() == before
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import pytest
 from transactions import protocol
 
-from blueque import NotFree, WrongQueue, WrongState
+from blueque import NotFree, WrongState
 from blueque.connection.redis import Redis
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.queue_settings import NOT_PAUSED, pausing
+from blueque.model.queue_settings import pausing
 from blueque.model.retry import Retry
 from blueque.model.states import Entry, Place
 from blueque.protocol.ends import End
@@ -22,19 +22,6 @@ from blueque.protocol.reserving import Popped
 
 NODE = "host_1"
 LICENCE = "0,lock:licence=1"  # the line of tasks that need the lock `licence`
-AROUND = {  # what stands in Redis beside the task
-    "blueque_queues": {"video": 1.0},
-    "blueque_tasks_video": {"t1": 5.5},
-    "blueque_wake_video": {"0": 0.0},
-    "blueque_listener_video_host_1": {
-        "instance": "i1",
-        "state": "alive",
-        "beat": "0",
-        "beat_at": "1.5",
-    },
-    "blueque_listeners_video": {NODE},
-    "blueque_nodes_video": {NODE: 1.5},
-}
 PENDING = {
     "status": "pending",
     "queue": "video",
@@ -43,7 +30,6 @@ PENDING = {
     "updated": "5.5",
 }
 LISTED = {"blueque_lines_video": {LICENCE: 0.0}, "blueque_waiting_licence": {f"{LICENCE}_video"}}
-HELD = {"blueque_lock_licence": {"t1"}, "blueque_counted_tasks_video": {"t1"}}
 NAMED = {"ids": lambda part: getattr(part, "__name__", part)}
 
 
@@ -87,74 +73,6 @@ def hold(redis, is_started=True):
 # Which line
 
 
-@pytest.mark.parametrize(
-    ("options", "line", "score"),
-    [
-        ({"priority": 7}, "7", 7.0),
-        ({"priority": -100}, "-100", -100.0),
-        ({"needs": "gpu=1"}, "0,gpu=1", 0.0),
-        ({"priority": 7, "needs": "gpu=1,memory=64"}, "7,gpu=1,memory=64", 7.0),
-    ],
-    ids=repr,
-)
-def test_a_task_with_a_priority_or_needs_stands_in_a_line_of_its_own(
-    redis, state, options, line, score
-):
-    enqueue(redis, **options)
-
-    assert state() == AROUND | {
-        "blueque_task_t1": PENDING | {name: str(value) for name, value in options.items()},
-        f"blueque_line_{line}_video": ["t1"],
-        "blueque_lines_video": {line: score},
-    }
-
-
-def test_a_line_whose_tasks_need_a_lock_is_listed_with_the_lock(redis, state):
-    enqueue(redis, needs="lock:a%5Fb=3")
-
-    assert state() == AROUND | {
-        "blueque_task_t1": PENDING | {"needs": "lock:a%5Fb=3"},
-        "blueque_line_0,lock:a%5Fb=3_video": ["t1"],
-        "blueque_lines_video": {"0,lock:a%5Fb=3": 0.0},
-        "blueque_waiting_a_b": {"0,lock:a%5Fb=3_video"},
-    }
-
-
-def test_what_is_due_joins_the_line_of_each_task(redis, cli, state):
-    for task, eta, options in [
-        ("t1", 8.0, {"priority": 5}),
-        ("t2", 7.0, {}),
-        ("t3", 9.0, {"priority": 5}),
-        ("t4", 8.5, {"needs": "lock:licence=1"}),
-    ]:
-        protocol.schedule(redis, "video", task, "in", eta, 5.5, options)
-
-    assert protocol.enqueue_due(redis, "video", 9.5) == ["t2", "t1", "t4", "t3"]
-    lines = {
-        key: value
-        for key, value in state().items()
-        if "line" in key or "pending" in key or "waiting" in key
-    }
-    assert lines == {
-        "blueque_pending_tasks_video": ["t2"],
-        "blueque_line_5_video": ["t3", "t1"],
-        f"blueque_line_{LICENCE}_video": ["t4"],
-        "blueque_lines_video": {"5": 5.0, LICENCE: 0.0},
-        "blueque_waiting_licence": {f"{LICENCE}_video"},
-    }
-    assert "blueque_scheduled_tasks_video" not in state()
-
-
-def test_pop_takes_from_the_line_that_it_is_told(redis, cli):
-    for task, priority in [("t1", 0), ("t2", 5), ("t3", 5)]:
-        enqueue(redis, task, priority=priority) if priority else enqueue(redis, task)
-
-    assert pop(redis, "5")[:3] == ("t2", 1, None)
-    assert pop(redis, "0")[:3] == ("t1", 0, None)
-    assert cli.lrange("blueque_reserved_tasks_video_host_1", 0, -1) == ["t1", "t2"]
-    assert cli.lrange("blueque_line_5_video", 0, -1) == ["t3"]
-
-
 @pytest.mark.parametrize("reason", ["another line", "a limit"])
 def test_pop_takes_nothing_if_nobody_has_chosen_and_there_is_a_choice(redis, state, reason):
     enqueue(redis)
@@ -187,34 +105,6 @@ def test_pop_takes_nothing_from_a_queue_that_is_paused_while_it_decides(
 
 
 # Locks, and places in a queue
-
-
-def test_reserve_takes_the_lock_and_a_place_in_the_queue(redis, state):
-    hold(redis, is_started=False)
-
-    assert state() == AROUND | LISTED | HELD | {
-        "blueque_task_t1": PENDING
-        | {
-            "status": "reserved",
-            "updated": "6.5",
-            "node": NODE,
-            "token": "token",
-            "attempt": "1",
-            "needs": "lock:licence=1",
-            "lock": "licence",
-            "counted": "1",
-        },
-        "blueque_reserved_tasks_video_host_1": ["t1"],
-        "blueque_queue_video": {"max_concurrency": "1"},
-    }
-
-
-def test_reserve_again_with_the_same_token_is_recognised_when_the_lock_is_full_of_it(redis, state):
-    hold(redis, is_started=False)
-    before = state()
-
-    assert reserve(redis)["lock"] == "licence"
-    assert state() == before
 
 
 @pytest.mark.parametrize(
@@ -553,7 +443,8 @@ def test_an_attempt_that_redis_had_lost_holds_again_what_it_held_and_leaves_its_
         "blueque_task_t1",
         "blueque_started_tasks_video",
         "blueque_reserved_tasks_video_host_1",
-        *HELD,
+        "blueque_lock_licence",
+        "blueque_counted_tasks_video",
     )
     if is_there:  # Redis went back to when it had another priority
         cli.hset("blueque_task_t1", mapping=PENDING | {"priority": "5"})
@@ -564,37 +455,6 @@ def test_an_attempt_that_redis_had_lost_holds_again_what_it_held_and_leaves_its_
     after = state()
     after["blueque_task_t1"].pop("priority", None)
     assert after == before | {"blueque_task_t1": before["blueque_task_t1"] | {"updated": "9.5"}}
-
-
-def test_a_task_that_is_requeued_stands_in_its_own_line_and_holds_nothing(redis, state):
-    hold(redis)
-    fail(redis)
-
-    protocol.requeue(redis, "video", "t1", "mark", 9.5)
-
-    assert state() == AROUND | LISTED | {
-        "blueque_task_t1": PENDING
-        | {
-            "updated": "9.5",
-            "needs": "lock:licence=1",
-            "attempt": "1",
-            "finished_by": "token",
-            "requeued": "mark",
-            "queued": "9.5",
-        },
-        f"blueque_line_{LICENCE}_video": ["t1"],
-        "blueque_queue_video": {"max_concurrency": "1"},
-    }
-
-
-@pytest.mark.parametrize("line", ["0", "5"])
-def test_a_cancelled_task_leaves_its_line(redis, cli, line):
-    enqueue(redis, **({"priority": 5} if line == "5" else {}))
-
-    cancel(redis)
-
-    assert not cli.exists("blueque_pending_tasks_video", "blueque_line_5_video")
-    assert cli.lrange("blueque_cancelled_tasks_video", 0, -1) == ["t1"]
 
 
 # Holders that hold nothing
@@ -650,56 +510,7 @@ def test_a_task_that_has_taken_the_lock_again_meanwhile_keeps_it(redis, other, c
     assert cli.smembers("blueque_lock_licence") == {"t1"}
 
 
-def test_those_who_wait_for_a_lock_are_woken_in_every_queue(redis, cli, state):
-    enqueue(redis, "t1", needs="lock:licence=1")
-    enqueue(redis, "t2", queue="a_b", needs="lock:licence=2", priority=5)
-    enqueue(redis, "t3", queue="a_b", needs="lock:licence=2")
-    enqueue(redis, "t4", queue="other", needs="lock:other=1")
-    before = state()
-    cli.delete("blueque_wake_video", "blueque_wake_a_b", "blueque_wake_other")
-
-    protocol.wake_waiting(redis, "licence")
-
-    assert state() == {key: value for key, value in before.items() if key != "blueque_wake_other"}
-
-
-def test_nobody_is_woken_for_a_lock_that_nobody_waits_for(redis, state):
-    before = state()
-
-    protocol.wake_waiting(redis, "licence")
-
-    assert state() == before
-
-
-def test_waking_one_listener_sets_its_marker_of_orders(redis, state):
-    before = state()
-
-    protocol.wake(redis, "video", "host_2")
-
-    assert state() == before | {"blueque_orders_video_host_2": {"0": 0.0}}
-
-
 # Lines come and go
-
-
-def test_an_empty_line_is_forgotten(redis, state):
-    enqueue(redis)
-    before = state()
-    enqueue(redis, "t2", needs="lock:licence=1")
-    pop(redis, LICENCE)
-    assert set(LISTED) <= set(state())
-
-    assert protocol.align_line(redis, "video", LICENCE)
-    assert not set(LISTED) & set(state()) and set(before) <= set(state())
-
-
-@pytest.mark.parametrize("line", [LICENCE, "0"])
-def test_a_line_that_somebody_stands_in_and_the_default_one_are_not_forgotten(redis, state, line):
-    enqueue(redis, needs="lock:licence=1")
-    before = state()
-
-    assert not protocol.align_line(redis, "video", line)
-    assert state() == before
 
 
 def test_a_line_that_somebody_joins_meanwhile_is_not_forgotten(redis, other, state, overtaken):
@@ -714,42 +525,6 @@ def test_a_line_that_somebody_joins_meanwhile_is_not_forgotten(redis, other, sta
 # While a task waits
 
 
-def test_a_task_of_another_priority_is_the_last_of_those(redis, cli, state):
-    enqueue(redis, "t2", priority=7)
-    enqueue(redis, "t1")
-    before = state()
-    cli.delete("blueque_wake_video")
-
-    protocol.place(redis, "video", "t1", 6.5, priority=7)
-
-    del before["blueque_pending_tasks_video"]
-    assert state() == before | {
-        "blueque_line_7_video": ["t1", "t2"],
-        "blueque_task_t1": PENDING | {"updated": "6.5", "priority": "7"},
-        "blueque_wake_video": {"0": 0.0},
-    }
-
-
-def test_a_task_that_is_not_urgent_any_more_stands_in_the_default_line(redis, cli):
-    enqueue(redis, priority=7)
-
-    protocol.place(redis, "video", "t1", 6.5, priority=0)
-
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1"]
-    assert "priority" not in cli.hgetall("blueque_task_t1") and not cli.exists(
-        "blueque_line_7_video"
-    )
-
-
-def test_a_task_keeps_its_needs_when_its_priority_changes(redis, cli):
-    enqueue(redis, needs="lock:licence=1")
-
-    protocol.place(redis, "video", "t1", 6.5, priority=7)
-
-    assert cli.lrange("blueque_line_7,lock:licence=1_video", 0, -1) == ["t1"]
-    assert cli.smembers("blueque_waiting_licence") == {f"{LICENCE}_video", "7,lock:licence=1_video"}
-
-
 def test_a_scheduled_task_of_another_priority_joins_that_line_when_it_is_due(redis, cli):
     protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
 
@@ -759,16 +534,6 @@ def test_a_scheduled_task_of_another_priority_joins_that_line_when_it_is_due(red
     )
     protocol.enqueue_due(redis, "video", 9.5)
     assert cli.lrange("blueque_line_-3_video", 0, -1) == ["t1"]
-
-
-@pytest.mark.parametrize("line", ["0", "7"])
-def test_a_priority_set_twice_is_set_once(redis, state, line):
-    enqueue(redis, **({"priority": 7} if line == "7" else {}))
-    before = state()
-
-    protocol.place(redis, "video", "t1", 6.5, priority=int(line))
-
-    assert state() == before
 
 
 def test_a_task_that_stays_in_its_queue_has_not_moved(redis, client):
@@ -831,139 +596,4 @@ def test_only_a_task_that_waits_gets_another_place(redis, state, change, status)
         change(redis)
 
     assert refusal.value.status == (status if status != "gone" else None)
-    assert state() == before
-
-
-@pytest.mark.parametrize("change", [set_priority, put_first, move], **NAMED)
-def test_a_task_of_another_queue_keeps_its_place(redis, state, change):
-    enqueue(redis, queue="audio")
-    before = state()
-
-    with pytest.raises(WrongQueue):
-        change(redis)
-
-    assert state() == before
-
-
-@pytest.mark.parametrize("options", [{}, {"priority": 5}, {"needs": "lock:licence=1"}], ids=repr)
-def test_a_task_that_is_put_first_is_the_next_of_its_line(redis, cli, state, options):
-    for task in ("t2", "t1", "t3"):
-        enqueue(redis, task, **options)
-    before = state()
-    (line,) = [key for key, value in before.items() if value == ["t3", "t1", "t2"]]
-
-    put_first(redis)
-
-    assert state() == before | {
-        line: ["t3", "t2", "t1"],
-        "blueque_task_t1": before["blueque_task_t1"] | {"updated": "6.5"},
-    }
-
-
-def test_a_scheduled_task_cannot_be_put_first(redis):
-    protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
-
-    with pytest.raises(WrongState, match="scheduled"):
-        put_first(redis)
-
-
-def test_a_moved_task_is_the_last_of_its_line_in_the_other_queue(redis, cli, state):
-    enqueue(redis, "t2", queue="other", priority=5, needs="lock:licence=1")
-    enqueue(redis, priority=5, needs="lock:licence=1")
-    before = state()
-    del before["blueque_tasks_video"], before["blueque_line_5,lock:licence=1_video"]
-    cli.delete("blueque_wake_other")
-
-    move(redis)
-
-    assert state() == before | {
-        "blueque_task_t1": PENDING
-        | {"queue": "other", "updated": "6.5", "priority": "5", "needs": "lock:licence=1"},
-        "blueque_tasks_other": {"t1": 5.5, "t2": 5.5},
-        "blueque_line_5,lock:licence=1_other": ["t1", "t2"],
-    }
-
-
-def test_a_scheduled_task_is_scheduled_in_the_queue_that_it_is_moved_to(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
-    before = state()
-    del before["blueque_tasks_video"], before["blueque_scheduled_tasks_video"]
-
-    move(redis)
-
-    assert state() == before | {
-        "blueque_task_t1": PENDING
-        | {"status": "scheduled", "eta": "8.0", "queue": "other", "updated": "6.5"},
-        "blueque_tasks_other": {"t1": 5.5},
-        "blueque_scheduled_tasks_other": {"t1": 8.0},
-        "blueque_queues": {"video": 1.0, "other": 0.0},
-    }
-
-
-def test_a_task_moved_again_to_where_it_is_stays_there(redis, state):
-    enqueue(redis)
-    move(redis)
-    before = state()
-
-    move(redis)
-
-    assert state() == before
-
-
-# A queue as a whole
-
-
-def test_a_queue_is_paused_once_and_who_was_first_stays(redis, state):
-    before = state()
-
-    assert protocol.set_settings(
-        redis, "video", pausing("ann", "the disk is full", 6.5), 6.5, "ann"
-    )
-    assert not protocol.set_settings(redis, "video", pausing("bob", None, 7.5), 7.5, "bob")
-
-    assert state() == before | {
-        "blueque_queue_video": {
-            "paused": "6.5",
-            "paused_by": "ann",
-            "paused_reason": "the disk is full",
-        }
-    }
-
-
-def test_a_pause_ends_and_wakes_a_listener(redis, state):
-    before = state()
-    limit(redis, 3)
-    protocol.set_settings(redis, "video", pausing("ann", "the disk is full", 6.5), 6.5, "ann")
-
-    assert protocol.set_settings(redis, "video", NOT_PAUSED, 1.0)
-    assert not protocol.set_settings(redis, "video", NOT_PAUSED, 1.0)
-
-    assert state() == before | {
-        "blueque_queue_video": {"max_concurrency": "3"},
-        "blueque_wake_video": {"0": 0.0},
-    }
-
-
-@pytest.mark.parametrize("most", [0, 3, None])
-def test_a_limit_stays_until_another_is_set_and_wakes_a_listener(redis, cli, state, most):
-    limit(redis, 7)
-    before = state()
-    cli.delete("blueque_wake_video")
-
-    limit(redis, most)
-
-    settings = {} if most is None else {"blueque_queue_video": {"max_concurrency": str(most)}}
-    assert (
-        state()
-        == {key: value for key, value in before.items() if key != "blueque_queue_video"} | settings
-    )
-
-
-def test_the_same_limit_again_wakes_nobody(redis, cli, state):
-    limit(redis, 7)
-    cli.delete("blueque_wake_video")
-    before = state()
-
-    limit(redis, 7)
-
     assert state() == before
