@@ -65,7 +65,8 @@ class Dependents:
             try:
                 settled = settling.settle(self._redis, task, time.time())
             except RedisRefused as error:
-                settled = Settled(refused={task: error})
+                self._leave_alone(task, error)
+                settled = Settled()
             del self._ended[task]
             self.note(settled.ended)
             if not settled.is_over:

@@ -8,6 +8,7 @@ import pytest
 from dependent import NODE, start
 from transactions import protocol
 
+from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
@@ -88,6 +89,27 @@ def test_a_scheduler_settles_ends_also_while_schedules_are_due_all_the_time(
         assert scheduler.step() == 0.0
 
     assert client.get_task(child).status == "cancelled"
+
+
+def test_an_end_that_redis_has_no_memory_to_settle_is_settled_as_soon_as_it_has(
+    client, queue, redis, cli
+):
+    parent = queue.enqueue("parent")
+    child = queue.enqueue("child", after=[parent], broken="cancel")
+    fail(redis, parent, queue)
+    found = Dependents(redis)
+    found.note([parent])
+    cli.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(RedisRefused, match="OOM"):
+            found.step()
+    finally:
+        cli.config_set("maxmemory", 0)
+
+    assert found.has_work
+    while found.step():
+        pass
+    assert statuses(client, [child]) == {"cancelled"}
 
 
 def test_a_child_with_a_key_of_a_wrong_type_costs_only_its_own_parent(
