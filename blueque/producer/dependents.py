@@ -46,17 +46,27 @@ def recheck_dependents(
 ) -> Looked:
     """Look at up to a hundred dependents of a task or a group, from the one at this place on.
 
+    One with a key of a wrong type counts as waiting: nobody knows that it does not.
     is_one_enough: stop at the first that waits.
     """
     removed = waiting = 0
     for child in dependents_from(redis, parent.dependents, first, AT_ONCE):
-        if rechecking.tell(redis, child, parent, now).waits:
+        if _waits(redis, child, parent, now):
             waiting += 1
             if is_one_enough:
                 break
         else:
             removed += 1
     return Looked(removed, waiting)
+
+
+def _waits(redis: Redis, child: str, parent: Parent, now: float) -> bool:
+    try:
+        return rechecking.tell(redis, child, parent, now).waits
+    except RedisRefused as error:
+        if not error.is_wrong_type:
+            raise
+        return True
 
 
 def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> bool:

@@ -419,6 +419,23 @@ def test_a_task_for_which_others_wait_stays_and_keeps_none_behind_it(client, red
     assert client.get_task("child").status == "blocked"
 
 
+def test_a_task_for_which_one_waits_that_cannot_be_read_keeps_none_behind_it(
+    client, redis, finish, cli
+):
+    held, gone = finish("failed", 200), finish("failed", 100)
+    wait_for(redis, held, ["child"])
+    cli.delete(keys.conditions("child"))
+    cli.set(keys.conditions("child"), "of another program")
+    retention = Retention(client.connections, {"video": {"failed": Keep(50)}})
+
+    while retention.step():
+        pass
+
+    assert left(cli, "failed") == [held]
+    assert client.get_task(gone).status is None
+    assert cli.zrange(keys.dependents(held), 0, -1) == ["child"]
+
+
 def test_a_task_goes_at_once_when_those_that_have_waited_for_it_are_gone_or_have_begun(
     client, redis, finish, cli, everything
 ):
