@@ -119,7 +119,7 @@ class Comparison:
         complete = [each for each in waits_for if states[each].status == "complete"]
         to_settle = [
             each
-            for each in dict.fromkeys([*removed, *unlinked, *complete])
+            for each in dict.fromkeys([*removed, *unlinked, *not_met, *complete])
             if states[each].has_ended and (is_due or group_of(each) is None)
         ]
         return [

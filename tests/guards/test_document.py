@@ -5905,7 +5905,15 @@ SAMPLES = [
         "a parent has failed",
         given(enqueued("t2"), waiting("t1", broken="cancel", t2="ok"), fails),
         tell("t2"),
-        {**RECHECK, **BROKEN, "PARENT": ["t2"], "NOT_MET": ["t2"], "WHY": "task t2 is failed"},
+        {
+            **RECHECK,
+            **BROKEN,
+            "PARENT": ["t2"],
+            "NOT_MET": ["t2"],
+            "UNSETTLED": [9.25, "t2"],
+            "WHY": "task t2 is failed",
+        },
+        [ONE_UNSETTLED],
         block=2,
     ),
     Sample(

@@ -941,8 +941,9 @@ class Model:
             self._link(parent, task, now)
             waiting[task] = now if since is None else since
             self.happened["recheck: linked"] += 1
-        if since is not None and end not in (None, "complete"):
+        if since not in (None, MET_LONG_AGO) and end not in (None, "complete"):
             waiting[task] = MET_LONG_AGO
+            self._have_told(parent, now)
 
     def _leave(self, parent: str, task: str, now: float) -> None:
         """Have a parent forget a task that does not wait for it."""

@@ -499,6 +499,21 @@ def test_a_task_that_does_not_wait_any_more_is_dropped_by_a_thorough_look(redis)
 # A parent whose end was not its last word
 
 
+@pytest.mark.parametrize("how", ["complete", "failed"])
+@pytest.mark.parametrize("broken", [{}, {"broken": "cancel"}], ids=["hold", "cancel"])
+def test_while_one_tells_many_others_see_that_it_is_at_work(redis, how, broken):
+    parent(redis, "p")
+    for number in range(150):
+        child(redis, f"c{number}", **broken)
+    start(redis)
+    end(redis, how=how)
+    assert redis.read(("ZSCORE", keys.UNSETTLED_TASKS, "p")) == ["5.5"]
+
+    assert not protocol.settle(redis, "p", NOW).is_over
+
+    assert redis.read(("ZSCORE", keys.UNSETTLED_TASKS, "p")) == [str(NOW)]
+
+
 def test_a_late_result_of_a_lost_parent_is_passed_on_once(redis):
     parent(redis, "p")
     child(redis, "c")
