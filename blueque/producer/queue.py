@@ -144,9 +144,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """
         require_known("Queue.schedule", options, EnqueueOptions)
         now, due = time.time(), require_time(eta)
-        new = self._new(parameters, options, now, due if due > now else None)
+        new = self._new(parameters, options, now, due if due >= now else None)
         if new.conditions or new.group is not None:
-            return self._enqueue_after(new)
+            return self._enqueue_after(new if due > now else new._replace(eta=None))
         return self._create(new, now)
 
     def enqueue_due_tasks(self, now: float | None = None) -> list[str]:

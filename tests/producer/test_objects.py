@@ -299,6 +299,12 @@ def test_a_scheduled_task_is_promoted_when_it_is_due(client, queue, cli):
     assert queue.enqueue_due_tasks() == []
 
 
+def test_a_time_that_is_now_is_not_past(client, queue, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1000.5)
+    assert client.get_task(queue.schedule("now", 1000.5)).status == "scheduled"
+    assert client.get_task(queue.schedule("past", 1000.25)).status == "pending"
+
+
 def test_all_due_tasks_are_promoted_by_one_call(queue, cli):
     ids = [queue.schedule(number, 4e9) for number in range(205)]
     cli.zadd(
