@@ -29,7 +29,7 @@ def block(
     conditions = {parents: "ok"} if isinstance(parents, str) else dict(parents)
     given = {"parameters_encoding": "json", **options}
     new = NewTask(task, "{}", given, conditions, eta)
-    protocol.enqueue_after(redis, queue, [new], time.time() if now is None else now)
+    protocol.enqueue_dependents(redis, queue, [new], time.time() if now is None else now)
 
 
 def enqueue(
@@ -38,7 +38,7 @@ def enqueue(
     made = time.time() if now is None else now
     given = {"parameters_encoding": "json", **options}
     if "group" in options:
-        protocol.enqueue_after(redis, queue, [NewTask(task, "{}", given, {})], made)
+        protocol.enqueue_dependents(redis, queue, [NewTask(task, "{}", given, {})], made)
     else:
         protocol.enqueue(redis, queue, task, "{}", made, given)
 

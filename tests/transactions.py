@@ -13,14 +13,14 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import blueque.protocol
 from blueque.connection.redis import Redis
 from blueque.protocol.create import create
-from blueque.protocol.dependencies import NewTask
+from blueque.protocol.dependencies import NewTask, enqueue_after
 from blueque.protocol.one_task import OneTask
 from blueque.protocol.submit import Options
 
@@ -102,7 +102,18 @@ def _schedule(
     return _enqueue(redis, queue, task, parameters, now, options, eta=eta, is_drawn=is_drawn)
 
 
+def _enqueue_dependents(
+    redis: Redis, queue: str, tasks: Sequence[NewTask], now: float, is_missing_met: bool = False
+) -> list[bool]:
+    """Create tasks of one queue that wait for others, or join groups."""
+    return enqueue_after(redis, [(queue, new) for new in tasks], now, is_missing_met)
+
+
 # The short ways in which tests create tasks.
 vars(protocol).update(
-    enqueue=_enqueue, schedule=_schedule, enqueue_many=create, schedule_many=create
+    enqueue=_enqueue,
+    schedule=_schedule,
+    enqueue_many=create,
+    schedule_many=create,
+    enqueue_dependents=_enqueue_dependents,
 )

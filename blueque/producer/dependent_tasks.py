@@ -15,35 +15,24 @@ from blueque.model.options import Options
 from blueque.model.wait import Wait
 from blueque.producer.room import Joining, ask_for_room
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.dependencies import (
-    AT_ONCE,
-    LINKS_AT_ONCE,
-    NewTask,
-    enqueue_after,
-    enqueue_each,
-)
+from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, enqueue_after
 from blueque.protocol.parents import MICROSECOND
 from blueque.protocol.settling import settle
 from blueque.queries.tasks import are_unused, ended_among
 
 
 def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
-    """Create a task that waits for others. Tell whether this call created it.
-
-    Raises NoSuchTask, NoSuchGroup, OutcomeUnknown.
-    """
-    _ask_for_room(redis, [(queue, new)], now)
-    (is_new,) = enqueue_after(redis, queue, [new], now)
-    _settle_ended(redis, [new])
+    """Create a task that waits for others. Tell whether this call created it. See `make_each`."""
+    (is_new,) = make_each(redis, [(queue, new)], now)
     return is_new
 
 
 def make_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float) -> list[bool]:
     """Create at most 100 tasks, each in its queue, all at once. Tell for each whether this call created
-    it. Arguments and errors are those of `enqueue_each`.
+    it. Arguments and errors are those of `enqueue_after`.
     """
     _ask_for_room(redis, of_queues, now)
-    are_new = enqueue_each(redis, of_queues, now)
+    are_new = enqueue_after(redis, of_queues, now)
     _settle_ended(redis, [new for _, new in of_queues])
     return are_new
 
@@ -129,9 +118,7 @@ class DependentBatch(NamedTuple):
                 fields["enqueued_by"] = mark
             # Of several with the same key, the first one counts.
             new.setdefault(each.task, each._replace(options=fields))
-        _ask_for_room(redis, [(self.queue, each) for each in new.values()], self.now)
-        are_new = enqueue_after(redis, self.queue, [*new.values()], self.now)
-        _settle_ended(redis, new.values())
+        are_new = make_each(redis, [(self.queue, each) for each in new.values()], self.now)
         made = dict(zip(new, are_new, strict=True))
         return [made.pop(each.task, False) for each in self.tasks]
 

@@ -1,4 +1,4 @@
-"""Create tasks that wait for other tasks: enqueue_after, enqueue_each."""
+"""Create tasks that wait for others, or join groups: enqueue_after."""
 
 from __future__ import annotations
 
@@ -58,33 +58,17 @@ class NewTask(NamedTuple):
 
 
 def enqueue_after(
-    redis: Redis, queue: str, tasks: Sequence[NewTask], now: float, is_missing_met: bool = False
+    redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float, is_missing_met: bool = False
 ) -> list[bool]:
-    """Create tasks of one queue, as `enqueue_each`."""
-    of_queue = [(queue, new) for new in tasks]
-    return _enqueue(redis, "enqueue_after", of_queue, now, is_missing_met)
-
-
-def enqueue_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float) -> list[bool]:
     """Create tasks, each in its queue, all at once; put those in line that have nothing to wait for.
     Tell for each whether this call created it.
 
     of_queues: at most 100 tasks, with at most 100 parents and 1,000 conditions together; all have a
         key, or none has; a chosen id counts as one. They join the group in their options.
+    is_missing_met: a parent that is not in Redis counts as met.
     Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, WrongGroup
         for a group that does not take the task.
     """
-    return _enqueue(redis, "enqueue_each", of_queues, now, False)
-
-
-def _enqueue(
-    redis: Redis,
-    name: str,
-    of_queues: Sequence[tuple[str, NewTask]],
-    now: float,
-    is_missing_met: bool,
-) -> list[bool]:
-    """is_missing_met: a parent that is not in Redis counts as met."""
     tasks = [new for _, new in of_queues]
     parents = Parents([each for new in tasks for each in new.conditions], joins_of(tasks))
     _require_room(tasks, parents.names)
@@ -106,7 +90,7 @@ def _enqueue(
         commands = creation(to_make, states, now)
         return Change([*commands, *_expiring(made)], done)
 
-    return transact(redis, name, _look(tasks, parents, is_keyed), decide)
+    return transact(redis, "enqueue_after", _look(tasks, parents, is_keyed), decide)
 
 
 def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:

@@ -186,7 +186,7 @@ def test_a_task_for_which_others_wait_stays_and_is_archived_when_they_do_not_any
     cli.hset(keys.task("task-00000"), "progress_note", '"dependents":"1"')
     awaited = [task for number, task in enumerate(ids) if number % 4 > 1]  # failed and cancelled
     new = [NewTask(f"after {task}", "p", {}, {task: "ok"}) for task in awaited]
-    protocol.enqueue_after(redis, "other", new, NOON)
+    protocol.enqueue_dependents(redis, "other", new, NOON)
 
     done = run(url, shelf, batch=5)
 
@@ -211,7 +211,7 @@ def test_a_task_for_which_another_waits_since_it_was_written_stays(
 
     def enqueue_and_publish(directory, claim):
         new = [NewTask("child", "p", {}, {ids[2]: "ok"})]
-        protocol.enqueue_after(redis, "other", new, NOON)
+        protocol.enqueue_dependents(redis, "other", new, NOON)
         publish(directory, claim)
 
     monkeypatch.setattr(steps, "publish", enqueue_and_publish)

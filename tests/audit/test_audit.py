@@ -113,7 +113,7 @@ class House:
             protocol.open_group(redis, group, 3600, 1.0)
             for task in tasks:
                 new = NewTask(task, "p", {"group": group}, {})
-                protocol.enqueue_after(redis, D, [new], 1.0)
+                protocol.enqueue_dependents(redis, D, [new], 1.0)
             protocol.close_group(redis, group, 1.0)
         for task in ("g-bad", "g-last"):
             protocol.cancel(redis, D, task, "me", None, 2.0)
@@ -139,7 +139,7 @@ class House:
             "d-last": {"d-waits": "any"},
         }
         for task, conditions in waiting.items():
-            protocol.enqueue_after(redis, D, [NewTask(task, "p", {}, conditions)], 1.0)
+            protocol.enqueue_dependents(redis, D, [NewTask(task, "p", {}, conditions)], 1.0)
         protocol.cancel(redis, D, "d-broken", "me", None, 2.0)
         protocol.settle(redis, "d-broken", 3.0)
         self.cli.zadd(keys.blocked(D), dict.fromkeys(waiting, 1.0))
@@ -1582,7 +1582,7 @@ def dependents_of(redis: Any, parent: str, count: int) -> list[str]:
     children = [f"{parent}-{number:04}" for number in range(count)]
     for first in range(0, count, 100):
         some = [NewTask(task, "p", {}, {parent: "ok"}) for task in children[first : first + 100]]
-        protocol.enqueue_after(redis, D, some, 1.0)
+        protocol.enqueue_dependents(redis, D, some, 1.0)
     return children
 
 
@@ -1650,7 +1650,7 @@ def test_many_members_are_read_in_pieces(house, monkeypatch, place):
     tasks = [f"many-{number}" for number in range(25)]
     protocol.open_group(house.redis, "g 3", 3600, 9.0)
     new = [NewTask(task, "p", {"group": "g 3"}, {}) for task in tasks]
-    protocol.enqueue_after(house.redis, D, new, 9.0)
+    protocol.enqueue_dependents(house.redis, D, new, 9.0)
     assert audit(house.redis) == []
     house.cli.srem(keys.open_members("g 3"), tasks[place])
 
@@ -1663,7 +1663,7 @@ def test_many_members_are_read_in_pieces(house, monkeypatch, place):
 def test_what_was_cancelled_for_a_task_that_1_0_0_completes_is_found_and_learns_it(redis, cli):
     protocol.enqueue(redis, D, "above", "p", 1.0)
     below = NewTask("below", "p", {"broken": "cancel"}, {"above": "ok"})
-    protocol.enqueue_after(redis, D, [below], 1.0)
+    protocol.enqueue_dependents(redis, D, [below], 1.0)
     protocol.cancel(redis, D, "above", "me", None, 2.0)
     settle_all(redis, "above")
     assert cli.hget(keys.task("below"), "status") == "cancelled"
@@ -1722,7 +1722,7 @@ def test_all_of_many_dependents_that_do_not_wait_are_dropped(redis, cli):
 def test_a_group_for_which_a_task_waits_is_no_finding(redis, cli):
     protocol.open_group(redis, "night 1", 60, 1.0)
     new = NewTask("t", "p", {}, {condition_on("night 1"): "ok"})
-    protocol.enqueue_after(redis, D, [new], 1.0)
+    protocol.enqueue_dependents(redis, D, [new], 1.0)
     assert cli.exists(keys.GROUPS, keys.group("night 1"), keys.awaiting("night 1")) == 3
 
     assert audit(redis) == []
@@ -1732,7 +1732,7 @@ def test_a_circle_names_all_its_tasks_and_no_others(redis, cli):
     protocol.enqueue(redis, D, "root", "p", 1.0)
     chain = ["root", *(f"t{number}" for number in range(5)), "outside"]
     for parent, task in itertools.pairwise(chain):
-        protocol.enqueue_after(redis, D, [NewTask(task, "p", {}, {parent: "ok"})], 1.0)
+        protocol.enqueue_dependents(redis, D, [NewTask(task, "p", {}, {parent: "ok"})], 1.0)
     cli.hset(A("t0"), "t4", "ok")
     cli.hset(T("t4"), "dependents", 1)
     cli.zadd(keys.dependents("t4"), {"t0": 1})
@@ -1747,16 +1747,16 @@ def test_who_waits_for_a_group_of_blocked_tasks_is_in_no_circle(redis):
     protocol.enqueue(redis, D, "root", "p", 1.0)
     protocol.open_group(redis, "day", 60, 1.0)
     member = NewTask("member", "p", {"group": "day"}, {"root": "ok"})
-    protocol.enqueue_after(redis, D, [member], 1.0)
+    protocol.enqueue_dependents(redis, D, [member], 1.0)
     last = NewTask("last", "p", {}, {"group day": "ok", "member": "ok"})
-    protocol.enqueue_after(redis, D, [last], 1.0)
+    protocol.enqueue_dependents(redis, D, [last], 1.0)
 
     assert audit(redis) == []
 
 
 def test_a_task_that_waits_for_its_own_group_is_a_circle(redis, cli):
     protocol.open_group(redis, "day", 60, 1.0)
-    protocol.enqueue_after(redis, D, [NewTask("one", "p", {}, {"group day": "ok"})], 1.0)
+    protocol.enqueue_dependents(redis, D, [NewTask("one", "p", {}, {"group day": "ok"})], 1.0)
     cli.hset(T("one"), "group", "day")
     cli.zadd(keys.members("day"), {"one": 1})
     cli.sadd(keys.open_members("day"), "one")
@@ -2025,7 +2025,7 @@ class Bustle:
         task = uuid.uuid4().hex
         if parents:
             new = NewTask(task, "p", options, conditions)
-            protocol.enqueue_after(self.redis, Q, [new], time.time())
+            protocol.enqueue_dependents(self.redis, Q, [new], time.time())
             self.made.append(task)
 
     def settle(self) -> None:

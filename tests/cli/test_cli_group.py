@@ -400,7 +400,7 @@ def test_status_names_the_groups_whose_producers_may_have_died(run, redis, clien
         protocol.open_group(redis, name, 60, day)
     queue.enqueue("a", group="busy")
     protocol.open_group(redis, "stopped", 60, day)
-    protocol.enqueue_after(redis, "video", [NewTask("a", "in", {"group": "stopped"}, {})], day)
+    protocol.enqueue_dependents(redis, "video", [NewTask("a", "in", {"group": "stopped"}, {})], day)
     client.group("closed").close()
     client.group("given up").cancel()
     client.group("new").open()

@@ -40,7 +40,7 @@ def after(client):
         new = [NewTask(random_id(), what, options, conditions) for _ in range(count)]
         for first in range(0, count, 100):
             some = new[first : first + 100]
-            assert all(protocol.enqueue_after(client.connections, "work", some, time.time()))
+            assert all(protocol.enqueue_dependents(client.connections, "work", some, time.time()))
         return [each.task for each in new]
 
     return make

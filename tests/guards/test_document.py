@@ -476,7 +476,7 @@ def waiting(task: str, eta: float | None = None, queue: str = Q, **conditions: A
     after = {each: kind for each, kind in conditions.items() if kind in KINDS}
     options = {name: value for name, value in conditions.items() if name not in after}
     new = NewTask(task, "p", options, after, eta)
-    return lambda redis: protocol.enqueue_after(redis, queue, [new], 1.0)
+    return lambda redis: protocol.enqueue_dependents(redis, queue, [new], 1.0)
 
 
 def in_time(task: str, before: float = 9.0, **options: Any) -> Given:
@@ -1763,30 +1763,30 @@ NO_RECORD, A_TASK, A_NEW_ONE = "there is no record", "there is a [TASK]", "there
 A_FILE, BAD_ROWS = "a file is done", "rows were left out"
 IS_FED = "the backlog is fed"
 
-IS_BLOCKED, IS_PENDING = "one is blocked", "one is pending"
 HAS_ENDED = "there is one that has ended"
 HAS_NONE = "it has ended, and has no dependents"
 HAS_COME, ONE_UNSETTLED = "its time has come", "there is one"
 two_parents = given(enqueued("t3"), enqueued("t4"))
 waits_for_two = given(enqueued("t2"), two_parents, waiting("t1", t2="ok", t3="ok"))
 AFTER = {
-    **NEW,
-    **IN_NO_LINE,
+    **TASK,
+    **CREATED_ONE,
     "TASK": ["t1", "t2"],
     "KEYED": [],
     "PARENT": ["t3", "t4"],
     "NEW": ["t1", "t2"],
     "STATUS": ["blocked"] * 2,
+    "INTO": [Q] * 2,
     "PARAMETERS": ["p"] * 2,
-    "ENCODING": [[]] * 2,
-    "OPTIONS": [[]] * 2,
-    "AFTER": [["after", 2], ["after", 1]],
-    "ETA": [[]] * 2,
-    "BOUND": ["t1", "t2"],
+    "FIELDS": [["after", 2], ["after", 1]],
+    "DEPENDENT": ["t1", "t2"],
     "KINDS": [["t3", "ok", "t4", "any"], ["t3", "not_ok"]],
-    "LOOKS": [69.25, "t1", 69.25, "t2"],
-    "TIMES": [],
-    "ENTRIES": [9.25, "t1", 9.25, "t2"],
+    "BLOCKING": [Q],
+    "LOOKS": [[69.25, "t1", 69.25, "t2"]],
+    "LINE": [],
+    "JOINING": [],
+    "JOINED": [],
+    "ENTRIES": [[9.25, "t1", 9.25, "t2"]],
     "UNMET": ["t3", "t4"],
     "CHILDREN": [[9.25, "t1", 9.25 + 1e-6, "t2"], [9.25, "t1"]],
     "ENDED": [],
@@ -1797,19 +1797,24 @@ ONE_AFTER = {
     "PARENT": ["t3"],
     "NEW": ["t1"],
     "STATUS": ["blocked"],
+    "INTO": [Q],
     "PARAMETERS": ["p"],
-    "ENCODING": [[]],
-    "OPTIONS": [[]],
-    "AFTER": [["after", 1]],
-    "ETA": [[]],
-    "BOUND": ["t1"],
+    "FIELDS": [["after", 1]],
+    "DEPENDENT": ["t1"],
     "KINDS": [["t3", "ok"]],
-    "LOOKS": [69.25, "t1"],
-    "ENTRIES": [9.25, "t1"],
+    "LOOKS": [[69.25, "t1"]],
+    "ENTRIES": [[9.25, "t1"]],
     "UNMET": ["t3"],
     "CHILDREN": [[9.25, "t1"]],
 }
-NONE_BLOCKED = {"LOOKS": [], "UNMET": [], "CHILDREN": []}
+IS_FREE = {
+    **ONE_AFTER,
+    **{name: [] for name in ("BLOCKING", "LOOKS", "UNMET", "CHILDREN")},
+    **in_default_line("t1"),
+    "STATUS": ["pending"],
+    "KINDS": [["t3", "+complete"]],
+    "JOINED": [Q],
+}
 RECHECK = {
     **TASK,
     **{name: [] for name in ("PARENT", "GROUP", "DECIDED", "MARK", "UNLINKED", "UNAWARE")},
@@ -1839,19 +1844,18 @@ def enqueue_after_with(
 ) -> Given:
     """Make tasks with these conditions, all with the same options."""
     new = [NewTask(task, "p", options or {}, each, eta) for task, each in conditions.items()]
-    return lambda redis: protocol.enqueue_after(redis, Q, new, 9.25, is_missing_met)
+    return lambda redis: protocol.enqueue_dependents(redis, Q, new, 9.25, is_missing_met)
 
 
 enqueue_after = enqueue_after_with(t1={"t3": "ok", "t4": "any"}, t2={"t3": "not_ok"})
 
 
-def enqueue_each(options: Values | None = None, **conditions: str) -> Given:
+def enqueue_in_two(options: Values | None = None, **conditions: str) -> Given:
     """Make a task in each of two queues."""
     new = [NewTask(task, "p", options or {}, conditions) for task in ("t1", "t2")]
-    return lambda redis: protocol.enqueue_each(redis, [*zip([Q, "joins"], new, strict=True)], 9.25)
+    return lambda redis: protocol.enqueue_after(redis, [*zip([Q, "joins"], new, strict=True)], 9.25)
 
 
-IN_NO_LINES = {"LINE": [], "JOINING": [], "JOINED": []}
 EACH = {
     **TASK,
     **CREATED_ONE,
@@ -2018,12 +2022,12 @@ def ended_group_named(name: str) -> Given:
 
 def joined(*tasks: str) -> Given:
     new = [NewTask(task, "p", {"group": GROUP}, {}) for task in tasks]
-    return lambda redis: protocol.enqueue_after(redis, Q, new, 1.0)
+    return lambda redis: protocol.enqueue_dependents(redis, Q, new, 1.0)
 
 
 def waiting_for_group(kind: str, task: str = "t4", **options: str) -> Given:
     new = NewTask(task, "p", options, {f"group {GROUP}": kind})
-    return lambda redis: protocol.enqueue_after(redis, Q, [new], 1.0)
+    return lambda redis: protocol.enqueue_dependents(redis, Q, [new], 1.0)
 
 
 def closed_group(redis: Redis, now: float = 5.0) -> object:
@@ -2458,16 +2462,8 @@ SAMPLES = [
         "to start by a time",
         given(completed("t3"), enqueued("t4")),
         enqueue_after_with(IN_TIME, t1={"t3": "ok"}),
-        ONE_AFTER
-        | NONE_BLOCKED
-        | {
-            "STATUS": ["pending"],
-            "KINDS": [["t3", "+complete"]],
-            "OPTIONS": [flat(IN_TIME)],
-            "STARTS": [99.5, "t1"],
-            **in_default_line("t1"),
-        },
-        [IS_PENDING, ONE_HAS_TIME],
+        {**IS_FREE, "FIELDS": [[*flat(IN_TIME), "after", 1]], "STARTS": [99.5, "t1"]},
+        [ONE_HAS_TIME],
     ),
     Sample("begin_feed", "the first time", nothing, begun_feed(), BEGUN_FEED, [NO_RECORD]),
     Sample(
@@ -5566,15 +5562,17 @@ SAMPLES = [
         align_queue(),
         {**TASK, "ABOUT": [], "COUNT": 1},
     ),
-    Sample("enqueue_each", "two queues", nothing, enqueue_each(), EACH, []),
+    Sample("enqueue_after", "two queues", nothing, enqueue_in_two(), EACH),
     Sample(
-        "enqueue_each",
+        "enqueue_after",
         "that wait for a task that has ended, and are to begin in time",
         failed("t3"),
-        enqueue_each({"start_before": 99}, t3="ok"),
+        enqueue_in_two({"start_before": 99}, t3="ok"),
         {
             **EACH,
-            **IN_NO_LINES,
+            "LINE": [],
+            "JOINING": [],
+            "JOINED": [],
             "PARENT": ["t3"],
             "STATUS": ["blocked"] * 2,
             "FIELDS": [["start_before", 99, "after", 1]] * 2,
@@ -5587,13 +5585,13 @@ SAMPLES = [
             "ENDED": [9.25, "t3"],
             "STARTS": [99, "t1", 99, "t2"],
         },
-        [HAS_ENDED, "one has a `start_before`"],
+        [HAS_ENDED, ONE_HAS_TIME],
     ),
     Sample(
-        "enqueue_each",
+        "enqueue_after",
         "with keys, of which one is there, in a group",
         given(opened_group_named("g"), enqueued("t2", enqueued_by="another")),
-        enqueue_each({**A_KEY, "group": "g"}),
+        enqueue_in_two({**A_KEY, "group": "g"}),
         {
             **EACH,
             "KEYED": ["t1", "t2"],
@@ -5613,26 +5611,25 @@ SAMPLES = [
         },
         ["they have keys"],
     ),
-    Sample("enqueue_each", "again", enqueue_each(), enqueue_each(), EACH, until="MULTI"),
     Sample(
-        "enqueue_each",
+        "enqueue_after", "two queues again", enqueue_in_two(), enqueue_in_two(), EACH, until="MULTI"
+    ),
+    Sample(
+        "enqueue_after",
         "with a parent that is gone",
         nothing,
-        enqueue_each(t3="ok"),
+        enqueue_in_two(t3="ok"),
         {**EACH, "PARENT": ["t3"]},
         until="MULTI",
         refuses=NoSuchTask,
     ),
-    Sample("enqueue_after", "two that wait", two_parents, enqueue_after, AFTER, [IS_BLOCKED]),
+    Sample("enqueue_after", "two that wait", two_parents, enqueue_after, AFTER),
     Sample(
         "enqueue_after",
         "nothing left to wait for",
         given(completed("t3"), enqueued("t4")),
         enqueue_after_with(t1={"t3": "ok"}),
-        ONE_AFTER
-        | NONE_BLOCKED
-        | {"STATUS": ["pending"], "KINDS": [["t3", "+complete"]], **in_default_line("t1")},
-        [IS_PENDING],
+        IS_FREE,
     ),
     Sample(
         "enqueue_after",
@@ -5640,19 +5637,17 @@ SAMPLES = [
         failed("t3"),
         enqueue_after_with(IS_SHARED, t1={"t3": "any"}),
         {
-            **ONE_AFTER,
-            **NONE_BLOCKED,
-            "STATUS": ["pending"],
-            "OPTIONS": [flat(IS_SHARED)],
+            **IS_FREE,
+            "FIELDS": [[*flat(IS_SHARED), "after", 1]],
             "KINDS": [["t3", "+failed"]],
             "LINE": [SHARED["LINE"]],
-            "JOINING": [["t1"]],
             "NAME": [SHARED["NAME"]],
             "PRIORITY": [0],
+            "LISTED": [Q],
             "LOCKED": [SHARED["NAME"]],
-            "LOCK": ["a b"],
+            "NEEDED": ["a b"],
+            "WAITING": [Q],
         },
-        [IS_PENDING],
     ),
     Sample(
         "enqueue_after",
@@ -5660,14 +5655,13 @@ SAMPLES = [
         completed("t3"),
         enqueue_after_with(eta=100.5, t1={"t3": "ok"}),
         {
-            **ONE_AFTER,
-            **NONE_BLOCKED,
+            **IS_FREE,
+            **{name: [] for name in ("LINE", "JOINING", "JOINED")},
             "STATUS": ["scheduled"],
-            "KINDS": [["t3", "+complete"]],
-            "ETA": [["eta", 100.5]],
-            "TIMES": [100.5, "t1"],
+            "FIELDS": [["after", 1, "eta", 100.5]],
+            "THERE": [Q],
+            "TIMES": [[100.5, "t1"]],
         },
-        ["one is scheduled"],
     ),
     Sample(
         "enqueue_after",
@@ -5680,50 +5674,42 @@ SAMPLES = [
         {
             **ONE_AFTER,
             "PARENT": ["t3", "t4"],
-            "ENCODING": [["parameters_encoding", "json"]],
-            "OPTIONS": [["broken", "cancel", "inputs", 0]],
-            "AFTER": [["after", 2]],
+            "FIELDS": [
+                ["parameters_encoding", "json", "broken", "cancel", "inputs", 0, "after", 2]
+            ],
             "KINDS": [["t3", "ok", "t4", "ok"]],
             "UNMET": ["t3", "t4"],
             "CHILDREN": [[9.25, "t1"]] * 2,
             "ENDED": [9.25, "t3", 9.25, "t4"],
         },
-        [IS_BLOCKED, HAS_ENDED],
+        [HAS_ENDED],
     ),
     Sample(
         "enqueue_after",
         "a parent that is gone counts as met",
         nothing,
         enqueue_after_with(is_missing_met=True, t1={"t3": "ok"}),
-        ONE_AFTER
-        | NONE_BLOCKED
-        | {"STATUS": ["pending"], "KINDS": [["t3", "+gone"]], **in_default_line("t1")},
-        [IS_PENDING],
+        {**IS_FREE, "KINDS": [["t3", "+gone"]]},
     ),
     Sample(
         "enqueue_after",
         "nothing to wait for",
         nothing,
         enqueue_after_with(t1={}),
-        {
-            **ONE_AFTER,
-            **NONE_BLOCKED,
-            "PARENT": [],
-            "STATUS": ["pending"],
-            "AFTER": [[]],
-            "BOUND": [],
-            "KINDS": [],
-            **in_default_line("t1"),
-        },
-        [IS_PENDING],
+        {**IS_FREE, "PARENT": [], "FIELDS": [[]], "DEPENDENT": [], "KINDS": []},
     ),
     Sample(
         "enqueue_after",
         "with keys, one of them new",
         given(two_parents, enqueued("t2", enqueued_by="another")),
         enqueue_after_with(A_KEY, t1={"t3": "ok"}, t2={"t3": "ok"}),
-        {**ONE_AFTER, "TASK": ["t1", "t2"], "KEYED": ["t1", "t2"], "OPTIONS": [flat(A_KEY)]},
-        [IS_BLOCKED, "they have keys"],
+        {
+            **ONE_AFTER,
+            "TASK": ["t1", "t2"],
+            "KEYED": ["t1", "t2"],
+            "FIELDS": [[*flat(A_KEY), "after", 1]],
+        },
+        ["they have keys"],
     ),
     Sample(
         "enqueue_after",
@@ -5765,11 +5751,11 @@ SAMPLES = [
             "ENTERED": [GROUP],
             "TIED": [GROUP],
             "STATUS": ["pending", "blocked"],
-            "OPTIONS": [["group", GROUP]] * 2,
-            "AFTER": [["after", 1], ["after", 2]],
+            "FIELDS": [["group", GROUP, "after", 1], ["group", GROUP, "after", 2]],
             "KINDS": [["group old", "+complete"], ["group old", "not_ok", "group bad", "ok"]],
             **in_default_line("t1"),
-            "LOOKS": [69.25, "t2"],
+            "JOINED": [Q],
+            "LOOKS": [[69.25, "t2"]],
             "UNMET": [],
             "CHILDREN": [],
             "AWAITED": ["old", "bad"],
@@ -5778,7 +5764,6 @@ SAMPLES = [
             "ENTRANTS": [["t1", "t2"]],
             "PLACES": [[9.25, "t1", 9.25 + 1e-6, "t2"]],
         },
-        [IS_BLOCKED, IS_PENDING],
     ),
     Sample(
         "enqueue_after",

@@ -232,7 +232,7 @@ def test_what_waits_for_tasks_of_the_foreign_worker_goes_on_when_these_have_ende
         protocol.enqueue(redis, "later", parent, f"{number}\n", 1.5, options)
     for parent, child in zip(parents, ("ok", "any"), strict=True):
         new = NewTask(child, "in", {}, {parent: child})
-        protocol.enqueue_after(redis, "audio", [new], 2.5)
+        protocol.enqueue_dependents(redis, "audio", [new], 2.5)
         protocol.place(redis, "later", parent, 3.5, to="video")
     ended(client, parents[0], "complete")
     ended(client, parents[1], "failed")

@@ -103,7 +103,7 @@ class Flow:
         for begin in range(0, crowd, 100):
             some = self.crowd[begin : begin + 100]
             new = [NewTask(task, "", {"group": group.name}, {self.first: OK}) for task in some]
-            protocol.enqueue_after(redis, CROWD, new, time.time())
+            protocol.enqueue_dependents(redis, CROWD, new, time.time())
         protocol.close_group(redis, group.name, time.time())
         self.last = queue.enqueue("last", after=blueque.after(ok=group))
 

@@ -730,12 +730,12 @@ class Model:
 
     # A task waits for others
 
-    def enqueue_after(
+    def enqueue_dependents(
         self, queue: str, news: list[New], now: float, is_missing_met: bool = False
     ) -> list[bool]:
-        return self.enqueue_each([(queue, new) for new in news], now, is_missing_met)
+        return self.enqueue_after([(queue, new) for new in news], now, is_missing_met)
 
-    def enqueue_each(
+    def enqueue_after(
         self, of_queues: list[tuple[str, New]], now: float, is_missing_met: bool = False
     ) -> list[bool]:
         news = [new for _, new in of_queues]

@@ -1291,14 +1291,14 @@ class Relatives(Machine):
             names = ("enqueue each", "enqueue each, again")
             both = (queue, "audio" if queue == "video" else "video")
             pairs, new_pairs = [*zip(both, tasks, strict=True)], [*zip(both, news, strict=True)]
-            make = lambda: protocol.enqueue_each(self.person, pairs, clock.now)  # noqa: E731
-            foretell = lambda: self.model.enqueue_each(new_pairs, clock.now)  # noqa: E731
+            make = lambda: protocol.enqueue_after(self.person, pairs, clock.now)  # noqa: E731
+            foretell = lambda: self.model.enqueue_after(new_pairs, clock.now)  # noqa: E731
         else:
             names = ("enqueue after", "enqueue after, again")
-            make = lambda: protocol.enqueue_after(  # noqa: E731
+            make = lambda: protocol.enqueue_dependents(  # noqa: E731
                 self.person, queue, tasks, clock.now, is_missing_met
             )
-            foretell = lambda: self.model.enqueue_after(queue, news, clock.now, is_missing_met)  # noqa: E731
+            foretell = lambda: self.model.enqueue_dependents(queue, news, clock.now, is_missing_met)  # noqa: E731
         for name in names:
             if self.both(name, make, foretell).raised is not None:
                 return
@@ -1490,8 +1490,8 @@ class Families(Machine):
         news = [model.New(task, {"parameters": "in"}, {"group": name}, wanted) for task in ids]
         got = self.both(
             "join a group",
-            lambda: protocol.enqueue_after(self.person, queue, tasks, clock.now),
-            lambda: self.model.enqueue_after(queue, news, clock.now),
+            lambda: protocol.enqueue_dependents(self.person, queue, tasks, clock.now),
+            lambda: self.model.enqueue_dependents(queue, news, clock.now),
         )
         for task in ids if got.raised is None else ():
             self._remember(task)
@@ -1561,10 +1561,10 @@ class Families(Machine):
         new = model.New(task, {"parameters": "in"}, dict(ties), wanted)
         got = self.both(
             "wait for a group",
-            lambda: protocol.enqueue_after(
+            lambda: protocol.enqueue_dependents(
                 self.person, queue, [NewTask(task, "in", ties, wanted)], clock.now
             ),
-            lambda: self.model.enqueue_after(queue, [new], clock.now),
+            lambda: self.model.enqueue_dependents(queue, [new], clock.now),
         )
         if got.raised is None:
             self._remember(task)

@@ -196,7 +196,7 @@ def born(kind="ok", **options):
 
     def enqueue_after(client, _):
         new = NewTask("t2", "in", options, conditions)
-        return protocol.enqueue_after(client._redis, Q, [new], 6.0)
+        return protocol.enqueue_dependents(client._redis, Q, [new], 6.0)
 
     return enqueue_after
 

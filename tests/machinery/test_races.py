@@ -95,7 +95,7 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     ),
     "reassert": lambda redis: protocol.reassert(redis, Q, "t1", OURS, "i1", FIELDS, 9.5),
     "deregister the dead": lambda redis: protocol.deregister(redis, Q, OURS, "i1", is_dead=True),
-    "enqueue after": lambda redis: protocol.enqueue_after(redis, Q, CHILDREN, 9.5),
+    "enqueue after": lambda redis: protocol.enqueue_dependents(redis, Q, CHILDREN, 9.5),
     "settle": lambda redis: protocol.settle(redis, "t1", 9.5),
     "tell of the end": lambda redis: rechecking.tell(redis, "c1", TaskParent("t1"), 9.5),
     "recheck": lambda redis: protocol.recheck(redis, Q, "c1", 9.5),

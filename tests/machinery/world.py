@@ -190,7 +190,7 @@ def make_wait(
     """Make a task that waits for others. kinds: of its conditions, by task."""
     world.note_wait(task, kinds)
     new = NewTask(task, parameters, options, kinds)
-    protocol.enqueue_after(redis, QUEUE, [new], time.time())
+    protocol.enqueue_dependents(redis, QUEUE, [new], time.time())
 
 
 def take_one(world: World, node: str) -> Task:

@@ -29,7 +29,7 @@ def children_of(redis, parent, count, kind="ok"):
     children = [f"child-{number:04}" for number in range(count)]
     for first in range(0, count, 100):
         new = [NewTask(task, "p", {}, {parent: kind}) for task in children[first : first + 100]]
-        protocol.enqueue_after(redis, "later", new, time.time())
+        protocol.enqueue_dependents(redis, "later", new, time.time())
     while not protocol.settle(redis, parent, time.time()).is_over:
         pass
     return children
@@ -105,7 +105,7 @@ def test_those_that_were_not_told_yet_are_told_when_entries_are_dropped(client, 
         new = [NewTask(f"{kind}{number}", "p", {}, {parent: kind}) for number in range(count)]
         for first in (0, 100):
             if new[first : first + 100]:
-                protocol.enqueue_after(redis, "later", new[first : first + 100], time.time())
+                protocol.enqueue_dependents(redis, "later", new[first : first + 100], time.time())
     queue.cancel(parent)
 
     drop_stale(redis, parent, time.time())
@@ -116,7 +116,7 @@ def test_those_that_were_not_told_yet_are_told_when_entries_are_dropped(client, 
 
 def test_one_that_waits_for_any_end_is_told_it_before_the_task_is_deleted(client, redis, queue):
     parent = queue.enqueue("p")
-    protocol.enqueue_after(redis, "later", [NewTask("child", "p", {}, {parent: "any"})], 1.0)
+    protocol.enqueue_dependents(redis, "later", [NewTask("child", "p", {}, {parent: "any"})], 1.0)
     protocol.cancel(redis, queue.name, parent, "me", None, time.time())
     assert client.get_task("child").status == "blocked"
 

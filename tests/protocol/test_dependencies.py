@@ -53,7 +53,7 @@ def parent(redis, *tasks, **options):
 def child(redis, task="c", after=None, eta=None, queue=BELOW, is_missing_met=False, **options):
     """Make a task that waits for these others, by default until p is complete."""
     new = NewTask(task, "in", options, {"p": "ok"} if after is None else after, eta)
-    return protocol.enqueue_after(redis, queue, [new], 2.5, is_missing_met)
+    return protocol.enqueue_dependents(redis, queue, [new], 2.5, is_missing_met)
 
 
 def attempt(task):
@@ -268,7 +268,7 @@ def test_those_that_are_let_go_join_their_own_lines_in_the_order_in_which_they_w
     parent(redis, "p")
     for number, task in enumerate(("z", "y", "x")):
         new = NewTask(task, "in", {}, {"p": "ok"})
-        protocol.enqueue_after(redis, BELOW, [new], 2.5 + number)
+        protocol.enqueue_dependents(redis, BELOW, [new], 2.5 + number)
     child(redis, "w", queue="audio")
     child(redis, "v", needs="lock:a=1", priority=5)
 
@@ -309,7 +309,7 @@ def test_a_task_cannot_wait_for_itself_nor_for_one_that_is_made_with_it(redis):
     for after in ({"c": "ok"}, {"d": "ok"}):
         new = [NewTask("c", "in", {}, after), NewTask("d", "in", {}, {})]
         with pytest.raises(NoSuchTask):
-            protocol.enqueue_after(redis, BELOW, new, 2.5)
+            protocol.enqueue_dependents(redis, BELOW, new, 2.5)
 
 
 def test_many_tasks_are_made_at_once_those_with_nothing_to_wait_for_too(redis):
@@ -321,8 +321,8 @@ def test_many_tasks_are_made_at_once_those_with_nothing_to_wait_for_too(redis):
         NewTask("e", "in", {}, {}),
     ]
 
-    assert protocol.enqueue_after(redis, BELOW, new, 2.5) == [True, True, True]
-    assert protocol.enqueue_after(redis, BELOW, new, 2.5) == [True, True, True]
+    assert protocol.enqueue_dependents(redis, BELOW, new, 2.5) == [True, True, True]
+    assert protocol.enqueue_dependents(redis, BELOW, new, 2.5) == [True, True, True]
 
     assert statuses(redis, "c", "d", "e") == ["blocked", "pending", "pending"]
     assert line(redis) == ["d", "e"]
@@ -339,12 +339,12 @@ def test_a_transaction_takes_a_hundred_tasks_a_hundred_parents_and_a_thousand_co
         [NewTask(f"c{number}", "in", {}, all_but_one) for number in range(11)],
     ):
         with pytest.raises(InvalidInput):
-            protocol.enqueue_after(redis, BELOW, new, 2.5)
+            protocol.enqueue_dependents(redis, BELOW, new, 2.5)
 
     new = [NewTask(f"c{number}", "in", {}, all_but_one) for number in range(10)]
-    assert all(protocol.enqueue_after(redis, BELOW, new, 2.5))
+    assert all(protocol.enqueue_dependents(redis, BELOW, new, 2.5))
     alone = NewTask("alone", "in", {}, dict.fromkeys(some, "ok"))
-    assert protocol.enqueue_after(redis, BELOW, [alone], 2.5) == [True]
+    assert protocol.enqueue_dependents(redis, BELOW, [alone], 2.5) == [True]
 
 
 def test_of_tasks_with_keys_those_are_made_that_are_new_and_each_call_knows_its_own(redis):
@@ -353,7 +353,7 @@ def test_of_tasks_with_keys_those_are_made_that_are_new_and_each_call_knows_its_
             NewTask(task, "in", {"key": task, "keep": 60, "enqueued_by": mark}, {"p": "ok"})
             for task in tasks
         ]
-        return protocol.enqueue_after(redis, BELOW, new, 2.5)
+        return protocol.enqueue_dependents(redis, BELOW, new, 2.5)
 
     parent(redis, "p")
 
@@ -378,7 +378,7 @@ def test_a_key_is_not_refused_for_parents_that_are_gone_if_its_task_is_there(red
         NewTask("d", "in", {**options, "enqueued_by": "m2"}, {"q": "ok"}),
     ]
 
-    assert protocol.enqueue_after(redis, BELOW, new, 3.5) == [False, True]
+    assert protocol.enqueue_dependents(redis, BELOW, new, 3.5) == [False, True]
 
 
 def test_nothing_stays_of_a_task_with_that_key_that_1_0_0_has_deleted(redis):
@@ -1129,7 +1129,7 @@ def test_a_thousand_conditions_are_made_and_dropped_in_a_short_time(redis):
     def make():
         after = dict.fromkeys(some[:100], "ok")
         new = [NewTask(f"c{number}", "in", {}, after) for number in range(10)]
-        protocol.enqueue_after(redis, BELOW, new, 2.5)
+        protocol.enqueue_dependents(redis, BELOW, new, 2.5)
 
     def wait_for_all():
         prepare()

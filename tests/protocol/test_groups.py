@@ -40,13 +40,15 @@ def join(redis, *tasks, group=GROUP, now=3.5, conditions=None, **options):
     """Make tasks in a group."""
     options = {"group": group, **options}
     new = [NewTask(task, "in", options, conditions or {}) for task in tasks]
-    return protocol.enqueue_after(redis, "video", new, now)
+    return protocol.enqueue_dependents(redis, "video", new, now)
 
 
 def wait_for(redis, task="z", kind="ok", group=GROUP, now=4.5, **options):
     """Make a task that waits for a group."""
     conditions = conditions_of(after(**{kind: Group(group)}))
-    return protocol.enqueue_after(redis, "video", [NewTask(task, "in", options, conditions)], now)
+    return protocol.enqueue_dependents(
+        redis, "video", [NewTask(task, "in", options, conditions)], now
+    )
 
 
 def start(redis, *tasks):
@@ -184,7 +186,7 @@ def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli, step):
     open_group(redis)
     open_group(redis, "day")
     join(redis, "p", group="day")
-    assert protocol.enqueue_after(redis, "video", tasks("1")[:1], 3.5) == [True]
+    assert protocol.enqueue_dependents(redis, "video", tasks("1")[:1], 3.5) == [True]
     if step == "awaited":
         wait_for(redis)
     elif step == "cancel":
@@ -194,7 +196,7 @@ def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli, step):
     if step == "drop":
         cli.delete(keys.group(GROUP))
 
-    assert protocol.enqueue_after(redis, "video", tasks("2"), 4.5) == [False, True]
+    assert protocol.enqueue_dependents(redis, "video", tasks("2"), 4.5) == [False, True]
     assert cli.zrange(keys.members(GROUP), 0, -1) == ["a", *(["b"] if step == "awaited" else [])]
 
 

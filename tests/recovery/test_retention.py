@@ -401,7 +401,7 @@ def test_what_is_reported_late_is_not_old_at_once(client, queue, cli):
 def wait_for(redis, parent, children, kind="ok"):
     """Enqueue tasks that wait for one, and tell them how that has ended."""
     new = [NewTask(child, "in", {}, {parent: kind}) for child in children]
-    protocol.enqueue_after(redis, "later", new, time.time())
+    protocol.enqueue_dependents(redis, "later", new, time.time())
     assert protocol.settle(redis, parent, time.time()).is_over
 
 
