@@ -26,6 +26,8 @@ from blueque.protocol.occurrences import plan_of
 from blueque.queries import history, schedules
 
 HOUR = 3600
+# In what a change of a schedule writes. A new connection is tried with an empty MULTI first.
+CHANGE = b'"event":"schedule_'
 
 
 @pytest.fixture
@@ -457,7 +459,7 @@ def test_of_two_who_make_one_name_at_the_same_instant_one_is_refused(
     assert client.get_schedule("hourly").record["queue"] == "theirs"
 
     with contextlib.closing(blueque.Client(proxy.url, patience=5)) as away:
-        proxy.arm(Fault.CUT_AFTER, having=b"EXEC")
+        proxy.arm(Fault.CUT_AFTER, having=CHANGE)
         made = away.set_schedule("ours", queue="reports", every="1h", only_new=True)
         assert proxy.has_struck and made.record["version"] == 1
 
@@ -760,8 +762,9 @@ def test_a_lost_answer_to_a_backfill_hides_no_task(client, hourly, proxy, fault)
     away = blueque.Client(proxy.url, patience=5)
     begin = int(time.time()) // HOUR * HOUR - 9 * HOUR
     schedule = away.get_schedule("hourly")
-    proxy.arm(fault, having=b"EXEC")
+    proxy.arm(fault, having=b"blueque_tasks_")
     assert len(schedule.backfill(begin, begin + 3 * HOUR)) == 4
+    assert proxy.has_struck
     assert len(tasks(client)) == 4
     away.close()
 
@@ -803,7 +806,7 @@ def test_a_lost_answer_does_not_hide_that_it_was_this_call(proxy, call, fault):
     act, outcome = call
     with contextlib.closing(blueque.Client(proxy.url, patience=5)) as away:
         schedule = away.get_schedule("hourly")
-        proxy.arm(fault, having=b"EXEC")
+        proxy.arm(fault, having=CHANGE)
         assert act(schedule) == outcome
         assert proxy.has_struck
 
@@ -824,9 +827,10 @@ def test_a_pause_by_another_person_is_not_taken_for_this_call_after_a_failure(
     hourly()
     with contextlib.closing(blueque.Client(proxy.url, patience=5)) as away:
         schedule = away.get_schedule("hourly")
-        proxy.arm(Fault.CUT_BEFORE, having=b"EXEC")
+        proxy.arm(Fault.CUT_BEFORE, having=CHANGE)
         overtaken(lambda: client.get_schedule("hourly").pause("bob"))
         assert schedule.pause("ann") is False
+        assert proxy.has_struck
 
 
 @pytest.mark.parametrize(
