@@ -20,7 +20,6 @@ QUEUES = ["audio", "video"]
 # The keys of a queue, and what they are; one of a wrong type is a set, or a string if it should be
 # a set.
 OF_A_QUEUE = {
-    "runs": "zset",
     "archive": "hash",
     "complete": "list",
     "failed": "list",
@@ -44,7 +43,6 @@ VERBS = [
     "ls --state complete",
     "node ls",
     "queue ls",
-    "runs",
     "feeds",
     "stats",
     "failures",
@@ -54,7 +52,8 @@ VERBS = [
     "why t-video",
     "history t-video",
     "metrics --once",
-    "gc audio",
+    "gc",
+    "group ls",
 ]
 
 
