@@ -145,7 +145,7 @@ class Workflow(TaskGroup):
             of these tasks, has the name; WrongGroup, also if that happens meanwhile; RedisAway.
             After OutcomeUnknown, call it again: True, if this or that call has made the tasks.
             NoSuchTask of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
-        Source: docs/protocol/groups.md, "enqueue_graph", "Large workflows".
+        Source: docs/protocol/workflows.md, "enqueue_graph", "Large workflows".
         """
         places = {task: place for place, task in enumerate(self._tasks)}
         parents = {
