@@ -98,14 +98,16 @@ def open_keyed(
         raise WrongGroup(name, "another program has opened it: leave out `keep` and `hold`")
     if seen is None:
         raise NoSuchGroup(name)
-    record = seen.record
-    if terms.conditions and "after" in record and not terms.are_of(record):
+    if terms.conditions and "after" in seen.record and not terms.are_of(seen.record):
         raise WrongGroup(name, OTHERWISE)
-    is_ours = record.get("made_by") == terms.made_by and seen.state == "open"
     if append and seen.state in ("closed", "ended"):
-        is_ours = reopen_group(redis, name, now, terms.hold, terms.made_by)
+        reopen_group(redis, name, now, terms.hold, terms.made_by)
+        # After a lost answer only the record says who closes it.
+        seen = groups.load(redis, name) or seen
+    record = seen.record
     links = Links(name, terms.conditions, terms.broken)
     links = Links.of(record) if "after" in record else links
+    is_ours = record.get("made_by") == terms.made_by and seen.state == "open"
     return KeyedGroup(queue, links, seen.members, is_ours)
 
 

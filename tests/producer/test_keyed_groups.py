@@ -483,6 +483,20 @@ def test_who_adds_to_a_closed_group_and_dies_is_followed_by_one_who_closes_it(cl
     assert seen(client) == ("closed", 11, 11, 0)
 
 
+def test_who_opens_a_group_again_and_gets_no_answer_closes_it(client, proxy, queue):
+    queue.enqueue_many(KEYS[:6], keys=KEYS[:6], group="n1")
+    away = blueque.Client(proxy.url, patience=10)
+    proxy.arm(Fault.CUT_AFTER, having=b"PERSIST")
+
+    opened = opened_for(away, append=True)
+    assert proxy.has_struck
+    new = sum(writer_of(away, opened).put_each([rows_of(KEYS)]))
+    opened.close(away.connections, opened.made + new)
+
+    assert seen(client) == ("closed", 10, 10, 0)
+    away.close()
+
+
 def test_a_group_is_not_held_for_longer_than_it_is_kept(client, queue):
     queue.enqueue_many(KEYS, keys=KEYS, group="n1", keep="1d")
 
