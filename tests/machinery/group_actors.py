@@ -149,6 +149,12 @@ def append_members(world: World, redis: Redis, *names: str) -> None:
     insist(lambda: opened.close(redis, 0))
 
 
+def finish_appending(world: World) -> None:
+    """Add the same keys again after the first call has died."""
+    append_members(world, world.redis, "k1", "k2")
+    drain_tied(world)
+
+
 def work_and_delete_members(world: World, redis: Redis, node: str) -> None:
     """Be a listener whose tasks are deleted as soon as their group has noted their end."""
     work(world, redis, node)

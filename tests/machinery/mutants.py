@@ -163,6 +163,15 @@ MUTANTS = [
         "keys added to a group that has ended",
         (0, 0),
     ),
+    Mutant(
+        "reopen_group does not write who closes it",
+        "opening",
+        "reopen_group",
+        "*closer, ",
+        "",
+        "keys added to a group that has ended",
+        (0, 1),
+    ),
     # archiving
     Mutant(
         "a batch is marked by one who has lost it",

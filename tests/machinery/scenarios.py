@@ -375,11 +375,10 @@ def _awaited_group(world: World) -> None:
 
 
 def _ended_group(world: World) -> None:
-    """A group that a call with keys has closed, and whose one member has run and was deleted."""
+    """A group that a person has closed, and whose one member has run and was deleted."""
     join(world, "a_1")
-    opened = open_keyed(world.redis, QUEUE, group_actors.GROUP, Terms())
-    group_actors.put_members(world, world.redis, "k1")
-    opened.close(world.redis, 1)
+    protocol.open_group(world.redis, group_actors.GROUP, group_actors.KEEP, time.time())
+    group_actors.put_members_and_close(world, world.redis, "k1")
     group_actors.work_and_delete_members(world, world.redis, "a_1")
 
 
@@ -639,6 +638,14 @@ def comes_after_its_group(world: World, state: State) -> str | None:
     if len(begun) != 3 or begun[-1] != "c-1":
         return f"the task that waits for a group of two has begun as {begun}"
     return has_run_once(world, state)
+
+
+def is_closed_again(world: World, state: State) -> str | None:
+    """Who adds to a group closes it, or the same call made again does."""
+    found = state.groups["g"].record["state"]
+    if found != "ended":
+        return f"the group is {found}"
+    return is_member_once(world, state, (b"k2",))
 
 
 def comes_between(world: World, state: State) -> str | None:
@@ -959,7 +966,8 @@ OURS = [
         },
         [(1, 0), (0, 1)],
         faulty=["producer"],
-        afterwards=functools.partial(is_member_once, names=(b"k2",)),
+        drain=group_actors.finish_appending,
+        afterwards=is_closed_again,
         longer=[(2, 1)],
         patient=["producer", "other"],
     ),
