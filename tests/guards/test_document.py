@@ -2068,6 +2068,7 @@ GRAPH = {
     "OUTER": [],
     "MARK": "m",
     "GROUP": GROUP,
+    "ENTERED": [GROUP],
     "LINE": [keys.pending(Q)],
     "JOINING": [["t1"]],
     "JOINED": [Q],
@@ -2097,6 +2098,7 @@ made_large = given(opened_graph, first_of_large, last_of_large)
 EXTENDED = {
     **GRAPH,
     **IN_LARGE,
+    "ENTERED": [GROUP],
     "LINE": [],
     "JOINING": [],
     "JOINED": [],
@@ -6078,7 +6080,8 @@ SAMPLES = [
         {
             **GRAPH,
             "TASK": ["t1", "t2"],
-            "PLACES": [9.25, "t1", 9.25 + 1e-6, "t2"],
+            "ENTRANTS": [["t1", "t2"]],
+            "PLACES": [[9.25, "t1", 9.25 + 1e-6, "t2"]],
             "NEW": ["t1", "t2"],
             "STATUS": ["pending", "blocked"],
             "INTO": [Q, "joins"],
@@ -6104,7 +6107,8 @@ SAMPLES = [
         {
             **GRAPH,
             "TASK": ["t1", "t2"],
-            "PLACES": [9.25, "t1", 9.25 + 1e-6, "t2"],
+            "ENTRANTS": [["t1", "t2"]],
+            "PLACES": [[9.25, "t1", 9.25 + 1e-6, "t2"]],
             "PARENT": ["t3"],
             "OUTER": ["old"],
             "NEW": ["t1", "t2"],
@@ -6171,7 +6175,8 @@ SAMPLES = [
         {
             **EXTENDED,
             "TASK": ["t1"],
-            "PLACES": [9.25, "t1"],
+            "ENTRANTS": [["t1"]],
+            "PLACES": [[9.25, "t1"]],
             "OUTER": [GATE],
             "NEW": ["t1"],
             "INTO": [Q],
@@ -6193,7 +6198,8 @@ SAMPLES = [
         {
             **EXTENDED,
             "TASK": ["t2"],
-            "PLACES": [9.25, "t2"],
+            "ENTRANTS": [["t2"]],
+            "PLACES": [[9.25, "t2"]],
             "PARENT": ["t1"],
             "NEW": ["t2"],
             "INTO": ["joins"],
@@ -6215,7 +6221,8 @@ SAMPLES = [
         {
             **EXTENDED,
             "TASK": ["t1"],
-            "PLACES": [9.25, "t1"],
+            "ENTRANTS": [["t1"]],
+            "PLACES": [[9.25, "t1"]],
             "PARENT": ["t3"],
             "NEW": ["t1"],
             "INTO": [Q],
