@@ -99,24 +99,6 @@ def test_listen_registers_as_one_that_nobody_beats_for(client, queue, cli):
     assert registration(cli)["beat_every"] == "0"
 
 
-def test_each_beat_is_counted_and_tells_how_the_watched_task_stands(client, queue, listener, cli):
-    task_id = queue.enqueue("in")
-    task = listener.take()
-    client.get_processor(task).start(77)
-    before = int(registration(cli)["beat"])
-    assert listener.beat().status is None
-    standing = listener.beat(task_id)
-    assert (
-        standing.order,
-        standing.status,
-        standing.token,
-        standing.node,
-        standing.attempt,
-        standing.cancel,
-    ) == (None, "started", task.token, listener.node, "1", None)
-    assert int(registration(cli)["beat"]) == before + 2
-
-
 def test_a_listener_that_was_declared_dead_learns_it_from_its_next_beat(listener, redis, cli):
     assert protocol.fence(redis, "video", listener.node, listener.of("video").instance, "0", 9.25)
     with pytest.raises(NotRegistered):
@@ -155,6 +137,14 @@ def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_
     assert listener.node == name and cli.zscore("blueque_queues", "video") == 2
 
 
+def test_a_forked_process_is_not_the_listener_that_its_parent_has_registered(listener):
+    pid = os.fork()
+    if not pid:
+        os._exit(listener.of("video").is_registered)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert listener.of("video").is_registered
+
+
 # What a former life of it has left
 
 
@@ -173,20 +163,6 @@ def test_what_a_listener_holds_are_its_reserved_and_started_tasks(
     assert sorted((task.id, task.status) for task in listener.held()) == sorted(
         [(ids[0], "reserved"), (ids[1], "started")]
     )
-
-
-def test_a_task_of_a_former_life_is_handed_back_by_whoever_has_its_token(
-    client, queue, listener, cli
-):
-    task_id = queue.enqueue("in")
-    task = listener.take()
-    listener.register(Timing())
-    (held_task,) = listener.held()
-    assert listener.of("video").release(held_task) == "pending"
-    assert held(cli) == [] and cli.lrange("blueque_pending_tasks_video", 0, -1) == [task_id]
-    assert listener.take().attempt == 2
-    with pytest.raises(NotOwner):
-        client.get_processor(task).start(77)
 
 
 # What the dead have left
@@ -214,25 +190,6 @@ def test_of_two_that_adopt_a_task_the_first_has_it_and_the_other_is_told(
     protocol.adopt(redis, AttemptRef("video", task.id, "token", OTHER), "host_8", "i8", time.time())
     assert listener.of("video").adopt(task) is None
     assert held(cli) == [] and held(cli, "host_8") == [task.id]
-
-
-def test_a_task_that_has_ended_is_not_adopted(client, dead, listener, redis, cli):
-    task = dead()
-    client.get_processor(task).complete("done")
-    assert listener.of("video").adopt(task) is None and held(cli) == []
-
-
-def test_who_is_not_registered_adopts_nothing(dead, listener, redis, state):
-    task = dead()
-    protocol.fence(redis, "video", listener.node, listener.of("video").instance, "0", 9.25)
-    before = state()
-    for take in (
-        lambda: listener.of("video").adopt(task),
-        lambda: listener.of("video").restore(task, os.getpid(), 5.5),
-    ):
-        with pytest.raises(NotRegistered):
-            take()
-    assert state() == before
 
 
 def lose(redis, task):
@@ -286,14 +243,6 @@ def test_a_task_that_somebody_had_run_again_meanwhile_is_not_restored(
     processor.start(77)
     processor.lose("lost: why", listener.of("video").instance)
     assert client.get_task(task.id).error_type == "lost"
-    before = state()
-    assert listener.of("video").restore(task, os.getpid(), 5.5) is None
-    assert state() == before
-
-
-def test_a_task_that_failed_of_its_own_is_not_restored(client, dead, listener, state):
-    task = dead()
-    client.get_processor(task).fail("why")
     before = state()
     assert listener.of("video").restore(task, os.getpid(), 5.5) is None
     assert state() == before

@@ -110,16 +110,6 @@ def test_each_further_wait_is_longer_by_the_factor(client, start, cli):
     assert before + 900 <= task.eta <= time.time() + 900 and task.failures == 3
 
 
-def test_without_a_backoff_the_task_is_in_line_again_at_once_behind_the_others(
-    client, queue, start, cli
-):
-    processor, task_id = start(retry=AT_ONCE)
-    waiting = queue.enqueue("in")
-    processor.report(failed())
-    assert client.get_task(task_id).status == "pending"
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [task_id, waiting]
-
-
 def test_the_last_failure_that_is_allowed_is_the_end_and_says_what_the_one_before_was(
     client, start, listener
 ):
@@ -265,25 +255,6 @@ def test_a_record_that_is_not_what_it_should_be_is_a_failure_and_not_an_exceptio
     [
         lambda processor: processor.report(failed()),
         lambda processor: processor.release(),
-        lambda processor: processor.complete(1),
-        lambda processor: processor.fail("why"),
-        lambda processor: processor.confirm_cancel(failed()),
-    ],
-)
-def test_the_same_end_told_twice_counts_once(client, start, state, end):
-    processor, _ = start(retry=AT_ONCE)
-    end(processor)
-    before = state()
-    end(processor)
-    after = state()
-    assert after == before
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda processor: processor.report(failed()),
-        lambda processor: processor.release(),
         lambda processor: processor.progress("50 %"),
         lambda processor: processor.confirm_cancel(failed()),
         lambda processor: processor.report({"status": "complete", "result": "late"}),
@@ -297,19 +268,6 @@ def test_an_attempt_that_has_been_replaced_changes_nothing_more(start, listener,
     with pytest.raises(NotOwner):
         end(processor)
     assert state() == before
-
-
-def test_a_released_task_is_the_next_in_line_at_no_cost(client, queue, start, cli):
-    processor, task_id = start()
-    waiting = queue.enqueue("in")
-    assert processor.release() == "pending"
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [waiting, task_id]
-    assert known(client.get_task(task_id), "attempt", "failures", "interruptions", "token") == (
-        1,
-        None,
-        None,
-        None,
-    )
 
 
 @pytest.mark.parametrize(
@@ -327,68 +285,10 @@ def test_a_task_that_somebody_wants_cancelled_is_not_run_again(client, queue, st
     assert known(client.get_task(task_id), "status", "cancelled_by") == ("cancelled", "ann")
 
 
-def test_progress_is_in_the_hash_with_its_time(client, start):
+def test_from_its_start_on_the_task_of_a_processor_has_its_pid_and_its_start(client, start):
     processor, task_id = start()
-    before = time.time()
-    processor.progress("50 %")
-    fields = client.get_task(task_id).fields
-    assert fields["progress"] == "50 %" and before <= float(fields["progress_at"]) <= time.time()
-
-
-@pytest.mark.parametrize(
-    ("retry", "default", "status", "error_type"),
-    [
-        (None, None, "failed", "lost"),
-        (Retry(max=0), None, "pending", None),
-        (None, AT_ONCE, "pending", None),
-        (False, AT_ONCE, "failed", "lost"),
-        (Retry(interruptions=0), None, "failed", "poison"),
-    ],
-)
-def test_an_attempt_that_is_gone_without_a_word_is_lost_by_its_own_listener(
-    client, start, listener, retry, default, status, error_type
-):
-    processor, task_id = start(retry=retry)
-    processor.lose(
-        "nobody knows",
-        listener.of("video").instance,
-        default,
-        {"lost_node": "far_7", "last_seen": 5.5},
-    )
-    task = client.get_task(task_id)
-    assert known(task, "status", "error_type", "interruptions", "lost_node", "last_seen") == (
-        status,
-        error_type,
-        1,
-        "far_7",
-        5.5,
-    )
-    assert (task.error or task.last_error) == "nobody knows"
-
-
-def test_only_the_listener_that_has_the_attempt_gives_it_up(client, start, state):
-    processor, _ = start()
-    before = state()
-    processor.lose("nobody knows", "of another life")
-    assert state() == before
-
-
-def test_a_late_end_counts_after_the_attempt_was_declared_lost(client, start, listener):
-    for end, status in (
-        (lambda processor: processor.complete(1), "complete"),
-        (lambda processor: processor.report(failed(), AT_ONCE), "pending"),
-    ):
-        processor, task_id = start()
-        processor.lose("nobody knows", listener.of("video").instance)
-        assert client.get_task(task_id).error_type == "lost"
-        end(processor)
-        assert known(client.get_task(task_id), "status", "error_type", "interruptions") == (
-            status,
-            None,
-            1,
-        )
-        if status == "pending":
-            client.get_processor(listener.listen()).fail("so that the line is empty")
+    stored = client.get_task(task_id)
+    assert known(processor.task, "status", "pid", "started") == ("started", 77, stored.started)
 
 
 def test_a_pid_is_a_number(client, queue, listener):
@@ -443,12 +343,6 @@ def test_who_gives_an_attempt_up_is_told_what_becomes_of_its_task(start, listene
     processor, _ = start(retry=retry)
 
     assert processor.lose("nobody knows", listener.of("video").instance) == became
-
-
-def test_who_releases_a_task_is_told_its_status(start):
-    processor, _ = start()
-
-    assert processor.release("draining") == "pending"
 
 
 @pytest.mark.parametrize("is_awaited", [True, False])
