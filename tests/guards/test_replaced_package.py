@@ -105,8 +105,10 @@ WORK = """
         snapshot = client.freeze("next", "pending")
         assert len(list(client.tasks_of(snapshot))) == 2 and client.thaw(snapshot)
         client.get_history(first), client.get_log(first), client.get_statistics("next")
-        client.get_timeline(["next"], 60), client.get_runs("next"), client.get_feeds("next"), client.get_listeners()
+        client.get_timeline(["next"], 60), client.get_feeds("next"), client.get_listeners()
         client.get_inspector().failures(["next"], 1), client.get_listener("next")
+        queue.enqueue_many(["c"], keys=["c"], group="late")
+        assert client.group("late").progress().members == 1
         return "done"
 
     def give_up(task):
