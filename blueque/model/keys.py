@@ -111,10 +111,10 @@ def awaiting(group_name: str) -> str:  # zset: as `dependents`, of a group
     return f"blueque_awaiting_{group_name}"
 
 
-# zset: names of schedules, scored by when something comes of each next; `+inf`: nothing does
 # zset: ids of the tasks of all queues that must start by a time, scored by it; see `expire`
 EXPIRING = "blueque_expiring"
 
+# zset: names of schedules, scored by when something comes of each next; `+inf`: nothing does
 SCHEDULES = "blueque_schedules"
 
 

@@ -40,8 +40,8 @@ def submit(
 
     file: a Python program or a jar. conf: as for `session`. options: others of spark-submit,
         `["--class", "com.acme.Main"]`.
-    Raises SubmitFailed with the last lines of its output; SystemExit after SIGTERM; NotInstalled,
-    NotInstalled, InvalidInput.
+    Raises SubmitFailed with the last lines of its output; SystemExit after SIGTERM; NotInstalled;
+    InvalidInput.
     """
     chosen = dict(environment.option(name, value) for name, value in (conf or {}).items())
     command = [environment.find_submit(), "--name", f"blueque-{task.id}", *options]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -34,6 +35,23 @@ def test_every_module_that_is_named_exists():
     assert named - found - TESTS == set()
 
 
+def test_the_docstring_of_each_room_names_modules_that_exist():
+    missing = []
+    for path in sorted(PACKAGE.rglob("__init__.py")):
+        for name in _named_in(path):
+            if not any((room / name).exists() for room in (path.parent, path.parent.parent)):
+                missing.append((path.parent.name, name))
+
+    assert missing == []
+
+
+def test_the_docstring_of_protocol_names_all_its_modules():
+    room = PACKAGE / "protocol"
+
+    modules = {path.name for path in room.glob("[!_]*.py")}
+    assert modules - _named_in(room / "__init__.py") == set()
+
+
 def test_every_test_that_contributors_are_sent_to_exists():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     named = re.findall(r"`(\w+\.py)\b", page)
@@ -42,3 +60,8 @@ def test_every_test_that_contributors_are_sent_to_exists():
     assert len(named) > 15
     assert set(named) - TESTS == set()
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def _named_in(path: Path) -> set[str]:
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return set(re.findall(r"\b(?:\w+/)*\w+\.py\b", docstring))
