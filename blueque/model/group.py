@@ -108,8 +108,8 @@ class Links(NamedTuple):
 
 
 def batch_of(queue: str) -> str:
-    """Return who has made a group that a call with keys has opened, as its record says. The same
-    call closes it, also when it is made again.
+    """Return the `made_by` of a group that a call with keys for this queue opened. Each such call that
+    finds the group open closes it in the end.
     """
     return f"{_BATCH}{queue}"
 

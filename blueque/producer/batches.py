@@ -78,9 +78,9 @@ class Batches:
         """Go over the iterable again until the group has all that was put: a failover takes tasks
         back.
 
-        If other programs make members meanwhile, those hide how many are missing. So a first
-        pass counts only if it has grown by what this pass has made. Where a source can be read only
-        once, a further pass ends early, and what is missing is seen then.
+        Other programs may add members during this pass and hide lost ones. So accept a first pass
+        only if the group grew by exactly what the pass made. Where a source can be read only once,
+        there is no further pass: `KeyedGroup.close` sees what is missing.
         """
         if self._packer.is_read_once:
             return

@@ -35,7 +35,7 @@ class KeyedGroup(NamedTuple):
     """A group that a call with keys makes members of. It can be sent to other processes.
 
     links: the group, and what its members wait for. made: how many members it had.
-    is_ours: the call has opened it, or another try of the same call, so it closes it.
+    is_ours: this call, or an earlier try of it, opened the group; so this call closes it.
     """
 
     queue: str

@@ -165,8 +165,9 @@ def _placed(
     event: Event,
     is_first: bool = False,
 ) -> list[Command]:
-    """Return the commands by which a waiting task waits as `new` says, of which it has the queue and
-    the priority. A task may have moved by hand to the queue to which it expires.
+    """Return the commands that move a waiting task. new: the task with its new queue and priority.
+
+    A task may have moved by hand to the queue to which it expires.
     """
     old, key, now = waiting.fields, keys.task(task), event.at
     queue, to, has_moved = old.queue or "", new.queue or "", event.what == "moved"

@@ -9,8 +9,8 @@ PAUSE = 60.0  # seconds until it is tried again
 
 
 class LeftAlone:
-    """Names of tasks or groups that are left alone for a minute. Others must not wait for them: who
-    asks for a number of names asks for so many more.
+    """Names of tasks or groups that are left alone for a minute. Others must not wait for them: to get
+    N others, ask for N + len(names()).
     """
 
     def __init__(self) -> None:
