@@ -191,8 +191,9 @@ class Client:
         Source: docs/protocol/schedules.md, "set_schedule".
         """
         from blueque.model.encoding import require_schedule_name
-        from blueque.producer.schedules import Schedule, define, who_of
+        from blueque.producer.schedules import Schedule, define
         from blueque.protocol.schedules import Define, set_schedule
+        from blueque.system.process import who_of
 
         definition = define(
             self.get_queue(queue), require_schedule_name(name), parameters, **options

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal
+from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal, time_of
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.queries.listeners import shared_hosts
-from blueque.queries.steps import to_seconds
 from blueque.text.format import span
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ def _clock(redis: Redis, clock: Callable[[], float]) -> Check:
     before = clock()
     (reply,) = redis.read(("TIME",))
     after = clock()
-    skew = abs(to_seconds(reply) - (before + after) / 2)
+    skew = abs(time_of(reply) - (before + after) / 2)
     sentence = f"its clock and the one here are {skew:.1f} s apart"
     if skew - (after - before) / 2 > SKEW:
         return Check("clock", "warn", f"{sentence}: times and ages shown are wrong by that.")

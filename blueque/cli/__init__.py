@@ -6,6 +6,7 @@ May import: spark/ and what is below it. Begin with main.py: it is the program `
 
 verbs/ has one module for each verb. listener.py and scheduler.py are the daemons. They share
 options.py (options, and the values people write), printing.py (text and JSON),
-sentences/facts.py and task_columns.py (what is shown of a task), consent.py (the question before what cannot be undone),
-exits.py (from an error to a sentence and an exit code) and failure.py (the table of exit codes).
+sentences/facts.py and task_columns.py (what is shown of a task), consent.py (the question before
+what cannot be undone), exits.py (from an error to a sentence and an exit code) and failure.py (the
+table of exit codes).
 """

@@ -14,8 +14,8 @@ def pack_each(
     """Return a command for each text, in Redis' wire format: the words before, the beginning with
     the text behind it as one word, and the words after.
     """
-    begun, end = as_bytes(beginning), b"\r\n" + _words(after)
-    start = b"*%d\r\n%b" % (len(before) + 1 + len(after), _words(before))
+    begun, end = as_bytes(beginning), b"\r\n" + packed_words(after)
+    start = b"*%d\r\n%b" % (len(before) + 1 + len(after), packed_words(before))
     packed: list[bytes] = []
     for size, some in groupby(_encoded(texts), len):  # most ids are of one length
         head = start + b"$%d\r\n%b" % (len(begun) + size, begun)
@@ -30,12 +30,17 @@ def pack_words(command: Command, texts: Mapping[str, Sequence[str]], before: Com
     texts: by what their words begin with.
     """
     size = len(command) + sum(map(len, texts.values())) * (len(before) + 1)
-    parts, start = [b"*%d\r\n%b" % (size, _words(command))], _words(before)
+    parts, start = [b"*%d\r\n%b" % (size, packed_words(command))], packed_words(before)
     for begun, those in texts.items():
         for size, some in groupby(_encoded(those), len):
             head = start + b"$%d\r\n%b" % (len(as_bytes(begun)) + size, as_bytes(begun))
             parts += [head, (b"\r\n" + head).join(some), b"\r\n"]
     return b"".join(parts)
+
+
+def packed_words(words: Command) -> bytes:
+    """Return words of a command, without their number."""
+    return pack(words).partition(b"\r\n")[2] if words else b""
 
 
 def _encoded(texts: Iterable[str]) -> Sequence[bytes]:
@@ -44,7 +49,3 @@ def _encoded(texts: Iterable[str]) -> Sequence[bytes]:
         return [text.encode() for text in several]
     except UnicodeEncodeError:
         return [*map(as_bytes, several)]
-
-
-def _words(words: Command) -> bytes:
-    return pack(words).partition(b"\r\n")[2] if words else b""

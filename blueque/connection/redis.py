@@ -363,6 +363,12 @@ def as_fields(names: Iterable[str], values: Iterable[str | None]) -> dict[str, s
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
+def time_of(reply: Sequence[str]) -> float:
+    """Return Unix seconds, given the reply to TIME."""
+    seconds, microseconds = reply
+    return int(seconds) + int(microseconds) / 1e6
+
+
 def as_scores(reply: Sequence[Any]) -> dict[str, float]:
     """Return the members of a range with their scores. RESP2 answers [member, score, ...], RESP3
     [[member, score], ...].

@@ -63,7 +63,7 @@ class Listeners:
         return self._order(name, "work", by)
 
     def _order(self, name: str, what: Literal["drain", "pause", "work"], by: str | None) -> Told:
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         done = Told([], [])
         for node in self.find(name):
             # A listener that does not beat does not look for orders.

@@ -16,7 +16,7 @@ Resources = tuple[tuple[str, int], ...]
 MOST_WANTED = 5  # different needs for which one look at the lines makes calls
 CALLED = 3  # of those that seem idle: one may be busy for another queue
 PAUSE = 1.0  # seconds before we call again for the same
-MOST_NOTES = 1000  # of needs that we have called for
+MOST_NOTES = 1000  # things of one kind that a listener remembers before it forgets them all
 
 
 class PeerWakeup:

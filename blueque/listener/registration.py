@@ -209,12 +209,12 @@ class Registration:
         """Claim a task of a dead listener of this queue; see `Listener.claim_orphan`."""
         queue, node, inspector = self.queue, self.node, Inspector(self._redis)
         for other in sorted(inspector.listeners(queue)):
-            pid = other.rpartition("_")[2]
-            if other == node or not pid.isdecimal() or len(pid) > 9:
+            pid = process.pid_of(other.rpartition("_")[2])
+            if other == node or pid == 0:
                 continue
             known = inspector.registration(queue, other)
             is_here = process.shares_pids(known) if known else process.is_legacy_here(other)
-            if not is_here or process.is_alive(int(pid), known):
+            if not is_here or process.is_alive(pid, known):
                 continue
             task_id = membership.claim(self._redis, queue, node, other, known.get("instance"))
             if task_id is not None:

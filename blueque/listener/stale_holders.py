@@ -8,6 +8,7 @@ import logging
 import time
 
 from blueque.connection.redis import Redis
+from blueque.listener.peer_wakeup import MOST_NOTES
 from blueque.model.states import Entry, Place
 from blueque.protocol import placement, reserving
 from blueque.protocol.alignment import align_task
@@ -17,7 +18,6 @@ from blueque.queries.queues import Room
 log = logging.getLogger("blueque")
 
 LOOK_AT_HOLDERS = 10.0  # seconds between two looks at who holds a lock
-MOST_NOTES = 1000  # of locks whose holders have been looked at
 
 
 class StaleHolders:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from blueque.listener.peer_wakeup import MOST_NOTES
 from blueque.model import limits
 from blueque.queries import statistics
 from blueque.queries.steps import read
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
 
 log = logging.getLogger("blueque")
-
-MOST_NOTES = 1000  # tasks whose log line is remembered
 
 
 class TimeLeft:

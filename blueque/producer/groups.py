@@ -169,7 +169,7 @@ class TaskGroup(Group):
         by, reason: who cancels (this user and host if left out), and why.
         Raises NoSuchGroup. Source: docs/protocol/groups.md, "cancel_group".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         is_cancelled = cancel_group(self._redis, self.name, who, reason, time.time())
         if is_cancelled:
             log.info("cancel_group group=%s by=%s", self.name, who)
@@ -189,7 +189,7 @@ class TaskGroup(Group):
             if seen.is_cancelling:
                 why = "it is being cancelled; wait until its tasks have ended"
                 raise WrongGroup(self.name, why)
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         requeued: list[str] = []
         for task in groups.look_at(self._redis, groups.bad_members(self._redis, self.name)):
             queue, mark = task.queue or "", os.urandom(16).hex()

@@ -47,7 +47,7 @@ class TaskOrders:
             raise WrongQueue(task.id, self.name)
         if task.status not in ("complete", "failed", "cancelled"):
             raise WrongState(task.id, task.status, "delete")
-        now, who = time.time(), by if by is not None else process.user_at_host()
+        now, who = time.time(), process.who_of(by)
         event = Event("deleted", who, now)
         try:
             submit.delete(self._redis, self.name, task.id, force, event)
@@ -79,7 +79,7 @@ class TaskOrders:
         it; WrongQueue.
         Source: docs/protocol.md, "cancel".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         status = operator.cancel(self._redis, self.name, task_id, who, reason, time.time(), only)
         log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         if status == "cancelled":
@@ -98,7 +98,7 @@ class TaskOrders:
         it; WrongQueue.
         Source: docs/protocol/operator.md, "interrupt".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         operator.interrupt(self._redis, self.name, task_id, who, reason, time.time())
         log.info("interrupt task=%s queue=%s by=%s", task_id, self.name, who)
 
@@ -108,7 +108,7 @@ class TaskOrders:
         by: who changes it, for its history; this user and host if left out.
         Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         number = require_priority(priority)
         placement.place(self._redis, self.name, task_id, time.time(), who, priority=number)
         log.info(
@@ -122,7 +122,7 @@ class TaskOrders:
         by: as for `set_priority`.
         Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         placement.place(self._redis, self.name, task_id, time.time(), who, is_first=True)
         log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
@@ -141,7 +141,7 @@ class TaskOrders:
         by: as for `set_priority`.
         Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         to = self._redis.queue_name(require_queue_name(to))
         placement.place(self._redis, self.name, task_id, time.time(), who, to=to)
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
@@ -166,7 +166,7 @@ class TaskOrders:
         Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
             there. Source: docs/protocol/operator.md, "requeue".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         mark = os.urandom(16).hex()
         status = operator.requeue(self._redis, self.name, task_id, mark, time.time(), who)
         log.info("requeue task=%s queue=%s status=%s", task_id, self.name, status)
@@ -182,7 +182,7 @@ class TaskOrders:
             it might run before all tasks of its workflow are there.
         Source: docs/protocol/dependencies.md, "unblock".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         dropped = None if parents is None else names_of(parents)
         known = kinds(self._redis, task_id) if dropped else {}
         for name in dropped or ():

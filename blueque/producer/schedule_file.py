@@ -13,10 +13,11 @@ from blueque.config.contents import Config
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RedisRefused
 from blueque.model.schedule import Definition, differing, digest_of
-from blueque.producer.schedules import define, who_of
+from blueque.producer.schedules import define
 from blueque.protocol.schedules import Define, delete_schedule, require_origin, set_schedule
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
+from blueque.system import process
 from blueque.text.hints import prune_schedules
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def apply(
 
     prunes: remove those that are left. by: who does it; this user and host if left out.
     """
-    done, who = [], who_of(by)
+    done, who = [], process.who_of(by)
     for name, what, definition, _ in steps:
         if definition is not None:
             what = set_schedule(redis, name, Define(definition, ORIGIN), who)

@@ -217,7 +217,7 @@ class Schedule:
         Source: docs/protocol/schedules.md, "set_schedule".
         """
         self._is_stale = True
-        return set_schedule(self._redis, self.name, Define(definition, "hand"), who_of(by))
+        return set_schedule(self._redis, self.name, Define(definition, "hand"), process.who_of(by))
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Have nothing come of it until it is resumed. False: it was paused already.
@@ -225,7 +225,7 @@ class Schedule:
         by, reason: who pauses it (this user and host if left out), and why.
         Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "set_schedule".
         """
-        who = who_of(by)
+        who = process.who_of(by)
         self._is_stale = True
         is_new = set_schedule(self._redis, self.name, Pause(reason), who) == "paused"
         log.info("pause schedule=%s by=%s", self.name, who)
@@ -239,7 +239,7 @@ class Schedule:
         by: as for `pause`.
         Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "set_schedule".
         """
-        who = who_of(by)
+        who = process.who_of(by)
         self._is_stale = True
         was_paused = set_schedule(self._redis, self.name, Resume(catch_up), who) == "resumed"
         log.info("resume schedule=%s by=%s", self.name, who)
@@ -252,7 +252,7 @@ class Schedule:
         by: as for `pause`.
         Raises NoSuchSchedule, WrongSchedule. Source: docs/protocol/schedules.md, "trigger".
         """
-        who = who_of(by)
+        who = process.who_of(by)
         self._is_stale = True
         task = occurrences.trigger(self._redis, self.name, os.urandom(16).hex(), who, force)
         log.info("trigger schedule=%s by=%s task=%s", self.name, who, task)
@@ -321,7 +321,7 @@ class Schedule:
         by: as for `pause`.
         Source: docs/protocol/schedules.md, "delete_schedule".
         """
-        who = who_of(by)
+        who = process.who_of(by)
         was_there = delete_schedule(self._redis, self.name, who)
         log.info("delete_schedule schedule=%s by=%s", self.name, who)
         return was_there
@@ -335,8 +335,3 @@ def next_times(rule: Rule, after: float, count: int) -> list[datetime]:
 def _in_zone(rule: Rule, planned: int) -> datetime:
     zone = UTC if rule.timezone == "UTC" else find_zone(rule.timezone)
     return datetime.fromtimestamp(planned, zone)
-
-
-def who_of(by: str | None) -> str:
-    """Return who does something: this user and host, unless it is said."""
-    return by if by is not None else process.user_at_host()

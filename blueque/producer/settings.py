@@ -41,7 +41,7 @@ class Settings:
             from its first task or listener on.
         Source: docs/protocol/operator.md, "set_settings".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         is_new = self._set(pausing(who, reason, time.time()), who)
         log.info("pause queue=%s by=%s", self.name, who)
         return is_new
@@ -51,7 +51,7 @@ class Settings:
 
         by: as for `pause`. Source: docs/protocol/operator.md, "set_settings".
         """
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         was_paused = self._set(NOT_PAUSED, who)
         log.info("resume queue=%s by=%s", self.name, who)
         return was_paused
@@ -65,7 +65,7 @@ class Settings:
         Source: docs/protocol/operator.md, "set_settings".
         """
         number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         self._set({"max_concurrency": None if number is None else str(number)}, who)
         log.info("set_max_concurrency queue=%s most=%s by=%s", self.name, number, who)
 
@@ -104,7 +104,7 @@ class Settings:
             wanted[name] = None if value is None else write_setting(name, checked)
         if not wanted:
             return False
-        who = by if by is not None else process.user_at_host()
+        who = process.who_of(by)
         is_new = self._set(wanted, who)
         log.info("set_settings queue=%s by=%s: %s", self.name, who, wanted)
         return is_new

@@ -16,13 +16,11 @@ from blueque.errors import Taken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
 from blueque.protocol.fields import Facts, flat
-from blueque.protocol.pruning import removal
+from blueque.protocol.pruning import FINISHED_LISTS, removal
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 STATES = ("claimed", "written", "published", "deleted", "closed")
 MOST = 100  # tasks to erase at once: the time of WATCH grows with the square of the keys
-
-_ENDED = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
 
 
 class BatchRef(NamedTuple):
@@ -157,7 +155,7 @@ def erase(redis: Redis, ref: BatchRef, rows: Sequence[Written], now: float) -> i
 
 def _take_out(queue: str, same: Sequence[tuple[Written, _TaskFields]]) -> list[Command]:
     commands: list[Command] = []
-    for status, key in _ENDED.items():
+    for status, key in FINISHED_LISTS.items():
         tasks = [row.task for row, _ in same if row.status == status]
         # From the tail, where the oldest are: from the head, a list of a million takes 17 ms for
         # each task.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_fields, as_hash
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_fields, as_hash, time_of
 from blueque.errors import InvalidInput, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence, id_of_trigger
@@ -24,7 +24,7 @@ from blueque.model.schedule import (
     missed_in_a_row,
 )
 from blueque.protocol.dependencies import NewTask, creation
-from blueque.protocol.schedule_record import moved_on, noted, required, time_of, told, whole_number
+from blueque.protocol.schedule_record import moved_on, noted, required, told, whole_number
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 

@@ -6,11 +6,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from blueque.connection.packing import packed_words
 from blueque.connection.redis import Command, as_bytes, pack
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.fields import enter_tags, flat, put_in_line
-from blueque.protocol.packing import HOLE, packed_words, template
+from blueque.protocol.packing import HOLE, template
 from blueque.protocol.submit import expiring, new_fields
 
 _FORMS = 100  # lines whose commands are kept packed

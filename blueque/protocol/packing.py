@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueque.connection.redis import pack
+from blueque.connection.packing import packed_words
 
 HOLE = "".join(("what", " differs"))  # a word of a template that differs; compared by identity
 
@@ -23,11 +23,6 @@ def template(words: Sequence[str | int | float | bytes]) -> bytes:
 def fixed(word: str | int | float | bytes) -> bytes:
     """Return a word of a template that is always the same."""
     return packed_words((word,)).replace(b"%", b"%%")
-
-
-def packed_words(words: Sequence[str | int | float | bytes]) -> bytes:
-    """Return words of a command, without their number."""
-    return pack(words).partition(b"\r\n")[2] if words else b""
 
 
 def pack_with(

@@ -134,7 +134,7 @@ class GroupParent(NamedTuple):
 Joins: TypeAlias = "dict[str, list[Mapping[str, str]]]"
 
 MICROSECOND = 1e-6  # between the scores of tasks that are made together
-LOOK_EVERY = 60.0  # seconds between two looks of a scheduler at a group that has not changed
+LOOK_EVERY = 60.0  # seconds between two looks at an unchanged group, or a blocked task, at least
 
 
 def parent_of(name: str) -> Parent:

@@ -16,7 +16,8 @@ from blueque.protocol.submit import keep_key
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 FARTHEST = 1000  # how far from its turn a task is searched for in the line of 1.0.0
-_ENDED = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
+# The list of each status of finished tasks.
+FINISHED_LISTS = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
 
 
 class Ended(NamedTuple):
@@ -118,7 +119,7 @@ def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: i
 
     seen: the oldest first. floor: the list must not become shorter than this.
     """
-    listed = _ENDED[status](queue)
+    listed = FINISHED_LISTS[status](queue)
 
     def decide(
         is_archiving: int, length: int, unsettled: list[str | None], *replies: list[str | None]

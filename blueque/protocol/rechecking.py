@@ -15,6 +15,7 @@ from blueque.protocol.children import Comparison, ParentSeen, cancel_child, chil
 from blueque.protocol.events import Event, record_event
 from blueque.protocol.fields import TaskFields
 from blueque.protocol.parents import (
+    LOOK_EVERY,
     Parent,
     groups_among,
     standing_of,
@@ -25,7 +26,6 @@ from blueque.protocol.parents import (
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 AT_ONCE = 100  # parents that one `recheck` reads
-LOOK_EVERY = 60.0  # seconds between two looks of `recheck` at a task, at least
 LOOKS_PER_SECOND = 50  # at the blocked tasks of one queue, at most
 
 

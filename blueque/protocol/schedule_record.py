@@ -26,12 +26,6 @@ class Tries(Generic[*Replies]):
         return self.look
 
 
-def time_of(reply: Sequence[str]) -> float:
-    """Return Unix seconds of the answer to TIME."""
-    seconds, microseconds = reply
-    return int(seconds) + int(microseconds) / 1e6
-
-
 def whole_look(name: str) -> Look[Sequence[str], Sequence[str]]:
     """Return the look at the whole record, and at the clock of Redis."""
     key = keys.schedule(name)

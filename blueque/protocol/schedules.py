@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash, time_of
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.recurrence import planned_times
@@ -29,7 +29,6 @@ from blueque.protocol.schedule_record import (
     moved_on,
     next_of,
     noted,
-    time_of,
     told,
     whole_look,
     whole_number,

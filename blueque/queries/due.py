@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueque.connection.redis import Redis, as_scores
+from blueque.connection.redis import Redis, as_scores, time_of
 from blueque.model import keys
-from blueque.queries.steps import to_seconds
 
 
 def expiring(redis: Redis, most: int) -> tuple[float, dict[str, float]]:
@@ -16,7 +15,7 @@ def expiring(redis: Redis, most: int) -> tuple[float, dict[str, float]]:
     at most so many.
     """
     clock, found = redis.read(("TIME",), ("ZRANGE", keys.EXPIRING, 0, most - 1, "WITHSCORES"))
-    return to_seconds(clock), as_scores(found)
+    return time_of(clock), as_scores(found)
 
 
 def queues_of(redis: Redis, tasks: Sequence[str]) -> list[str | None]:

@@ -66,8 +66,7 @@ def records(queue: str, names: Iterable[str]) -> Reader[list[dict[str, str]]]:
 
 def is_process_gone(fields: Record) -> bool:
     """Tell whether the process of a feeder has certainly ended: it was on this host."""
-    pid = fields.get("pid", "")
-    return pid.isdecimal() and process.is_gone(int(pid), fields)
+    return process.is_gone(process.pid_of(fields.get("pid", "")), fields)
 
 
 def numbers(fields: Record) -> dict[str, Any]:

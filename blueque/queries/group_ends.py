@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 from blueque.connection.redis import Connection, raise_refusal
@@ -18,14 +17,11 @@ UNSETTLED_AT_ONCE = 10_000  # ends that groups have not noted
 class GroupWatcher(Watcher):
     """Watches a group until it is closed and all its members have ended."""
 
+    least_rest = COALESCE
+
     def __init__(self, connect: Callable[[], Connection], group: str) -> None:
         super().__init__(connect, [group])
         self._group = group
-
-    def rest(self, seconds: float) -> None:
-        began = time.monotonic()
-        super().rest(seconds)
-        time.sleep(max(min(COALESCE, seconds - (time.monotonic() - began)), 0.0))
 
     def timed_out(self, timeout: float) -> WaitTimedOut:
         what = self.statuses[self._group]

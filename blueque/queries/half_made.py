@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from blueque.connection.redis import Command, Redis
+from blueque.connection.redis import Command, Redis, time_of
 from blueque.model import keys
 from blueque.model.columns import to_microseconds
 from blueque.model.group import MAKING
 from blueque.queries import groups
-from blueque.queries.steps import to_seconds
 
 FORGOTTEN = 86400.0  # seconds after which a producer is taken for dead
 
@@ -35,7 +34,7 @@ def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
     """
     time, names = redis.read(("TIME",), ("ZRANGE", keys.GROUPS, 0, -1))
     asked: list[Command] = [("HMGET", keys.group(each), "state", "updated") for each in names]
-    replies, now = redis.read(*asked), to_seconds(time)
+    replies, now = redis.read(*asked), time_of(time)
     making = {
         name: updated or ""
         for name, (state, updated) in zip(names, replies, strict=True)
@@ -55,7 +54,7 @@ def removable(redis: Redis, older_than: float) -> Iterator[Unfinished]:
     """
     (time,) = redis.read(("TIME",))
     for seen in groups.load_all(redis):
-        age = to_seconds(time) - seen.record.get("ended", 0.0)
+        age = time_of(time) - seen.record.get("ended", 0.0)
         is_over = seen.state == "ended" and age >= max(older_than, seen.record.get("keep", 0))
         if is_over and not seen.is_whole and not seen.waiting:
             yield Unfinished(seen.name, "", seen.members, age, is_cancelled=True)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import as_scores
+from blueque.connection.redis import as_scores, time_of
 from blueque.errors import InvalidInput
 from blueque.model import keys, units
 from blueque.model.encoding import seconds_of
-from blueque.queries.steps import of_each, to_seconds
+from blueque.queries.steps import of_each
 from blueque.system import process
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def listener(queue: str, node: str, is_legacy: bool) -> Reader[tuple[float, floa
         ("ZSCORE", keys.nodes(queue), node),
         ("TIME",),  # last, so that it is later than the beat
     ]
-    now, beat = to_seconds(time), None if score is None else float(score)
+    now, beat = time_of(time), None if score is None else float(score)
     return now, beat, _node(queue, node, registration, beat, is_legacy, now)
 
 
@@ -265,8 +265,7 @@ def shared_hosts(nodes: Iterable[Node]) -> dict[str, list[str]]:
 def is_process_gone(node: Node) -> bool:
     """Tell whether the process of a listener has ended on this host."""
     known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}
-    pid = node.id.rpartition("_")[2]
-    return pid.isdecimal() and len(pid) < 10 and process.is_gone(int(pid), known)
+    return process.is_gone(process.pid_of(node.id.rpartition("_")[2]), known)
 
 
 def with_dead(nodes: Iterable[Node]) -> list[Node]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Redis, as_hash, raise_refusal
+from blueque.connection.redis import Redis, as_hash, raise_refusal, time_of
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.group import is_gate
@@ -32,7 +32,7 @@ from blueque.queries.overview_queues import (
 from blueque.queries.queues import Pause
 from blueque.queries.schedules import MAX_WATCHED, Watched, watched
 from blueque.queries.statistics import Usual, tail, usual
-from blueque.queries.steps import clock, in_step, of_each, read, to_seconds
+from blueque.queries.steps import clock, in_step, of_each, read
 from blueque.queries.waiting_lines import Misfit, Waits, misfits, runnable
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _begin(redis: Redis) -> _Begun:
         for reply in settings:
             facts |= {} if isinstance(reply, RedisRefused) else as_hash(reply)
     return _Begun(
-        to_seconds(time),
+        time_of(time),
         sorted(names),
         [name for name in groups if not is_gate(name)],
         [*dict.fromkeys([*first, *last])],

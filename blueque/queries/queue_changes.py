@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, as_scores, raise_refusal
+from blueque.connection.redis import Command, Connection, as_scores, raise_refusal, time_of
 from blueque.connection.tracked import Tracked
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.parts import in_parts
-from blueque.protocol.schedule_record import time_of
 
 _UNSETTLED = (keys.UNSETTLED_TASKS, keys.UNSETTLED_MEMBERS, keys.GROUPS)
 

@@ -39,17 +39,14 @@ class QueueWatcher(Watcher):
     `statuses` has it as text.
     """
 
+    least_rest = COALESCE
+
     def __init__(self, connect: Callable[[], Connection], queues: Sequence[str]) -> None:
         super().__init__(connect, queues)
         self.left = dict.fromkeys(queues, Left())
         # The lines besides the default line, and the listeners, as they were at the last look.
         self._lines: dict[str, list[str]] = {queue: [] for queue in queues}
         self._nodes: dict[str, list[str]] = {queue: [] for queue in queues}
-
-    def rest(self, seconds: float) -> None:
-        began = time.monotonic()
-        super().rest(seconds)
-        time.sleep(max(min(COALESCE, seconds - (time.monotonic() - began)), 0.0))
 
     def blocked(self) -> list[str]:
         """Return the queues in which nothing but blocked tasks is left."""

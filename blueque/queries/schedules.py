@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_fields, as_hash, as_scores, raise_refusal
+from blueque.connection.redis import (
+    Command,
+    Redis,
+    as_fields,
+    as_hash,
+    as_scores,
+    raise_refusal,
+    time_of,
+)
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.parts import in_parts
@@ -13,7 +21,7 @@ from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
 from blueque.model.task import Task
 from blueque.queries.listing import entered
-from blueque.queries.steps import clock, of_each, read, to_seconds
+from blueque.queries.steps import clock, of_each, read
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
@@ -133,7 +141,7 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
     raise_refusal([clock, listed])
     # One that is no hash is for doctor.
     found = [{} if isinstance(reply, RedisRefused) else as_hash(reply) for reply in replies]
-    now = to_seconds(clock)
+    now = time_of(clock)
     current = [fields.get("current") for fields in found]
     asked: list[Command] = [("HMGET", keys.task(task), *_OF_TASK) for task in current if task]
     states = iter(redis.read(*asked))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from blueque.connection.redis import Command, raise_refusal
+from blueque.connection.redis import Command, raise_refusal, time_of
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
@@ -91,12 +91,7 @@ def answer(value: T) -> Reader[T]:
 def clock() -> Reader[float]:
     """Read the clock of Redis, in Unix seconds."""
     (time,) = yield [("TIME",)]
-    return to_seconds(time)
-
-
-def to_seconds(time: Sequence[str]) -> float:
-    """Return Unix seconds, given the reply to TIME."""
-    return int(time[0]) + int(time[1]) / 1e6
+    return time_of(time)
 
 
 def _run(readers: Sequence[Reader[Any]]) -> Reader[list[Any]]:

@@ -32,6 +32,8 @@ class Watcher:
     wait: the function that `Task.wait` of the yielded tasks calls.
     """
 
+    least_rest = 0.0  # seconds; more where changes come all the time
+
     def __init__(
         self,
         connect: Callable[[], Connection],
@@ -57,12 +59,13 @@ class Watcher:
         """Wait for a change, at most for so long; it may return earlier without one. Raises
         RedisAway.
         """
-        if self._missing:
-            seconds = min(seconds, PACE)
+        began, longest = time.monotonic(), min(seconds, PACE) if self._missing else seconds
         if self._tracked.is_tracking:
-            self._tracked.wait(seconds)
+            self._tracked.wait(longest)
         else:
-            time.sleep(min(seconds, PACE))
+            time.sleep(min(longest, PACE))
+        if (left := min(self.least_rest, seconds) - (time.monotonic() - began)) > 0:
+            time.sleep(left)
 
     def close(self) -> None:
         self._tracked.close()

@@ -157,7 +157,7 @@ class Recovery:
             return self._is_legacy_dead(each, node, observed)
         if registration.get("state") == "dead":
             return True
-        pid = _pid(registration.get("pid", ""))
+        pid = process.pid_of(registration.get("pid", ""))
         is_here = process.shares_pids(registration)
         is_gone = pid > 0 and is_here and not process.is_alive(pid, registration)
         is_still = observed.may_be_judged_by_time() and now - observed.since >= observed.lease
@@ -322,10 +322,5 @@ def _is_of_this_host(task: Task) -> bool:
 
 def _is_gone_here(node: str) -> bool:
     """Tell whether a listener of 1.0.0 was a process of this host that is gone."""
-    pid = _pid(node.rpartition("_")[2])
+    pid = process.pid_of(node.rpartition("_")[2])
     return process.is_legacy_here(node) and pid > 0 and not process.is_alive(pid, {})
-
-
-def _pid(text: str) -> int:
-    """Return the pid; 0 for text that is not a pid."""
-    return int(text) if text.isdecimal() and len(text) < 10 else 0

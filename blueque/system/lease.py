@@ -23,8 +23,7 @@ class Lease:
 
     def has_ended(self, record: Mapping[str, str], seconds: float) -> bool:
         """Tell whether the owner of the record counts as dead. seconds: how long its lease is."""
-        pid = record.get("pid", "")
-        if pid.isdecimal() and process.is_gone(int(pid), record):
+        if process.is_gone(process.pid_of(record.get("pid", "")), record):
             return True
         now = time.monotonic()
         if record != self._record or now - self._looked > seconds / 4:

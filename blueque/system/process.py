@@ -32,6 +32,11 @@ def user_at_host() -> str:
     return f"{name}@{name_for_people()}"
 
 
+def who_of(by: str | None) -> str:
+    """Return who does something: this user and host, unless it is said."""
+    return by if by is not None else user_at_host()
+
+
 def producer() -> str:
     """Return what names this process in the tasks that it enqueues: user@host[pid], 64 bytes at
     most.
@@ -42,6 +47,11 @@ def producer() -> str:
 def node_id() -> str:
     """Return the id of a listener in this process, `[host]_[pid]`, as in 1.0.0."""
     return f"{host_name()}_{os.getpid()}"
+
+
+def pid_of(text: str) -> int:
+    """Return the pid; 0 for text that is not a pid."""
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def identity(pid: int) -> dict[str, str | int]:

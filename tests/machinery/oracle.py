@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, as_hash, pack, raise_refusal
+from blueque.connection.redis import Command, Connection, as_hash, pack, raise_refusal, time_of
 from blueque.model import keys
 from blueque.model.group import group_of
 from blueque.model.lines import DEFAULT, line_of, needs_of
 from blueque.model.schedule import Occurrence
-from blueque.protocol.schedule_record import time_of
 
 ENDED = ("complete", "failed", "cancelled")
 # what must be in exactly one list of a listener, or in line

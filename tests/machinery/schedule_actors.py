@@ -12,7 +12,7 @@ from actors import drain_tied, insist
 from transactions import protocol
 from world import QUEUE, World, to_this_actor
 
-from blueque.connection.redis import Redis
+from blueque.connection.redis import Redis, time_of
 from blueque.errors import NoSuchSchedule, RedisAway, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence
@@ -20,7 +20,6 @@ from blueque.model.schedule import Definition
 from blueque.producer.firing import Firing
 from blueque.producer.schedules import define
 from blueque.protocol.occurrences import fields_of_task, plan_of
-from blueque.protocol.schedule_record import time_of
 from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.queries import schedules
 

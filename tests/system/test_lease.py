@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from blueque.queries.feeds import is_process_gone
 from blueque.system import process
 from blueque.system.lease import Lease
 
@@ -22,6 +23,14 @@ def test_it_has_ended_at_once_when_the_process_has_ended_on_this_host():
     child.communicate()
 
     assert Lease().has_ended(record, 60.0)
+
+
+@pytest.mark.parametrize("pid", ["", "0", "x", "9" * 20, "9" * 5000])
+def test_what_is_no_pid_proves_no_end(pid):
+    record = {"pid": pid, **{name: str(of) for name, of in process.identity(1).items()}}
+
+    assert not Lease().has_ended(record, 60.0)
+    assert not is_process_gone(record)
 
 
 class Watch:
