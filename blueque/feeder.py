@@ -14,7 +14,7 @@ from blueque.backlog.rows import Shape
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model.encoding import require_feed_name, require_whole
-from blueque.model.labels import room_beside
+from blueque.model.labels import bytes_left_for_parameters
 from blueque.model.options import TaskOptions, require_known
 from blueque.text.format import count
 
@@ -88,7 +88,7 @@ def feed(
         sink.name,
         require_feed_name(name),
         Backlog(source),
-        Shape(_params(params), key, room_beside(fields, own.max_bytes), skip_bad),
+        Shape(_params(params), key, bytes_left_for_parameters(fields, own.max_bytes), skip_bad),
         fields,
         require_whole(window, "window", 1, MAX_WINDOW),
         follow,

@@ -14,7 +14,7 @@ from blueque.text.format import span
 
 if TYPE_CHECKING:
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Line
+    from blueque.queries.overview import QueueOverview
     from blueque.queries.schedules import Watched
 
 OLDEST = (6, 2)
@@ -69,7 +69,7 @@ def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
         yield Check("persistence", "warn", sentence)
 
 
-def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
+def judge_due(lines: Iterable[QueueOverview]) -> Iterator[Check]:
     """Yield a warning for each queue with scheduled tasks that should be in line by now."""
     for line in lines:
         if line.overdue:

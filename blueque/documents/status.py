@@ -15,7 +15,7 @@ from blueque.version import __version__
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Line, Overview
+    from blueque.queries.overview import Overview, QueueOverview
     from blueque.sentences.attention import Concern
     from blueque.text.redaction import Hide
 
@@ -53,7 +53,7 @@ def of_overview(
     }
 
 
-def of_queues(lines: Sequence[Line]) -> dict[str, Any]:
+def of_queues(lines: Sequence[QueueOverview]) -> dict[str, Any]:
     """Return the content of `queues`."""
     return {
         "items": [
@@ -104,7 +104,7 @@ def server_version(overview: Overview) -> str | None:
     return server.get("redis_version") if server is not None else None
 
 
-def _line_item(line: Line) -> dict[str, Any]:
+def _line_item(line: QueueOverview) -> dict[str, Any]:
     item = line._asdict()
     pause = item.pop("pause")
     del item["is_minded"]  # for text only

@@ -11,7 +11,7 @@ from blueque.listener.registration import Registration
 from blueque.model.parts import in_parts
 from blueque.model.wrong_types import all_or_each
 from blueque.protocol import membership
-from blueque.protocol.membership import Standing, order_of
+from blueque.protocol.membership import BeatReply, order_of
 
 BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
 
@@ -29,11 +29,11 @@ class Beat:
     ) -> None:
         self._redis, self._task, self._may_hold = redis, task, may_hold
         self._obeys_settings = obeys_settings
-        self._standing = Standing()
+        self._standing = BeatReply()
         self._lost: list[Registration] = []  # where we are no longer registered
         self.refused: dict[str, RedisRefused] = {}
 
-    def beat(self, registrations: Sequence[Registration]) -> Standing:
+    def beat(self, registrations: Sequence[Registration]) -> BeatReply:
         """Beat in all of these queues, in one transaction for 50 of them.
 
         Raises, after it has beaten in the others, NotRegistered for the first queue in which we are
@@ -67,7 +67,7 @@ class Beat:
         self.refused[registration.queue] = error
 
 
-def _joined(standing: Standing, beaten: Standing) -> Standing:
+def _joined(standing: BeatReply, beaten: BeatReply) -> BeatReply:
     """Return the later standing of our task, with what both say of our queues."""
     return beaten._replace(
         order=order_of((standing.order, beaten.order)),

@@ -22,7 +22,7 @@ from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.model.wrong_types import unless_wrong_type
 from blueque.protocol import reserving
-from blueque.protocol.membership import Standing
+from blueque.protocol.membership import BeatReply
 from blueque.queries.inspector import Inspector
 from blueque.system import process
 from blueque.version import __version__
@@ -52,7 +52,7 @@ class Listener:
         self.reserver = Reserver(redis)
         self.obeys_settings = False  # read those of the queues with each beat
         # At the end of the last `idle` no task was in line, scheduled, or in our own lists.
-        self.is_bare = False
+        self.has_nothing = False
         self._gone: set[str] = set()  # queues from which we have deregistered
         # (action, queue) that Redis refuses, logged once each
         self._refused: set[tuple[str, str]] = set()
@@ -161,7 +161,7 @@ class Listener:
         """Note that we are no longer registered in the queue of the error."""
         self.of(error.queue).instance = None
 
-    def beat(self, task_id: str | None = None, may_hold: bool = True) -> Standing:
+    def beat(self, task_id: str | None = None, may_hold: bool = True) -> BeatReply:
         """Beat in all queues, and read our orders and the state of the task that we watch.
 
         may_hold: whether to read our own lists.
@@ -203,13 +203,13 @@ class Listener:
 
         Source: docs/protocol.md, "wait".
         """
-        self.is_bare = False
+        self.has_nothing = False
         if self._wait(seconds, is_answered, is_idle=True):
             return True
         # A 1.0.0 producer wakes no listener, so look for ourselves as well; and an order may have
         # been to do that.
-        self.is_bare = not self._inspector.has_anything(self._names())
-        return not self.is_bare and self._inspector.has_any_work(self.queues)
+        self.has_nothing = not self._inspector.has_anything(self._names())
+        return not self.has_nothing and self._inspector.has_any_work(self.queues)
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""

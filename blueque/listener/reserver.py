@@ -27,7 +27,7 @@ from blueque.model.task import Task
 from blueque.protocol import alignment, placement, reserving
 from blueque.protocol.reserving import Popped
 from blueque.queries.inspector import Inspector
-from blueque.queries.queues import room_of
+from blueque.queries.queues import running_limit_of
 from blueque.queries.schedules import clock_of
 from blueque.queries.steps import read
 
@@ -86,9 +86,9 @@ class Reserver:
     def _choose(self, ours: Registration) -> Task | None:
         """Reserve a task of the first line that has one which can run now, if there is one."""
         had_marker = ours.has_marker
-        room = read(self._redis, room_of(ours.queue))
-        if room.is_full:
-            self._stale_holders.look(ours.queue, None, room)
+        running = read(self._redis, running_limit_of(ours.queue))
+        if running.is_full:
+            self._stale_holders.look(ours.queue, None, running)
             return None
         elsewhere: list[Resources] = []  # what another node may have, and ours has not, or not now
         task, popped = None, Popped()

@@ -13,7 +13,7 @@ from blueque.model.states import Entry, Place
 from blueque.protocol import placement, reserving
 from blueque.protocol.alignment import align_task
 from blueque.queries.inspector import Inspector
-from blueque.queries.queues import Room
+from blueque.queries.queues import RunningLimit
 
 log = logging.getLogger("blueque")
 
@@ -31,10 +31,10 @@ class StaleHolders:
         # of the started tasks of each queue, those that the last look found wrong
         self._suspects: dict[str, set[str]] = {}
 
-    def look(self, queue: str, lock: str | None, room: Room | None = None) -> None:
+    def look(self, queue: str, lock: str | None, running: RunningLimit | None = None) -> None:
         """Free what is held by tasks that are neither reserved nor started.
 
-        lock: the name of a lock; None: the places of the queue, with its `room`.
+        lock: the name of a lock; None: the places of the queue, with `running`.
         Source: docs/protocol/placement.md, "Which line"; docs/protocol/audit.md, "align_task".
         """
         if time.monotonic() < self._not_before.get((queue, lock), 0.0):
@@ -43,7 +43,7 @@ class StaleHolders:
             self._not_before.clear()
         self._not_before[queue, lock] = time.monotonic() + LOOK_AT_HOLDERS
         freed = self._free(queue, lock)
-        if room is not None and room.limit is not None and room.started >= room.limit:
+        if running is not None and running.limit is not None and running.started >= running.limit:
             freed += self._drop_started(queue)
         if freed:
             log.warning(

@@ -17,7 +17,7 @@ from blueque.model.parts import grouped
 from blueque.model.task import Task
 from blueque.queries import schedules as all_schedules
 from blueque.queries.listeners import Node
-from blueque.queries.overview import Line, overview
+from blueque.queries.overview import QueueOverview, overview
 from blueque.queries.statistics import Numbers, read_numbers, total
 from blueque.queries.steps import in_step, of_each, read
 from blueque.queries.task_log import printed
@@ -143,7 +143,7 @@ def about_scrape(seconds: float, is_up: bool) -> list[Family]:
 
 
 def _queue(
-    line: Line,
+    line: QueueOverview,
     fields: Sequence[str],
     count: int,
     nodes: Sequence[Node],

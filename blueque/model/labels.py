@@ -90,7 +90,7 @@ def read_context(text: str) -> dict[str, Any]:
     return found
 
 
-def room_beside(options: Mapping[str, Any], max_bytes: int) -> int:
+def bytes_left_for_parameters(options: Mapping[str, Any], max_bytes: int) -> int:
     """Return how many bytes the parameters of tasks with these fields may take: the context counts.
 
     Raises TooLarge if the context takes more than there are.

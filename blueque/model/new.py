@@ -39,7 +39,7 @@ class New:
         require_known("blueque.New", options, SpawnOptions)
         self.queue, self.key = require_queue_name(queue), require_key(key)
         wanted = _read(options)
-        room = labels.room_beside(wanted.options, units.max_bytes())
+        room = labels.bytes_left_for_parameters(wanted.options, units.max_bytes())
         text, encoding = encode(parameters, "parameters", room)
         coded: Options = {}
         if encoding is not None:
@@ -120,7 +120,7 @@ def spawned_id(task: str, key: str) -> str:
     return ids_of_spawned(task, [key.encode()])[0].decode()
 
 
-class Room:
+class TransactionBudget:
     """The room for new tasks in one transaction. most: how many there may be."""
 
     def __init__(self, most: int) -> None:
@@ -149,9 +149,9 @@ class Room:
 
 def require_room(new: Iterable[NewRecord], most: int) -> None:
     """Refuse tasks that cannot be made in one transaction. Raises InvalidInput."""
-    room = Room(most)
+    budget = TransactionBudget(most)
     for each in new:
-        room.take(each)
+        budget.take(each)
 
 
 def _read(options: SpawnOptions) -> NewRecord:

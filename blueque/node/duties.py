@@ -16,7 +16,7 @@ from blueque.node.context import NodeContext
 from blueque.node.control import Order
 from blueque.node.maintenance import AFTER_TROUBLE, NEVER, Maintenance
 from blueque.node.memory_kills import MemoryKills
-from blueque.protocol.membership import Standing
+from blueque.protocol.membership import BeatReply
 from blueque.recovery.judge import Recovery
 
 log = logging.getLogger("blueque")
@@ -44,7 +44,7 @@ class Duties:
         self.orphans: list[Task] = []  # of this host, that no listener watches
         self.watched: str | None = None  # the id of the task that the supervisor watches
         # How that task stands, as the last beat saw it; the supervisor takes it.
-        self.standing: Standing | None = None
+        self.standing: BeatReply | None = None
         self._is_leaving_known = False
         self._has_announced_drain = False  # so a drain in our registrations need not be an order
         self._known_pause: str = WORK  # what our registrations say of it, as last written or read
@@ -79,10 +79,10 @@ class Duties:
         others = () if is_stopping else (self._next_look, self._maintenance.next_at)
         self.next_at = min((self._next_beat, *others))
 
-    def do_due(self, is_bare: bool = False) -> None:
+    def do_due(self, has_nothing: bool = False) -> None:
         """Do what is due.
 
-        is_bare: a moment ago no task was in line, scheduled, or in our own lists.
+        has_nothing: a moment ago no task was in line, scheduled, or in our own lists.
         """
         if self._next_beat == NEVER:
             return
@@ -96,14 +96,14 @@ class Duties:
         # What is nearly due is done along with what is due: an idle listener then wakes up once for
         # all of it.
         horizon = now + TOGETHER * self._defaults.timing.beat if self.next_at <= now else now
-        standing: Standing | None = None
+        standing: BeatReply | None = None
         if horizon >= self._next_beat or self._listener.has_order:
-            standing = self.beat(self.watched, may_hold=not is_bare)
+            standing = self.beat(self.watched, may_hold=not has_nothing)
             self.standing = standing if self.watched is not None else None
         if self._orders.now is not Order.STOP:
             if horizon >= self._next_look:
                 self.look_after_others(None if standing is None else standing.members)
-            self._maintenance.do_due(horizon, is_bare)
+            self._maintenance.do_due(horizon, has_nothing)
         self._plan()
 
     def watch_nothing(self) -> None:
@@ -151,7 +151,7 @@ class Duties:
             self._outage.note(None, duty="look")
             self._next_look = time.monotonic() + self._recovery.rest(self._listener.queues)
 
-    def beat(self, watched: str | None, may_hold: bool = True) -> Standing | None:
+    def beat(self, watched: str | None, may_hold: bool = True) -> BeatReply | None:
         """Beat, and register again if needed. Return the state of that task; None: Redis did not
         answer.
 

@@ -68,15 +68,15 @@ class Maintenance:
         """Plan nothing any more."""
         self._at = dict.fromkeys(self._acts, NEVER)
 
-    def do_due(self, horizon: float, is_bare: bool) -> None:
+    def do_due(self, horizon: float, nothing_scheduled: bool) -> None:
         """Do what is due until then, on the monotonic clock.
 
-        is_bare: a moment ago no task was scheduled.
+        nothing_scheduled: a moment ago no task was scheduled.
         """
         for name in self._acts:
             if horizon < self._at[name]:
                 continue
-            if is_bare and name == "enqueue_due":
+            if nothing_scheduled and name == "enqueue_due":
                 self._at[name] = time.monotonic() + self._rest(True)
             else:
                 self._do(name)

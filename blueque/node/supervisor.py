@@ -19,7 +19,7 @@ from blueque.node.duties import Duties
 from blueque.node.prefork import TaskProcesses
 from blueque.node.reporter import Reporter
 from blueque.node.waiting import Waiting
-from blueque.protocol.membership import Standing
+from blueque.protocol.membership import BeatReply
 from blueque.system import process
 from blueque.system.outage import Outage
 
@@ -157,7 +157,7 @@ class Supervisor:
 
     # What a beat tells
 
-    def _obey(self, watch: AttemptWatch, standing: Standing) -> bool:
+    def _obey(self, watch: AttemptWatch, standing: BeatReply) -> bool:
         """React to the attempt's state in Redis; False when another listener has adopted it."""
         task, ours = watch.task, self._listener.of(watch.task.queue)
         is_newest = standing.token == task.token

@@ -67,7 +67,7 @@ class Waiting:
         Raises RedisAway, RedisRefused, NotRegistered.
         """
         may_take = self._listener.idle(self._seconds_left(), self._is_answered)
-        self._duties.do_due(self._listener.is_bare)
+        self._duties.do_due(self._listener.has_nothing)
         return may_take
 
     def wait_for_order(self) -> None:

@@ -179,7 +179,7 @@ class ManyTasks:
         fields = self._fields(options)
         plan = Plan(
             self.name,
-            labels.room_beside(fields, self._max_bytes),
+            labels.bytes_left_for_parameters(fields, self._max_bytes),
             fields,
             require_whole(batch, "batch", 1, MAX_BATCH),
             keys,

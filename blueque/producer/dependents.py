@@ -9,13 +9,13 @@ from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.protocol import groups, rechecking, settling
 from blueque.protocol.parents import Parent, TaskParent
-from blueque.queries.dependencies import dependents_from, ties
+from blueque.queries.dependencies import dependents_and_group, dependents_from
 
 AT_ONCE = 100  # dependents of one look
 MOST_LOOKS = 100  # dependents that the caller tells of the end of one task, and of what follows
 
 
-class Looked(NamedTuple):
+class RecheckCount(NamedTuple):
     """What a look at dependents has found. removed: those that do not wait any more."""
 
     removed: int
@@ -28,7 +28,7 @@ def tell_of_end(redis: Redis, task: str, now: float) -> None:
     to them.
     """
     with suppress(RedisAway, RedisRefused, Contended):
-        has_dependents, group = ties(redis, task)
+        has_dependents, group = dependents_and_group(redis, task)
         ended, looked_at = [task] if has_dependents else [], 0
         while ended and looked_at < MOST_LOOKS:
             settled = settling.settle(redis, ended[0], now)
@@ -43,7 +43,7 @@ def tell_of_end(redis: Redis, task: str, now: float) -> None:
 
 def recheck_dependents(
     redis: Redis, parent: Parent, now: float, first: int = 0, is_one_enough: bool = False
-) -> Looked:
+) -> RecheckCount:
     """Look at up to a hundred dependents of a task or a group, from the one at this place on.
 
     One with a key of a wrong type counts as waiting: nobody knows that it does not.
@@ -57,7 +57,7 @@ def recheck_dependents(
                 break
         else:
             removed += 1
-    return Looked(removed, waiting)
+    return RecheckCount(removed, waiting)
 
 
 def _waits(redis: Redis, child: str, parent: Parent, now: float) -> bool:

@@ -13,11 +13,11 @@ from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model.group import RUN, Links, batch_of
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys, require_keep
-from blueque.model.labels import room_beside
+from blueque.model.labels import bytes_left_for_parameters
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import ask_for_room_of
 from blueque.producer.row_batch import Rows
-from blueque.protocol.groups import LOST, close_group
+from blueque.protocol.groups import LOST_MEMBERS, close_group
 from blueque.protocol.members import MemberBatch, enqueue_members, most_members
 from blueque.protocol.opening import OTHERWISE, open_group, reopen_group
 from blueque.queries import groups
@@ -68,7 +68,7 @@ class KeyedGroup(NamedTuple):
         """
         if not self.is_ours:
             if (lost := expected - self.count(redis)) > 0:
-                raise WrongGroup(self.name, LOST.format(lost))
+                raise WrongGroup(self.name, LOST_MEMBERS.format(lost))
             return
         now = time.time()
         close_group(redis, self.name, now, expected)
@@ -151,7 +151,7 @@ class GroupWriter:
     ) -> None:
         self.opened = opened
         self._redis, self._options = redis, options
-        self._max_bytes = room_beside(options, max_bytes)
+        self._max_bytes = bytes_left_for_parameters(options, max_bytes)
 
     def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
         """Make the tasks whose keys are new to the group, and yield how many, after each transaction.

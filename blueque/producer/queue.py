@@ -283,7 +283,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
 
     def _encode(self, parameters: Any, options: Options) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""
-        room = labels.room_beside(options, self._max_bytes)
+        room = labels.bytes_left_for_parameters(options, self._max_bytes)
         text, encoding = encode(parameters, "parameters", room)
         return text, {} if encoding is None else {"parameters_encoding": encoding}
 

@@ -19,7 +19,9 @@ from blueque.protocol.settling import Settled, tell_dependents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 MEMBERS_AT_ONCE = 100  # members of one settle_members
-LOST = "Redis has lost {} of the tasks that it had taken, as in a failover; put all of them again"
+LOST_MEMBERS = (
+    "Redis has lost {} of the tasks that it had taken, as in a failover; put all of them again"
+)
 LOST_FOR_GOOD = "it takes no more members, and has {} fewer than it must"
 _OF_CANCEL = ("cancel", "cancelled_by", "cancel_reason")
 
@@ -47,7 +49,9 @@ def close_group(redis: Redis, group: str, now: float, expected: int = 0) -> None
         if state == MAKING:
             raise WrongGroup(group, "not all of its tasks are there; commit it again, or cancel it")
         if missing > 0:
-            raise WrongGroup(group, (LOST if state == "open" else LOST_FOR_GOOD).format(missing))
+            raise WrongGroup(
+                group, (LOST_MEMBERS if state == "open" else LOST_FOR_GOOD).format(missing)
+            )
         if state != "open":
             return Answer(None)
         return Change(closing(group, now), None)

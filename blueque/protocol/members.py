@@ -123,10 +123,10 @@ def enqueue_members(
     Raises NoSuchGroup; WrongGroup for a group that does not take
     those that are missing; NoSuchTask for a parent.
     """
-    perhaps: set[int] = set()
-    made = _enqueue(redis, batch, batch.look, perhaps, meanwhile)
+    maybe_made: set[int] = set()
+    made = _enqueue(redis, batch, batch.look, maybe_made, meanwhile)
     if made is None:
-        made = _enqueue(redis, batch, batch.look_at_each(), perhaps, meanwhile)
+        made = _enqueue(redis, batch, batch.look_at_each(), maybe_made, meanwhile)
     return made or []
 
 
@@ -134,23 +134,23 @@ def _enqueue(
     redis: Redis,
     batch: MemberBatch,
     look: AnyLook,
-    perhaps: set[int],
+    maybe_made: set[int],
     meanwhile: Callable[[], object] | None,
 ) -> list[bool] | None:
     """Return which tasks this call created; None: some exist, and only a look at each tells which.
 
-    perhaps: the numbers of tasks in an EXEC whose reply was lost: if they are members, this call
+    maybe_made: the numbers of tasks in an EXEC whose reply was lost: if they are members, this call
         created them.
     """
     count, asked = len(batch.tasks.ids), len(batch.parents.reads)
-    tried: set[int] = set()  # in the EXEC that was sent last
+    last_sent: set[int] = set()  # in the EXEC that was sent last
 
     def decide(scores: Sequence[str | None], *replies: Any) -> Verdict[list[bool] | None]:
         of_parents = replies[:asked]
         batch.parents.require_there(of_parents, batch.group)
         missing = [number for number, score in enumerate(scores) if score is None]
         if not missing:
-            return Answer([number in perhaps for number in range(count)])
+            return Answer([number in maybe_made for number in range(count)])
         batch.parents.require_open(of_parents, batch.join)
         exist = batch.exist(replies[asked:])
         if exist is None:
@@ -160,19 +160,19 @@ def _enqueue(
             states = batch.parents.statuses(of_parents)
             making = batch.parents.making(of_parents)
             require_parents(batch.links.conditions, states, making)
-        tried.clear()
-        tried.update(new)
+        last_sent.clear()
+        last_sent.update(new)
         commands = [
             *batch.creation(of_parents, new),
             *batch.rejoining(sorted({*missing}.difference(new))),
         ]
-        ours = perhaps | tried
+        ours = maybe_made | last_sent
         made = [number in ours for number in range(count)]
         return Change(commands, made)
 
     def again(is_unknown: bool) -> AnyLook:
         if is_unknown:
-            perhaps.update(tried)
+            maybe_made.update(last_sent)
         return look
 
     return transact(redis, "enqueue_members", look, decide, again=again, meanwhile=meanwhile)

@@ -17,7 +17,7 @@ from blueque.protocol.transaction import Answer, Change, Verdict, transact
 News = tuple[tuple[str, str | float], ...]  # fields of a registration that have changed
 
 
-class Standing(NamedTuple):
+class BeatReply(NamedTuple):
     """What a listener learns from a beat.
 
     order: left for the listener; None: there is none.
@@ -41,7 +41,7 @@ class Standing(NamedTuple):
     settings: Mapping[str, Mapping[str, str]] = {}
 
 
-TASK_FIELDS = Standing._fields[1:-3]  # the fields that a beat reads of the task
+TASK_FIELDS = BeatReply._fields[1:-3]  # the fields that a beat reads of the task
 
 
 class Registration(NamedTuple):
@@ -126,7 +126,7 @@ def beat(
     now: float,
     task: str | None = None,
     may_hold: bool = True,
-) -> tuple[Standing, list[str]]:
+) -> tuple[BeatReply, list[str]]:
     """Show in some queues that the listener is alive, and read its orders, the state of its task,
     the listeners and the settings of the queues.
 
@@ -136,7 +136,7 @@ def beat(
     longer registered, where it has not beaten: register there again before taking anything.
     """
 
-    def decide(*replies: Any) -> Verdict[tuple[Standing, list[str]]]:
+    def decide(*replies: Any) -> Verdict[tuple[BeatReply, list[str]]]:
         count = len(heartbeats)
         registered = dict(zip(heartbeats, map(Registration._make, replies[:count]), strict=True))
         members = dict(zip(heartbeats, replies[count : 2 * count], strict=True))
@@ -155,10 +155,10 @@ def beat(
             *[("ZINCRBY", keys.QUEUES, 1, each.queue) for each in struck],
         ]
         order = order_of(registered[each].order for each in ours)
-        standing = Standing(order, *(replies[-1] if task is not None else ()))
+        standing = BeatReply(order, *(replies[-1] if task is not None else ()))
         lost = [each.queue for each in heartbeats if each not in ours]
 
-        def result(executed: Sequence[list[str]]) -> tuple[Standing, list[str]]:
+        def result(executed: Sequence[list[str]]) -> tuple[BeatReply, list[str]]:
             lists = zip(holders, executed, strict=False)
             held = tuple((each.queue, entry) for each, entries in lists for entry in entries)
             seen = {each.queue: {*members[each]} for each in ours}

@@ -65,7 +65,7 @@ class _Before(NamedTuple):
         return cls(**dict(zip(named, tasks, strict=True)))
 
 
-class _Coming(NamedTuple):
+class _Outcome(NamedTuple):
     """What comes of a planned time. fields: of the record. commands: those that make its task."""
 
     occurrence: Occurrence
@@ -73,7 +73,7 @@ class _Coming(NamedTuple):
     commands: Sequence[Command] = ()
 
 
-class _Hindrance(NamedTuple):
+class _Overlap(NamedTuple):
     """The task that lets none come beside it, and why it does not."""
 
     task: _Task
@@ -128,10 +128,10 @@ def fire(redis: Redis, name: str, plan: Plan) -> Occurrence | None:
         commands: Sequence[Command] = ()
         if plan.task is not None and step.chosen is not None:
             before = _Before.of(plan.record, states)
-            coming = _coming(name, plan, plan.task, step.chosen[0], bool(exists), before, now)
-            occurrences.append(coming.occurrence)
-            fields |= coming.fields
-            commands = coming.commands
+            outcome = _outcome(name, plan, plan.task, step.chosen[0], bool(exists), before, now)
+            occurrences.append(outcome.occurrence)
+            fields |= outcome.fields
+            commands = outcome.commands
         score: float | str = "+inf" if step.next is None else step.next[1]
         moving = moved_on(name, fields, step.next, score, occurrences, now)
         return Change([*commands, *moving], occurrences[-1])
@@ -139,21 +139,21 @@ def fire(redis: Redis, name: str, plan: Plan) -> Occurrence | None:
     return transact(redis, "fire", look_at(name, plan), judge)
 
 
-def _coming(
+def _outcome(
     name: str, plan: Plan, task: str, planned: int, is_there: bool, before: _Before, now: float
-) -> _Coming:
+) -> _Outcome:
     """Return what comes of a planned time that may get a task. is_there: it has that task already."""
     made = Occurrence("made", planned, now, task)
-    succession = _succession(plan.definition, plan.record, before, task)
+    next_fields = _next_fields(plan.definition, plan.record, before, task)
     if is_there:  # no other one may come before the current task has ended
-        return _Coming(made, {} if before.current.is_open else succession)
-    hindrance = _hindrance(plan.definition, before)
-    if hindrance is not None:
-        other = hindrance.task
-        return _Coming(
+        return _Outcome(made, {} if before.current.is_open else next_fields)
+    overlap = _overlap(plan.definition, before)
+    if overlap is not None:
+        other = overlap.task
+        return _Outcome(
             Occurrence("skipped", planned, now, other.id, "overlap", status=other.status)
         )
-    return _Coming(made, succession, _creation(name, plan.definition, task, planned, now))
+    return _Outcome(made, next_fields, _creation(name, plan.definition, task, planned, now))
 
 
 def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False) -> str:
@@ -176,13 +176,13 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
         definition, tasks = Definition.of(found), _Before.of(seen, states)
         if {field: found[field] for field in _Before._fields if field in found} != seen:
             raise WrongSchedule(name, "a task has come of it just now; try again")
-        hindrance = None if is_forced else _hindrance(definition, tasks)
-        if hindrance is not None:
-            other = hindrance.task
-            why = f"task {other.id} has not ended ({other.status}), and {hindrance.why}"
+        overlap = None if is_forced else _overlap(definition, tasks)
+        if overlap is not None:
+            other = overlap.task
+            why = f"task {other.id} has not ended ({other.status}), and {overlap.why}"
             raise WrongSchedule(name, why)
         is_beside = is_forced and tasks.current.is_open  # which is likely to run for longer
-        fields = {} if is_beside else _succession(definition, found, tasks, task)
+        fields = {} if is_beside else _next_fields(definition, found, tasks, task)
         triggered = Occurrence("triggered", int(now), now, task, by=by)
         return Change(
             [
@@ -220,25 +220,25 @@ def _failures(record: Mapping[str, str], current: _Task) -> int:
     return 0 if current.status == "complete" else before
 
 
-def _hindrance(definition: Definition, tasks: _Before) -> _Hindrance | None:
+def _overlap(definition: Definition, tasks: _Before) -> _Overlap | None:
     """Return what lets no task come while the one before has not ended; None: one comes."""
     current, before = tasks
     if not current.is_open or definition.overlap == "allow":
         return None
     if definition.overlap == "skip":
-        return _Hindrance(current, 'overlap = "skip" lets none come beside it')
+        return _Overlap(current, 'overlap = "skip" lets none come beside it')
     needs = parse_needs(current.needs or "")
     if needs is None or needs.lock != definition.lock:
         why = "it was made without the lock that keeps it apart from the next"
-        return _Hindrance(current, why)
+        return _Overlap(current, why)
     # A task that waits for its next attempt does not hold the lock, so `current` may have begun.
     waiting = current if current.status != "started" else before
     if waiting.is_open:
-        return _Hindrance(waiting, 'overlap = "queue" lets one wait at a time')
+        return _Overlap(waiting, 'overlap = "queue" lets one wait at a time')
     return None
 
 
-def _succession(
+def _next_fields(
     definition: Definition, record: Mapping[str, str], tasks: _Before, task: str
 ) -> dict[str, Any]:
     """Return the fields of a schedule whose next task follows the current one."""

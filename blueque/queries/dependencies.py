@@ -137,7 +137,7 @@ def count_awaited(redis: Redis, ids: Sequence[str]) -> int:
     return sum(redis.read(*asked))
 
 
-def ties(redis: Redis, task_id: str) -> tuple[bool, str | None]:
+def dependents_and_group(redis: Redis, task_id: str) -> tuple[bool, str | None]:
     """Tell whether others wait for a task, as far as it knows, and to which group it belongs."""
     ((dependents, group),) = redis.read(("HMGET", keys.task(task_id), "dependents", "group"))
     return dependents is not None, group

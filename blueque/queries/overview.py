@@ -20,7 +20,7 @@ from blueque.queries.listing import entered
 from blueque.queries.overview_queues import (
     MANY,
     Details,
-    Looked,
+    QueueRead,
     complete_only,
     details,
     firsts,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
 
 
-class Line(NamedTuple):
+class QueueOverview(NamedTuple):
     """A queue at one instant, not a line of it: how many tasks it has in each status.
 
     overdue: how many scheduled tasks should be in line by now; the first of them was due
@@ -120,7 +120,7 @@ class Overview(NamedTuple):
     """
 
     now: float
-    lines: list[Line]
+    lines: list[QueueOverview]
     running: list[Task]
     nodes: list[Node]
     feeds: list[dict[str, str]]
@@ -168,7 +168,7 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
             ),
         ),
     )
-    lines = {queue: Line(queue, complete=count or 0) for queue, count in complete.items()}
+    lines = {queue: QueueOverview(queue, complete=count or 0) for queue, count in complete.items()}
     for name, looked in looks.items():
         fails = failing.get(name, False)
         lines[name] = _line(looked, found[name], tasks.tasks, held, fails, held_up, now)
@@ -246,14 +246,14 @@ def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
 
 
 def _line(
-    looked: Looked,
+    looked: QueueRead,
     found: Details,
     tasks: Mapping[str, Task],
     locks: Mapping[str, int],
     is_failing: bool,
     held_up: Mapping[str, Holder],
     now: float,
-) -> Line:
+) -> QueueOverview:
     seen, started = looked.seen, looked.members.started_tasks
     running = sum(tasks[task_id].status == "started" for task_id in started)
     held = {task_id for node in found.nodes for task_id in node.held}
@@ -261,7 +261,7 @@ def _line(
     since, first = _oldest(firsts(looked, found), tasks)
     is_minded = puts_in_line(found.nodes)
     overdue = looked.ends.overdue if is_minded else looked.ends.late
-    line = Line(
+    line = QueueOverview(
         seen.queue,
         scheduled=seen.scheduled,
         pending=seen.in_default + sum(line.length for line in found.waits),
@@ -297,7 +297,7 @@ def _line(
     return line._replace(runnable=_runnable(line, found.waits, locks))
 
 
-def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> int:
+def _runnable(line: QueueOverview, waits: Sequence[Waits], held: Mapping[str, int]) -> int:
     if line.pause is not None:
         return 0
     in_lines = sum(line.length for line in waits)

@@ -79,7 +79,7 @@ class Failed(NamedTuple):
     today: int = 0
 
 
-class Looked(NamedTuple):
+class QueueRead(NamedTuple):
     """A queue as one look shows it; `Details` needs another one."""
 
     seen: QueueSeen
@@ -112,14 +112,14 @@ def complete_only(queue: str) -> Reader[int | None]:
     return None if has_more else complete
 
 
-def look(queue: str, now: float, queues: int) -> Reader[Looked]:
+def look(queue: str, now: float, queues: int) -> Reader[QueueRead]:
     """Read a queue, one of so many: one round trip."""
-    return Looked(
+    return QueueRead(
         *(yield from in_step(queue_seen(queue), members(queue), _ends(queue, now, queues)))
     )
 
 
-def details(looked: Looked, is_any_blocked: bool, now: float) -> Reader[Details]:
+def details(looked: QueueRead, is_any_blocked: bool, now: float) -> Reader[Details]:
     """Read what a queue has: one round trip. is_any_blocked: tasks of some queue wait for others."""
     queue, ends = looked.seen.queue, looked.ends
     nodes, lines, records, failed, (orphans, expired) = yield from in_step(
@@ -174,7 +174,7 @@ def _with_error(ages: Mapping[str, tuple[float, str | None]], wanted: str) -> tu
     return tuple(task for task, (age, kind) in ages.items() if kind == wanted and age <= DAY)
 
 
-def _rest(looked: Looked, now: float) -> Reader[tuple[tuple[str, ...], int]]:
+def _rest(looked: QueueRead, now: float) -> Reader[tuple[tuple[str, ...], int]]:
     queue, blocked = looked.seen.queue, looked.ends.blocked
     asked: list[Command] = [("HGETALL", keys.conditions(task_id)) for task_id in blocked]
     if looked.seen.cancelled:
@@ -204,7 +204,7 @@ class Tasks(NamedTuple):
 
 
 def tasks_of(
-    looks: Mapping[str, Looked],
+    looks: Mapping[str, QueueRead],
     found: Mapping[str, Details],
     schedules: Iterable[Watched],
     now: float,
@@ -225,7 +225,7 @@ def tasks_of(
     return Tasks(tasks, running, printed_at, runs)
 
 
-def firsts(looked: Looked, found: Details) -> list[str]:
+def firsts(looked: QueueRead, found: Details) -> list[str]:
     """Return the next tasks of the lines of a queue."""
     heads = [looked.ends.head, *(line.head for line in found.waits[:MAX_HEADS])]
     return [*chain(*heads)]

@@ -53,7 +53,7 @@ class Bound(NamedTuple):
     discards: bool = False
 
 
-class Room(NamedTuple):
+class RunningLimit(NamedTuple):
     """How many tasks of a queue may run, and how many run."""
 
     limit: int | None
@@ -90,8 +90,8 @@ class QueueSeen(NamedTuple):
     lines: Sequence[str]
 
     @property
-    def room(self) -> Room:
-        return Room(self.settings.max_concurrency, self.counted, self.started)
+    def room(self) -> RunningLimit:
+        return RunningLimit(self.settings.max_concurrency, self.counted, self.started)
 
 
 def queue_seen(queue: str, most_lines: int = MAX_LINES) -> Reader[QueueSeen]:
@@ -142,14 +142,14 @@ def _counts(queue: str) -> Reader[Counter[str]]:
     )
 
 
-def room_of(queue: str) -> Reader[Room]:
+def running_limit_of(queue: str) -> Reader[RunningLimit]:
     """Read how many tasks of a queue may run, and how many do: one round trip."""
     found, counted, started = yield [
         _settings_command(queue),
         ("SCARD", keys.counted(queue)),
         ("SCARD", keys.started(queue)),
     ]
-    return Room(_settings_of(found).max_concurrency, counted, started)
+    return RunningLimit(_settings_of(found).max_concurrency, counted, started)
 
 
 def bound_of(queue: str) -> Reader[Bound]:

@@ -25,7 +25,7 @@ from blueque.queries.dependencies import (
     tasks_and_groups,
 )
 from blueque.queries.listeners import Node, all_listeners, listeners, members
-from blueque.queries.queues import Pause, QueueSeen, Room, queue_seen
+from blueque.queries.queues import Pause, QueueSeen, RunningLimit, queue_seen
 from blueque.queries.statistics import Usual, is_quiet, ran, usual
 from blueque.queries.steps import answer, clock, in_step, of_each, read
 
@@ -73,7 +73,7 @@ class Inquiry(NamedTuple):
     higher: int
     beside: int
     pause: Pause | None
-    room: Room
+    room: RunningLimit
     nodes: Sequence[Node]
     others: Sequence[Node]
     holders: Sequence[str]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blueque.queries.groups_overview import Unclosed
     from blueque.queries.holders import Holder
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Line, Overview
+    from blueque.queries.overview import Overview, QueueOverview
 
 LONG_PAUSE = 3600.0  # seconds after which a pause may be forgotten
 LONG_OPEN = 86400.0  # seconds after which it may be forgotten to close a group
@@ -96,7 +96,7 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
         yield from _of_feeds(open_feeds.get(line.queue, ()), overview.now)
 
 
-def heading(concerns: Sequence[Concern], lines: Sequence[Line]) -> str:
+def heading(concerns: Sequence[Concern], lines: Sequence[QueueOverview]) -> str:
     """Return how many things need attention, or else what has gone wrong all the same."""
     if concerns:
         need = "thing needs" if len(concerns) == 1 else "things need"
@@ -119,7 +119,7 @@ def stands_still(task: Task, now: float) -> bool:
     return now - task.progress_at > max(NO_PROGRESS, until_then / PART)
 
 
-def pause_words(line: Line, now: float) -> str:
+def pause_words(line: QueueOverview, now: float) -> str:
     """Return since when, by whom and why: for 3 h 12 m by ada: deploy."""
     if line.pause is None:
         return "-"
@@ -158,7 +158,7 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
 
 
 def _of_queue(
-    line: Line, nodes: Sequence[Node], now: float, serve: Callable[[str], str]
+    line: QueueOverview, nodes: Sequence[Node], now: float, serve: Callable[[str], str]
 ) -> Iterator[Concern]:
     states = grouped(nodes, lambda node: node.state)
     yield from _of_waiting(line, states, now, serve)
@@ -187,7 +187,10 @@ def _of_queue(
 
 
 def _of_waiting(
-    line: Line, states: Mapping[str, Sequence[Node]], now: float, serve: Callable[[str], str]
+    line: QueueOverview,
+    states: Mapping[str, Sequence[Node]],
+    now: float,
+    serve: Callable[[str], str],
 ) -> Iterator[Concern]:
     if line.pending and states.keys().isdisjoint(_SERVING):
         idle = [
@@ -228,7 +231,7 @@ def _of_waiting(
         yield Concern(line.queue, "never_fits", what, f"blueque why {short_id(misfit.first)}")
 
 
-def _of_failures(line: Line) -> Iterator[Concern]:
+def _of_failures(line: QueueOverview) -> Iterator[Concern]:
     queue = shlex.quote(line.queue)
     if line.lost:
         how_many = f"{_count_of(line.lost, line)} lost in the last day"
@@ -250,7 +253,7 @@ def _of_failures(line: Line) -> Iterator[Concern]:
         yield Concern(line.queue, "expired", sentence, command)
 
 
-def _of_holders(line: Line) -> Iterator[Concern]:
+def _of_holders(line: QueueOverview) -> Iterator[Concern]:
     """Yield what failed and cancelled tasks keep from running, and what waits for those that are gone."""
     if line.orphans:
         more = " or more" if line.blocked > MAX_BLOCKED else ""
@@ -404,7 +407,7 @@ def _hosts(nodes: Sequence[Node]) -> str:
     return f"{', '.join(shown)} and {last}" if shown else last
 
 
-def _about_silent(line: Line, nodes: Sequence[Node], serve: Callable[[str], str]) -> str:
+def _about_silent(line: QueueOverview, nodes: Sequence[Node], serve: Callable[[str], str]) -> str:
     holders = [node for node in nodes if node.held]
     if holders:
         spools = {node.spool for node in holders if node.spool}
@@ -416,7 +419,7 @@ def _about_silent(line: Line, nodes: Sequence[Node], serve: Callable[[str], str]
     )
 
 
-def _count_of(ids: Sequence[str], line: Line) -> str:
+def _count_of(ids: Sequence[str], line: QueueOverview) -> str:
     return (
         f"{count(len(ids), 'task')}{' or more' if len(ids) == line.looked_at < line.failed else ''}"
     )

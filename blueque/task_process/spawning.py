@@ -14,7 +14,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import TaskId
-from blueque.model.new import New, NewRecord, Room
+from blueque.model.new import New, NewRecord, TransactionBudget
 from blueque.model.task import Task
 from blueque.protocol import spawning
 from blueque.protocol.spawning import AT_ONCE
@@ -58,15 +58,15 @@ def _chunks(tasks: Iterable[NewRecord]) -> Iterator[list[NewRecord]]:
     does not.
     """
     chunk: list[NewRecord] = []
-    room = Room(AT_ONCE)
+    budget = TransactionBudget(AT_ONCE)
     for new in tasks:
         try:
-            room.take(new)
+            budget.take(new)
         except InvalidInput:
             if chunk:
                 yield chunk
-            chunk, room = [], Room(AT_ONCE)
-            room.take(new)
+            chunk, budget = [], TransactionBudget(AT_ONCE)
+            budget.take(new)
         chunk.append(new)
     if chunk:
         yield chunk

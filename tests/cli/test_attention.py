@@ -18,7 +18,7 @@ from blueque.model.task import Task
 from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
-from blueque.queries.overview import Line, Overview
+from blueque.queries.overview import Overview, QueueOverview
 from blueque.queries.overview_queues import HOUR
 from blueque.queries.queues import Pause
 from blueque.queries.schedules import Watched
@@ -42,7 +42,7 @@ def line(**values):
     counts = dict.fromkeys(
         ("scheduled", "pending", "reserved", "started", "complete", "failed", "cancelled"), 0
     )
-    return Line("video", **(counts | {"oldest": None, "listeners": 1} | values))
+    return QueueOverview("video", **(counts | {"oldest": None, "listeners": 1} | values))
 
 
 def node(state="up", **values):

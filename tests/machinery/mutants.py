@@ -1860,7 +1860,7 @@ MUTANTS = [
     Mutant(
         "fire makes a task that is there",
         "occurrences",
-        "_coming",
+        "_outcome",
         "if is_there:",
         "if False:",
         "fire, and backfill",
@@ -1869,7 +1869,7 @@ MUTANTS = [
     Mutant(
         "queue forgets the task before the one that waited",
         "occurrences",
-        "_hindrance",
+        "_overlap",
         'current if current.status != "started" else before',
         'current if current.status != "started" else _Task()',
         "one waits behind another that is tried again, and a third comes",
@@ -2018,7 +2018,7 @@ IN_THE_SCHEDULES = [
     Mutant(
         "several wait for the end of one",
         "occurrences",
-        "_hindrance",
+        "_overlap",
         "if waiting.is_open:",
         "if False:",
     ),

@@ -106,7 +106,7 @@ def test_a_malformed_context_is_none(text):
 
 
 def test_a_context_counts_to_the_size_of_the_parameters():
-    assert labels.room_beside({}, 100) == 100
-    assert labels.room_beside({"context": '{"a":"ä"}'}, 100) == 90
+    assert labels.bytes_left_for_parameters({}, 100) == 100
+    assert labels.bytes_left_for_parameters({"context": '{"a":"ä"}'}, 100) == 90
     with pytest.raises(TooLarge, match="context takes 10 bytes; the limit is 9 bytes"):
-        labels.room_beside({"context": '{"a":"ä"}'}, 9)
+        labels.bytes_left_for_parameters({"context": '{"a":"ä"}'}, 9)

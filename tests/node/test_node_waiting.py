@@ -182,12 +182,12 @@ def test_an_idle_listener_sends_ten_commands_from_beat_to_beat(listening, cli):
 def test_a_listener_looks_at_schedules_at_each_beat_if_something_is_planned(listening, client):
     maintenance, now = listening.duties._maintenance, time.monotonic()
 
-    maintenance.do_due(now, is_bare=True)
+    maintenance.do_due(now, nothing_scheduled=True)
     assert maintenance._at["fire"] >= now + 6 * BEAT
 
     client.set_schedule("hourly", queue="work", every="1h")
     maintenance._at["fire"] = now
-    maintenance.do_due(now, is_bare=True)
+    maintenance.do_due(now, nothing_scheduled=True)
     assert now + BEAT <= maintenance._at["fire"] <= time.monotonic() + BEAT
 
 
@@ -197,7 +197,7 @@ def test_after_an_error_what_is_done_seldom_waits_for_six_beats(listening, cli):
         cli.set(key, "of a wrong type")
     maintenance._at |= dict.fromkeys(("expire", "recheck", "enqueue_due"), now)
 
-    maintenance.do_due(now, is_bare=False)
+    maintenance.do_due(now, nothing_scheduled=False)
 
     until = {name: at - now for name, at in maintenance._at.items()}
     assert min(until["expire"], until["recheck"]) >= 6 * BEAT
@@ -215,7 +215,7 @@ def test_a_listener_puts_a_task_in_line_by_the_clock_of_redis(url, tmp_path, mon
 
     def do_due():
         listening.duties._maintenance._at["enqueue_due"] = 0.0
-        listening.duties._maintenance.do_due(time.monotonic(), is_bare=False)
+        listening.duties._maintenance.do_due(time.monotonic(), nothing_scheduled=False)
         return client.get_task(due).status == "pending"
 
     until(do_due, what="the first task is due")
@@ -236,7 +236,7 @@ def test_a_queue_that_refuses_its_due_tasks_does_not_slow_those_of_others(url, c
     maintenance = listening.duties._maintenance
 
     now = time.monotonic()
-    maintenance.do_due(now, is_bare=False)
+    maintenance.do_due(now, nothing_scheduled=False)
 
     assert [cli.llen(keys.pending(queue)) for queue in ("before", "after")] == [1, 1]
     assert maintenance._at["enqueue_due"] <= time.monotonic()

@@ -22,7 +22,7 @@ from blueque.errors import (
 )
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.producer.dependents import Looked, recheck_dependents
+from blueque.producer.dependents import RecheckCount, recheck_dependents
 from blueque.protocol import children, rechecking, settling
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.dependencies import NewTask
@@ -463,7 +463,7 @@ def test_what_is_told_twice_is_told_once(redis, state):
     before = state()
 
     assert protocol.settle(redis, "p", NOW) == Settled()
-    assert recheck_dependents(redis, TaskParent("p"), NOW) == Looked(removed=0, waiting=2)
+    assert recheck_dependents(redis, TaskParent("p"), NOW) == RecheckCount(removed=0, waiting=2)
     assert state() == before
 
 
@@ -492,7 +492,7 @@ def test_a_task_that_does_not_wait_any_more_is_dropped_by_a_thorough_look(redis)
 
     settle_all(redis)
     assert dependents(redis) == ["c", "e"]
-    assert recheck_dependents(redis, TaskParent("p"), NOW) == Looked(removed=1, waiting=1)
+    assert recheck_dependents(redis, TaskParent("p"), NOW) == RecheckCount(removed=1, waiting=1)
     assert dependents(redis) == ["e"]
 
 

@@ -14,7 +14,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import after, conditions_of
 from blueque.model.group import Group
-from blueque.producer.dependents import Looked, recheck_dependents
+from blueque.producer.dependents import RecheckCount, recheck_dependents
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.groups import MEMBERS_AT_ONCE
@@ -744,7 +744,7 @@ def test_a_step_looks_at_a_hundred_of_those_who_wait_for_a_group_that_ended_long
     )
 
     assert not settle_groups_step(redis, 500.5)
-    assert found == [Looked(removed=0, waiting=100)]
+    assert found == [RecheckCount(removed=0, waiting=100)]
     cli.delete(*map(keys.task, waiting))
     settle(redis, now=1000.5)
 

@@ -9,7 +9,7 @@ from transactions import protocol
 
 from blueque import NotRegistered, RedisRefused, Taken
 from blueque.model.attempt_ref import AttemptRef
-from blueque.protocol.membership import Heartbeat, Standing
+from blueque.protocol.membership import BeatReply, Heartbeat
 
 NODE = "host_1"
 FACTS = {"pid": 1, "beat_every": 10.0, "boot": "b"}
@@ -105,7 +105,7 @@ def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(
     before = state()
 
     assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1)], 11.5) == (
-        Standing(),
+        BeatReply(),
         ["video"],
     )
     assert state() == before
@@ -115,9 +115,8 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     register(redis)
     cli.hset("blueque_queue_video", "retry", "null")
     read = {"members": {"video": {NODE}}, "settings": {"video": {"retry": "null"}}}
-    assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1, facts=())], 11.5)[0] == Standing(
-        **read
-    )
+    reply, _ = protocol.beat(redis, [Heartbeat("video", NODE, "i1", 1, facts=())], 11.5)
+    assert reply == BeatReply(**read)
     del read["settings"]
     assert (
         protocol.beat(redis, [Heartbeat("video", NODE, "i1", 2)], 11.5, task="gone")[0].status
@@ -135,9 +134,8 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     cli.hset("blueque_task_t1", mapping=task)
 
     assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 3)], 11.5)[0].order == "drain"
-    assert protocol.beat(redis, [Heartbeat("video", NODE, "i1", 4)], 11.5, task="t1")[
-        0
-    ] == Standing(order="drain", **task, **read)
+    reply, _ = protocol.beat(redis, [Heartbeat("video", NODE, "i1", 4)], 11.5, task="t1")
+    assert reply == BeatReply(order="drain", **task, **read)
 
 
 def test_beat_tells_what_is_in_the_own_list_of_the_listener(redis, cli):

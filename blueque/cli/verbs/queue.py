@@ -25,7 +25,7 @@ from blueque.model.states import FINISHED, STATUSES, WAITING
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.snapshot import Snapshot
-    from blueque.queries.overview import Line
+    from blueque.queries.overview import QueueOverview
 
 _COLUMNS = [
     Column("QUEUE", can_shrink=True),
@@ -66,7 +66,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
         printing.talk("no queues")
 
 
-def _row(line: Line, has_blocked: bool) -> list[str]:
+def _row(line: QueueOverview, has_blocked: bool) -> list[str]:
     blocked = (line.blocked,) if has_blocked else ()
     counts = (*blocked, line.scheduled, line.pending, line.running, line.failed, line.listeners)
     return [

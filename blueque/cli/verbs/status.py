@@ -29,7 +29,7 @@ from blueque.version import __version__
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Line, Overview
+    from blueque.queries.overview import Overview, QueueOverview
     from blueque.text.redaction import Hide
 
 MAX_ROWS = 10  # of running tasks, and of hosts
@@ -226,7 +226,7 @@ def _print_rest(count: int, shown: int | None, command: str) -> None:
         click.echo(f"({count - shown} more: {command})")
 
 
-def _queue_row(line: Line, has_blocked: bool) -> list[str]:
+def _queue_row(line: QueueOverview, has_blocked: bool) -> list[str]:
     counts = (
         *((line.blocked,) if has_blocked else ()),
         line.scheduled,
@@ -240,7 +240,7 @@ def _queue_row(line: Line, has_blocked: bool) -> list[str]:
     return [line.queue, *map(str, counts), printing.span(line.oldest), str(line.listeners)]
 
 
-def _bounded_row(line: Line, now: float) -> list[str]:
+def _bounded_row(line: QueueOverview, now: float) -> list[str]:
     return [
         line.queue,
         "-" if line.max_concurrency is None else str(line.max_concurrency),

@@ -23,7 +23,7 @@ from blueque.web.visit import ID, Page, Visit
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.queries.overview import Line, Overview
+    from blueque.queries.overview import Overview, QueueOverview
     from blueque.queries.statistics import Statistics
 
 MOST_CONCERNS, MOST_RUNNING, MOST_QUEUES, MOST_HOSTS = 20, 10, 20, 12
@@ -233,7 +233,7 @@ def spark(statistics: Statistics | None) -> Markup:
     return charts.spark(ended, failed, says)
 
 
-def _importance(concerns: Iterable[Concern]) -> Callable[[Line], tuple[bool, int, str]]:
+def _importance(concerns: Iterable[Concern]) -> Callable[[QueueOverview], tuple[bool, int, str]]:
     """Return a key that puts queues with concerns first, then those with the most waiting tasks."""
     about = {concern.about for concern in concerns}
     return lambda line: (line.queue not in about, -line.pending - line.started, line.queue)

@@ -15,7 +15,7 @@ from blueque.web.views.tasks import row as task_row
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
-    from blueque.queries.overview import Line
+    from blueque.queries.overview import QueueOverview
 
 AT_ONCE = 200  # queues on one page
 NEXT = 5  # tasks that come next
@@ -84,7 +84,7 @@ def queue(visit: Visit) -> Page:
     return Page("queue.html", context)
 
 
-def _states(line: Line) -> list[tuple[str, int]]:
+def _states(line: QueueOverview) -> list[tuple[str, int]]:
     names = (
         "started",
         "reserved",
