@@ -578,7 +578,7 @@ class Model:
             if refusal.kind is not HasDependents:
                 raise
             by_group = "dependents" not in self.tasks[task].ties
-            self.settle(task, now, 0)
+            self.settle(task, now)
             if by_group:
                 self.settle_members(str(self.tasks[task].ties.get("group", "")), [task])
         return self.delete(queue, task)
