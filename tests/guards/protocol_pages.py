@@ -222,7 +222,7 @@ def remark(line: str) -> tuple[str, str, str]:
     command, _, remark = line.partition(" # ")
     match = re.fullmatch(r"(?:(first|second) look(?:: )?)?(.*)", remark)
     assert match
-    return command.rstrip(), match[1] or "", match[2].removeprefix("only ")
+    return command.rstrip(), match[1] or "", match[2]
 
 
 def written(name: str) -> set[str]:
