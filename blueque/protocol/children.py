@@ -119,7 +119,7 @@ class Comparison:
         complete = [each for each in waits_for if states[each].status == "complete"]
         to_settle = [
             each
-            for each in dict.fromkeys([*removed, *unlinked, *not_met, *complete])
+            for each in dict.fromkeys([*removed, *unlinked, *complete])
             if states[each].has_ended and (is_due or group_of(each) is None)
         ]
         return [
@@ -127,6 +127,8 @@ class Comparison:
             *[("ZADD", _dependents(each), "NX", now, task) for each in unlinked],
             *[("ZREM", _dependents(each), task) for each in removed],
             *[("ZADD", _dependents(each), "XX", "+inf", task) for each in not_met],
+            # Others see that somebody is at work. A copy that arrives late adds nothing.
+            *[("ZADD", keys.UNSETTLED_TASKS, "XX", now, each) for each in tasks_among(not_met)],
             *tell_later(to_settle, now),
         ]
 

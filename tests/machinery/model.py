@@ -943,7 +943,8 @@ class Model:
             self.happened["recheck: linked"] += 1
         if since not in (None, MET_LONG_AGO) and end not in (None, "complete"):
             waiting[task] = MET_LONG_AGO
-            self._have_told(parent, now)
+            if parent in self.unsettled:
+                self.unsettled[parent] = now
 
     def _leave(self, parent: str, task: str, now: float) -> None:
         """Have a parent forget a task that does not wait for it."""
