@@ -27,6 +27,7 @@ _OF_A_KEY: dict[str, tuple[str | int, ...]] = {
     "HGETALL": (),
     "HINCRBY": ("f", 0),
     "HINCRBYFLOAT": ("f", 0),
+    "HKEYS": (),
     "HMGET": ("f",),
     "HSET": ("f", ""),
     "LINDEX": (0,),

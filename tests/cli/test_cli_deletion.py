@@ -267,7 +267,6 @@ def test_an_empty_queue_is_forgotten_with_all_that_was_its_own(run, redis, clien
     others = everything(redis, cli)
     for task in "ab":
         client.get_queue("video").delete_task(client.get_task(task))
-    cli.zadd(keys.runs("video"), {"a run that has expired": 1})
     protocol.deregister(redis, "video", NODE, "i1")
     assert cli.smembers(keys.waiting("licence")) and cli.exists(
         keys.stats("video", day_of(time.time()))

@@ -715,7 +715,12 @@ class Model:
 
     def align_task(self, queue: str, task: str, lock: str | None) -> bool:
         """Look whether the task may hold a lock; None: a place of the queue."""
+        room = self.counted[queue] if lock is None else self.holders[lock]
         its = self.tasks.get(task)
+        if its is not None and its.queue is None:  # a stump, which goes with the entry
+            del self.tasks[task]
+            room.discard(task)
+            return True
         field, value = ("counted", 1) if lock is None else ("lock", lock)
         if (
             its is not None
@@ -723,7 +728,6 @@ class Model:
             and its.owner.get(field) == value
         ):
             return False
-        room = self.counted[queue] if lock is None else self.holders[lock]
         is_wrong = task in room
         room.discard(task)
         return is_wrong
