@@ -281,6 +281,7 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert "workflow night is not complete, because a producer stopped" in doctor.stdout
     dry = run("gc", "--dry-run")
     assert dry.stdout.startswith("night  workflow with 2 tasks, and its producer has not made all")
+    assert dry.stdout.endswith("  would be cancelled\n")
     (item,) = json.loads(run("gc", "--json").stdout)["items"]
     settle(client)
     settle(client)

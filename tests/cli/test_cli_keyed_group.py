@@ -76,6 +76,25 @@ def test_the_tasks_of_a_group_are_found_wherever_they_are(run, client, queue, mo
     assert (waited.returncode, "3 tasks left" in waited.stderr) == (124, True)
 
 
+def test_wait_says_that_an_open_group_may_get_more_tasks(run, client, queue):
+    client.group("n1").open()
+    queue.cancel(queue.enqueue(1, group="n1"))
+
+    opened = run("wait", "--group", "n1")
+    client.group("n1").close()
+
+    assert "group n1 is open: tasks that join it later are not waited for" in opened.stderr
+    assert "is open" not in run("wait", "--group", "n1").stderr
+
+
+def test_export_of_a_mistyped_group_is_no_empty_file(run, queue):
+    queue.enqueue_many(["a"], keys=["a"], group="night")
+    refused = run("export", "--state", "all", "--group", "nigth")
+
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "no group 'nigth'. Did you mean night?" in refused.stderr
+
+
 def test_an_open_group_with_too_many_tasks_is_not_waited_for(run, client, queue, monkeypatch):
     client.group("n1").open()
     queue.enqueue_many(range(4), group="n1")

@@ -15,7 +15,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.named import pattern_option, queues_matching
+from blueque.cli.named import pattern_option, queues_matching, require_groups
 from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
@@ -128,6 +128,8 @@ def export(
                         count += 1
             finally:
                 client.thaw(snapshot)
+    if not count:  # a group that is forgotten may still have tasks
+        require_groups(inspector, selection.group)
     if path is not None:
         printing.talk(f"{printing.count(count, 'task')} in {path}")
 

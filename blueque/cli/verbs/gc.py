@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,16 +54,15 @@ def gc(invocation: Invocation, older_than: float | None, dry_run: bool, as_json:
         *half_made.workflows(client.connections, long_ago),
         *half_made.removable(client.connections, long_ago),
     ]
-    done = [] if dry_run else [_give_up(client, workflow) for workflow in found]
+    done: list[bool] = [] if dry_run else [_give_up(client, workflow) for workflow in found]
     if as_json:
         items = [_item(workflow) for workflow in found]
         for item, is_done in zip(items, done, strict=False):
             item["done"] = is_done
         printing.print_json("gc", dry_run=dry_run, items=items)
     else:
-        for workflow, is_done in zip(found, done or [True] * len(found), strict=True):
-            failed = "" if is_done else "  not done: its producer has gone on"
-            click.echo(printing.clean(_sentence(workflow)) + failed)
+        for workflow, is_done in zip_longest(found, done):
+            click.echo(f"{printing.clean(_sentence(workflow))}  {_outcome(workflow, is_done)}")
     if not found:
         printing.talk("nothing to clean up")
     return 0 if all(done) else ATTENTION
@@ -91,6 +91,14 @@ def _sentence(found: Unfinished) -> str:
     if found.is_cancelled:
         what = f"workflow with {count(found.tasks, 'task')}, cancelled before all were made"
     return f"{found.group}  {what}, for {printing.span(found.age)}"
+
+
+def _outcome(found: Unfinished, is_done: bool | None) -> str:
+    """Say what was done. is_done: None: nothing, as that was asked for."""
+    if is_done is False:
+        return "not done: its producer has gone on"
+    way = "deleted" if found.is_cancelled else "cancelled"
+    return way if is_done else f"would be {way}"
 
 
 def _item(found: Unfinished) -> dict[str, Any]:

@@ -113,6 +113,7 @@ def wait(
         (tasks, code), gone = choose(inspector, prefixes), 0
     if code:
         return code
+    _tell_of_open(client, selection.group)
     waiting, ended = {task.id: task for task in tasks}, []
     try:
         watcher = Watcher(client.connections.connect, waiting)
@@ -135,6 +136,14 @@ def wait(
         _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
     is_bad = any(task.status != "complete" for task in ended) or gone
     return code or (NOT_COMPLETE if is_bad else 0)
+
+
+def _tell_of_open(client: Client, names: Sequence[str]) -> None:
+    """Say of groups that are open that more tasks may join them."""
+    for name in names:
+        if client.group(name).progress().state == "open":
+            more = "tasks that join it later are not waited for. When it has all"
+            printing.talk(f"group {name} is open: {more}: {of_group('close', name)}")
 
 
 def wait_for_queues(
