@@ -33,6 +33,7 @@ from blueque.model import keys
 from blueque.model.ids import random_ids
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.queries import feeds
+from blueque.system import process
 
 ROWS = 24_000
 
@@ -133,7 +134,10 @@ def ground(url, tmp_path, monkeypatch) -> Iterator[Ground]:
     monkeypatch.setattr(feeding, "CHUNK", 2)
     monkeypatch.setattr(feeding, "pause", lambda failures: 0.0)
     host = SimpleNamespace(
-        node_id=lambda: "host_1", identity=lambda pid: {}, is_gone=lambda pid, record: True
+        node_id=lambda: "host_1",
+        identity=lambda pid: {},
+        pid_of=process.pid_of,
+        is_gone=lambda pid, record: True,
     )
     for module in (feeding, feeds):
         monkeypatch.setattr(module, "process", host)
