@@ -96,7 +96,7 @@ class Comparison:
         """Return the commands that write the marks, copy the result, and have the parents know
         whether the task waits for them.
 
-        is_due: the time of the task has come, so nobody sees to its parents now.
+        is_due: the time of the task itself has come; else one of its parents is being settled.
         """
         key = keys.conditions(self.task)
         return [
@@ -127,7 +127,7 @@ class Comparison:
             *[("ZADD", _dependents(each), "NX", now, task) for each in unlinked],
             *[("ZREM", _dependents(each), task) for each in removed],
             *[("ZADD", _dependents(each), "XX", "+inf", task) for each in not_met],
-            # Others see that somebody is at work. A copy that arrives late adds nothing.
+            # Others see that the parent is being settled. A copy that arrives late adds nothing.
             *[("ZADD", keys.UNSETTLED_TASKS, "XX", now, each) for each in tasks_among(not_met)],
             *tell_later(to_settle, now),
         ]

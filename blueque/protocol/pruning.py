@@ -24,8 +24,7 @@ class Ended(NamedTuple):
     """A finished task as it was seen.
 
     at: its `finished` or its `updated`, whichever is later, in Unix seconds.
-    has_dependents: others wait for it, or have waited. group: of which it is
-        a member.
+    has_dependents: other tasks wait for it, or have waited. group: the group that it has joined.
     """
 
     task: str

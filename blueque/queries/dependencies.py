@@ -206,9 +206,9 @@ def broken(redis: Redis, ids: Sequence[str], most: int) -> dict[str, list[Task]]
 
 
 def causes(redis: Redis, tasks: Iterable[Task]) -> dict[str, list[Task]]:
-    """Return, for each of these tasks that was cancelled because of another one, by its id: that task
-    or group, the one because of which that was cancelled, and so on up to the one with which it
-    began. LEVELS up at most, one round trip for each.
+    """Return, for each of these tasks that was cancelled because of another one, the chain of causes by
+    its id: the task or group that it was cancelled for, then the cause of that one, and so on up
+    to the first cause. At most LEVELS, one round trip for each.
     """
     found = {task.id: [task] for task in tasks if _is_cancelled_for_another(task)}
     for _ in range(LEVELS):

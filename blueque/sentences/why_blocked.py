@@ -73,7 +73,7 @@ def how_to_mend(above: Sequence[Task]) -> str:
     """Return the command that helps if a task has failed or was cancelled, or that shows the tasks
     of a group.
 
-    above: the task, and those because of which it was cancelled, as `causes` finds them.
+    above: the task and the chain of causes of its cancellation, as `causes` finds them.
     """
     cause = above[-1]
     group = group_of(cause.id)

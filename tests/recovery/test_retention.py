@@ -405,9 +405,15 @@ def wait_for(redis, parent, children, kind="ok"):
     assert protocol.settle(redis, parent, time.time()).is_over
 
 
-def test_a_task_for_which_others_wait_stays_and_keeps_none_behind_it(client, redis, finish, cli):
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_task_for_which_others_wait_stays_and_keeps_none_behind_it(
+    client, redis, finish, cli, is_readable
+):
     held, gone = finish("failed", 200), finish("failed", 100)
     wait_for(redis, held, ["child"])
+    if not is_readable:
+        cli.delete(keys.conditions("child"))
+        cli.set(keys.conditions("child"), "of another program")
     retention = Retention(client.connections, {"video": {"failed": Keep(50)}})
 
     while retention.step():
@@ -417,23 +423,6 @@ def test_a_task_for_which_others_wait_stays_and_keeps_none_behind_it(client, red
     assert client.get_task(gone).status is None
     assert cli.zrange(keys.dependents(held), 0, -1) == ["child"]
     assert client.get_task("child").status == "blocked"
-
-
-def test_a_task_for_which_one_waits_that_cannot_be_read_keeps_none_behind_it(
-    client, redis, finish, cli
-):
-    held, gone = finish("failed", 200), finish("failed", 100)
-    wait_for(redis, held, ["child"])
-    cli.delete(keys.conditions("child"))
-    cli.set(keys.conditions("child"), "of another program")
-    retention = Retention(client.connections, {"video": {"failed": Keep(50)}})
-
-    while retention.step():
-        pass
-
-    assert left(cli, "failed") == [held]
-    assert client.get_task(gone).status is None
-    assert cli.zrange(keys.dependents(held), 0, -1) == ["child"]
 
 
 def test_a_task_goes_at_once_when_those_that_have_waited_for_it_are_gone_or_have_begun(

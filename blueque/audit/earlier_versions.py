@@ -1,4 +1,6 @@
-"""The part of a scan that is about the tasks that runs of earlier versions hold back."""
+"""The part of a scan that is about earlier versions: keys that only they used, and the tasks that their
+runs hold back.
+"""
 
 from __future__ import annotations
 
