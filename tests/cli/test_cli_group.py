@@ -6,13 +6,13 @@ import json
 import time
 
 import pytest
+from grouped import settle
 from transactions import protocol
 
 from blueque.errors import WrongGroup
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
-from blueque.recovery.settling import settle_groups_step
 
 
 @pytest.fixture
@@ -25,11 +25,6 @@ def night(client, queue):
     queue.cancel(bad)
     settle(client)
     return bad
-
-
-def settle(client):
-    while settle_groups_step(client._redis, time.time()):
-        pass
 
 
 def test_the_list_and_one_group_say_how_far_it_is(run, night, client):

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from faults import Fault
+from grouped import run_all, seen, settle
 from transactions import protocol
 
 import blueque
@@ -26,29 +27,9 @@ from blueque.model.units import Timing
 from blueque.producer.keyed_groups import KEEP, GroupWriter, open_keyed
 from blueque.producer.row_batch import Rows
 from blueque.protocol.parents import LOOK_EVERY
-from blueque.recovery.settling import settle_groups_step
 
 Q = "video"
 KEYS = [f"key {number}" for number in range(10)]
-
-
-def run_all(client, queue=Q):
-    """Run what is in line of a queue, and return how many tasks that were."""
-    listener, count = client.get_listener(queue), 0
-    listener.register(Timing())
-    while (task := listener.take()) is not None:
-        processor = client.get_processor(task)
-        processor.start(77)
-        processor.complete("done")
-        count += 1
-    listener.leave()
-    return count
-
-
-def settle(client, seconds=0):
-    """Do what a scheduler does for groups, so many seconds from now."""
-    while settle_groups_step(client._redis, time.time() + seconds):
-        pass
 
 
 def statuses(client, queue=Q):
@@ -56,11 +37,6 @@ def statuses(client, queue=Q):
     (ids,) = client._redis.read(("ZRANGE", keys.tasks(queue), 0, -1))
     found = [client.get_task(task).status for task in ids]
     return {status: found.count(status) for status in sorted(set(found))}
-
-
-def seen(client, group="n1"):
-    found = client.group(group).progress()
-    return (found.state, found.members, found.open, found.bad)
 
 
 class Broken:
@@ -85,7 +61,7 @@ def test_a_call_with_keys_opens_its_group_and_closes_it_when_all_are_made(client
     assert seen(client) == ("closed", 10, 10, 0)
     record = client.group("n1").progress().record
     assert (record["made_by"], record["keep"]) == ("batch of video", 90 * 86400)
-    assert run_all(client) == 10
+    assert run_all(client, Q) == 10
     assert client.get_task(after).status == "blocked"
     settle(client)
     assert seen(client) == ("ended", 10, 0, 0)
@@ -118,7 +94,7 @@ def test_new_rows_for_a_group_that_is_closed_are_refused(client, queue, state):
 def test_a_call_that_died_halfway_leaves_its_group_open_and_the_next_one_closes_it(client, queue):
     with pytest.raises(KeyboardInterrupt):
         queue.enqueue_many(Broken(6), keys=lambda row: row, batch=2, group="n1")
-    run_all(client)
+    run_all(client, Q)
     settle(client)
     assert seen(client) == ("open", 6, 0, 0)
 
@@ -217,7 +193,7 @@ def test_all_members_wait_for_a_group_and_run_once_when_it_is_complete(client, q
 
     assert statuses(client, "join") == {"blocked": 10}
     assert run_all(client, "join") == 0
-    assert run_all(client) == 10
+    assert run_all(client, Q) == 10
     settle(client)
     assert statuses(client, "join") == {"pending": 10}
     assert client.get_task(last).status == "blocked"
@@ -232,7 +208,7 @@ def test_members_get_what_they_wait_for_from_the_group_also_when_it_is_gone(clie
     group = client.group("n1").open(after=parent, broken="cancel")
     queue.enqueue_many(KEYS[:5], keys=KEYS[:5], group=group)
     assert statuses(client) == {"blocked": 5, "pending": 1}
-    run_all(client)
+    run_all(client, Q)
     while not protocol.settle(client._redis, parent, time.time()).is_over:
         pass
     queue.delete_task(client.get_task(parent))
@@ -296,7 +272,7 @@ def test_no_circle_can_be_made_of_groups(client, queue):
 
 def test_a_closed_group_takes_more_keys_when_it_is_opened_again(client, queue):
     queue.enqueue_many(KEYS[:6], keys=KEYS[:6], group="n1")
-    run_all(client)
+    run_all(client, Q)
     settle(client)
     group = client.group("n1")
     assert seen(client)[0] == "ended"

@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from grouped import settle
 from transactions import protocol
 
 import blueque
@@ -16,7 +17,6 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import ids_of_group_keys
 from blueque.protocol.ends import End
 from blueque.queries import groups
-from blueque.recovery.settling import settle_groups_step
 
 
 def end(client, queue, task, is_well=True):
@@ -31,11 +31,6 @@ def end(client, queue, task, is_well=True):
         protocol.end(redis, attempt, End.complete("out"), time.time())
     else:
         protocol.end(redis, attempt, End.fail("why", {}), time.time())
-
-
-def settle(client):
-    while settle_groups_step(client._redis, time.time()):
-        pass
 
 
 def test_a_task_waits_for_all_of_a_group(client, queue):
@@ -224,8 +219,7 @@ def test_members_that_joined_before_members_had_scores_count_and_come_first(clie
     group.close()
     for task in [*early, *late]:
         queue.cancel(task)
-    while settle_groups_step(redis, time.time()):
-        pass
+    settle(client)
     assert (group.progress().state, group.progress().bad) == ("ended", 10)
     assert group.delete()
     assert cli.keys("blueque_*_night") == []

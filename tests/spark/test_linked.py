@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from grouped import run_all, seen, settle
 from pyspark.sql import functions as F
 
 import blueque
 import blueque.spark as bs
 from blueque import InvalidInput, WrongGroup
 from blueque.model import keys
-from blueque.model.units import Timing
-from blueque.recovery.settling import settle_groups_step
 from blueque.spark import executors
 from spark import mishaps
 from spark.oldest import HAS_SOURCES
@@ -31,32 +28,6 @@ def frame(spark):
     return spark.range(0, ROWS, 1, 2).select(F.col("id").alias("frame"))
 
 
-def run_all(client, queue=Q):
-    """Have a listener run what is in line of a queue, and return how many tasks that were."""
-    settle(client)
-    listener, count = client.get_listener(queue), 0
-    listener.register(Timing())
-    while (task := listener.take()) is not None:
-        processor = client.get_processor(task)
-        processor.start(77)
-        processor.complete("done")
-        count += 1
-    listener.leave()
-    settle(client)
-    return count
-
-
-def settle(client):
-    """Do what listeners and schedulers do for groups."""
-    while settle_groups_step(client._redis, time.time()):
-        pass
-
-
-def seen(client, group="n1"):
-    found = client.group(group).progress()
-    return (found.state, found.members, found.open, found.bad)
-
-
 def test_the_second_frame_runs_when_the_first_is_complete_though_its_driver_fails_in_between(
     client, cli, frame, enqueue, mishap
 ):
@@ -65,7 +36,8 @@ def test_the_second_frame_runs_when_the_first_is_complete_though_its_driver_fail
         enqueue(frame, key="frame", group="n1")
     assert seen(client) == ("open", ROWS, ROWS, 0)
     # All that is in line may run meanwhile, and the group stays open.
-    assert run_all(client) == ROWS
+    assert run_all(client, Q) == ROWS
+    settle(client)
     assert seen(client) == ("open", ROWS, 0, 0)
     done = enqueue(frame, key="frame", group="n1")
     assert mishaps.struck(cli) == 1
@@ -75,7 +47,9 @@ def test_the_second_frame_runs_when_the_first_is_complete_though_its_driver_fail
     again = enqueue(frame, JOIN, key="frame", group="n2", after=done)
 
     assert (second.tasks, again.is_replay, again.group) == (ROWS, True, "n2")
+    settle(client)
     assert run_all(client, JOIN) == ROWS
+    settle(client)
     assert seen(client, "n2") == ("ended", ROWS, 0, 0)
 
 
