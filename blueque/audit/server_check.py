@@ -72,19 +72,19 @@ def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
 def judge_due(lines: Iterable[QueueOverview]) -> Iterator[Check]:
     """Yield a warning for each queue with scheduled tasks that should be in line by now."""
     for line in lines:
-        if line.overdue:
+        if line.due.overdue:
             late = (
                 "1 task is overdue by"
-                if line.overdue == 1
-                else f"{line.overdue} tasks are overdue by up to"
+                if line.due.overdue == 1
+                else f"{line.due.overdue} tasks are overdue by up to"
             )
-            tasks = "it" if line.overdue == 1 else "them"
+            tasks = "it" if line.due.overdue == 1 else "them"
             cause = (
                 f"no program puts {tasks} in line"
-                if line.is_minded
+                if line.due.is_minded
                 else f"no listener serves it, and no scheduler has put {tasks} in line"
             )
-            sentence = f"queue {line.queue}: {late} {line.overdue_for or 0:.0f} s; {cause}: "
+            sentence = f"queue {line.queue}: {late} {line.due.overdue_for or 0:.0f} s; {cause}: "
             yield Check("due", "warn", f"{sentence}start blueque-scheduler.")
 
 

@@ -116,7 +116,7 @@ def wait_until_done(client: Client, count: int) -> None:
     most, moved = 0, time.monotonic()
     while most < count:
         done = sum(
-            line.complete + line.failed
+            line.counts.complete + line.counts.failed
             for line in inspector.overview().lines
             if line.queue == QUEUE
         )

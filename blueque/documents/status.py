@@ -19,16 +19,8 @@ if TYPE_CHECKING:
     from blueque.sentences.attention import Concern
     from blueque.text.redaction import Hide
 
-_COUNTS = (
-    "blocked",
-    "scheduled",
-    "pending",
-    "running",
-    "failed",
-    "complete",
-    "cancelled",
-    "listeners",
-)
+_WAITING = ("blocked", "scheduled", "pending")
+_ENDED = ("failed", "complete", "cancelled")
 
 
 def of_overview(
@@ -59,9 +51,12 @@ def of_queues(lines: Sequence[QueueOverview]) -> dict[str, Any]:
         "items": [
             {
                 "queue": line.queue,
-                **{name: getattr(line, name) for name in _COUNTS},
-                "max_concurrency": line.max_concurrency,
-                "paused": line.pause is not None,
+                **{name: getattr(line.counts, name) for name in _WAITING},
+                "running": line.running,
+                **{name: getattr(line.counts, name) for name in _ENDED},
+                "listeners": line.listeners,
+                "max_concurrency": line.settings.max_concurrency,
+                "paused": line.settings.pause is not None,
             }
             for line in lines
         ]
@@ -105,17 +100,31 @@ def server_version(overview: Overview) -> str | None:
 
 
 def _line_item(line: QueueOverview) -> dict[str, Any]:
-    item = line._asdict()
-    pause = item.pop("pause")
-    del item["is_minded"]  # for text only
-    item |= {
+    pause, settings, waiting = line.settings.pause, line.settings, line.waiting
+    return {
+        "queue": line.queue,
+        **line.counts._asdict(),
+        "listeners": line.listeners,
+        "running": line.running,
+        "first": waiting.oldest,
+        "oldest_seconds": finite(waiting.oldest_for),
+        "runnable": waiting.runnable,
+        "misfits": [misfit._asdict() for misfit in waiting.misfits],
+        "overdue": line.due.overdue,
+        "overdue_seconds": finite(line.due.overdue_for),
+        "looked_at": line.failures.looked_at,
+        "lost": line.failures.lost,
+        "poison": line.failures.poison,
+        "failing": line.failures.failing,
+        "failed_today": line.failures.today,
+        "holders": [holder._asdict() for holder in line.holders],
+        "orphans": line.orphans,
+        "expired": line.expired,
+        "max_concurrency": settings.max_concurrency,
+        "max_pending": settings.max_pending,
+        "discards": settings.discards,
         "paused": pause is not None,
         **times(paused_at=pause.since if pause else None),
         "paused_by": pause.by if pause else None,
         "paused_reason": pause.reason if pause else None,
-        "misfits": [misfit._asdict() for misfit in line.misfits],
-        "holders": [holder._asdict() for holder in line.holders],
     }
-    item["oldest_seconds"] = finite(item.pop("oldest"))
-    item["overdue_seconds"] = finite(item.pop("overdue_for"))
-    return item

@@ -160,23 +160,23 @@ def _queue(
     ]
     living = [node for node in nodes if node.state in _LIVES]
     return Queue(
-        counts={state: getattr(line, state) for state in _UNFINISHED},
+        counts={state: getattr(line.counts, state) for state in _UNFINISHED},
         numbers=numbers,
         made=max(
             count + events.get("deleted", 0) + events.get("moved_away", 0) - events.get("moved", 0),
             0,
         ),
-        runnable=line.runnable,
+        runnable=line.waiting.runnable,
         held=sum(holder.held for holder in line.holders),
-        pending_for=line.oldest or 0.0,
-        overdue_for=line.overdue_for or 0.0,
+        pending_for=line.waiting.oldest_for or 0.0,
+        overdue_for=line.due.overdue_for or 0.0,
         running_for=max([now - at for at in begun], default=0.0),
         silent_for=max([now - at for at in signs], default=0.0),
         listeners=len(living),
         slots=sum(node.state not in ("draining", "paused") or bool(node.held) for node in living),
         busy=sum(bool(node.held) for node in living),
-        is_paused=line.pause is not None,
-        max_pending=line.max_pending,
+        is_paused=line.settings.pause is not None,
+        max_pending=line.settings.max_pending,
     )
 
 

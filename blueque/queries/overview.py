@@ -29,42 +29,19 @@ from blueque.queries.overview_queues import (
     look,
     tasks_of,
 )
-from blueque.queries.queues import Pause
+from blueque.queries.queues import Settings
 from blueque.queries.schedules import MAX_WATCHED, Watched, watched
 from blueque.queries.statistics import Usual, tail, usual
 from blueque.queries.steps import clock, in_step, of_each, read
-from blueque.queries.waiting_lines import Misfit, Waits, misfits, runnable
+from blueque.queries.waiting_lines import Misfit, misfits, runnable
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
 
 
-class QueueOverview(NamedTuple):
-    """A queue at one instant, not a line of it: how many tasks it has in each status.
+class Counts(NamedTuple):
+    """How many tasks of a queue have each status."""
 
-    overdue: how many scheduled tasks should be in line by now; the first of them was due
-        `overdue_for` seconds ago.
-    is_minded: whether the queue has a listener that puts due tasks in line; else only a scheduler
-        does.
-    lost, poison: ids of failed tasks with that error type, of the `looked_at` newest and at most a
-        day old.
-    pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any
-        number. max_pending: how many may be in line; None: any number.
-    discards: whether its oldest tasks make room for new ones.
-    running: how many count as running.
-    runnable: how many pending tasks could start now if there were listeners; see
-        `waiting_lines.runnable`.
-    misfits: the lines whose tasks no listener of the queue can ever run, if it has listeners.
-    first: the id of the task that has been pending for `oldest` seconds.
-    failing: how many tasks failed within the last hour, if there are many and their share is too
-        large; else 0.
-    holders: failed and cancelled tasks for which others wait, which may be of other queues; of the
-        newest that failed, and of as many that were cancelled.
-    failed_today: how many of the `looked_at` newest have failed today (UTC).
-    orphans: ids of blocked tasks that wait for what is gone, of the MAX_BLOCKED that are looked at.
-    """
-
-    queue: str
     scheduled: int = 0
     pending: int = 0
     reserved: int = 0
@@ -72,37 +49,81 @@ class QueueOverview(NamedTuple):
     complete: int = 0
     failed: int = 0
     cancelled: int = 0
-    oldest: float | None = None  # the longest time that the next task of a line has been pending
-    listeners: int = 0
+    blocked: int = 0
+
+
+class Waiting(NamedTuple):
+    """The pending tasks of a queue.
+
+    oldest: the id of the task that has been pending for `oldest_for` seconds, the longest of the
+        next tasks of each line.
+    runnable: how many could start now if there were listeners; see `waiting_lines.runnable`.
+    misfits: the lines whose tasks no listener of the queue can ever run, if it has listeners.
+    """
+
+    oldest: str | None = None
+    oldest_for: float | None = None
+    runnable: int = 0
+    misfits: tuple[Misfit, ...] = ()
+
+
+class Due(NamedTuple):
+    """The scheduled tasks of a queue.
+
+    overdue: how many should be in line by now; the first of them was due `overdue_for` seconds ago.
+    is_minded: whether the queue has a listener that puts due tasks in line; else only a scheduler
+        does.
+    """
+
     overdue: int = 0
     overdue_for: float | None = None
+    is_minded: bool = False
+
+
+class Failures(NamedTuple):
+    """The `looked_at` newest failed tasks of a queue.
+
+    lost, poison: ids of those with that error type that are at most a day old.
+    failing: how many failed within the last hour, if there are many and their share is too large;
+        else 0.
+    today: how many have failed today (UTC).
+    """
+
+    looked_at: int = 0
     lost: tuple[str, ...] = ()
     poison: tuple[str, ...] = ()
-    pause: Pause | None = None
-    max_concurrency: int | None = None
-    max_pending: int | None = None
-    discards: bool = False
-    running: int = 0
-    misfits: tuple[Misfit, ...] = ()
-    is_minded: bool = False
-    first: str | None = None
-    looked_at: int = 0
     failing: int = 0
-    runnable: int = 0
-    blocked: int = 0
+    today: int = 0
+
+
+class QueueOverview(NamedTuple):
+    """A queue at one instant, not a line of it.
+
+    running: how many tasks count as running.
+    holders: failed and cancelled tasks for which others wait, which may be of other queues; of the
+        newest that failed, and of as many that were cancelled.
+    orphans: ids of blocked tasks that wait for what is gone, of the MAX_BLOCKED that are looked at.
+    expired: how many tasks have not started in time today (UTC).
+    """
+
+    queue: str
+    counts: Counts = Counts()
+    settings: Settings = Settings()
+    waiting: Waiting = Waiting()
+    due: Due = Due()
+    failures: Failures = Failures()
+    listeners: int = 0
+    running: int = 0
     holders: tuple[Holder, ...] = ()
     orphans: tuple[str, ...] = ()
     expired: int = 0
-    failed_today: int = 0
 
     @property
     def is_quiet(self) -> bool:
         """It has nothing but complete tasks, and no listener."""
-        counts = (self.scheduled, self.pending, self.reserved, self.started, self.blocked)
-        limits = (self.pause, self.max_concurrency, self.max_pending)
-        return limits == (None, None, None) and not any(
-            (*counts, self.failed, self.cancelled, self.listeners, self.running)
-        )
+        tasks = sum(self.counts) - self.counts.complete
+        limits = (self.settings.pause, self.settings.max_concurrency, self.settings.max_pending)
+        return limits == (None, None, None) and not any((tasks, self.listeners, self.running))
 
 
 class Overview(NamedTuple):
@@ -168,10 +189,13 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
             ),
         ),
     )
-    lines = {queue: QueueOverview(queue, complete=count or 0) for queue, count in complete.items()}
+    lines = {
+        queue: QueueOverview(queue, Counts(complete=count or 0))
+        for queue, count in complete.items()
+    }
     for name, looked in looks.items():
         fails = failing.get(name, False)
-        lines[name] = _line(looked, found[name], tasks.tasks, held, fails, held_up, now)
+        lines[name] = _overview_of(looked, found[name], tasks.tasks, held, fails, held_up, now)
     return Overview(
         now,
         [*lines.values()],
@@ -245,7 +269,7 @@ def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
     return schedule._replace(failures=schedule.failures + (status == "failed"))
 
 
-def _line(
+def _overview_of(
     looked: QueueRead,
     found: Details,
     tasks: Mapping[str, Task],
@@ -254,15 +278,34 @@ def _line(
     held_up: Mapping[str, Holder],
     now: float,
 ) -> QueueOverview:
+    seen, failed = looked.seen, found.failed
+    dead = {node.id for node in found.nodes if node.state == "dead"}
+    return QueueOverview(
+        seen.queue,
+        _counts(looked, found, tasks),
+        seen.settings,
+        _waiting(looked, found, tasks, locks, now),
+        _due(looked, found, now),
+        Failures(
+            len(looked.ends.failed),
+            tuple(failed.lost),
+            tuple(failed.poison),
+            failed.within_hour if is_failing else 0,
+            failed.today,
+        ),
+        len({*looked.members.listeners} - dead),
+        seen.room.taken,
+        tuple(held_up[one.task] for one in failed.awaited if one.task in held_up),
+        tuple(found.orphans),
+        found.expired,
+    )
+
+
+def _counts(looked: QueueRead, found: Details, tasks: Mapping[str, Task]) -> Counts:
     seen, started = looked.seen, looked.members.started_tasks
     running = sum(tasks[task_id].status == "started" for task_id in started)
     held = {task_id for node in found.nodes for task_id in node.held}
-    dead = {node.id for node in found.nodes if node.state == "dead"}
-    since, first = _oldest(firsts(looked, found), tasks)
-    is_minded = puts_in_line(found.nodes)
-    overdue = looked.ends.overdue if is_minded else looked.ends.late
-    line = QueueOverview(
-        seen.queue,
+    return Counts(
         scheduled=seen.scheduled,
         pending=seen.in_default + sum(line.length for line in found.waits),
         reserved=sum(tasks[task_id].status == "reserved" for task_id in held),
@@ -270,40 +313,32 @@ def _line(
         complete=seen.complete,
         failed=seen.failed,
         cancelled=seen.cancelled,
-        oldest=None if since is None else max(now - since, 0.0),
-        listeners=len({*looked.members.listeners} - dead),
-        overdue=overdue,
-        overdue_for=now - float(looked.ends.next_due[1])
-        if overdue and looked.ends.next_due
-        else None,
-        is_minded=is_minded,
-        lost=tuple(found.failed.lost),
-        poison=tuple(found.failed.poison),
-        pause=seen.settings.pause,
-        max_concurrency=seen.settings.max_concurrency,
-        max_pending=seen.settings.max_pending,
-        discards=seen.settings.discards,
-        running=seen.room.taken,
-        misfits=misfits(found.waits, found.nodes),
-        first=first,
-        looked_at=len(looked.ends.failed),
-        failing=found.failed.within_hour if is_failing else 0,
         blocked=seen.blocked,
-        holders=tuple(held_up[one.task] for one in found.failed.awaited if one.task in held_up),
-        orphans=tuple(found.orphans),
-        expired=found.expired,
-        failed_today=found.failed.today,
     )
-    return line._replace(runnable=_runnable(line, found.waits, locks))
 
 
-def _runnable(line: QueueOverview, waits: Sequence[Waits], held: Mapping[str, int]) -> int:
-    if line.pause is not None:
-        return 0
-    in_lines = sum(line.length for line in waits)
-    able = line.pending - in_lines + runnable(waits, line.misfits, held)
-    room = able if line.max_concurrency is None else line.max_concurrency - line.running
-    return max(min(able, room), 0)
+def _waiting(
+    looked: QueueRead,
+    found: Details,
+    tasks: Mapping[str, Task],
+    locks: Mapping[str, int],
+    now: float,
+) -> Waiting:
+    since, oldest = _oldest(firsts(looked, found), tasks)
+    unfit = misfits(found.waits, found.nodes)
+    able = looked.seen.in_default + runnable(found.waits, unfit, locks)
+    return Waiting(
+        oldest,
+        None if since is None else max(now - since, 0.0),
+        0 if looked.seen.settings.pause is not None else looked.seen.room.left(able),
+        unfit,
+    )
+
+
+def _due(looked: QueueRead, found: Details, now: float) -> Due:
+    is_minded, first = puts_in_line(found.nodes), looked.ends.next_due
+    overdue = looked.ends.overdue if is_minded else looked.ends.late
+    return Due(overdue, now - float(first[1]) if overdue and first else None, is_minded)
 
 
 def _oldest(ids: Iterable[str], tasks: Mapping[str, Task]) -> tuple[float | None, str | None]:

@@ -64,6 +64,10 @@ class RunningLimit(NamedTuple):
     def taken(self) -> int:
         return max(self.counted, self.started)
 
+    def left(self, tasks: int) -> int:
+        """Return how many of these tasks could run now."""
+        return tasks if self.limit is None else max(min(tasks, self.limit - self.taken), 0)
+
     @property
     def is_full(self) -> bool:
         return self.limit is not None and self.taken >= self.limit

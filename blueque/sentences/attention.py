@@ -101,9 +101,9 @@ def heading(concerns: Sequence[Concern], lines: Sequence[QueueOverview]) -> str:
     if concerns:
         need = "thing needs" if len(concerns) == 1 else "things need"
         return f"{len(concerns)} {need} attention"
-    failed = sum(line.failed_today for line in lines)
-    more = any(line.failed_today == line.looked_at < line.failed for line in lines)
-    paused = sum(line.pause is not None for line in lines)
+    failed = sum(line.failures.today for line in lines)
+    more = any(_is_least(line.failures.today, line) for line in lines)
+    paused = sum(line.settings.pause is not None for line in lines)
     some = ["Nothing needs attention."]
     many = f"{count(failed, 'task')}{' or more' if more else ''}"
     some += [f"Today (UTC) {many} failed."] if failed else []
@@ -121,10 +121,14 @@ def stands_still(task: Task, now: float) -> bool:
 
 def pause_words(line: QueueOverview, now: float) -> str:
     """Return since when, by whom and why: for 3 h 12 m by ada: deploy."""
-    if line.pause is None:
+    if line.settings.pause is None:
         return "-"
-    since = "" if line.pause.since is None else f"for {span(max(now - line.pause.since, 0.0))} "
-    return f"{since}by {line.pause.by or 'unknown'}{f': {line.pause.reason}' if line.pause.reason else ''}"
+    since = (
+        ""
+        if line.settings.pause.since is None
+        else f"for {span(max(now - line.settings.pause.since, 0.0))} "
+    )
+    return f"{since}by {line.settings.pause.by or 'unknown'}{f': {line.settings.pause.reason}' if line.settings.pause.reason else ''}"
 
 
 def _versions(nodes: Sequence[Node]) -> Iterator[Concern]:
@@ -172,17 +176,17 @@ def _of_queue(
             )
     yield from _of_failures(line)
     yield from _of_holders(line)
-    if line.overdue:
+    if line.due.overdue:
         late = (
-            f"is overdue by {span(line.overdue_for)}"
-            if line.overdue == 1
-            else (f"are overdue by up to {span(line.overdue_for)}")
+            f"is overdue by {span(line.due.overdue_for)}"
+            if line.due.overdue == 1
+            else (f"are overdue by up to {span(line.due.overdue_for)}")
         )
-        what = "it" if line.overdue == 1 else "them"
+        what = "it" if line.due.overdue == 1 else "them"
         why = f"no scheduler has put {what} in line"
-        if not line.is_minded:
+        if not line.due.is_minded:
             why = f"no listener serves the queue, and {why}"
-        sentence = f"{count(line.overdue, 'task')} {late}: {why}"
+        sentence = f"{count(line.due.overdue, 'task')} {late}: {why}"
         yield Concern(line.queue, "overdue", sentence, "blueque-scheduler")
 
 
@@ -192,40 +196,47 @@ def _of_waiting(
     now: float,
     serve: Callable[[str], str],
 ) -> Iterator[Concern]:
-    if line.pending and states.keys().isdisjoint(_SERVING):
+    if line.counts.pending and states.keys().isdisjoint(_SERVING):
         idle = [
             f"{count(len(states[state]), 'listener')} {state}"
             for state in ("silent", "draining", "paused")
             if state in states
         ]
-        waits = f"{line.pending} pending, oldest waits {span(line.oldest)}"
-        why = f"blueque why {short_id(line.first)}" if line.first else serve(line.queue)
+        waits = f"{line.counts.pending} pending, oldest waits {span(line.waiting.oldest_for)}"
+        why = (
+            f"blueque why {short_id(line.waiting.oldest)}"
+            if line.waiting.oldest
+            else serve(line.queue)
+        )
         yield Concern(
             line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why
         )
     if (
-        line.pause is not None
-        and line.pause.since is not None
-        and now - line.pause.since > LONG_PAUSE
+        line.settings.pause is not None
+        and line.settings.pause.since is not None
+        and now - line.settings.pause.since > LONG_PAUSE
     ):
-        waits = f", and {line.pending} pending" if line.pending else ""
+        waits = f", and {line.counts.pending} pending" if line.counts.pending else ""
         sentence = f"paused {pause_words(line, now)}{waits}"
         yield Concern(line.queue, "paused", sentence, hints.of_queue("resume", line.queue))
-    if line.max_concurrency == 0 and line.pending:
+    if line.settings.max_concurrency == 0 and line.counts.pending:
         command = hints.of_queue("limit", line.queue, "none")
         yield Concern(
-            line.queue, "limit", f"{line.pending} pending, and the limit of the queue is 0", command
+            line.queue,
+            "limit",
+            f"{line.counts.pending} pending, and the limit of the queue is 0",
+            command,
         )
-    if line.max_pending is not None and line.pending >= line.max_pending:
+    if line.settings.max_pending is not None and line.counts.pending >= line.settings.max_pending:
         become = (
-            "the oldest are discarded for new ones" if line.discards else "producers are refused"
+            "the oldest are discarded for new ones"
+            if line.settings.discards
+            else "producers are refused"
         )
-        sentence = (
-            f"full: {line.pending} pending, and its max_pending is {line.max_pending}: {become}"
-        )
+        sentence = f"full: {line.counts.pending} pending, and its max_pending is {line.settings.max_pending}: {become}"
         command = hints.of_queue("queue set", line.queue, "max_pending=N")
         yield Concern(line.queue, "full", sentence, command)
-    for misfit in line.misfits[:MOST]:
+    for misfit in line.waiting.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"
         yield Concern(line.queue, "never_fits", what, f"blueque why {short_id(misfit.first)}")
@@ -233,19 +244,20 @@ def _of_waiting(
 
 def _of_failures(line: QueueOverview) -> Iterator[Concern]:
     queue = shlex.quote(line.queue)
-    if line.lost:
-        how_many = f"{_count_of(line.lost, line)} lost in the last day"
+    if line.failures.lost:
+        how_many = f"{_count_of(len(line.failures.lost), line)} lost in the last day"
         yield Concern(line.queue, "lost", how_many, f"blueque requeue -q {queue} --error-type lost")
     failed = f"blueque ls --queue {queue} --state failed"
-    if line.poison:
-        command = f"blueque show {short_id(line.poison[0])}" if len(line.poison) == 1 else failed
-        sentence = (
-            f"{_count_of(line.poison, line)} poison in the last day: lost too often to run again"
+    if line.failures.poison:
+        command = (
+            f"blueque show {short_id(line.failures.poison[0])}"
+            if len(line.failures.poison) == 1
+            else failed
         )
+        sentence = f"{_count_of(len(line.failures.poison), line)} poison in the last day: lost too often to run again"
         yield Concern(line.queue, "poison", sentence, command)
-    if line.failing:
-        many = f"{count(line.failing, 'task')}{' or more' if line.looked_at == line.failing < line.failed else ''}"
-        sentence = f"{many} failed in the last hour, more than a fifth of those that ended"
+    if line.failures.failing:
+        sentence = f"{_count_of(line.failures.failing, line)} failed in the last hour, more than a fifth of those that ended"
         yield Concern(line.queue, "failing", sentence, f"{failed} --since 1h")
     if line.expired:
         sentence = f"{count(line.expired, 'task')} expired today (UTC): not started in time"
@@ -256,7 +268,7 @@ def _of_failures(line: QueueOverview) -> Iterator[Concern]:
 def _of_holders(line: QueueOverview) -> Iterator[Concern]:
     """Yield what failed and cancelled tasks keep from running, and what waits for those that are gone."""
     if line.orphans:
-        more = " or more" if line.blocked > MAX_BLOCKED else ""
+        more = " or more" if line.counts.blocked > MAX_BLOCKED else ""
         verb = "waits" if len(line.orphans) == 1 else "wait"
         sentence = (
             f"{count(len(line.orphans), 'task')}{more} {verb} for what is gone, and cannot run"
@@ -311,7 +323,7 @@ def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
 
 
 def _of_schedules(overview: Overview) -> Iterator[Concern]:
-    served = {line.queue for line in overview.lines if line.is_minded}
+    served = {line.queue for line in overview.lines if line.due.is_minded}
     for judgement, found in judged(overview.schedules, overview.now, served):
         for name, sentence in list(found.items())[:MOST]:
             command = hints.of_schedule(judgement.verb, name)
@@ -419,7 +431,10 @@ def _about_silent(line: QueueOverview, nodes: Sequence[Node], serve: Callable[[s
     )
 
 
-def _count_of(ids: Sequence[str], line: QueueOverview) -> str:
-    return (
-        f"{count(len(ids), 'task')}{' or more' if len(ids) == line.looked_at < line.failed else ''}"
-    )
+def _count_of(failed: int, line: QueueOverview) -> str:
+    return f"{count(failed, 'task')}{' or more' if _is_least(failed, line) else ''}"
+
+
+def _is_least(failed: int, line: QueueOverview) -> bool:
+    """Tell whether more than so many may have failed: all that were looked at are among them."""
+    return failed == line.failures.looked_at < line.counts.failed

@@ -18,9 +18,9 @@ from blueque.model.task import Task
 from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
-from blueque.queries.overview import Overview, QueueOverview
+from blueque.queries.overview import Counts, Failures, Overview, QueueOverview
 from blueque.queries.overview_queues import HOUR
-from blueque.queries.queues import Pause
+from blueque.queries.queues import Pause, Settings
 from blueque.queries.schedules import Watched
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, concerns
@@ -36,13 +36,19 @@ GOOD = {
     "save": "",
 }
 NODE = "gpu-1.example.com_4021"
+PARTS = ("counts", "settings", "waiting", "due", "failures")  # of QueueOverview
 
 
 def line(**values):
-    counts = dict.fromkeys(
-        ("scheduled", "pending", "reserved", "started", "complete", "failed", "cancelled"), 0
-    )
-    return QueueOverview("video", **(counts | {"oldest": None, "listeners": 1} | values))
+    """Return a queue with these values, each in the part that has a field of that name."""
+    found = QueueOverview("video", listeners=1)
+    for name, value in values.items():
+        part = next((part for part in PARTS if name in getattr(found, part)._fields), None)
+        if part is None:
+            found = found._replace(**{name: value})
+        else:
+            found = found._replace(**{part: getattr(found, part)._replace(**{name: value})})
+    return found
 
 
 def node(state="up", **values):
@@ -66,7 +72,9 @@ def told(lines=(), tasks=(), nodes=None, **facts):
 
 def test_on_a_good_day_nothing_needs_attention():
     assert (
-        told([line(pending=3, oldest=5.0, started=1, complete=7)], [running(started=NOW - 7200)])
+        told(
+            [line(pending=3, oldest_for=5.0, started=1, complete=7)], [running(started=NOW - 7200)]
+        )
         == []
     )
 
@@ -110,7 +118,7 @@ def test_listeners_of_two_versions_are_counted_each_once():
 
 
 def test_a_queue_that_nobody_serves_is_pointed_at_with_the_task_that_waits_longest():
-    (concern,) = told([line(pending=3, oldest=18600.0, first="t-first")], nodes=[])
+    (concern,) = told([line(pending=3, oldest_for=18600.0, oldest="t-first")], nodes=[])
 
     assert concern == Concern(
         "video",
@@ -279,7 +287,7 @@ def test_failures_are_too_many_from_five_within_an_hour_and_a_fifth_of_what_ende
 
     (found,) = Inspector(redis).overview().lines
 
-    assert found.failing == failing
+    assert found.failures.failing == failing
 
 
 def test_the_overview_tells_when_a_running_task_has_last_printed(redis, cli):
@@ -330,7 +338,7 @@ def test_who_may_not_ask_for_info_sees_the_rest(server, redis, cli):
     client.close()
     cli.acl_deluser("reader")
 
-    assert (overview.server, overview.lines[0].pending) == (None, 1)
+    assert (overview.server, overview.lines[0].counts.pending) == (None, 1)
 
 
 def test_check_ends_with_75_when_something_needs_attention_and_with_0_otherwise(own_server):
@@ -556,10 +564,11 @@ def test_without_concerns_the_heading_says_what_failed_today_and_what_is_paused(
     (line,) = client.get_inspector().overview().lines
 
     assert attention.heading([], [line]) == "Nothing needs attention. Today (UTC) 1 task failed."
-    paused = line._replace(failed_today=0, pause=Pause(now, "ada", None))
+    good = line._replace(failures=Failures())
+    paused = good._replace(settings=Settings(Pause(now, "ada", None)))
     assert attention.heading([], [paused]) == "Nothing needs attention. 1 queue is paused."
-    assert attention.heading([], [line._replace(failed_today=0)]) == "Nothing needs attention."
-    least = line._replace(failed_today=7, looked_at=7, failed=9)
+    assert attention.heading([], [good]) == "Nothing needs attention."
+    least = line._replace(failures=Failures(looked_at=7, today=7), counts=Counts(failed=9))
     assert "7 tasks or more failed." in attention.heading([], [least])
     concern = Concern("video", "dead", "it is so")
     assert attention.heading([concern] * 2, [line]) == "2 things need attention"

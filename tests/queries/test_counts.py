@@ -49,6 +49,6 @@ def test_they_are_those_of_the_overview(client, filled):
     found = queues.counts(client.connections, filled)
 
     assert [found[status] for status in STATUSES] == [
-        sum(getattr(line, status) for line in lines) for status in STATUSES
+        sum(getattr(line.counts, status) for line in lines) for status in STATUSES
     ]
     assert 0 not in found.values()

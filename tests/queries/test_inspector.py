@@ -17,6 +17,7 @@ from blueque.protocol.ends import End
 from blueque.queries.groups_overview import Groups
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import STATUSES
+from blueque.queries.overview import Counts, Due, Failures, QueueOverview, Waiting
 
 NODE = "gpu-1.example.com_4021"
 
@@ -96,37 +97,14 @@ def test_the_overview_counts_each_status(redis, inspector):
 
     (line,) = inspector.overview().lines
 
-    assert line._replace(oldest=None) == (
+    assert line._replace(waiting=line.waiting._replace(oldest_for=None)) == QueueOverview(
         "video",
-        1,
-        4,
-        1,
-        1,
-        3,
-        2,
-        5,
-        None,
-        1,
-        0,
-        None,
-        (),
-        (),
-        None,
-        None,
-        None,
-        False,
-        1,
-        (),
-        True,
-        "pending0",
-        2,
-        0,
-        4,
-        0,
-        (),
-        (),
-        0,
-        0,
+        Counts(scheduled=1, pending=4, reserved=1, started=1, complete=3, failed=2, cancelled=5),
+        waiting=Waiting("pending0", runnable=4),
+        due=Due(is_minded=True),
+        failures=Failures(looked_at=2),
+        listeners=1,
+        running=1,
     )
 
 
@@ -175,14 +153,18 @@ def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_n
     overview = inspector.overview()
 
     (line,) = overview.lines
-    assert (line.pending, line.pause, line.max_concurrency) == (3, (3000.0, "ada", "deploy"), 7)
-    assert line.oldest == pytest.approx(overview.now - 900.0)
-    assert line.misfits == (("5,gpu=2,lock:a=1", 1, "gpu=2", "heavy"),)
+    assert (line.counts.pending, line.settings.pause, line.settings.max_concurrency) == (
+        3,
+        (3000.0, "ada", "deploy"),
+        7,
+    )
+    assert line.waiting.oldest_for == pytest.approx(overview.now - 900.0)
+    assert line.waiting.misfits == (("5,gpu=2,lock:a=1", 1, "gpu=2", "heavy"),)
 
 
 def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
     def runnable():
-        return inspector.overview().lines[0].runnable
+        return inspector.overview().lines[0].waiting.runnable
 
     register(redis)
     start(redis, "busy")
@@ -229,7 +211,7 @@ def test_a_line_that_a_listener_of_the_queue_can_run_is_no_misfit(redis, inspect
         redis, "video", "heavy", "{}", 1000.0, {"parameters_encoding": "json", "needs": "gpu=2"}
     )
 
-    assert inspector.overview().lines[0].misfits == ()
+    assert inspector.overview().lines[0].waiting.misfits == ()
 
 
 def test_the_age_of_the_next_in_line_is_counted_from_the_time_of_redis(redis, inspector):
@@ -238,7 +220,7 @@ def test_the_age_of_the_next_in_line_is_counted_from_the_time_of_redis(redis, in
 
     (line,) = inspector.overview().lines
 
-    assert line.oldest == pytest.approx(3600, abs=10)
+    assert line.waiting.oldest_for == pytest.approx(3600, abs=10)
 
 
 def test_a_promoted_task_has_been_pending_since_it_was_due_only(redis, inspector):
@@ -250,7 +232,7 @@ def test_a_promoted_task_has_been_pending_since_it_was_due_only(redis, inspector
 
     (line,) = inspector.overview().lines
 
-    assert line.oldest == pytest.approx(90, abs=10)
+    assert line.waiting.oldest_for == pytest.approx(90, abs=10)
 
 
 def test_an_age_is_never_negative_when_a_producers_clock_is_ahead(redis, inspector):
@@ -258,7 +240,7 @@ def test_an_age_is_never_negative_when_a_producers_clock_is_ahead(redis, inspect
 
     (line,) = inspector.overview().lines
 
-    assert line.oldest == 0.0
+    assert line.waiting.oldest_for == 0.0
 
 
 def test_what_the_hash_does_not_confirm_is_not_counted_as_running(redis, cli, inspector):
@@ -268,7 +250,10 @@ def test_what_the_hash_does_not_confirm_is_not_counted_as_running(redis, cli, in
 
     overview = inspector.overview()
 
-    assert ([task.id for task in overview.running], overview.lines[0].started) == (["real"], 1)
+    assert ([task.id for task in overview.running], overview.lines[0].counts.started) == (
+        ["real"],
+        1,
+    )
 
 
 def test_scheduled_tasks_are_overdue_a_minute_after_their_time_and_without_listener_ten_seconds(
@@ -285,8 +270,12 @@ def test_scheduled_tasks_are_overdue_a_minute_after_their_time_and_without_liste
     protocol.deregister(redis, "video", NODE, "i1")
     (alone,) = inspector.overview().lines
 
-    assert (line.overdue, line.overdue_for, line.is_minded) == (2, pytest.approx(300, abs=10), True)
-    assert (alone.overdue, alone.is_minded) == (3, False)
+    assert (line.due.overdue, line.due.overdue_for, line.due.is_minded) == (
+        2,
+        pytest.approx(300, abs=10),
+        True,
+    )
+    assert (alone.due.overdue, alone.due.is_minded) == (3, False)
 
 
 def test_tasks_that_were_lost_within_a_day_are_named_and_poison_apart(redis, inspector):
@@ -303,7 +292,7 @@ def test_tasks_that_were_lost_within_a_day_are_named_and_poison_apart(redis, ins
 
     (line,) = inspector.overview().lines
 
-    assert (line.lost, line.poison) == (("lost",), ("poison",))
+    assert (line.failures.lost, line.failures.poison) == (("lost",), ("poison",))
 
 
 def test_no_more_than_the_newest_hundred_failed_tasks_are_looked_at_for_those_that_were_lost(
@@ -317,7 +306,7 @@ def test_no_more_than_the_newest_hundred_failed_tasks_are_looked_at_for_those_th
 
     (line,) = inspector.overview().lines
 
-    assert (len(line.lost), "lost first" in line.lost) == (100, False)
+    assert (len(line.failures.lost), "lost first" in line.failures.lost) == (100, False)
 
 
 def test_running_tasks_come_longest_first_and_without_their_parameters(redis, inspector):
@@ -655,7 +644,7 @@ def test_a_queue_with_nothing_but_complete_tasks_is_quiet(redis, inspector, cli,
 
     lines = inspector.overview().lines
 
-    assert [(line.queue, line.complete, line.is_quiet) for line in lines] == [
+    assert [(line.queue, line.counts.complete, line.is_quiet) for line in lines] == [
         ("", 0, True),
         ("busy", 0, False),
         ("done", 2, True),

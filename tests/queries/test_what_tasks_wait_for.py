@@ -48,7 +48,7 @@ def test_the_overview_counts_blocked_tasks_and_names_those_that_hold_them(inspec
 
     video, audio = line_of(inspector), line_of(inspector, "audio")
 
-    assert (video.blocked, audio.blocked, audio.pending) == (0, 4, 1)
+    assert (video.counts.blocked, audio.counts.blocked, audio.counts.pending) == (0, 4, 1)
     assert sorted(video.holders) == [Holder("bad-1", "failed", 3), Holder("gone-1", "cancelled", 1)]
     assert audio.holders == ()
 
@@ -63,7 +63,7 @@ def test_a_failed_task_holds_its_dependents_before_they_are_told(inspector, redi
 
     protocol.settle(redis, "bad-1", time.time())
 
-    assert (before.blocked, before.failed) == (1, 1)
+    assert (before.counts.blocked, before.counts.failed) == (1, 1)
     assert before.holders == line_of(inspector).holders == (Holder("bad-1", "failed", 1),)
 
 

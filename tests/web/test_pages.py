@@ -202,7 +202,11 @@ def test_a_look_at_one_queue_finds_what_the_look_at_all_does(tasks, client):
         about = {
             (each.code, each.about) for each in attention.concerns(seen) if each.about == queue
         }
-        lines = [line._replace(oldest=None) for line in seen.lines if line.queue == queue]
+        lines = [
+            line._replace(waiting=line.waiting._replace(oldest_for=None))
+            for line in seen.lines
+            if line.queue == queue
+        ]
         return about, lines, [task.id for task in seen.running if task.queue == queue]
 
     inspector = client.get_inspector()

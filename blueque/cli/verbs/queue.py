@@ -58,7 +58,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
     if as_json:
         printing.print_json("queues", **of_queues(lines))
     elif lines:
-        has_blocked = any(line.blocked for line in lines)
+        has_blocked = any(line.counts.blocked for line in lines)
         columns = [*_COLUMNS[:1], *([_BLOCKED] if has_blocked else []), *_COLUMNS[1:]]
         rows = [_row(line, has_blocked) for line in lines]
         printing.print_table(columns, rows)
@@ -67,13 +67,20 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
 
 
 def _row(line: QueueOverview, has_blocked: bool) -> list[str]:
-    blocked = (line.blocked,) if has_blocked else ()
-    counts = (*blocked, line.scheduled, line.pending, line.running, line.failed, line.listeners)
+    blocked = (line.counts.blocked,) if has_blocked else ()
+    counts = (
+        *blocked,
+        line.counts.scheduled,
+        line.counts.pending,
+        line.running,
+        line.counts.failed,
+        line.listeners,
+    )
     return [
         line.queue,
         *map(str, counts),
-        "-" if line.max_concurrency is None else str(line.max_concurrency),
-        "open" if line.pause is None else f"paused by {line.pause.by}",
+        "-" if line.settings.max_concurrency is None else str(line.settings.max_concurrency),
+        "open" if line.settings.pause is None else f"paused by {line.settings.pause.by}",
     ]
 
 

@@ -150,7 +150,7 @@ def _print_text(
     for concern in concerns[:most]:
         _print_concern(concern)
     if not concerns and overview.lines:
-        failed = any(line.failed_today for line in overview.lines)
+        failed = any(line.failures.today for line in overview.lines)
         heading = attention.heading(concerns, overview.lines)
         click.echo(f"{heading}{'  (blueque failures)' if failed else ''}")
     if concerns[most:]:
@@ -196,13 +196,17 @@ def _print_queues(overview: Overview, most: int) -> None:
     """Print the queues; if there are too many, those with the most waiting and running tasks."""
     lines = overview.lines
     if len(lines) > most:
-        busiest = sorted(lines, key=lambda line: -line.started - line.pending)[:most]
+        busiest = sorted(lines, key=lambda line: -line.counts.started - line.counts.pending)[:most]
         lines = sorted(busiest, key=lambda line: line.queue)
-    has_blocked = any(line.blocked for line in lines)
+    has_blocked = any(line.counts.blocked for line in lines)
     columns = [*_QUEUES[:1], *([_BLOCKED] if has_blocked else []), *_QUEUES[1:]]
     printing.print_table(columns, [_queue_row(line, has_blocked) for line in lines])
     _print_rest(len(overview.lines), len(lines), "blueque status --all")
-    bounded = [line for line in lines if line.pause is not None or line.max_concurrency is not None]
+    bounded = [
+        line
+        for line in lines
+        if line.settings.pause is not None or line.settings.max_concurrency is not None
+    ]
     if bounded:
         click.echo()
         printing.print_table(_BOUNDED, [_bounded_row(line, overview.now) for line in bounded])
@@ -228,22 +232,27 @@ def _print_rest(count: int, shown: int | None, command: str) -> None:
 
 def _queue_row(line: QueueOverview, has_blocked: bool) -> list[str]:
     counts = (
-        *((line.blocked,) if has_blocked else ()),
-        line.scheduled,
-        line.pending,
-        line.reserved,
-        line.started,
-        line.complete,
-        line.failed,
-        line.cancelled,
+        *((line.counts.blocked,) if has_blocked else ()),
+        line.counts.scheduled,
+        line.counts.pending,
+        line.counts.reserved,
+        line.counts.started,
+        line.counts.complete,
+        line.counts.failed,
+        line.counts.cancelled,
     )
-    return [line.queue, *map(str, counts), printing.span(line.oldest), str(line.listeners)]
+    return [
+        line.queue,
+        *map(str, counts),
+        printing.span(line.waiting.oldest_for),
+        str(line.listeners),
+    ]
 
 
 def _bounded_row(line: QueueOverview, now: float) -> list[str]:
     return [
         line.queue,
-        "-" if line.max_concurrency is None else str(line.max_concurrency),
+        "-" if line.settings.max_concurrency is None else str(line.settings.max_concurrency),
         str(line.running),
         pause_words(line, now),
     ]

@@ -201,14 +201,17 @@ def running(task: Task, seen: Overview, visit: Visit) -> Running:
 
 def figures(seen: Overview, visit: Visit) -> Figures:
     """Return the numbers of all queues together, and how today compares with yesterday."""
-    oldest = max((line.oldest for line in seen.lines if line.oldest is not None), default=None)
+    oldest = max(
+        (line.waiting.oldest_for for line in seen.lines if line.waiting.oldest_for is not None),
+        default=None,
+    )
     counts = (
-        sum(line.started for line in seen.lines),
+        sum(line.counts.started for line in seen.lines),
         len({node.id for node in seen.nodes}),
         len({node.id for node in seen.nodes if node.is_unheard}),
-        sum(line.pending for line in seen.lines),
+        sum(line.counts.pending for line in seen.lines),
         oldest,
-        sum(line.scheduled for line in seen.lines),
+        sum(line.counts.scheduled for line in seen.lines),
     )
     names = [line.queue for line in seen.lines if not line.is_quiet]
     if len(names) > MOST_STATISTICS:
@@ -236,4 +239,8 @@ def spark(statistics: Statistics | None) -> Markup:
 def _importance(concerns: Iterable[Concern]) -> Callable[[QueueOverview], tuple[bool, int, str]]:
     """Return a key that puts queues with concerns first, then those with the most waiting tasks."""
     about = {concern.about for concern in concerns}
-    return lambda line: (line.queue not in about, -line.pending - line.started, line.queue)
+    return lambda line: (
+        line.queue not in about,
+        -line.counts.pending - line.counts.started,
+        line.queue,
+    )

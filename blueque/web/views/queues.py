@@ -29,7 +29,7 @@ def queues(visit: Visit) -> Page:
     words = pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*"
     lines = [line for line in seen.lines if not pattern or fnmatchcase(line.queue, words)]
     if order in SORTS[1:]:
-        lines.sort(key=lambda line: -(getattr(line, order) or 0))
+        lines.sort(key=lambda line: -_number(line, order))
     first = visit.number("first", 0)
     shown = lines[first : first + AT_ONCE]
     statistics = visit.reader.statistics(sorted(line.queue for line in shown[:50]), DAYS)
@@ -95,4 +95,9 @@ def _states(line: QueueOverview) -> list[tuple[str, int]]:
         "cancelled",
         "complete",
     )
-    return [(name, getattr(line, name)) for name in names]
+    return [(name, getattr(line.counts, name)) for name in names]
+
+
+def _number(line: QueueOverview, order: str) -> float:
+    """Return the number by which queues are sorted, the highest first."""
+    return (line.waiting.oldest_for or 0.0) if order == "oldest" else getattr(line.counts, order)
