@@ -289,7 +289,8 @@ class Machine(RuleBasedStateMachine):
         expected = outcome(foresee)
         assert got == expected, f"{name}: Redis says {got}, the model {expected}"
         self.note(f"{name}: {got.label}")
-        hypothesis.note(f"    {name}: {got.label}")
+        if hypothesis.currently_in_test_context():
+            hypothesis.note(f"    {name}: {got.label}")
         return got
 
     def note(self, what: str) -> None:
@@ -572,6 +573,11 @@ class Machine(RuleBasedStateMachine):
         }
 
     # What must be true after every step
+
+    def check(self) -> None:
+        """Hold everything against the model, as Hypothesis does after each rule."""
+        for one in self.invariants:
+            one.function(self)
 
     @invariant()
     def redis_is_as_foretold(self) -> None:

@@ -1990,7 +1990,7 @@ IN_THE_MODEL = [
         "if False:",
     ),
     Mutant(
-        "place puts in line what is scheduled",
+        "place puts in line what a listener has popped",
         "placement",
         "_placed",
         "if has_moved or waiting.is_in_line:",
@@ -2005,7 +2005,7 @@ IN_THE_MODEL = [
         "if True",
     ),
     Mutant(
-        "the marker is not passed on to who could do the rest",
+        "the marker is passed on although nothing is left",
         "listener.reserver",
         "Reserver._choose",
         "ours.pass_marker_on(popped.left > 0 or any(head.length for head in heads))",

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from machine import own_clock
 from rules import QueueMachine
@@ -189,13 +189,11 @@ def run(
     url: str,
     examples: int,
     is_random: bool = False,
-    is_shrunk: bool = True,
     machine: Callable[[str, Counter[str]], RuleBasedStateMachine] = QueueMachine,
 ) -> Counter[str]:
     """Run so many examples on that Redis, which is emptied; return how often what has happened.
 
     is_random: other examples each time; otherwise always the same, and what fails, fails again.
-    is_shrunk: what fails is made as short as can be.
     """
     tally: Counter[str] = Counter()
     wanted = settings(
@@ -204,7 +202,6 @@ def run(
         deadline=None,
         derandomize=not is_random,
         database=None,
-        phases=list(Phase) if is_shrunk else [Phase.generate],
         print_blob=is_random,
         suppress_health_check=list(HealthCheck),  # it is slow on a busy machine, and that is all
     )

@@ -60,7 +60,7 @@ def test_buckets_follow_each_other_without_a_gap():
     assert histogram.end(len(histogram.NAMES) - 1) == math.inf
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.floats(0, 300 * DAY), min_size=1, max_size=50),
     st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]),

@@ -400,7 +400,7 @@ def rule_or_sentence(**given) -> Rule | str:
         return str(error)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CRONS, st.sampled_from(ZONES), MOMENTS)
 @example("30 1,2 * * *", BERLIN, 1792890000.0)
 @example("9" * 900 + " * * * *", BERLIN, 0.0)
@@ -418,7 +418,7 @@ def test_any_cron_is_refused_in_a_sentence_or_has_times_that_only_get_later(cron
 ANYTHING = st.none() | st.integers() | st.floats() | st.text(max_size=12) | st.datetimes()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ANYTHING | st.just("90"), ANYTHING, ANYTHING)
 def test_any_interval_is_refused_in_a_sentence_or_has_times(every, start, until):
     rule = rule_or_sentence(every=every, start=start, until=until)

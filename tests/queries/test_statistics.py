@@ -11,7 +11,6 @@ import time
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies
-from hypothesis import settings as settings_of_hypothesis
 from transactions import protocol
 
 from blueque import Client, InvalidInput, InvalidType
@@ -257,7 +256,6 @@ def test_quantiles_and_the_longest_are_within_what_mean_and_deviation_allow(run,
     )
 
 
-@settings_of_hypothesis(deadline=None)
 @given(
     strategies.lists(strategies.floats(0, 4000), min_size=1, max_size=30), strategies.floats(0, 1)
 )

@@ -22,7 +22,7 @@ DAY = 86400
 TODAY = 20777  # 20 November 2026
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(0, 1e12), min_size=1, max_size=5))
 @example([1.0, 5000.0, 6000.0])
 def test_an_axis_of_durations_holds_every_duration(seconds):
@@ -36,7 +36,7 @@ def test_an_axis_of_durations_holds_every_duration(seconds):
     assert_ticks(scale.ticks())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 10**12), st.integers(2, 6))
 def test_an_axis_of_counts_ends_just_above_the_most(most, ticks):
     scale = scales.Counts(most, ticks)
@@ -46,7 +46,7 @@ def test_an_axis_of_counts_ends_just_above_the_most(most, ticks):
     assert_ticks(scale.ticks())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.floats(0, 2e9), st.floats(1, 1e9), st.integers(2, 10))
 def test_an_axis_of_time_has_few_ticks_at_whole_steps(since, length, most):
     times = scales.Times(since, since + length)
@@ -86,7 +86,7 @@ def test_no_label_of_an_axis_touches_the_word_now(hours):
             assert float(x) / 100 * width + 18 < width - 24, (until, kind)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 100_000), st.integers(0, 3000))
 def test_an_axis_of_days_says_the_newest(first, more):
     days = scales.Days(first, first + more)
@@ -111,7 +111,7 @@ def assert_ticks(ticks):
     assert labels.most_common(1)[0][1] == 1 if labels else True, labels
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.dictionaries(
         st.integers(0, len(histogram.NAMES) - 1), st.integers(1, 100), min_size=1, max_size=20

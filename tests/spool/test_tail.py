@@ -6,7 +6,7 @@ import itertools
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blueque.model.log_line import LINES
@@ -483,7 +483,6 @@ PIECES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(PIECES, st.sampled_from([7, 4096, 2**18]))
 def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(
     tmp_path_factory, pieces, block
