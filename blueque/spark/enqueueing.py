@@ -7,7 +7,6 @@ The frame is brought into one form inside the JVM (frames.py) and written by Pyt
 
 from __future__ import annotations
 
-import json as json_module
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ from blueque.producer.groups import TaskGroup
 from blueque.queries.groups import GroupSeen
 from blueque.spark import executors, frames, jobs
 from blueque.spark.layout import Layout, lay_out
-from blueque.spark.write_options import Target, parse, write_options
+from blueque.spark.write_options import Target, target_of
 from blueque.spark.writer import Writer, Written, make_writer
 
 if TYPE_CHECKING:
@@ -157,24 +156,25 @@ def enqueue(
     """
     began = time.monotonic()
     df, key, params, eta, priority = _named(df, key, params, eta, priority)
-    said = write_options(
-        queue=queue,
-        url=url,
-        key=_names(key, "key"),
-        params=_names(params, "params"),
-        json=str(json).lower(),
-        eta=_time(eta),
-        priority=priority,
-        keep=keep,
-        max_bytes=max_bytes,
-        after=_conditions(after),
-        broken=None if broken == "hold" else broken,
-        group=group.name if isinstance(group, Group) else group,
-        hold=hold,
-        append=append or None,
-        **options,
+    target = target_of(
+        {
+            "queue": queue,
+            "url": url or None,
+            "key": _names(key, "key"),
+            "params": _names(params, "params"),
+            "json": json,
+            "eta": eta if eta is None or isinstance(eta, str) else require_time(eta),
+            "priority": priority,
+            "keep": keep,
+            "max_bytes": max_bytes,
+            "after": _conditions(after),
+            "broken": None if broken == "hold" else broken,
+            "group": group.name if isinstance(group, Group) else group,
+            "hold": hold,
+            "append": append,
+            **options,
+        }
     )
-    target = parse(said)
     layout = _lay_out(df, target)
     frames.require_stable(df, layout.keys)
     if not check:
@@ -246,23 +246,18 @@ def _outcome(target: Target, done: Written, began: float) -> Enqueued:
     return Enqueued(queue, group, rows, tasks, new, seconds, target.url)
 
 
-def _names(names: object, option: str) -> str | None:
-    """Return names of columns as an option."""
-    if names is None:
-        return None
-    several = names if isinstance(names, list | tuple) else [names]
-    if not all(isinstance(name, str) for name in several):
-        raise InvalidType(
-            f"{option}: the name of a column, or a list of such, is needed, not {names!r}"
-        )
-    return json_module.dumps(names)
+def _names(names: Any, option: str) -> str | tuple[str, ...] | None:
+    """Return the name of a column, or the names. Raises InvalidType."""
+    if names is None or isinstance(names, str):
+        return names
+    if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    raise InvalidType(
+        f"{option}: the name of a column, or a list of such, is needed, not {names!r}"
+    )
 
 
 def _conditions(after: After | Ids | None) -> After | None:
     """Return what tasks wait for; None: nothing."""
     wanted = after if after is None or isinstance(after, After) else conditions(ok=after)
     return wanted if wanted is not None and any(wanted) else None
-
-
-def _time(eta: str | float | datetime | None) -> str | None:
-    return eta if eta is None or isinstance(eta, str) else str(require_time(eta))

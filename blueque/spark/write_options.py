@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, Literal, NamedTuple
 
 from blueque.client import Client
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import KINDS, After, after, conditions_of
 from blueque.model.encoding import require_group_name, require_queue_name, require_time
 from blueque.model.group_terms import Terms, terms_for
-from blueque.model.labels import require_context, require_tags
+from blueque.model.labels import require_tags
 from blueque.model.lines import require_lock, require_resources
-from blueque.model.options import require_retry
 from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
 from blueque.producer.keyed_groups import KEEP
@@ -50,12 +49,12 @@ class Target(NamedTuple):
     is_json: bool = False
     eta: float | str | None = None
     priority: int | str = 0
-    keep: str | None = None
+    keep: float | str | None = None
     max_bytes: int = DEFAULT_MAX_BYTES
     options: Mapping[str, Any] = {}
     links: Mapping[str, Any] = {}
     is_value: bool = False
-    hold: str | None = None
+    hold: float | str | None = None
     append: bool = False
 
     def connected(self, patience: float | None = None) -> closing[Client]:
@@ -66,7 +65,7 @@ class Target(NamedTuple):
     @property
     def for_all(self) -> dict[str, Any]:
         """The options of all tasks, as a queue takes them."""
-        return {**self.options, "priority": self.priority if isinstance(self.priority, int) else 0}
+        return {**self.options, "priority": 0 if isinstance(self.priority, str) else self.priority}
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -80,29 +79,48 @@ class Target(NamedTuple):
 
 
 def parse(options: Mapping[str, str]) -> Target:
-    """Return what the options of a write ask for. Raises InvalidInput, which names the option."""
+    """Return what the options of a write ask for, which Spark hands over as text. Raises
+    InvalidInput, which names the option.
+    """
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
     said = {name: _read(name, value) for name, value in given.items()}
     if "queue" not in said:
         raise InvalidInput("option 'queue' is missing: to which queue?")
+    return target_of(said)
+
+
+def target_of(options: Mapping[str, Any]) -> Target:
+    """Return what the options of a write ask for. Those that are None are not given.
+
+    key, params: names of columns; one name is a str. after: None, or made by `blueque.after`.
+    Raises InvalidInput, InvalidType.
+    """
+    _refuse_unknown(options)
+    said = {name: value for name, value in options.items() if value is not None}
     if "key" not in said:
         raise InvalidInput(NO_KEY)
-    priority = said.get("priority", 0)
+    for name in ("json", "append"):
+        if not isinstance(said.get(name, False), bool):
+            raise InvalidType(f"option {name!r} is True or False, not {said[name]!r}")
+    of_tasks = {name: value for name, value in said.items() if name in _OF_TASKS}
+    if "tags" in of_tasks:  # perhaps an iterator
+        of_tasks["tags"] = require_tags(of_tasks["tags"])
+    params = said.get("params", ())
     target = Target(
         said["queue"],
         said.get("url", redis_url()[0]),
-        said["key"],
+        _listed(said["key"]),
         said.get("group"),
-        said.get("params", ()),
+        _listed(params),
         said.get("json", False),
         said.get("eta"),
-        priority,
+        said.get("priority", 0),
         said.get("keep"),
         said.get("max_bytes", max_bytes()),
-        {name: value for name, value in said.items() if name in _OF_TASKS},
+        of_tasks,
         {name: value for name, value in said.items() if name in _LINKS},
-        len(said.get("params", ())) == 1 and not given["params"].startswith("["),
+        isinstance(params, str),
         said.get("hold"),
         said.get("append", False),
     )
@@ -119,36 +137,11 @@ def parse(options: Mapping[str, str]) -> Target:
     return target
 
 
-def write_options(
-    resources: Mapping[str, int | str] | None = None,
-    lock: str | tuple[str, int] | None = None,
-    retry: Retry | int | None = None,
-    after: After | None = None,
-    tags: Iterable[str] | None = None,
-    context: Mapping[str, Any] | None = None,
-    **others: Any,
-) -> dict[str, str]:
-    """Return options as text, as `parse` reads them. Options that are None are left out."""
-    options = {name: str(value) for name, value in others.items() if value is not None}
-    if after is not None:
-        options["after"] = json.dumps(after._asdict())
-    if resources is not None:
-        options["resources"] = ",".join(
-            f"{name}={amount}" for name, amount in require_resources(resources).items()
-        )
-    if tags is not None:
-        options["tags"] = " ".join(require_tags(tags))
-    if context is not None:
-        options["context"] = require_context(context)
-    if lock is not None:
-        options["lock"] = "=".join(map(str, require_lock(lock)))
-    if retry is not None:
-        policy = require_retry(retry)
-        options["retry"] = policy.to_text() if policy else "false"
-    return options
+def _listed(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _refuse_unknown(given: Mapping[str, Any]) -> None:
     for name in given:
         if name == "path":
             raise InvalidInput(
@@ -178,14 +171,13 @@ def _name(text: str) -> str:
     return text
 
 
-def _columns(text: str) -> tuple[str, ...]:
-    """Return names: `a, b`, or JSON if they contain a comma, a list or one name."""
-    if text.startswith('"'):
-        return (_name(json.loads(text)),)
-    names = json.loads(text) if text.startswith("[") else [name.strip() for name in text.split(",")]
+def _columns(text: str) -> str | tuple[str, ...]:
+    """Return a name, or several: `a, b`, or as a list in JSON if they contain a comma."""
+    is_list = text.startswith("[")
+    names = json.loads(text) if is_list else [name.strip() for name in text.split(",")]
     if not all(isinstance(name, str) and name for name in names):
         raise InvalidInput(f"{text!r} is not a list of columns: write a, b")
-    return tuple(names)
+    return names[0] if len(names) == 1 and not is_list else tuple(names)
 
 
 def _yes_or_no(text: str) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from blueque import Group, InvalidInput, InvalidType, Retry, after
-from blueque.spark.write_options import parse, write_options
+from blueque.spark.write_options import parse, target_of
 
 URL = "redis://127.0.0.1:1/0"  # nobody is there, and nobody is asked
 
@@ -66,7 +66,11 @@ def test_an_eta_and_a_priority_may_be_columns():
     )
 
 
-def test_options_given_in_python_come_back_from_text():
+def of_python(**options):
+    return target_of({"queue": "render", "url": URL, "key": "id", **options})
+
+
+def test_options_of_python_are_values_and_none_is_not_given():
     given = {
         "resources": {"gpu": 2, "memory": "1GiB"},
         "lock": "customer=17",
@@ -76,25 +80,18 @@ def test_options_given_in_python_come_back_from_text():
         "priority": 3,
     }
 
-    target = parse(write_options(queue="render", url=URL, key="id", lead=None, **given))
+    target = of_python(lead=None, tags=iter(["night"]), params=("a, b",), **given)
 
-    assert target.constants == {
-        "resources": {"gpu": 2, "memory": 2**30},
-        "lock": ("customer=17", 1),
-        "retry": False,
-        "time_limit": "90",
-        "keep": "60",
-        "priority": 3,
-    }
+    assert target.constants == {**given, "tags": ["night"]}
+    assert (target.keys, target.parameters, target.is_value) == (("id",), ("a, b",), False)
 
 
-def test_what_tasks_wait_for_comes_back_from_text():
-    wanted = after(ok=Group("n 1"), any=["a", "b"])
+def test_what_tasks_wait_for_is_said_in_text_or_in_python():
+    wanted = after(ok=["a", Group("n 1")])
 
-    target = parse(write_options(queue="render", url=URL, key="id", after=wanted, group="n2"))
-
-    assert (target.links, target.group) == ({"after": wanted}, "n2")
-    assert said(after="a, group n 1").links["after"] == after(ok=["a", Group("n 1")])
+    assert of_python(after=wanted, group="n2").links == {"after": wanted}
+    assert said(after="a, group n 1", group="n2").links == {"after": wanted}
+    assert said(after='{"any": ["a", "b"]}').links == {"after": after(any=["a", "b"])}
 
 
 @pytest.mark.parametrize(
@@ -155,6 +152,15 @@ def test_a_queue_must_be_named():
         parse({"url": URL})
 
 
-def test_resources_that_are_none_are_refused_in_python_too():
-    with pytest.raises(InvalidType, match="resources are a dict"):
-        write_options(resources=["gpu"])
+@pytest.mark.parametrize(
+    ("options", "kind", "sentence"),
+    [
+        ({"resources": ["gpu"]}, InvalidType, "resources are a dict"),
+        ({"json": "false"}, InvalidType, "option 'json' is True or False, not 'false'"),
+        ({"prioritty": 1}, InvalidInput, "there is no option 'prioritty': did you mean 'priority'"),
+        ({"priority": 1.5}, InvalidType, "a priority is a whole number, not float"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_python_too(options, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        of_python(**options)
