@@ -30,6 +30,7 @@ from blueque.archives.partitions import SUFFIX, File, parse_partition, partition
 from blueque.archives.picking import FILE_FIELDS
 from blueque.archives.stores import AT_ONCE, Store
 from blueque.errors import ArchiveRefused
+from blueque.model.earlier_versions import BY_RUN, STAGING_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ MARK = "_archive.json"
 VERSION = 3  # 1 and 2 are read, too
 
 _WRITTEN, _PUBLISHED, _LIST = "_written", "_published", ".json"
-_STAGING = "_staging"  # of older versions, in a directory
+
 # the beginning of the name of a file of a batch: the batch and its writer
 _OF_BATCH = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}-[0-9a-f]{16}[-.]")
 
@@ -172,9 +173,11 @@ class Archive:
         """Remove what an older version has left of the queue, and have it refuse the archive: it
         does not know of lists. But it may have to finish a batch of another queue first.
         """
-        self._store.remove_folder(self._hidden(_STAGING, queue))
+        self._store.remove_folder(self._hidden(STAGING_FOLDER, queue))
         found = _mark(self._store) or {}
-        if found.get("version") != VERSION and not self._store.below(self._store.path(_STAGING)):
+        if found.get("version") != VERSION and not self._store.below(
+            self._store.path(STAGING_FOLDER)
+        ):
             content = json.dumps({**found, "archive": self.identity, "version": VERSION})
             self._store.replace(self._store.path(MARK), content.encode())
 
@@ -275,7 +278,7 @@ def create(
     except OSError as error:
         raise ArchiveRefused(root, f"cannot be written to: {error}") from error
     made = open_(path, unverified)
-    if made.by == "run":
+    if made.by == BY_RUN:
         raise ArchiveRefused(root, "is by run, of an earlier version: begin another archive")
     if is_by_group is not None and made.is_by_group != is_by_group:
         how = "is" if made.is_by_group else "is not"
@@ -305,7 +308,7 @@ def open_(path: str | os.PathLike[str], unverified: bool = False) -> Archive:
         )
     if found.get("version") not in range(1, VERSION + 1):
         raise ArchiveRefused(root, "is an archive of a later version of Blueque")
-    by = [name for name in ("group", "run") if name in found.get("by", ())]
+    by = [name for name in ("group", BY_RUN) if name in found.get("by", ())]
     return Archive(root, found["archive"], by[0] if by else None)
 
 

@@ -113,7 +113,7 @@ class _Overlap(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "replace":
-            from blueque.model.schedule import NO_REPLACE  # here: --help does without
+            from blueque.model.earlier_versions import NO_REPLACE  # here: --help does without
 
             self.fail(NO_REPLACE, param, ctx)
         return super().convert(value, param, ctx)

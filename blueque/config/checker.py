@@ -34,6 +34,7 @@ from blueque.config.values import (
     without_name,
 )
 from blueque.errors import ConfigRefused, InvalidInput
+from blueque.model.earlier_versions import NO_PAUSE
 from blueque.model.encoding import require_queue_name, require_schedule_name
 from blueque.model.recurrence import read_rule
 from blueque.model.schedule import POLICIES, read_policies
@@ -42,11 +43,6 @@ from blueque.model.units import HandlerName, Keep
 Path = tuple[str, ...]
 
 _SPAWNED = "with spawn = true, each task has a fresh interpreter to itself"
-
-_NO_PAUSE = (
-    "it is gone, for no schedule is paused by itself: take it out; blueque status names a schedule "
-    "whose last 3 tasks have failed, and a person pauses it"
-)
 
 
 class Checker:
@@ -158,7 +154,7 @@ class Checker:
         path = ("schedules", name)
         self._checked(path, require_schedule_name, name)
         if isinstance(values, dict) and "pause_after_failures" in values:
-            raise self._refused((*path, "pause_after_failures"), _NO_PAUSE)
+            raise self._refused((*path, "pause_after_failures"), NO_PAUSE)
         own = self._table(path, values, schedule_checks())
         queue = own.pop("queue", None)
         if queue is None:

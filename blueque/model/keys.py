@@ -251,23 +251,6 @@ def orders(queue: str, node: str) -> str:
     return f"blueque_orders_{queue}_{node}"
 
 
-# Only earlier versions have written the next four: docs/protocol/groups.md, "Runs of earlier versions".
-def run(queue: str, name: str) -> str:  # hash: the record of a run
-    return f"blueque_run_{name}_{queue}"
-
-
-def staging(queue: str, run_name: str) -> str:  # zset: names of chunks that are not committed
-    return f"blueque_staging_{run_name}_{queue}"
-
-
-def manifest(queue: str, run_name: str) -> str:  # list: names of chunks that are committed
-    return f"blueque_manifest_{run_name}_{queue}"
-
-
-def staged(chunk: str) -> str:  # list: a time, then the tasks: id, line, eta
-    return f"blueque_staged_{chunk}"
-
-
 def feed(queue: str, name: str) -> str:  # hash: the record of a feed: its cursor and its feeder
     return f"blueque_feed_{name}_{queue}"
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from blueque.errors import InvalidInput
 from blueque.model import record
 from blueque.model.cron import read_cron
+from blueque.model.earlier_versions import NO_REPLACE, overlap_of
 from blueque.model.encoding import LAST_SECOND, count_of, require_whole
 from blueque.model.lines import parse_needs, write_needs
 from blueque.model.options import Options
@@ -73,13 +74,6 @@ FIELDS: record.Types = {
 DEFINED = tuple(FIELDS)[1:15]  # the fields that a person defines
 OF_RULE = ("cron", "every", "timezone", "start", "until")
 POLICIES = ("overlap", "catch_up", "window", "jitter")
-# Fields of earlier versions, which the next definition removes.
-RETIRED = ("pause_after_failures", "doomed", "forgiven", "backfilled")
-BLUEQUE = "blueque"  # who has paused it, if an earlier version did because tasks failed
-NO_REPLACE = (
-    '"replace" is gone; use "queue", with which the new task waits for the end of the one before, and'
-    " end that one with: blueque cancel ID"
-)
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 
 AT_ONCE = 1000  # planned times about which one transaction decides, at most
@@ -135,8 +129,7 @@ class Definition(NamedTuple):
                 found["parameters"],
                 found.get("parameters_encoding"),
                 options,
-                # An earlier version cancelled the task before. Both need the same lock.
-                "queue" if found["overlap"] == "replace" else found["overlap"],
+                overlap_of(found["overlap"]),
                 found["catch_up"],
                 int(found["window"]),
                 int(found["jitter"]),
@@ -414,16 +407,6 @@ def together(times: list[int], now: float, why: str) -> Occurrence:
     """Return the occurrence that stands for several planned times in a row that were missed."""
     one = Occurrence("missed", times[0], now, why=why)
     return one if len(times) == 1 else one._replace(until=times[-1], times=len(times))
-
-
-def outdated(found: Mapping[str, str]) -> str | None:
-    """Return what a record of an earlier version asks for and this one does otherwise; None: nothing."""
-    what = []
-    if found.get("overlap") == "replace":
-        what.append('overlap = "replace" does what "queue" does')
-    if "pause_after_failures" in found:
-        what.append("pause_after_failures does nothing")
-    return ", and ".join(what) or None
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:

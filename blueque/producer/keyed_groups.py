@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
-from blueque.model.group import RUN, Links, batch_of
+from blueque.model.group import Links, batch_of
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys, require_keep
 from blueque.model.labels import bytes_left_for_parameters
@@ -23,10 +23,6 @@ from blueque.protocol.opening import OTHERWISE, open_group, reopen_group
 from blueque.queries import groups
 
 KEEP = "90d"  # how long a group that a call opens is kept after its end
-OF_RUN = (
-    "a run of an earlier version of Blueque has made tasks of it, whose keys do not count here: take "
-    "another name"
-)
 
 log = logging.getLogger("blueque")
 
@@ -86,10 +82,8 @@ def open_keyed(
         `keep` or `hold`; NoSuchTask, NoSuchGroup for what its members are to wait for.
     """
     now, terms = time.time(), terms._replace(made_by=batch_of(queue))
-    groups.require_ledger(redis, queue, name)
     seen = groups.load(redis, name)
-    if seen is not None and str(seen.record.get("made_by")).startswith(RUN):
-        raise WrongGroup(name, OF_RUN)
+    groups.require_ledger(redis, queue, name, seen)
     if seen is None or seen.record.get("made_by") == terms.made_by:
         keep = require_keep(KEEP) if terms.keep is None else terms.keep
         open_group(redis, name, keep, now, terms)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import InvalidInput, Taken
 from blueque.model import keys
+from blueque.model.earlier_versions import OF_FEEDER, has_beaten
 from blueque.protocol.bulk import Batch
 from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -21,8 +22,6 @@ KEPT = 90 * 86400  # seconds that the record of a finished feed stays
 ALIVE = 60  # seconds without a sign of life after which a feeder counts as dead
 # The fields of the record about its feeder.
 FEEDER = ("token", "node", "pid", "pid_start", "boot", "ns", "since")
-# Those of a feeder of an earlier version, which gave signs of life in the record, besides.
-OF_EARLIER = ("crc", "beat", "beat_at", "beat_every", "lease")
 
 
 class FeedRef(NamedTuple):
@@ -142,7 +141,7 @@ def begin_feed(
             )
         if record.get("token") == token:
             return Answer(record)
-        if (is_alive or _has_beaten(record, now)) and record.get("token") not in (None, dead):
+        if (is_alive or has_beaten(record, now)) and record.get("token") not in (None, dead):
             return Answer(record)
         new: dict[str, str | int | float] = {"feed": feed, "queue": queue, "instance": instance}
         new |= {"rows": 0, "tasks": 0, "skipped": 0, "created": now}
@@ -150,7 +149,7 @@ def begin_feed(
             new = {}
         ours: dict[str, str | int | float] = {"state": "open", "source": source, "updated": now}
         ours |= {"token": token, "since": now, **facts}
-        gone = [field for field in OF_EARLIER if field in record]
+        gone = [field for field in OF_FEEDER if field in record]
         commands: list[Command] = [
             *([("HDEL", key, *gone)] if gone else []),
             *[("HSET", key, *flat(fields)) for fields in (new, ours) if fields],
@@ -288,14 +287,6 @@ def _moves(ref: FeedRef, chunk: FeedChunk, new: Sequence[int], now: float) -> li
     if chunk.skipped:
         commands += [("HINCRBY", key, "skipped", chunk.skipped)]
     return [*commands, _is_alive(ref)]
-
-
-def _has_beaten(record: Mapping[str, str], now: float) -> bool:
-    """Tell whether the record is that of a feeder of an earlier version that counts as alive."""
-    try:
-        return now - float(record["beat_at"]) <= float(record.get("lease", ALIVE))
-    except (KeyError, ValueError):
-        return False
 
 
 def _is_alive(ref: FeedRef) -> Command:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused, WrongGroup
-from blueque.model import keys
+from blueque.model import earlier_versions, keys
 from blueque.model.group import (
     condition_on,
     gate_of,
@@ -219,25 +219,28 @@ def held(redis: Redis, names: Iterable[str], now: float) -> set[str]:
     return {name for name, (hold, collected) in found if is_held(hold, collected, now)}
 
 
-def require_ledger(redis: Redis, queue: str, name: str) -> None:
+def require_ledger(redis: Redis, queue: str, name: str, seen: GroupSeen | None) -> None:
     """Raise WrongGroup if the keys of a group do not tell what an earlier version has made: members
-    of it, or a run of this name.
+    of it, or a run of this name. seen: the group; None: it is not there.
     """
     count, state = redis.read(
-        ("LLEN", keys.listed_members(name)), ("HGET", keys.run(queue, name), "state")
+        ("LLEN", keys.listed_members(name)), ("HGET", earlier_versions.run(queue, name), "state")
     )
+    theirs = "an earlier version of Blueque has"
     if state == "open":
-        why = f"has begun a run of this name for queue {queue!r}: end it with that version first"
-        raise WrongGroup(name, f"an earlier version of Blueque {why}, or take another name")
+        why = f"begun a run of this name for queue {queue!r}: end it with that version first"
+        raise WrongGroup(name, f"{theirs} {why}, or take another name")
     if state is not None:
-        why = f"has made a run of this name for queue {queue!r}, whose keys do not count here"
-        raise WrongGroup(name, f"an earlier version of Blueque {why}: take another name")
+        why = f"made a run of this name for queue {queue!r}, whose keys do not count here"
+        raise WrongGroup(name, f"{theirs} {why}: take another name")
     if count:
+        why = "made tasks of it, and which keys they have is not known"
         raise WrongGroup(
-            name,
-            "an earlier version of Blueque has made tasks of it, and which keys they have is not known: "
-            "make the others with that version, or without keys",
+            name, f"{theirs} {why}: make the others with that version, or without keys"
         )
+    if seen is not None and earlier_versions.is_by_run(seen.record.get("made_by")):
+        why = "made tasks of it with a run, whose keys do not count here"
+        raise WrongGroup(name, f"{theirs} {why}: take another name")
 
 
 def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:

@@ -16,6 +16,7 @@ from blueque.connection.redis import (
 )
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.earlier_versions import SKIPPED
 from blueque.model.parts import in_parts
 from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
@@ -214,11 +215,9 @@ def _watched(name: str) -> Reader[Watched | None]:
 
 
 def _is_skipped(texts: Sequence[str]) -> bool:
-    """Tell whether a person has skipped one of the last planned times, which may be to come. Only
-    earlier versions did that.
-    """
+    """Tell whether a person has skipped one of the last planned times, which may be to come."""
     found = map(Occurrence.read, texts)
-    return any(one is not None and (one[0], one.why) == ("skipped", "person") for one in found)
+    return any(one is not None and (one[0], one.why) == SKIPPED for one in found)
 
 
 def _number(fields: Mapping[str, str], name: str) -> float | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
-from blueque.model.schedule import OPEN, Definition, Occurrence, outdated
+from blueque.model.earlier_versions import outdated
+from blueque.model.schedule import OPEN, Definition, Occurrence
 from blueque.model.states import FINISHED
 from blueque.sentences.reason import Reason
 from blueque.text.format import span

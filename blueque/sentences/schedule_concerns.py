@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.audit.server_check import ahead
-from blueque.model.schedule import BLUEQUE
+from blueque.model.earlier_versions import PAUSED_BY
 from blueque.text.format import count, span
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _overdue(schedule: Watched, now: float, served: Collection[str]) -> str | No
 
 
 def _paused(schedule: Watched, now: float, served: Collection[str]) -> str | None:
-    if schedule.paused is None or schedule.paused_by != BLUEQUE:
+    if schedule.paused is None or schedule.paused_by != PAUSED_BY:
         return None
     why = f": {schedule.paused_reason}" if schedule.paused_reason else ""
     return f"paused for {span(max(now - schedule.paused, 0.0))} by an earlier version{why}"

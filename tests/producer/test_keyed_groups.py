@@ -486,5 +486,7 @@ def test_a_group_that_a_run_of_an_earlier_version_has_opened_gets_no_keys(client
     terms = terms_for(None, KEEP)._replace(made_by="run night of video")
     protocol.open_group(client.connections, "n1", 60, 1.0, terms)
 
-    with pytest.raises(WrongGroup, match="a run of an earlier version of Blueque"):
+    with pytest.raises(
+        WrongGroup, match="an earlier version of Blueque has made tasks of it with a run"
+    ):
         queue.enqueue_many(KEYS, keys=KEYS, group="n1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueque.audit.audit import audit, repair
-from blueque.model import keys
+from blueque.model import earlier_versions, keys
 
 Q = "video"
 STAGED_RUN = {"run": "r", "queue": Q, "kind": "staged", "state": "open", "keep": 7776000}
@@ -18,9 +18,11 @@ def staged(cli):
     made = {"status": "pending", "queue": Q, "parameters": "1", "parameters_encoding": "json"}
     for task in STAGED_TASKS:
         cli.hset(keys.task(task), mapping={**made, "created": 1.5, "updated": 1.5, "run": "r"})
-    cli.rpush(keys.staged("c"), 1.5, STAGED_TASKS[0], f"{STAGED_TASKS[1]}  1795975031.5")
-    cli.zadd(keys.staging(Q, "r"), {"c": 1.5})
-    cli.hset(keys.run(Q, "r"), mapping={**STAGED_RUN, "created": 1.5})
+    cli.rpush(
+        earlier_versions.staged("c"), 1.5, STAGED_TASKS[0], f"{STAGED_TASKS[1]}  1795975031.5"
+    )
+    cli.zadd("blueque_staging_r_video", {"c": 1.5})
+    cli.hset(earlier_versions.run(Q, "r"), mapping={**STAGED_RUN, "created": 1.5})
     cli.zadd("blueque_runs_video", {"r": 1.5})
     cli.zadd(keys.QUEUES, {Q: 0})
 
@@ -30,8 +32,8 @@ def test_repairs_leave_the_staged_tasks_of_an_earlier_version_alone(
     client, cli, state, staged, is_committed
 ):
     if is_committed:
-        cli.delete(keys.staging(Q, "r"))
-        cli.rpush(keys.manifest(Q, "r"), "c")
+        cli.delete("blueque_staging_r_video")
+        cli.rpush("blueque_manifest_r_video", "c")
     before = state()
 
     (finding,) = found = audit(client.connections)
@@ -44,10 +46,10 @@ def test_repairs_leave_the_staged_tasks_of_an_earlier_version_alone(
 
 
 def test_staged_tasks_that_no_run_knows_are_named_and_left_alone(client, cli, state, staged):
-    cli.delete(keys.staging(Q, "r"))
+    cli.delete("blueque_staging_r_video")
     before = state()
 
     (finding,) = audit(client.connections)
     assert not repair(client.connections, finding, 9.0)
     assert state() == before
-    assert (finding.code, finding.key) == ("leftover", keys.staged("c"))
+    assert (finding.code, finding.key) == ("leftover", earlier_versions.staged("c"))
