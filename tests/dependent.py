@@ -10,7 +10,7 @@ from transactions import protocol
 
 from blueque.connection.redis import Redis
 from blueque.model.attempt_ref import AttemptRef
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 from blueque.protocol.ends import End
 
 NODE = "gpu-1.cluster.example.com_4021"
@@ -28,8 +28,8 @@ def block(
     """Make a task that waits for others. parents: the condition on each; one id: `ok`."""
     conditions = {parents: "ok"} if isinstance(parents, str) else dict(parents)
     given = {"parameters_encoding": "json", **options}
-    new = NewTask(task, "{}", given, conditions, eta)
-    protocol.enqueue_dependents(redis, queue, [new], time.time() if now is None else now)
+    new = NewTask(task, queue, "{}", given, conditions, eta)
+    protocol.enqueue_after(redis, [new], time.time() if now is None else now)
 
 
 def enqueue(
@@ -38,7 +38,7 @@ def enqueue(
     made = time.time() if now is None else now
     given = {"parameters_encoding": "json", **options}
     if "group" in options:
-        protocol.enqueue_dependents(redis, queue, [NewTask(task, "{}", given, {})], made)
+        protocol.enqueue_after(redis, [NewTask(task, queue, "{}", given, {})], made)
     else:
         protocol.enqueue(redis, queue, task, "{}", made, given)
 

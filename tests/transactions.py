@@ -13,16 +13,14 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import blueque.protocol
 from blueque.connection.redis import Redis
-from blueque.protocol.create import create
-from blueque.protocol.dependencies import NewTask, enqueue_after
-from blueque.protocol.one_task import OneTask
-from blueque.protocol.submit import Options
+from blueque.model.new_task import Fields, NewTask
+from blueque.protocol.create import OneTask, create
 
 # What takes a connection and is only a part of transactions.
 PARTS = {
@@ -77,13 +75,13 @@ def _enqueue(
     task: str,
     parameters: str,
     now: float,
-    options: Options = None,
+    options: Fields | None = None,
     spare: str | None = None,
     is_drawn: bool = False,
     eta: float | None = None,
 ) -> bool:
     """Create a task, as `Queue.enqueue` does, with this id."""
-    new = OneTask(queue, NewTask(task, parameters, options, {}, eta), now)
+    new = OneTask(NewTask(task, queue, parameters, options or {}, {}, eta), now)
     (is_new,) = create(redis, new, spare, is_drawn)
     return is_new
 
@@ -95,25 +93,14 @@ def _schedule(
     parameters: str,
     eta: float,
     now: float,
-    options: Options = None,
+    options: Fields | None = None,
     is_drawn: bool = False,
 ) -> bool:
     """Do the same as `Queue.schedule`."""
     return _enqueue(redis, queue, task, parameters, now, options, eta=eta, is_drawn=is_drawn)
 
 
-def _enqueue_dependents(
-    redis: Redis, queue: str, tasks: Sequence[NewTask], now: float, is_missing_met: bool = False
-) -> list[bool]:
-    """Create tasks of one queue that wait for others, or join groups."""
-    return enqueue_after(redis, [(queue, new) for new in tasks], now, is_missing_met)
-
-
 # The short ways in which tests create tasks.
 vars(protocol).update(
-    enqueue=_enqueue,
-    schedule=_schedule,
-    enqueue_many=create,
-    schedule_many=create,
-    enqueue_dependents=_enqueue_dependents,
+    enqueue=_enqueue, schedule=_schedule, enqueue_many=create, schedule_many=create
 )

@@ -16,9 +16,9 @@ from blueque.backlog.parquet import ParquetRows, count_rows
 from blueque.backlog.rows import Portion, Rows, Shape
 from blueque.errors import BacklogRefused
 from blueque.model.ids import ids_of_feed
+from blueque.model.new_task import Fields
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import Cursor, FeedChunk
-from blueque.protocol.submit import Options
 
 MAX_BYTES = 4 << 20  # bytes of parameters in a chunk: Redis serves nothing else meanwhile
 COUNTED = 1000  # the most files whose rows are counted beforehand, for the progress
@@ -30,7 +30,7 @@ class Aim(NamedTuple):
     queue: str
     feed: str
     instance: str
-    options: Options
+    options: Fields
 
 
 class FeedChunks:
@@ -186,10 +186,7 @@ class FeedChunks:
 
     def _batch(self, tasks: NewTasks) -> Batch:
         return Batch(
-            self._aim.queue,
-            tasks,
-            time.time(),
-            {**(self._aim.options or {}), "feed": self._aim.feed},
+            self._aim.queue, tasks, time.time(), {**self._aim.options, "feed": self._aim.feed}
         )
 
     def _require_same(self, file: BacklogFile, mark: str) -> None:

@@ -20,9 +20,9 @@ from blueque.backlog.rows import Shape
 from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, RedisAway, Taken
 from blueque.model.lines import line_of
+from blueque.model.new_task import Fields
 from blueque.protocol import feeding
 from blueque.protocol.feeding import Fed, FeedChunk, FeedRef, Whole, Window
-from blueque.protocol.submit import Options
 from blueque.queries import feeds
 from blueque.queries.inspector import Inspector
 from blueque.system import process
@@ -52,7 +52,7 @@ class Job(NamedTuple):
     feed: str
     backlog: Backlog
     shape: Shape
-    options: Options
+    options: Fields
     window: int
     does_follow: bool
     stop: threading.Event
@@ -349,7 +349,7 @@ class Feeding:
         """Read how many tasks the queue takes, and its lines besides the default line whose tasks
         count as waiting: our line, and all that are listed.
         """
-        job, options = self._job, self._job.options or {}
+        job, options = self._job, self._job.options
         own_line = line_of(str(options.get("priority", "")), str(options.get("needs", "")))
         found = self._patiently(lambda: feeds.lines(self._redis, job.queue))
         self._lines = sorted({*found.names, own_line} - {"0"})

@@ -12,7 +12,7 @@ from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
-from blueque.model.new import NewRecord
+from blueque.model.new_task import NewTask
 from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
 from blueque.protocol import attempts, ends, logs_and_checkpoints, operator, placement, recover
@@ -202,7 +202,7 @@ class Processor:
                     facts,
                     finished,
                     has_checkpoint,
-                    [NewRecord(*new) for new in record.get("then", ())],
+                    [NewTask(*new) for new in record.get("then", ())],
                 )
             else:
                 eta, failures = self._next_attempt(record, default)
@@ -260,7 +260,7 @@ class Processor:
         facts: Mapping[str, Any],
         finished: float | None = None,
         has_checkpoint: bool = False,
-        then: Sequence[NewRecord] = (),
+        then: Sequence[NewTask] = (),
     ) -> None:
         fields = facts if encoding is None else {"result_encoding": encoding, **facts}
         how = End.complete(text, fields, finished, has_checkpoint, then)

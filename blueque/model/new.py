@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Unpack
+from collections.abc import Iterable
+from typing import Any, Unpack
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import labels, trace, units
 from blueque.model.conditions import MOST_PARENTS
 from blueque.model.encoding import encode, require_queue_name, require_time
 from blueque.model.ids import ids_of_spawned, require_key
+from blueque.model.new_task import NewTask
 from blueque.model.options import Options, SpawnOptions, require_known, task_fields
 from blueque.model.outcomes import Outcome
 from blueque.model.wait import wait_for
@@ -51,11 +52,11 @@ class New:
     def __repr__(self) -> str:
         return f"<New {self.key!r} in {self.queue!r}>"
 
-    def without_id(self) -> NewRecord:
+    def without_id(self) -> NewTask:
         """Return what is written for it, but for its id and the task that makes it."""
         return self._record
 
-    def record(self, task: str) -> NewRecord:
+    def record(self, task: str) -> NewTask:
         """Return what is written for it. task: the id of the running task."""
         by: Options = {"spawned_by": task}
         return self._record._replace(
@@ -87,7 +88,7 @@ class Then(Outcome):
     def __repr__(self) -> str:
         return f"<Then {self.result!r}, {len(self.tasks)} new tasks>"
 
-    def records(self, task: str) -> list[NewRecord]:
+    def records(self, task: str) -> list[NewTask]:
         """Return what is written for the new tasks. Raises InvalidInput."""
         records = [new.record(task) for new in self.tasks]
         if len(records) > MOST_AT_THE_END:
@@ -100,19 +101,6 @@ class Then(Outcome):
         if any("group" in record.options for record in records):
             raise InvalidInput("no task joins a group with the end of another; use task.spawn")
         return records
-
-
-class NewRecord(NamedTuple):
-    """A new task as it is written: the id, the name of the queue, the text of the parameters, the
-    further fields, the condition on each task that it waits for, when it is due at the earliest.
-    """
-
-    task: str
-    queue: str
-    parameters: str
-    options: Options
-    conditions: Mapping[str, str]
-    eta: float | None
 
 
 def spawned_id(task: str, key: str) -> str:
@@ -129,7 +117,7 @@ class TransactionBudget:
         self._parents: set[str] = set()
         self._conditions = self._bytes = 0
 
-    def take(self, new: NewRecord) -> None:
+    def take(self, new: NewTask) -> None:
         """Take the room for one more. Raises InvalidInput."""
         if new.task in self._ids:
             raise InvalidInput("two of the new tasks have the same key")
@@ -147,15 +135,15 @@ class TransactionBudget:
                 raise InvalidInput(what.format(most))
 
 
-def require_room(new: Iterable[NewRecord], most: int) -> None:
+def require_room(new: Iterable[NewTask], most: int) -> None:
     """Refuse tasks that cannot be made in one transaction. Raises InvalidInput."""
     budget = TransactionBudget(most)
     for each in new:
         budget.take(each)
 
 
-def _read(options: SpawnOptions) -> NewRecord:
+def _read(options: SpawnOptions) -> NewTask:
     wait, eta = wait_for(options), options.get("eta")
     fields = {**task_fields(options, trace.of_caller()), **wait.fields()}
     due = None if eta is None else require_time(eta)
-    return NewRecord("", "", "", fields, wait.conditions, due)
+    return NewTask("", "", "", fields, wait.conditions, due)

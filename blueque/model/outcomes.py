@@ -62,7 +62,7 @@ class Outcome(ABC):
 
     @abstractmethod
     def records(self, task: str) -> Sequence[Sequence[Any]]:
-        """Return what is written for the tasks that are made with the end, see `new.NewRecord`.
+        """Return what is written for the tasks that are made with the end, see `new_task.NewTask`.
 
         task: the id of the running task. Raises InvalidInput.
         """

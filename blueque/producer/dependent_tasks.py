@@ -4,59 +4,60 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.model.group import group_of
+from blueque.model.new_task import Fields, NewTask
 from blueque.model.options import Options
 from blueque.model.wait import Wait
 from blueque.producer.room import Joining, ask_for_room
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, enqueue_after
+from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, enqueue_after
 from blueque.protocol.parents import MICROSECOND
 from blueque.protocol.settling import settle
 from blueque.queries.tasks import are_unused, ended_among
 
 
-def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
+def make_one(redis: Redis, new: NewTask, now: float) -> bool:
     """Create a task that waits for others. Tell whether this call created it. See `make_each`."""
-    (is_new,) = make_each(redis, [(queue, new)], now)
+    (is_new,) = make_each(redis, [new], now)
     return is_new
 
 
-def make_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float) -> list[bool]:
+def make_each(redis: Redis, tasks: Sequence[NewTask], now: float) -> list[bool]:
     """Create at most 100 tasks, each in its queue, all at once. Tell for each whether this call created
     it. Arguments and errors are those of `enqueue_after`.
     """
-    _ask_for_room(redis, of_queues, now)
-    are_new = enqueue_after(redis, of_queues, now)
-    _settle_ended(redis, [new for _, new in of_queues])
+    _ask_for_room(redis, tasks, now)
+    are_new = enqueue_after(redis, tasks, now)
+    _settle_ended(redis, tasks)
     return are_new
 
 
-def joining(of_queues: Sequence[tuple[str, NewTask]], now: float) -> dict[str, int]:
+def joining(tasks: Sequence[NewTask], now: float) -> dict[str, int]:
     """Return how many of these tasks are put in line at once, by queue: those that wait for nothing.
 
     One that waits for others counts as waiting, even if these have ended already.
     """
     counts: dict[str, int] = {}
-    for queue, new in of_queues:
+    for new in tasks:
         if not new.conditions and (new.eta is None or new.eta <= now):
-            counts[queue] = counts.get(queue, 0) + 1
+            counts[new.queue] = counts.get(new.queue, 0) + 1
     return counts
 
 
-def _ask_for_room(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float) -> None:
+def _ask_for_room(redis: Redis, tasks: Sequence[NewTask], now: float) -> None:
     def only_new() -> Joining:
-        found = are_unused(redis, [new.task for _, new in of_queues])
-        pairs = zip(of_queues, found, strict=True)
-        return joining([each for each, is_new in pairs if is_new], now)
+        found = are_unused(redis, [new.task for new in tasks])
+        pairs = zip(tasks, found, strict=True)
+        return joining([new for new, is_new in pairs if is_new], now)
 
-    joined = {new.group for _, new in of_queues if new.group is not None}
-    ask_for_room(redis, joining(of_queues, now), only_new, joined)
+    joined = {new.group for new in tasks if new.group is not None}
+    ask_for_room(redis, joining(tasks, now), only_new, joined)
 
 
 def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
@@ -66,7 +67,7 @@ def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
     parents = dict.fromkeys(
         parent
         for new in tasks
-        if not {"inputs", "broken"}.isdisjoint(new.options or {})
+        if not {"inputs", "broken"}.isdisjoint(new.options)
         for parent in new.conditions
         if group_of(parent) is None
     )
@@ -75,16 +76,12 @@ def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
             settle(redis, parent, time.time())
 
 
-Given = Mapping[str, str | int | float]
-
-
 class DependentBatch(NamedTuple):
     """New tasks that wait for others, one for each of the parameters.
 
     Each waits for at most 100 others.
     """
 
-    queue: str
     tasks: Sequence[NewTask]
     now: float
 
@@ -113,26 +110,28 @@ class DependentBatch(NamedTuple):
         # success.
         mark = os.urandom(8).hex()
         for each in self.tasks:
-            fields = dict(each.options or {})
+            fields = dict(each.options)
             if "key" in fields:
                 fields["enqueued_by"] = mark
             # Of several with the same key, the first one counts.
             new.setdefault(each.task, each._replace(options=fields))
-        are_new = make_each(redis, [(self.queue, each) for each in new.values()], self.now)
+        are_new = make_each(redis, [*new.values()], self.now)
         made = dict(zip(new, are_new, strict=True))
         return [made.pop(each.task, False) for each in self.tasks]
 
 
 def dependent_batch(
-    queue: str, tasks: NewTasks, waits: Sequence[Wait], now: float, options: Given
+    queue: str, tasks: NewTasks, waits: Sequence[Wait], now: float, options: Fields
 ) -> DependentBatch:
     """Return new tasks in columnar form as a batch. waits: what each of them waits for."""
     rows = range(len(tasks.ids))
-    new = [_new_task(tasks, number, waits[number], now, options) for number in rows]
-    return DependentBatch(queue, new, now)
+    new = [_new_task(queue, tasks, number, waits[number], now, options) for number in rows]
+    return DependentBatch(new, now)
 
 
-def _new_task(tasks: NewTasks, number: int, wait: Wait, now: float, options: Given) -> NewTask:
+def _new_task(
+    queue: str, tasks: NewTasks, number: int, wait: Wait, now: float, options: Fields
+) -> NewTask:
     text, is_json = tasks.parameters[number]
     fields: Options = {"parameters_encoding": "json"} if is_json else {}
     fields |= {**options, **wait.fields()}
@@ -146,4 +145,5 @@ def _new_task(tasks: NewTasks, number: int, wait: Wait, now: float, options: Giv
     before = tasks.start_before(now, eta)
     if before is not None:
         fields["start_before"] = before
-    return NewTask(tasks.ids[number].decode(), text.decode(), fields, wait.conditions, eta)
+    task = tasks.ids[number].decode()
+    return NewTask(task, queue, text.decode(), fields, wait.conditions, eta)

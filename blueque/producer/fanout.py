@@ -55,10 +55,9 @@ class Fanout:
         require_known("Fanout.enqueue", options, FanoutOptions)
         if options.get("tags") is not None:
             options["tags"] = [*options["tags"]]  # type: ignore[misc]  # each task reads them
-        new = [(queue.name, queue.new_task(parameters, **options)) for queue in self._queues]
+        new = [queue.new_task(parameters, **options) for queue in self._queues]
         are_new = make_each(self._redis, new, time.time())
-        log.info("fan_out name=%s tasks=%s", self.name, ",".join(task.task for _, task in new))
+        log.info("fan_out name=%s tasks=%s", self.name, ",".join(task.task for task in new))
         return {
-            queue: TaskId(task.task, is_new)
-            for (queue, task), is_new in zip(new, are_new, strict=True)
+            task.queue: TaskId(task.task, is_new) for task, is_new in zip(new, are_new, strict=True)
         }

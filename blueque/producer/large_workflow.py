@@ -22,8 +22,9 @@ from blueque.errors import (
 from blueque.model import trace
 from blueque.model.conditions import OK, count_named, require_few
 from blueque.model.group import MAKING, condition_on, gate_of
+from blueque.model.new_task import NewTask
 from blueque.model.parts import in_parts
-from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
+from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE
 from blueque.protocol.graphs import (
     MOST_BYTES,
     MOST_TASKS,
@@ -41,25 +42,23 @@ from blueque.queries.tasks import first_existing, first_missing, state_of
 CHECKED = 1000  # ids in one round trip
 LET_GO = 10  # times a hundred tasks that the producer lets go itself
 
-Tasks = Sequence[tuple[str, NewTask]]
-
 
 class LargeWorkflow:
     """A workflow that takes several transactions, and that any process can go on with.
 
-    tasks: each with its queue, after all of them for which it waits. keep: as for open_group.
+    tasks: each after all of them for which it waits. keep: as for open_group.
     """
 
-    def __init__(self, redis: Redis, group: str, keep: int, tasks: Tasks) -> None:
+    def __init__(self, redis: Redis, group: str, keep: int, tasks: Sequence[NewTask]) -> None:
         self._redis, self._group = redis, group
         self._gate = condition_on(gate_of(group))
-        self._own = {new.task for _, new in tasks}
-        gated = [(queue, self._gated(new)) for queue, new in tasks]
-        named = dict.fromkeys(name for _, new in tasks for name in new.conditions)
+        self._own = {new.task for new in tasks}
+        gated = [self._gated(new) for new in tasks]
+        named = dict.fromkeys(name for new in tasks for name in new.conditions)
         self._outer = [name for name in named if name not in self._own]
         self._graph = Graph(group, keep, digest(gated), gated)
         require_sound(self._graph)
-        for _, new in gated:
+        for new in gated:
             _require_room(new)
 
     def commit(self, is_again: bool = False) -> bool:
@@ -99,7 +98,7 @@ class LargeWorkflow:
             missing = first_missing(self._redis, some)
             if missing is not None:
                 raise missing
-        for some in in_parts([new.task for _, new in self._graph.tasks], CHECKED):
+        for some in in_parts([new.task for new in self._graph.tasks], CHECKED):
             if first_existing(self._redis, some) is not None:
                 raise WrongGroup(
                     self._group, "tasks of an earlier workflow with this name are in Redis"
@@ -168,11 +167,11 @@ def in_order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]
     return [*order], []
 
 
-def digest(tasks: Tasks) -> str:
+def digest(tasks: Sequence[NewTask]) -> str:
     """Return a text that is the same for the same tasks in the same order, in any process."""
     found = hashlib.sha256()
-    for queue, (task, parameters, options, conditions, eta) in tasks:
-        named = dict(options or {})
+    for task, queue, parameters, options, conditions, eta in tasks:
+        named = dict(options)
         named.pop("producer", None)  # of a process, as is the trace
         if "context" in named:
             named["context"] = trace.without(str(named["context"]))
@@ -192,11 +191,11 @@ def _require_room(new: NewTask) -> None:
         raise InvalidInput(why)
 
 
-def _first_of(tasks: Tasks, first: int) -> Tasks:
+def _first_of(tasks: Sequence[NewTask], first: int) -> Sequence[NewTask]:
     """Return as many tasks from the first one on as one transaction takes."""
     own, others = set[str](), set[str]()
     links = size = 0
-    for place, (_, new) in enumerate(tasks[first : first + MOST_TASKS], first):
+    for place, new in enumerate(tasks[first : first + MOST_TASKS], first):
         outer = {name for name in new.conditions if name not in own}
         links, size = links + len(new.conditions), size + len(new.parameters.encode())
         is_full = links > LINKS_AT_ONCE or size > MOST_BYTES or len(others | outer) > AT_ONCE

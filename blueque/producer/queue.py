@@ -23,6 +23,7 @@ from blueque.model.ids import (
     random_id,
     require_id,
 )
+from blueque.model.new_task import NewTask
 from blueque.model.options import (
     Defaults,
     EnqueueOptions,
@@ -40,9 +41,7 @@ from blueque.producer.orders import TaskOrders
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.producer.settings import Settings
 from blueque.protocol import reserving, submit
-from blueque.protocol.create import create
-from blueque.protocol.dependencies import NewTask
-from blueque.protocol.one_task import OneTask
+from blueque.protocol.create import OneTask, create
 from blueque.queries.tasks import load
 
 log = logging.getLogger("blueque")
@@ -227,14 +226,16 @@ class Queue(ManyTasks, TaskOrders, Settings):
         fields = self._fields(options)
         text, coded = self._encode(parameters, fields)
         if not options and self._start_within is None:  # the rest would add nothing: 1 of 35 us
-            return NewTask(self._next_id(), text, {**coded, **fields}, NOTHING.conditions, due)
+            fields = {**coded, **fields}
+            return NewTask(self._next_id(), self.name, text, fields, NOTHING.conditions, due)
         named, of_name = self._name(options)
         start = self._start(options, self._start_within).fields(now, due)
         wait = wait_for(options)
         fields = {**coded, **fields, **of_name, **start}
         if wait:
             fields |= wait.fields()
-        return NewTask(named or self._next_id(), text, fields, wait.conditions, due)
+        task = named or self._next_id()
+        return NewTask(task, self.name, text, fields, wait.conditions, due)
 
     def _create(self, new: NewTask, now: float) -> TaskId:
         redis, is_drawn = self._redis, new.is_drawn
@@ -242,7 +243,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
             only_new = None if is_drawn else only_new_of(redis, self.name, [new.task])
             ask_for_room(redis, {self.name: 1}, only_new)
         spare = random_id() if is_drawn else None
-        (is_new,) = create(redis, OneTask(self.name, new, now), spare, is_drawn)
+        (is_new,) = create(redis, OneTask(new, now), spare, is_drawn)
         if new.eta is None:
             log.info("enqueue task=%s queue=%s", new.task, self.name)
         else:
@@ -251,7 +252,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return TaskId(new.task) if is_drawn else self._made(new, is_new)
 
     def _enqueue_after(self, new: NewTask) -> TaskId:
-        is_new = make_one(self._redis, self.name, new, time.time())
+        is_new = make_one(self._redis, new, time.time())
         log.info("enqueue_after task=%s queue=%s", new.task, self.name)
         return self._made(new, is_new)
 
@@ -271,7 +272,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """Return the id of a task. Raises IdTaken if the caller has chosen it, and it is that of
         another task.
         """
-        fields = new.options or {}
+        fields = new.options
         if not is_new and "key" not in fields:
             task = load(self._redis, new.task)
             if task.queue not in (None, self.name):

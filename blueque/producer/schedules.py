@@ -16,6 +16,7 @@ from blueque.model.encoding import Encoded, require_schedule_name, require_time,
 from blueque.model.ids import DEFAULT_KEEP, id_fields, id_of_occurrence, require_keep
 from blueque.model.labels import read_context
 from blueque.model.lines import Needs, parse_needs
+from blueque.model.new_task import NewTask
 from blueque.model.options import TaskOptions
 from blueque.model.recurrence import Rule, planned_times, read_rule
 from blueque.model.retry import Retry
@@ -34,9 +35,7 @@ from blueque.model.schedule import (
 )
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.protocol import occurrences
-from blueque.protocol.create import create
-from blueque.protocol.dependencies import NewTask
-from blueque.protocol.one_task import OneTask
+from blueque.protocol.create import OneTask, create
 from blueque.protocol.schedules import Define, Pause, Resume, delete_schedule, set_schedule
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
@@ -311,8 +310,8 @@ class Schedule:
         fields |= id_fields(int(fields.get("keep", 0)))
         queue = definition.queue
         ask_for_room(self._redis, {queue: 1}, only_new_of(self._redis, queue, [task]))
-        new = NewTask(task, definition.parameters, fields, {})
-        (is_new,) = create(self._redis, OneTask(queue, new, time.time()))
+        new = NewTask(task, queue, definition.parameters, fields, {})
+        (is_new,) = create(self._redis, OneTask(new, time.time()))
         return task if is_new else None
 
     def delete(self, by: str | None = None) -> bool:

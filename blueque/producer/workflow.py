@@ -22,6 +22,7 @@ from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.group import is_of_workflow
 from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
 from blueque.model.new import New
+from blueque.model.new_task import NewTask
 from blueque.model.options import (
     Broken,
     MemberOptions,
@@ -33,7 +34,6 @@ from blueque.producer.dependent_tasks import joining
 from blueque.producer.groups import AT_ONCE, TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.producer.room import Joining, ask_for_room
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph, enqueue_graph, why_too_large
 from blueque.queries import groups
 from blueque.system import process
@@ -57,7 +57,7 @@ class Workflow(TaskGroup):
         self._broken, self._keep = broken, require_keep(keep)
         self._mark, self._is_unknown = os.urandom(16).hex(), False
         self._why_final = ""  # why it takes no more tasks
-        self._tasks: dict[str, tuple[str, NewTask]] = {}
+        self._tasks: dict[str, NewTask] = {}
         self._keys: dict[str, str] = {}
         self._asked: dict[str, str] = {}  # the keys for which `id_of` was called, by their ids
 
@@ -103,9 +103,9 @@ class Workflow(TaskGroup):
         if "group" in record.options:
             raise InvalidInput("a task of a workflow joins no other group")
         fields = {**record.options, "group": self.name, "producer": process.producer()}
-        new = NewTask(task, record.parameters, fields, record.conditions, record.eta)
         of_task = self._redis.queue_name(record.queue)
-        self._tasks[task], self._keys[task] = (of_task, new), named
+        new = record._replace(task=task, queue=of_task, options=fields)
+        self._tasks[task], self._keys[task] = new, named
         return TaskId(task)
 
     def link(self, task: str, after: After | Ids) -> None:
@@ -116,14 +116,14 @@ class Workflow(TaskGroup):
         self._require_open()
         if task not in self._tasks:
             raise InvalidInput(f"task {task} is not in workflow {self.name!r}")
-        queue, new = self._tasks[task]
+        new = self._tasks[task]
         conditions = {**new.conditions}
         for parent, kind in conditions_of(after).items():
             if conditions.setdefault(parent, kind) != kind:
                 raise InvalidInput(f"after: {parent} is to be both {conditions[parent]} and {kind}")
         fields = {**waiting_fields({} if new.conditions else conditions, self._broken, False)}
-        options = {**(new.options or {}), **fields}
-        self._tasks[task] = queue, new._replace(conditions=conditions, options=options)
+        options = {**new.options, **fields}
+        self._tasks[task] = new._replace(conditions=conditions, options=options)
 
     def id_of(self, key: str | int) -> str:
         """Return the id of the task with this key, also before it is added."""
@@ -152,7 +152,7 @@ class Workflow(TaskGroup):
             task: sorted(
                 (each for each in new.conditions if each in places), key=places.__getitem__
             )
-            for task, (_, new) in self._tasks.items()
+            for task, new in self._tasks.items()
         }
         order, circle = in_order(parents)
         if circle:
@@ -184,7 +184,7 @@ class Workflow(TaskGroup):
         log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
         return is_new
 
-    def _ask_for_room(self, tasks: Sequence[tuple[str, NewTask]]) -> None:
+    def _ask_for_room(self, tasks: Sequence[NewTask]) -> None:
         needed = joining(tasks, time.time())
 
         def only_new() -> Joining:

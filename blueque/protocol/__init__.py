@@ -3,7 +3,7 @@
 May import: spool/ and what is below it. Begin with transaction.py, the executor, then create.py and
 reserving.py.
 
-New tasks: create.py, with bulk.py and one_task.py, which pack them; dependencies.py for tasks that wait
+New tasks: create.py, with bulk.py, which packs many; dependencies.py for tasks that wait
     for others; members.py for a group with keys; graphs.py for a workflow; spawning.py for those that a
     running task makes; feeding.py for a backlog larger than Redis.
 Listeners: membership.py, reserving.py, attempts.py, ends.py, logs_and_checkpoints.py.

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, pack
 from blueque.model import keys
 from blueque.model.lines import line_of
+from blueque.model.new_task import Fields
+from blueque.protocol.create import new_fields
 from blueque.protocol.fields import enter_tags, list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
-from blueque.protocol.submit import Options, new_fields
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
 
@@ -77,14 +78,14 @@ class _Kind(NamedTuple):
 class Batch:
     """New tasks, packed for one transaction."""
 
-    def __init__(self, queue: str, tasks: NewTasks, now: float, options: Options) -> None:
+    def __init__(self, queue: str, tasks: NewTasks, now: float, options: Fields) -> None:
         self.queue, self.tasks = queue, tasks
         self._now = str(now)
-        self._needs = str((options or {}).get("needs", ""))
-        self._priority = int((options or {}).get("priority", 0))
-        self._tags = (options or {}).get("tags")
-        self._before: Any = (options or {}).get("start_before")
-        self._is_blocked = "after" in (options or {})  # its tasks wait for others
+        self._needs = str(options.get("needs", ""))
+        self._priority = int(options.get("priority", 0))
+        self._tags = options.get("tags")
+        self._before: Any = options.get("start_before")
+        self._is_blocked = "after" in options  # its tasks wait for others
         self._hashes = hashes(queue, tasks, now, options)
         self.commands = self.commands_for(range(len(tasks.ids)))
 
@@ -160,7 +161,7 @@ class Batch:
         return {**lines}
 
 
-def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[bytes]:
+def hashes(queue: str, tasks: NewTasks, now: float, options: Fields) -> list[bytes]:
     """Return the HSET of each task in Redis' wire format.
 
     Tasks that differ in few values share a template: 0.5 us a task, and 2.4 if each HSET is packed.
@@ -189,7 +190,7 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[by
 
 
 def _template(
-    queue: str, tasks: NewTasks, now: float, options: Options, width: int, kind: _Kind
+    queue: str, tasks: NewTasks, now: float, options: Fields, width: int, kind: _Kind
 ) -> bytes:
     """Return the HSET with places for the id, and for length and text of the parameters, the key
     and the eta.
@@ -198,7 +199,7 @@ def _template(
     """
     is_json, is_later, priority = kind
     fields_given: dict[str, str | int | float] = {"parameters_encoding": "json"} if is_json else {}
-    fields_given |= options or {}
+    fields_given |= options
     if priority is not None:
         fields_given.pop("priority", None)
         if priority:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from blueque.connection.redis import AnyLook, Command, Redis
+from blueque.connection.packing import packed_words
+from blueque.connection.redis import AnyLook, Command, Redis, as_bytes, pack
+from blueque.model import keys
+from blueque.model.new_task import Fields, NewTask
+from blueque.protocol.fields import enter_tags, flat, put_in_line
+from blueque.protocol.packing import HOLE, template
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_all, absence_of_keys, exist_all
 
+_FORMS = 100  # lines whose commands are kept packed
+
 
 class Creation(Protocol):
-    """New tasks of a queue, packed for one transaction: a `OneTask` or a `Batch`.
+    """New tasks of a queue, packed for one transaction: a `OneTask` or a `bulk.Batch`.
 
     ids: in ASCII, all of one length, each once. first: the first of them. is_keyed: they are made
         from keys, or the caller has chosen them. mark: random, for each call that makes tasks with
@@ -119,3 +127,121 @@ def _create_keyed(
     of_all = absence_of_all(ids)
     made = run(of_all)
     return (run(each()) if made is None else made) or []
+
+
+class OneTask(NamedTuple):
+    """A new task that waits for no others. With an eta it is scheduled, otherwise put in line."""
+
+    new: NewTask
+    now: float
+
+    @property
+    def ids(self) -> Sequence[bytes]:
+        return (as_bytes(self.new.task),)
+
+    @property
+    def first(self) -> str:
+        return self.new.task
+
+    @property
+    def is_keyed(self) -> bool:
+        return not self.new.is_drawn
+
+    @property
+    def mark(self) -> str:
+        return self.new.mark
+
+    @property
+    def commands(self) -> Sequence[Command]:
+        if self.new.eta is not None:
+            return self._scheduled(self.new.eta)
+        return _in_line(self.new, self.now)
+
+    def commands_for(self, chosen: Sequence[int]) -> Sequence[Command]:
+        return self.commands if chosen else ()
+
+    def _scheduled(self, eta: float) -> list[Command]:
+        task, queue, parameters, options = self.new[:4]
+        fields = new_fields(queue, parameters, self.now, options)
+        return [
+            ("HSET", keys.task(task), "status", "scheduled", *fields, "eta", eta),
+            ("ZINCRBY", keys.QUEUES, 0, queue),
+            ("ZADD", keys.scheduled(queue), eta, task),
+            ("ZADD", keys.tasks(queue), self.now, task),
+            *enter_tags({task: options.get("tags")}),
+            *expiring([self.new]),
+        ]
+
+
+class _Form(NamedTuple):
+    """The commands that put a new task in a line, in Redis' wire format, with holes.
+
+    words: how many the record has without further fields. record: for the number of words, the key,
+        the parameters, twice the time, and the further fields, packed. join: for the id. indexed: for
+        the time and the id.
+    """
+
+    words: int
+    record: bytes
+    queue: bytes
+    join: bytes
+    listed: Sequence[bytes]
+    indexed: bytes
+    wake: bytes
+
+
+@functools.lru_cache(_FORMS)
+def _form(queue: str, line: str) -> _Form:
+    record = ["HSET", HOLE, "status", "pending", *new_fields(queue, HOLE, HOLE, {})]
+    join, *listed = put_in_line(queue, line, HOLE)
+    index = ["ZADD", keys.tasks(queue), HOLE, HOLE]
+    return _Form(
+        len(record),
+        b"*%d\r\n" + template(record) + b"%b",
+        pack(("ZINCRBY", keys.QUEUES, 0, queue)),
+        b"*%d\r\n" % len(join) + template(join),
+        [pack(command) for command in listed],
+        b"*%d\r\n" % len(index) + template(index),
+        pack(("ZADD", keys.wake(queue), 0, 0)),
+    )
+
+
+def _in_line(new: NewTask, now: float) -> list[Command]:
+    """Return the commands that create a task and put it in line, in the order of the document.
+
+    Templates save 2.5 of 35 us of an enqueue, against commands that are packed one by one.
+    """
+    form, options = _form(new.queue, new.line), new.options
+    key, name = as_bytes(keys.task(new.task)), as_bytes(new.task)
+    text, at = as_bytes(new.parameters), str(now).encode()
+    further = flat(options)
+    fields = len(key), key, len(text), text, len(at), at, len(at), at
+    return [
+        form.record % (form.words + len(further), *fields, packed_words(further)),
+        form.queue,
+        form.join % (len(name), name),
+        *form.listed,
+        form.indexed % (len(at), at, len(name), name),
+        *(map(pack, enter_tags({new.task: options["tags"]})) if "tags" in options else ()),
+        form.wake,
+        *expiring([new]),
+    ]
+
+
+def new_fields(queue: str, parameters: str, now: float | str, options: Fields) -> list[str | float]:
+    """Return the fields of a new task but its status, names and values in turn."""
+    own: list[str | float] = ["queue", queue, "parameters", parameters]
+    return [*own, "created", now, "updated", now, *flat(options)]
+
+
+def expiring(tasks: Iterable[NewTask]) -> list[Command]:
+    """Return the command that notes which new tasks are cancelled or moved if they have not started
+    by a time.
+    """
+    starts = [
+        word
+        for new in tasks
+        if "start_before" in new.options
+        for word in (new.options["start_before"], new.task)
+    ]
+    return [("ZADD", keys.EXPIRING, *starts)] if starts else []

@@ -10,7 +10,8 @@ from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import keys
 from blueque.model.conditions import are_met, mark
 from blueque.model.group import condition_on, group_of
-from blueque.model.lines import line_of
+from blueque.model.new_task import NewTask
+from blueque.protocol.create import expiring, new_fields
 from blueque.protocol.fields import enter_tags, flat, join_lines_of_queues
 from blueque.protocol.parents import (
     Parents,
@@ -19,7 +20,6 @@ from blueque.protocol.parents import (
     joins_of,
     require_parents,
 )
-from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 AT_ONCE = 100  # tasks of one transaction, and parents that several of them have together
@@ -27,52 +27,21 @@ LINKS_AT_ONCE = 1000  # conditions of all its tasks together, and parents of a t
 FIRST_LOOK = 60.0  # seconds after which `recheck` looks at a new task
 
 
-class NewTask(NamedTuple):
-    """A new task that waits for others.
-
-    options: further fields, as for `enqueue`; also broken and inputs.
-    conditions: on each parent, by its id; see model/conditions.py. eta: when it is due at the
-        earliest.
-    """
-
-    task: str
-    parameters: str
-    options: Options
-    conditions: Mapping[str, str]
-    eta: float | None = None
-
-    @property
-    def is_drawn(self) -> bool:
-        """Tell whether its id is random: neither a key nor the caller has chosen it."""
-        return self.options is None or "enqueued_by" not in self.options
-
-    @property
-    def group(self) -> str | None:
-        group = (self.options or {}).get("group")
-        return None if group is None else str(group)
-
-    @property
-    def line(self) -> str:
-        given = self.options or {}
-        return line_of(str(given.get("priority", "")), str(given.get("needs", "")))
-
-
 def enqueue_after(
-    redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float, is_missing_met: bool = False
+    redis: Redis, tasks: Sequence[NewTask], now: float, is_missing_met: bool = False
 ) -> list[bool]:
     """Create tasks, each in its queue, all at once; put those in line that have nothing to wait for.
     Tell for each whether this call created it.
 
-    of_queues: at most 100 tasks, with at most 100 parents and 1,000 conditions together; all have a
+    tasks: at most 100, of any queues, with at most 100 parents and 1,000 conditions together; all have a
         key, or none has; a chosen id counts as one. They join the group in their options.
     is_missing_met: a parent that is not in Redis counts as met.
     Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, WrongGroup
         for a group that does not take the task.
     """
-    tasks = [new for _, new in of_queues]
     parents = Parents([each for new in tasks for each in new.conditions], joins_of(tasks))
     _require_room(tasks, parents.names)
-    is_keyed = "enqueued_by" in (tasks[0].options or {})
+    is_keyed = "enqueued_by" in tasks[0].options
     first = 2 * len(tasks) + 1 if is_keyed else len(tasks)
 
     def decide(*replies: Any) -> Verdict[list[bool]]:
@@ -80,15 +49,13 @@ def enqueue_after(
         if not any(is_new):
             return Answer(is_ours)
         states = parents.statuses(replies[first:])
-        to_make = [each for each, is_wanted in zip(of_queues, is_new, strict=True) if is_wanted]
-        made = [new for _, new in to_make]
+        made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
         parents.require_open(replies[first:], joins_of(made))
         if not is_missing_met:
             for new in made:
                 require_parents(new.conditions, states, parents.making(replies[first:]))
         done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
-        commands = creation(to_make, states, now)
-        return Change([*commands, *_expiring(made)], done)
+        return Change([*creation(made, states, now), *expiring(made)], done)
 
     return transact(redis, "enqueue_after", _look(tasks, parents, is_keyed), decide)
 
@@ -115,7 +82,7 @@ def _new_and_ours(
         return [not any(exist)] * size, [True] * size
     marks, kept = replies[size : 2 * size], replies[2 * size]
     is_new = [not exists and mark is None for exists, mark in zip(exist, kept, strict=True)]
-    own = [str((new.options or {}).get("enqueued_by")) for new in tasks]
+    own = [new.mark for new in tasks]
     return is_new, [each[0] in each[1:] for each in zip(own, marks, kept, strict=True)]
 
 
@@ -128,21 +95,19 @@ def _look(tasks: Sequence[NewTask], parents: Parents, is_keyed: bool) -> AnyLook
     return Look([*hashes, *parents.watch], [*reads, *parents.reads], tasks[0].task)
 
 
-def _marks(new: NewTask, states: Mapping[str, str | None]) -> dict[str, str]:
-    return marked(new.conditions, states, "inputs" in (new.options or {}))
-
-
 def creation(
-    tasks: Sequence[tuple[str, NewTask]], states: Mapping[str, str | None], now: float
+    tasks: Sequence[NewTask], states: Mapping[str, str | None], now: float
 ) -> list[Command]:
     """Return the commands that create tasks, each in its queue. states: the status of each parent."""
-    conditions = {new.task: _marks(new, states) for _, new in tasks}
+    conditions = {
+        new.task: marked(new.conditions, states, "inputs" in new.options) for new in tasks
+    }
     joining: dict[tuple[str, str], list[str]] = {}
     # What is added to the blocked and the scheduled tasks of each queue, and to all of them.
     blocked, later, index = _Scores({}), _Scores({}), _Scores({})
     commands: list[Command] = []
-    for queue, new in tasks:
-        status = "blocked"
+    for new in tasks:
+        queue, status = new.queue, "blocked"
         if not are_met(conditions[new.task]):
             blocked.add(queue, now + FIRST_LOOK, new.task)
         elif new.eta is not None and new.eta > now:
@@ -168,21 +133,10 @@ def creation(
     commands += join_lines_of_queues(joining)
     commands += later.commands(keys.scheduled)
     commands += index.commands(keys.tasks)
-    commands += enter_tags({new.task: (new.options or {}).get("tags") for _, new in tasks})
+    commands += enter_tags({new.task: new.options.get("tags") for new in tasks})
     commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
     commands += enter_dependents(conditions, states, now)
-    return [*commands, *join_groups([(new.group, new.task) for _, new in tasks], now)]
-
-
-def _expiring(tasks: Sequence[NewTask]) -> list[Command]:
-    """Return the command that notes which of the new tasks must start by a time."""
-    starts = [
-        word
-        for new in tasks
-        if "start_before" in (new.options or {})
-        for word in ((new.options or {})["start_before"], new.task)
-    ]
-    return [("ZADD", keys.EXPIRING, *starts)] if starts else []
+    return [*commands, *join_groups([(new.group, new.task) for new in tasks], now)]
 
 
 class _Scores(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.new import MOST_AT_THE_END, NewRecord
+from blueque.model.new import MOST_AT_THE_END
+from blueque.model.new_task import NewTask
 from blueque.model.states import FINISHED
 from blueque.protocol.events import Event, EventFacts, after, count, note_event, ran
 from blueque.protocol.fields import (
@@ -52,7 +53,7 @@ class End(NamedTuple):
     may_be_lost: bool = True
     is_lost: bool = False
     has_checkpoint: bool = False
-    then: Sequence[NewRecord] = ()
+    then: Sequence[NewTask] = ()
 
     @classmethod
     def complete(
@@ -61,7 +62,7 @@ class End(NamedTuple):
         facts: Facts = None,
         finished: float | None = None,
         has_checkpoint: bool = False,
-        then: Sequence[NewRecord] = (),
+        then: Sequence[NewTask] = (),
     ) -> End:
         """The attempt has ended well.
 

@@ -11,7 +11,8 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.group import MAKING, condition_on, gate_of
-from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, creation
+from blueque.model.new_task import NewTask
+from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, creation
 from blueque.protocol.fields import flat
 from blueque.protocol.opening import sets_of
 from blueque.protocol.parents import LOOK_EVERY, Parents, require_parents
@@ -27,13 +28,13 @@ class Graph(NamedTuple):
     """A workflow: tasks that wait for each other and for others, and their group.
 
     keep: as for open_group. mark: random, the same for every try; of a large workflow a digest of
-        all that is to be written. tasks: each with its queue, and with the group in its options.
+        all that is to be written. tasks: with the group in their options.
     """
 
     group: str
     keep: int
     mark: str
-    tasks: Sequence[tuple[str, NewTask]]
+    tasks: Sequence[NewTask]
 
 
 class _Record(NamedTuple):
@@ -52,7 +53,7 @@ def enqueue_graph(redis: Redis, graph: Graph, now: float) -> bool:
         tasks of an earlier workflow with this name are in Redis, or another one is not complete,
         or was cancelled before it was.
     """
-    group, new = graph.group, [new for _, new in graph.tasks]
+    group, new = graph.group, graph.tasks
     own = {each.task for each in new}
     others = Parents([name for each in new for name in each.conditions if name not in own])
     require_sound(graph)
@@ -124,7 +125,7 @@ def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
 
 
 def extend_graph(
-    redis: Redis, graph: Graph, first: int, tasks: Sequence[tuple[str, NewTask]], now: float
+    redis: Redis, graph: Graph, first: int, tasks: Sequence[NewTask], now: float
 ) -> int:
     """Create some tasks of a large workflow, unless others are next. Return how many of its tasks
     are there.
@@ -133,8 +134,8 @@ def extend_graph(
         condition on one of these or on the gate; as many as `why_too_large` allows.
     Raises NoSuchTask, NoSuchGroup, WrongGroup.
     """
-    own = dict.fromkeys(new.task for _, new in tasks)
-    others = Parents([name for _, new in tasks for name in new.conditions if name not in own])
+    own = dict.fromkeys(new.task for new in tasks)
+    others = Parents([name for new in tasks for name in new.conditions if name not in own])
 
     def decide(
         reply: list[str | None], made: int, listed: int, exist: int, *replies: Any
@@ -234,19 +235,18 @@ def require_sound(graph: Graph) -> None:
     """Refuse a workflow that no transactions can make. Raises InvalidInput, WrongGroup."""
     if not 0 < len(graph.tasks) <= LARGEST:
         raise InvalidInput(f"a workflow has 1 to {LARGEST:,} tasks, not {len(graph.tasks):,}")
-    if any(condition_on(graph.group) in new.conditions for _, new in graph.tasks):
+    if any(condition_on(graph.group) in new.conditions for new in graph.tasks):
         raise WrongGroup(graph.group, "a task that joins it cannot wait for it")
 
 
-def why_too_large(tasks: Sequence[tuple[str, NewTask]]) -> str | None:
+def why_too_large(tasks: Sequence[NewTask]) -> str | None:
     """Say why tasks cannot be made in one transaction; None: they can."""
-    new = [new for _, new in tasks]
-    own = {each.task for each in new}
-    others = {name for each in new for name in each.conditions if name not in own}
-    size = sum(len(each.parameters.encode()) for each in new)
+    own = {new.task for new in tasks}
+    others = {name for new in tasks for name in new.conditions if name not in own}
+    size = sum(len(new.parameters.encode()) for new in tasks)
     for taken, most, what in (
         (len(tasks), MOST_TASKS, "tasks"),
-        (sum(len(each.conditions) for each in new), LINKS_AT_ONCE, "conditions"),
+        (sum(len(new.conditions) for new in tasks), LINKS_AT_ONCE, "conditions"),
         (len(others), AT_ONCE, "others to wait for"),
         (size, MOST_BYTES, "bytes of parameters"),
     ):

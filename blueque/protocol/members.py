@@ -12,12 +12,12 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import WrongGroup
 from blueque.model import keys
 from blueque.model.group import Links
+from blueque.model.new_task import Fields
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.dependencies import FIRST_LOOK, LINKS_AT_ONCE
 from blueque.protocol.fields import flat
 from blueque.protocol.packing import pack_with
 from blueque.protocol.parents import Joins, Parents, enter_dependents, join_groups, require_parents
-from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import exist_all
 
@@ -29,12 +29,12 @@ class MemberBatch(Batch):
     """
 
     def __init__(
-        self, queue: str, links: Links, tasks: NewTasks, now: float, options: Options
+        self, queue: str, links: Links, tasks: NewTasks, now: float, options: Fields
     ) -> None:
         self.group, self.links, self._made = str(links.group), links, now
         self.join: Joins = {self.group: [links.conditions]}
         self.parents = Parents(links.conditions, self.join)
-        super().__init__(queue, tasks, now, {**(options or {}), **links.fields()})
+        super().__init__(queue, tasks, now, {**options, **links.fields()})
         self.hashes = [keys.task(task.decode()) for task in tasks.ids]
         self.look = self._looking(exist_all(tasks.ids))
 

@@ -14,6 +14,7 @@ from blueque.errors import InvalidInput, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence, id_of_trigger
 from blueque.model.lines import parse_needs
+from blueque.model.new_task import NewTask
 from blueque.model.schedule import (
     OPEN,
     Definition,
@@ -23,7 +24,7 @@ from blueque.model.schedule import (
     is_out_of_order,
     missed_in_a_row,
 )
-from blueque.protocol.dependencies import NewTask, creation
+from blueque.protocol.dependencies import creation
 from blueque.protocol.schedule_record import moved_on, noted, required, told, whole_number
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -260,5 +261,5 @@ def _creation(
 ) -> list[Command]:
     """Return the commands that make a task."""
     fields = fields_of_task(name, definition, planned)
-    new = NewTask(task, definition.parameters, fields, {}, None)
-    return creation([(definition.queue, new)], {}, now)
+    new = NewTask(task, definition.queue, definition.parameters, fields, {})
+    return creation([new], {}, now)

@@ -11,6 +11,7 @@ from blueque.errors import NoSuchGroup, NoSuchTask, WrongGroup
 from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.group import MAKING, condition_on, group_of, status_of
+from blueque.model.new_task import NewTask
 from blueque.model.states import FINISHED
 
 
@@ -43,16 +44,6 @@ class Parent(Protocol):
 
         replies: to `reads`. is_awaited: some wait on.
         """
-
-
-class NewMember(Protocol):
-    """A new task that may join a group, by its field `group`."""
-
-    @property
-    def options(self) -> Mapping[str, str | int | float] | None: ...
-
-    @property
-    def conditions(self) -> Mapping[str, str]: ...
 
 
 class TaskParent(NamedTuple):
@@ -279,12 +270,12 @@ class Parents:
         return [condition_on(group) for group, (state, *_) in records if state == MAKING]
 
 
-def joins_of(tasks: Iterable[NewMember]) -> Joins:
+def joins_of(tasks: Iterable[NewTask]) -> Joins:
     """Return the groups that tasks join, and of each what those that join it wait for."""
     joins: Joins = {}
     for new in tasks:
-        if new.options and "group" in new.options:
-            conditions, joining = new.conditions, joins.setdefault(str(new.options["group"]), [])
+        if new.group is not None:
+            conditions, joining = new.conditions, joins.setdefault(new.group, [])
             if conditions not in joining[-1:]:  # many often wait for the same
                 joining.append(conditions)
     return joins

@@ -12,8 +12,9 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import mark
 from blueque.model.group import condition_on
 from blueque.model.ids import octets_of
-from blueque.model.new import NewRecord, require_room
-from blueque.protocol.dependencies import NewTask, creation
+from blueque.model.new import require_room
+from blueque.model.new_task import NewTask
+from blueque.protocol.dependencies import creation
 from blueque.protocol.fields import TaskFields, require_owner
 from blueque.protocol.parents import Parents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -30,7 +31,7 @@ class Spawning:
     Raises InvalidInput, WrongGroup.
     """
 
-    def __init__(self, task: str, tasks: Sequence[NewRecord], most: int) -> None:
+    def __init__(self, task: str, tasks: Sequence[NewTask], most: int) -> None:
         self._task, self._tasks = task, tasks
         self.watch: list[str] = []
         self.reads: list[Command] = []
@@ -44,14 +45,14 @@ class Spawning:
         self.reads = [("SMISMEMBER", keys.spawned(task), *_octets(tasks))]
         self.reads += [*[("EXISTS", key) for key in hashes], *self._parents.reads]
 
-    def new(self, replies: Sequence[Any]) -> list[NewRecord]:
+    def new(self, replies: Sequence[Any]) -> list[NewTask]:
         """Return the tasks that are not there and that no attempt has made before."""
         before, *exist = replies[: 1 + len(self._tasks)]
         rows = zip(self._tasks, before, exist, strict=True)
         return [each for each, was, exists in rows if not (was or exists)]
 
     def of_running(
-        self, new: Sequence[NewRecord], replies: Sequence[Any], group: str | None, now: float
+        self, new: Sequence[NewTask], replies: Sequence[Any], group: str | None, now: float
     ) -> list[Command]:
         """Return the commands that make new tasks while the task runs. group: of the task.
 
@@ -62,7 +63,7 @@ class Spawning:
         states = _states(self._parents.statuses(of_parents), new)
         for each in new:
             require_parents(each.conditions, states, self._parents.making(of_parents))
-        return _creations(new, states, now)
+        return creation(new, states, now)
 
     def of_ended(self, replies: Sequence[Any], now: float) -> tuple[list[Command], bool]:
         """Return the commands that make the tasks when the task is complete, and whether one of them
@@ -76,11 +77,11 @@ class Spawning:
             states[self._task] = "complete"
         gone = {parent for parent, status in states.items() if status is None}
         known = {parent: states[parent] for parent in states if parent not in gone}
-        commands = _creations([_marked_gone(each, gone) for each in new], known, now)
+        commands = creation([_marked_gone(each, gone) for each in new], known, now)
         return commands, self._task in known
 
 
-def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: float) -> list[bool]:
+def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewTask], now: float) -> list[bool]:
     """Create tasks of any queues from a running attempt. Tell for each whether this EXEC made it: not
     one that an attempt of the task has made before, even if it has been deleted since.
 
@@ -115,7 +116,7 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
     return transact(redis, "spawn", look, decide)
 
 
-def _parents_of(tasks: Sequence[NewRecord]) -> Parents:
+def _parents_of(tasks: Sequence[NewTask]) -> Parents:
     """Return all parents, and the groups that the tasks join. Raises InvalidInput, WrongGroup."""
     places = {new.task: place for place, new in enumerate(tasks)}
     for place, new in enumerate(tasks):
@@ -128,13 +129,13 @@ def _parents_of(tasks: Sequence[NewRecord]) -> Parents:
     return Parents((parent for new in tasks for parent in new.conditions), joins_of(tasks))
 
 
-def _states(statuses: Mapping[str, str | None], new: Sequence[NewRecord]) -> dict[str, str | None]:
+def _states(statuses: Mapping[str, str | None], new: Sequence[NewTask]) -> dict[str, str | None]:
     """Return the status of each parent once the new tasks are there."""
     made = {each.task for each in new}
     return {parent: "pending" if parent in made else status for parent, status in statuses.items()}
 
 
-def _marked_gone(new: NewRecord, gone: Collection[str]) -> NewRecord:
+def _marked_gone(new: NewTask, gone: Collection[str]) -> NewTask:
     """Return a new task with the marks of the conditions on tasks that are gone. The marks stay even
     if one of these is made later: it could wait for the new task.
     """
@@ -145,15 +146,5 @@ def _marked_gone(new: NewRecord, gone: Collection[str]) -> NewRecord:
     return new._replace(conditions=marks)
 
 
-def _creations(
-    tasks: Sequence[NewRecord], states: Mapping[str, str | None], now: float
-) -> list[Command]:
-    new = [
-        (each.queue, NewTask(each.task, each.parameters, each.options, each.conditions, each.eta))
-        for each in tasks
-    ]
-    return creation(new, states, now)
-
-
-def _octets(tasks: Sequence[NewRecord]) -> list[bytes]:
+def _octets(tasks: Sequence[NewTask]) -> list[bytes]:
     return octets_of([new.task.encode() for new in tasks])

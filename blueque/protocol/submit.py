@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import HasDependents, WrongQueue, WrongState
@@ -15,8 +14,6 @@ from blueque.protocol.fields import TaskFields, flat, join_lines, remove_tags
 from blueque.protocol.moves import leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import read_task
-
-Options = Mapping[str, str | int | float] | None  # further fields of a new task
 
 
 def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
@@ -121,20 +118,3 @@ def keep_key(task: str, keep: str | None, mark: str | None) -> list[Command]:
     if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY:
         return [("SET", keys.key_kept(task), mark or "", "EX", keep)]
     return []
-
-
-def new_fields(
-    queue: str, parameters: str, now: float | str, options: Options
-) -> list[str | float]:
-    fields: list[str | float] = ["queue", queue, "parameters", parameters]
-    fields += ["created", now, "updated", now]
-    for name, value in (options or {}).items():
-        fields += [name, value]
-    return fields
-
-
-def expiring(task: str, options: Mapping[str, Any]) -> list[Command]:
-    """Return the command that notes when a new task is cancelled or moved if it has not started."""
-    if "start_before" not in options:
-        return []
-    return [("ZADD", keys.EXPIRING, options["start_before"], task)]

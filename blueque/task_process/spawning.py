@@ -14,7 +14,8 @@ from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import TaskId
-from blueque.model.new import New, NewRecord, TransactionBudget
+from blueque.model.new import New, TransactionBudget
+from blueque.model.new_task import NewTask
 from blueque.model.task import Task
 from blueque.protocol import spawning
 from blueque.protocol.spawning import AT_ONCE
@@ -46,18 +47,18 @@ class Spawner(NamedTuple):
                     log.info("spawn task=%s queue=%s by=%s", new.task, new.queue, self.attempt.task)
         return made
 
-    def _records(self, tasks: Iterable[New]) -> Iterator[NewRecord]:
+    def _records(self, tasks: Iterable[New]) -> Iterator[NewTask]:
         for new in tasks:
             if not isinstance(new, New):
                 raise InvalidType(f"a new task is a blueque.New, not {type(new).__name__}")
             yield new.record(self.attempt.task)
 
 
-def _chunks(tasks: Iterable[NewRecord]) -> Iterator[list[NewRecord]]:
+def _chunks(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
     """Yield the tasks in lists that each fit into one transaction. Raises InvalidInput for a task that
     does not.
     """
-    chunk: list[NewRecord] = []
+    chunk: list[NewTask] = []
     budget = TransactionBudget(AT_ONCE)
     for new in tasks:
         try:

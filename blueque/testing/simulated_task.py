@@ -15,7 +15,8 @@ from blueque.errors import InvalidInput
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
 from blueque.model.ids import TaskId
-from blueque.model.new import New, NewRecord
+from blueque.model.new import New
+from blueque.model.new_task import NewTask
 from blueque.spool import checkpoint, progress_file
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import Record, record_of
@@ -98,7 +99,7 @@ class SimulatedTask(RunningTask):
             self.noted.append(one_line(str(text)))
         return has_noted
 
-    def make(self, records: Iterable[NewRecord]) -> list[TaskId]:
+    def make(self, records: Iterable[NewTask]) -> list[TaskId]:
         """Take note of new tasks, and return their ids."""
         ids = []
         for new in records:
@@ -142,7 +143,7 @@ def run_attempt(
         try:
             with timing:
                 record = work.run(task, attempt)
-            task.make(NewRecord(*new) for new in record.get("then", ()))
+            task.make(NewTask(*new) for new in record.get("then", ()))
         except Exceeded:
             record = {}
         except (Exception, SystemExit) as error:

@@ -44,8 +44,8 @@ from blueque.archives import claims, layout, parquet, picking, steps, stores
 from blueque.archives.layout import Output
 from blueque.model import keys
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
+from blueque.model.new_task import NewTask
 from blueque.protocol.archiving import BatchRef
-from blueque.protocol.dependencies import NewTask
 
 ESCAPED = "queue=a%2Fb_c"
 
@@ -185,8 +185,8 @@ def test_a_task_for_which_others_wait_stays_and_is_archived_when_they_do_not_any
     # Another task says the same word.
     cli.hset(keys.task("task-00000"), "progress_note", '"dependents":"1"')
     awaited = [task for number, task in enumerate(ids) if number % 4 > 1]  # failed and cancelled
-    new = [NewTask(f"after {task}", "p", {}, {task: "ok"}) for task in awaited]
-    protocol.enqueue_dependents(redis, "other", new, NOON)
+    new = [NewTask(f"after {task}", "other", "p", {}, {task: "ok"}) for task in awaited]
+    protocol.enqueue_after(redis, new, NOON)
 
     done = run(url, shelf, batch=5)
 
@@ -210,8 +210,8 @@ def test_a_task_for_which_another_waits_since_it_was_written_stays(
     publish = steps.publish
 
     def enqueue_and_publish(directory, claim):
-        new = [NewTask("child", "p", {}, {ids[2]: "ok"})]
-        protocol.enqueue_dependents(redis, "other", new, NOON)
+        new = [NewTask("child", "other", "p", {}, {ids[2]: "ok"})]
+        protocol.enqueue_after(redis, new, NOON)
         publish(directory, claim)
 
     monkeypatch.setattr(steps, "publish", enqueue_and_publish)

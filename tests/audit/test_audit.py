@@ -32,11 +32,11 @@ from blueque.model import earlier_versions, keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Links, condition_on
 from blueque.model.lines import line_of, write_needs
+from blueque.model.new_task import NewTask
 from blueque.model.queue_settings import pausing
 from blueque.model.recurrence import Rule
 from blueque.model.schedule import Definition
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.members import MemberBatch
 from blueque.protocol.membership import Heartbeat
@@ -112,8 +112,8 @@ class House:
         ):
             protocol.open_group(redis, group, 3600, 1.0)
             for task in tasks:
-                new = NewTask(task, "p", {"group": group}, {})
-                protocol.enqueue_dependents(redis, D, [new], 1.0)
+                new = NewTask(task, D, "p", {"group": group}, {})
+                protocol.enqueue_after(redis, [new], 1.0)
             protocol.close_group(redis, group, 1.0)
         for task in ("g-bad", "g-last"):
             protocol.cancel(redis, D, task, "me", None, 2.0)
@@ -139,7 +139,7 @@ class House:
             "d-last": {"d-waits": "any"},
         }
         for task, conditions in waiting.items():
-            protocol.enqueue_dependents(redis, D, [NewTask(task, "p", {}, conditions)], 1.0)
+            protocol.enqueue_after(redis, [NewTask(task, D, "p", {}, conditions)], 1.0)
         protocol.cancel(redis, D, "d-broken", "me", None, 2.0)
         protocol.settle(redis, "d-broken", 3.0)
         self.cli.zadd(keys.blocked(D), dict.fromkeys(waiting, 1.0))
@@ -1581,8 +1581,8 @@ def dependents_of(redis: Any, parent: str, count: int) -> list[str]:
     """Have so many tasks wait for one of the queue D, and return their ids."""
     children = [f"{parent}-{number:04}" for number in range(count)]
     for first in range(0, count, 100):
-        some = [NewTask(task, "p", {}, {parent: "ok"}) for task in children[first : first + 100]]
-        protocol.enqueue_dependents(redis, D, some, 1.0)
+        some = [NewTask(task, D, "p", {}, {parent: "ok"}) for task in children[first : first + 100]]
+        protocol.enqueue_after(redis, some, 1.0)
     return children
 
 
@@ -1649,8 +1649,8 @@ def test_many_members_are_read_in_pieces(house, monkeypatch, place):
     monkeypatch.setattr(groups, "BATCH", 10)
     tasks = [f"many-{number}" for number in range(25)]
     protocol.open_group(house.redis, "g 3", 3600, 9.0)
-    new = [NewTask(task, "p", {"group": "g 3"}, {}) for task in tasks]
-    protocol.enqueue_dependents(house.redis, D, new, 9.0)
+    new = [NewTask(task, D, "p", {"group": "g 3"}, {}) for task in tasks]
+    protocol.enqueue_after(house.redis, new, 9.0)
     assert audit(house.redis) == []
     house.cli.srem(keys.open_members("g 3"), tasks[place])
 
@@ -1662,8 +1662,8 @@ def test_many_members_are_read_in_pieces(house, monkeypatch, place):
 
 def test_what_was_cancelled_for_a_task_that_1_0_0_completes_is_found_and_learns_it(redis, cli):
     protocol.enqueue(redis, D, "above", "p", 1.0)
-    below = NewTask("below", "p", {"broken": "cancel"}, {"above": "ok"})
-    protocol.enqueue_dependents(redis, D, [below], 1.0)
+    below = NewTask("below", D, "p", {"broken": "cancel"}, {"above": "ok"})
+    protocol.enqueue_after(redis, [below], 1.0)
     protocol.cancel(redis, D, "above", "me", None, 2.0)
     settle_all(redis, "above")
     assert cli.hget(keys.task("below"), "status") == "cancelled"
@@ -1721,8 +1721,8 @@ def test_all_of_many_dependents_that_do_not_wait_are_dropped(redis, cli):
 
 def test_a_group_for_which_a_task_waits_is_no_finding(redis, cli):
     protocol.open_group(redis, "night 1", 60, 1.0)
-    new = NewTask("t", "p", {}, {condition_on("night 1"): "ok"})
-    protocol.enqueue_dependents(redis, D, [new], 1.0)
+    new = NewTask("t", D, "p", {}, {condition_on("night 1"): "ok"})
+    protocol.enqueue_after(redis, [new], 1.0)
     assert cli.exists(keys.GROUPS, keys.group("night 1"), keys.awaiting("night 1")) == 3
 
     assert audit(redis) == []
@@ -1732,7 +1732,7 @@ def test_a_circle_names_all_its_tasks_and_no_others(redis, cli):
     protocol.enqueue(redis, D, "root", "p", 1.0)
     chain = ["root", *(f"t{number}" for number in range(5)), "outside"]
     for parent, task in itertools.pairwise(chain):
-        protocol.enqueue_dependents(redis, D, [NewTask(task, "p", {}, {parent: "ok"})], 1.0)
+        protocol.enqueue_after(redis, [NewTask(task, D, "p", {}, {parent: "ok"})], 1.0)
     cli.hset(A("t0"), "t4", "ok")
     cli.hset(T("t4"), "dependents", 1)
     cli.zadd(keys.dependents("t4"), {"t0": 1})
@@ -1746,17 +1746,17 @@ def test_a_circle_names_all_its_tasks_and_no_others(redis, cli):
 def test_who_waits_for_a_group_of_blocked_tasks_is_in_no_circle(redis):
     protocol.enqueue(redis, D, "root", "p", 1.0)
     protocol.open_group(redis, "day", 60, 1.0)
-    member = NewTask("member", "p", {"group": "day"}, {"root": "ok"})
-    protocol.enqueue_dependents(redis, D, [member], 1.0)
-    last = NewTask("last", "p", {}, {"group day": "ok", "member": "ok"})
-    protocol.enqueue_dependents(redis, D, [last], 1.0)
+    member = NewTask("member", D, "p", {"group": "day"}, {"root": "ok"})
+    protocol.enqueue_after(redis, [member], 1.0)
+    last = NewTask("last", D, "p", {}, {"group day": "ok", "member": "ok"})
+    protocol.enqueue_after(redis, [last], 1.0)
 
     assert audit(redis) == []
 
 
 def test_a_task_that_waits_for_its_own_group_is_a_circle(redis, cli):
     protocol.open_group(redis, "day", 60, 1.0)
-    protocol.enqueue_dependents(redis, D, [NewTask("one", "p", {}, {"group day": "ok"})], 1.0)
+    protocol.enqueue_after(redis, [NewTask("one", D, "p", {}, {"group day": "ok"})], 1.0)
     cli.hset(T("one"), "group", "day")
     cli.zadd(keys.members("day"), {"one": 1})
     cli.sadd(keys.open_members("day"), "one")
@@ -2024,8 +2024,8 @@ class Bustle:
         conditions = {parent: self.random.choice(["ok", "any", "not_ok"]) for parent in parents}
         task = uuid.uuid4().hex
         if parents:
-            new = NewTask(task, "p", options, conditions)
-            protocol.enqueue_dependents(self.redis, Q, [new], time.time())
+            new = NewTask(task, Q, "p", options, conditions)
+            protocol.enqueue_after(self.redis, [new], time.time())
             self.made.append(task)
 
     def settle(self) -> None:

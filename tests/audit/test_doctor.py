@@ -21,8 +21,8 @@ from blueque.audit import server_check
 from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.new_task import NewTask
 from blueque.protocol.archiving import BatchRef
-from blueque.protocol.dependencies import NewTask
 from blueque.system.embedded_redis import running_server
 
 DOCTOR = ["doctor", "--settle", "0.01"]
@@ -189,7 +189,7 @@ def test_a_snapshot_and_an_open_batch_are_nothing_wrong(doctor, redis, client):
 def test_fix_has_tasks_told_and_names_a_circle_for_a_person(doctor, redis, cli):
     protocol.enqueue(redis, "video", "root", "p", 1.0)
     for task, parent in (("first", "root"), ("second", "first"), ("third", "root")):
-        protocol.enqueue_dependents(redis, "video", [NewTask(task, "p", {}, {parent: "any"})], 1.0)
+        protocol.enqueue_after(redis, [NewTask(task, "video", "p", {}, {parent: "any"})], 1.0)
     cli.hset(keys.conditions("first"), "second", "ok")
     cli.hset(keys.task("second"), "dependents", 1)
     cli.zadd(keys.dependents("second"), {"first": 1})

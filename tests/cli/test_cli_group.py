@@ -11,7 +11,7 @@ from transactions import protocol
 
 from blueque.errors import WrongGroup
 from blueque.model import keys
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 from blueque.protocol.graphs import Graph
 
 
@@ -185,9 +185,9 @@ GATE = "group gate night"
 def unfinished(redis, ago=0.0, group="night"):
     """Make two of three tasks of a large workflow, so many seconds ago."""
     tasks = [
-        ("video", NewTask("a-1", "p", {"group": group}, {f"group gate {group}": "ok"})),
-        ("audio", NewTask("b-1", "p", {"group": group}, {"a-1": "ok"})),
-        ("audio", NewTask("c-1", "p", {"group": group}, {"b-1": "ok"})),
+        NewTask("a-1", "video", "p", {"group": group}, {f"group gate {group}": "ok"}),
+        NewTask("b-1", "audio", "p", {"group": group}, {"a-1": "ok"}),
+        NewTask("c-1", "audio", "p", {"group": group}, {"b-1": "ok"}),
     ]
     graph = Graph(group, 60, "mark", tasks)
     now = time.time() - ago
@@ -396,7 +396,7 @@ def test_status_names_the_groups_whose_producers_may_have_died(run, redis, clien
         protocol.open_group(redis, name, 60, day)
     queue.enqueue("a", group="busy")
     protocol.open_group(redis, "stopped", 60, day)
-    protocol.enqueue_dependents(redis, "video", [NewTask("a", "in", {"group": "stopped"}, {})], day)
+    protocol.enqueue_after(redis, [NewTask("a", "video", "in", {"group": "stopped"}, {})], day)
     client.group("closed").close()
     client.group("given up").cancel()
     client.group("new").open()
@@ -455,7 +455,7 @@ def test_the_history_of_a_task_names_its_workflow(run, large):
 
 
 def test_a_task_of_a_workflow_that_was_given_up_says_why_it_was_cancelled(run, redis, client):
-    tasks = [("video", NewTask("a-1", "p", {"group": "night", "broken": "cancel"}, {GATE: "ok"}))]
+    tasks = [NewTask("a-1", "video", "p", {"group": "night", "broken": "cancel"}, {GATE: "ok"})]
     graph = Graph("night", 60, "mark", [*tasks, tasks[0]])
     protocol.open_graph(redis, graph, time.time())
     protocol.extend_graph(redis, graph, 0, tasks, time.time())

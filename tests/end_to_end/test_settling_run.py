@@ -15,7 +15,7 @@ from blueque.model import keys
 from blueque.model.conditions import ANY, OK, conditions_of
 from blueque.model.group import Group
 from blueque.model.ids import random_id
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 
 CHILDREN = 130  # more than one transaction tells
 BY_1_0_0 = """
@@ -37,10 +37,10 @@ def after(client):
     """Create tasks with these conditions; return their ids."""
 
     def make(conditions, count=1, what="quick", **options):
-        new = [NewTask(random_id(), what, options, conditions) for _ in range(count)]
+        new = [NewTask(random_id(), "work", what, options, conditions) for _ in range(count)]
         for first in range(0, count, 100):
             some = new[first : first + 100]
-            assert all(protocol.enqueue_dependents(client.connections, "work", some, time.time()))
+            assert all(protocol.enqueue_after(client.connections, some, time.time()))
         return [each.task for each in new]
 
     return make

@@ -94,7 +94,8 @@ from blueque.model.ids import (
 )
 from blueque.model.lines import write_needs
 from blueque.model.log_line import Line
-from blueque.model.new import NewRecord, spawned_id
+from blueque.model.new import spawned_id
+from blueque.model.new_task import NewTask
 from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.recurrence import Rule
 from blueque.model.retry import Retry
@@ -106,7 +107,6 @@ from blueque.producer.queue import Queue
 from blueque.protocol import rechecking, settling
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.bulk import Batch, NewTasks
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.events import SETTLED, Event
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Whole, Window
@@ -479,8 +479,8 @@ def waiting(task: str, eta: float | None = None, queue: str = Q, **conditions: A
     """A task with these conditions, and other fields, which have no word of a condition."""
     after = {each: kind for each, kind in conditions.items() if kind in KINDS}
     options = {name: value for name, value in conditions.items() if name not in after}
-    new = NewTask(task, "p", options, after, eta)
-    return lambda redis: protocol.enqueue_dependents(redis, queue, [new], 1.0)
+    new = NewTask(task, queue, "p", options, after, eta)
+    return lambda redis: protocol.enqueue_after(redis, [new], 1.0)
 
 
 def in_time(task: str, before: float = 9.0, **options: Any) -> Given:
@@ -1030,7 +1030,7 @@ def schedule(values: Values, is_drawn: bool = False) -> Given:
 
 def many(values: Values, **columns: Any) -> Batch:
     """Return a batch of the sample's tasks, with its options."""
-    options = values.get("GIVEN", OPTIONS if values["OPTIONS"] else None)
+    options = values.get("GIVEN", OPTIONS if values["OPTIONS"] else {})
     texts = [(text.encode(), bool(values["ENCODING"])) for text in values["TEXTS"]]
     return Batch(
         Q, NewTasks([task.encode() for task in values["ALL"]], texts, **columns), 9.25, options
@@ -1246,13 +1246,13 @@ def complete(
     encoding: str | None = None,
     token: str | None = T,
     has_checkpoint: bool = False,
-    then: Sequence[NewRecord] = (),
+    then: Sequence[NewTask] = (),
 ) -> Given:
     return end(well(encoding, has_checkpoint, then), token)
 
 
 def well(
-    encoding: str | None = None, has_checkpoint: bool = False, then: Sequence[NewRecord] = ()
+    encoding: str | None = None, has_checkpoint: bool = False, then: Sequence[NewTask] = ()
 ) -> End:
     coded = {} if encoding is None else {"result_encoding": encoding}
     return End.complete("r", {**coded, "exit_code": 0}, 9.0, has_checkpoint, then)
@@ -1264,9 +1264,9 @@ def new(
     conditions: Mapping[str, str] | None = None,
     eta: float | None = None,
     **options: Any,
-) -> NewRecord:
+) -> NewTask:
     fields = {**options, "spawned_by": "t1"}
-    return NewRecord(spawned_id("t1", key), queue, f"do {key}", fields, conditions or {}, eta)
+    return NewTask(spawned_id("t1", key), queue, f"do {key}", fields, conditions or {}, eta)
 
 
 A, B, C, D = (spawned_id("t1", key) for key in "abcd")
@@ -1362,7 +1362,7 @@ SPAWN = {
 SPAWN_ONE = {**SPAWN, **CREATED_ONE, "OCTETS": octets(A), "ADDED": octets(A)}
 
 
-def spawn(*tasks: NewRecord, token: str = T) -> Given:
+def spawn(*tasks: NewTask, token: str = T) -> Given:
     return lambda redis: protocol.spawn(redis, AttemptRef(Q, "t1", token, NODE), tasks, 9.25)
 
 
@@ -1847,8 +1847,8 @@ def enqueue_after_with(
     **conditions: Mapping[str, str],
 ) -> Given:
     """Make tasks with these conditions, all with the same options."""
-    new = [NewTask(task, "p", options or {}, each, eta) for task, each in conditions.items()]
-    return lambda redis: protocol.enqueue_dependents(redis, Q, new, 9.25, is_missing_met)
+    new = [NewTask(task, Q, "p", options or {}, each, eta) for task, each in conditions.items()]
+    return lambda redis: protocol.enqueue_after(redis, new, 9.25, is_missing_met)
 
 
 enqueue_after = enqueue_after_with(t1={"t3": "ok", "t4": "any"}, t2={"t3": "not_ok"})
@@ -1856,8 +1856,11 @@ enqueue_after = enqueue_after_with(t1={"t3": "ok", "t4": "any"}, t2={"t3": "not_
 
 def enqueue_in_two(options: Values | None = None, **conditions: str) -> Given:
     """Make a task in each of two queues."""
-    new = [NewTask(task, "p", options or {}, conditions) for task in ("t1", "t2")]
-    return lambda redis: protocol.enqueue_after(redis, [*zip([Q, "joins"], new, strict=True)], 9.25)
+    new = [
+        NewTask(task, queue, "p", options or {}, conditions)
+        for task, queue in (("t1", Q), ("t2", "joins"))
+    ]
+    return lambda redis: protocol.enqueue_after(redis, new, 9.25)
 
 
 EACH = {
@@ -2025,13 +2028,13 @@ def ended_group_named(name: str) -> Given:
 
 
 def joined(*tasks: str) -> Given:
-    new = [NewTask(task, "p", {"group": GROUP}, {}) for task in tasks]
-    return lambda redis: protocol.enqueue_dependents(redis, Q, new, 1.0)
+    new = [NewTask(task, Q, "p", {"group": GROUP}, {}) for task in tasks]
+    return lambda redis: protocol.enqueue_after(redis, new, 1.0)
 
 
 def waiting_for_group(kind: str, task: str = "t4", **options: str) -> Given:
-    new = NewTask(task, "p", options, {f"group {GROUP}": kind})
-    return lambda redis: protocol.enqueue_dependents(redis, Q, [new], 1.0)
+    new = NewTask(task, Q, "p", options, {f"group {GROUP}": kind})
+    return lambda redis: protocol.enqueue_after(redis, [new], 1.0)
 
 
 def closed_group(redis: Redis, now: float = 5.0) -> object:
@@ -2058,11 +2061,11 @@ def drop_group(redis: Redis) -> object:
     return protocol.drop_group(redis, GROUP)
 
 
-def graph_task(task: str, **conditions: str) -> NewTask:
-    return NewTask(task, "p", {"group": GROUP}, conditions)
+def graph_task(queue: str, task: str, **conditions: str) -> NewTask:
+    return NewTask(task, queue, "p", {"group": GROUP}, conditions)
 
 
-def enqueue_graph(*tasks: tuple[str, NewTask]) -> Given:
+def enqueue_graph(*tasks: NewTask) -> Given:
     return lambda redis: protocol.enqueue_graph(redis, Graph(GROUP, 60, "m", tasks), 9.25)
 
 
@@ -2078,7 +2081,7 @@ GRAPH = {
     "JOINED": [Q],
 }
 GATE = f"gate {GROUP}"
-LARGE = Graph(GROUP, 60, "m", [(Q, graph_task("t1")), ("joins", graph_task("t2", t1="ok"))])
+LARGE = Graph(GROUP, 60, "m", [graph_task(Q, "t1"), graph_task("joins", "t2", t1="ok")])
 IN_LARGE = {**IN_GROUP, "MARK": "m", "GATE": GATE}
 CLOSES = ["state", "closed", "closed", 9.25]
 
@@ -2087,7 +2090,7 @@ def opened_graph(redis: Redis, now: float = 1.0) -> object:
     return protocol.open_graph(redis, LARGE, now)
 
 
-def extend_graph(*tasks: tuple[str, NewTask], first: int = 0) -> Given:
+def extend_graph(*tasks: NewTask, first: int = 0) -> Given:
     return lambda redis: protocol.extend_graph(redis, LARGE, first, tasks, 9.25)
 
 
@@ -2095,9 +2098,9 @@ def close_graph(redis: Redis) -> object:
     return protocol.close_graph(redis, LARGE, 9.25)
 
 
-first_of_large = extend_graph((Q, graph_task("t1", **{f"group {GATE}": "ok"})))
-last_of_large = extend_graph(("joins", graph_task("t2", t1="ok")), first=1)
-gated_and_waiting = extend_graph((Q, graph_task("t1", **{f"group {GATE}": "ok", "t3": "ok"})))
+first_of_large = extend_graph(graph_task(Q, "t1", **{f"group {GATE}": "ok"}))
+last_of_large = extend_graph(graph_task("joins", "t2", t1="ok"), first=1)
+gated_and_waiting = extend_graph(graph_task(Q, "t1", **{f"group {GATE}": "ok", "t3": "ok"}))
 made_large = given(opened_graph, first_of_large, last_of_large)
 EXTENDED = {
     **GRAPH,
@@ -6072,7 +6075,7 @@ SAMPLES = [
         "enqueue_graph",
         "two tasks of two queues",
         nothing,
-        enqueue_graph((Q, graph_task("t1")), ("joins", graph_task("t2", t1="ok"))),
+        enqueue_graph(graph_task(Q, "t1"), graph_task("joins", "t2", t1="ok")),
         {
             **GRAPH,
             "TASK": ["t1", "t2"],
@@ -6097,9 +6100,7 @@ SAMPLES = [
         "enqueue_graph",
         "that waits for a task and a group",
         given(failed("t3"), opened_group_named("old")),
-        enqueue_graph(
-            (Q, graph_task("t1")), (Q, graph_task("t2", **{"t3": "ok", "group old": "ok"}))
-        ),
+        enqueue_graph(graph_task(Q, "t1"), graph_task(Q, "t2", **{"t3": "ok", "group old": "ok"})),
         {
             **GRAPH,
             "TASK": ["t1", "t2"],
@@ -6129,8 +6130,8 @@ SAMPLES = [
     Sample(
         "enqueue_graph",
         "again",
-        enqueue_graph((Q, graph_task("t1"))),
-        enqueue_graph((Q, graph_task("t1"))),
+        enqueue_graph(graph_task(Q, "t1")),
+        enqueue_graph(graph_task(Q, "t1")),
         {**GRAPH, "TASK": ["t1"]},
         until="MULTI",
     ),
@@ -6138,7 +6139,7 @@ SAMPLES = [
         "enqueue_graph",
         "a task is there without the group",
         enqueued("t1"),
-        enqueue_graph((Q, graph_task("t1"))),
+        enqueue_graph(graph_task(Q, "t1")),
         {**GRAPH, "TASK": ["t1"]},
         until="MULTI",
         refuses=WrongGroup,
@@ -6213,7 +6214,7 @@ SAMPLES = [
         "extend_graph",
         "one that waits for a task that has ended",
         given(failed("t3"), opened_graph),
-        extend_graph((Q, graph_task("t1", t3="ok"))),
+        extend_graph(graph_task(Q, "t1", t3="ok")),
         {
             **EXTENDED,
             "TASK": ["t1"],
@@ -6254,7 +6255,7 @@ SAMPLES = [
         "extend_graph",
         "the task is there already",
         given(opened_graph, enqueued("t1")),
-        extend_graph((Q, graph_task("t1"))),
+        extend_graph(graph_task(Q, "t1")),
         {**EXTENDED, "TASK": ["t1"]},
         until="MULTI",
         refuses=WrongGroup,
@@ -6582,7 +6583,7 @@ SAMPLES = [
             ("again", opened_group, None),
             ("there is none", nothing, NoSuchGroup),
             ("a cancelled one", given(opened_group, cancel_group()), WrongGroup),
-            ("a workflow", enqueue_graph((Q, graph_task("t1"))), WrongGroup),
+            ("a workflow", enqueue_graph(graph_task(Q, "t1")), WrongGroup),
             ("one that is making", opened_graph, WrongGroup),
         ]
     ],

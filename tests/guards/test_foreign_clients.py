@@ -21,7 +21,7 @@ from transactions import protocol
 from blueque import Client, Retry
 from blueque.audit.audit import audit
 from blueque.model import keys
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 
 CLIENTS = ROOT / "examples" / "clients"
 WORK = """
@@ -231,8 +231,8 @@ def test_what_waits_for_tasks_of_the_foreign_worker_goes_on_when_these_have_ende
         options = {"dependents": 1, "group": "night"}
         protocol.enqueue(redis, "later", parent, f"{number}\n", 1.5, options)
     for parent, child in zip(parents, ("ok", "any"), strict=True):
-        new = NewTask(child, "in", {}, {parent: child})
-        protocol.enqueue_dependents(redis, "audio", [new], 2.5)
+        new = NewTask(child, "audio", "in", {}, {parent: child})
+        protocol.enqueue_after(redis, [new], 2.5)
         protocol.place(redis, "later", parent, 3.5, to="video")
     ended(client, parents[0], "complete")
     ended(client, parents[1], "failed")

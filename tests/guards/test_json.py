@@ -21,7 +21,7 @@ from blueque.cli.main import _VERBS, blueque
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.feeding import FeedRef
 from blueque.protocol.graphs import Graph
@@ -240,7 +240,7 @@ def populated(redis, client, tmp_path):
     client.group("linked").open(after=there, broken="cancel", keep="90d", hold="until_collected")
     queue.enqueue_many(["1"], keys=["b"], group="batch")
     client.group("done").open().close()
-    left = [("shelf", NewTask("left-0001", "1", {"group": "left"}, {"group gate left": "ok"}))]
+    left = [NewTask("left-0001", "shelf", "1", {"group": "left"}, {"group gate left": "ok"})]
     protocol.open_graph(redis, Graph("left", 60, "0123abcd", left), now - 90)
     night = client.group("night").open()
     client.get_queue("shelf").enqueue("1", group=night)

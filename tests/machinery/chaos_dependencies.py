@@ -27,7 +27,7 @@ from blueque import Client
 from blueque.model.conditions import OK
 from blueque.model.group import Group
 from blueque.model.ids import random_id
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 from blueque.system.embedded_redis import running_server
 
 CHAIN, CROWD = "chain", "crowd"  # queues
@@ -102,8 +102,10 @@ class Flow:
         self.crowd = [random_id() for _ in range(crowd)]
         for begin in range(0, crowd, 100):
             some = self.crowd[begin : begin + 100]
-            new = [NewTask(task, "", {"group": group.name}, {self.first: OK}) for task in some]
-            protocol.enqueue_dependents(redis, CROWD, new, time.time())
+            new = [
+                NewTask(task, CROWD, "", {"group": group.name}, {self.first: OK}) for task in some
+            ]
+            protocol.enqueue_after(redis, new, time.time())
         protocol.close_group(redis, group.name, time.time())
         self.last = queue.enqueue("last", after=blueque.after(ok=group))
 

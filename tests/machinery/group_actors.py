@@ -18,11 +18,11 @@ from blueque.model.group import MAKING, Links, condition_on, gate_of
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys
 from blueque.model.new import New, spawned_id
+from blueque.model.new_task import NewTask
 from blueque.producer import large_workflow
 from blueque.producer.keyed_groups import GroupWriter, open_keyed
 from blueque.producer.row_batch import Rows
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
 from blueque.protocol.members import MemberBatch
 from blueque.queries import half_made
@@ -199,8 +199,8 @@ def make_workflow(world: World, redis: Redis, who: str) -> None:
     """Be a producer of a workflow of two tasks, which others make as well."""
     options = {"group": GROUP, "made by": who}
     tasks = [
-        (QUEUE, NewTask("w-1", who, options, {})),
-        (QUEUE, NewTask("w-2", who, options, {"w-1": "ok"})),
+        NewTask("w-1", QUEUE, who, options, {}),
+        NewTask("w-2", QUEUE, who, options, {"w-1": "ok"}),
     ]
     graph = Graph(GROUP, KEEP, who * 16, tasks)
     is_made = insist(lambda: protocol.enqueue_graph(redis, graph, time.time()))
@@ -214,9 +214,9 @@ def commit_large(world: World, redis: Redis) -> None:
     """
     options = {"group": GROUP}
     tasks = [
-        (QUEUE, NewTask("w-1", "ok", options, {})),
-        (QUEUE, NewTask("w-2", "ok", options, {"w-1": "any"})),
-        (QUEUE, NewTask("w-3", "ok", options, {"w-1": "ok"})),
+        NewTask("w-1", QUEUE, "ok", options, {}),
+        NewTask("w-2", QUEUE, "ok", options, {"w-1": "any"}),
+        NewTask("w-3", QUEUE, "ok", options, {"w-1": "ok"}),
     ]
     for task, kinds in (("w-1", {}), ("w-2", {"w-1": "any"}), ("w-3", {"w-1": "ok"})):
         world.note_wait(task, {**kinds, GATE: "any"})

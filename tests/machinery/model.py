@@ -167,7 +167,7 @@ class New(NamedTuple):
     priority: int = 0
     needs: str = ""
     eta: float | None = None
-    queue: str = ""  # if a running task makes it
+    queue: str = ""
 
 
 @dataclass
@@ -734,15 +734,9 @@ class Model:
 
     # A task waits for others
 
-    def enqueue_dependents(
-        self, queue: str, news: list[New], now: float, is_missing_met: bool = False
-    ) -> list[bool]:
-        return self.enqueue_after([(queue, new) for new in news], now, is_missing_met)
-
     def enqueue_after(
-        self, of_queues: list[tuple[str, New]], now: float, is_missing_met: bool = False
+        self, news: list[New], now: float, is_missing_met: bool = False
     ) -> list[bool]:
-        news = [new for _, new in of_queues]
         if any(new.task in self.tasks for new in news):
             return [True] * len(news)
         for new in news:
@@ -750,8 +744,8 @@ class Model:
                 self._require_open(new.ties["group"], new.kinds)
         if not is_missing_met:
             self._require_all(parent for new in news for parent in new.kinds)
-        for number, (queue, new) in enumerate(of_queues):
-            self.make_new(queue, new, now, number)
+        for number, new in enumerate(news):
+            self.make_new(new.queue, new, now, number)
         return [True] * len(news)
 
     def _require_all(self, parents: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from explore import open_explorer
 from scenarios import SCENARIOS
 from transactions import protocol
 
-from blueque.protocol.one_task import _form
+from blueque.protocol.create import _form
 
 
 class Mutant(NamedTuple):
@@ -1963,8 +1963,8 @@ MUTANTS = [
 IN_THE_MODEL = [
     Mutant(
         "create does not enter a task in the index of tags",
-        "one_task",
-        "_filled",
+        "create",
+        "_in_line",
         'if "tags" in options',
         "if not options",
     ),

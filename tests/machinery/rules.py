@@ -17,10 +17,10 @@ from transactions import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
-from blueque.model.new import NewRecord, spawned_id
+from blueque.model.new import spawned_id
+from blueque.model.new_task import NewTask
 from blueque.model.states import Entry, Place
 from blueque.model.task import Task
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
@@ -1285,22 +1285,22 @@ class Relatives(Machine):
             **({"needs": needs} if needs else {}),
         }
         ids = [clock.random_id() for _ in range(count)]
-        tasks = [NewTask(task, "in", {**ties, **more}, wanted, eta) for task in ids]
-        news = [model.New(task, given, {**ties}, wanted, priority, needs, eta) for task in ids]
-        if count == 2 and not is_missing_met:
-            names = ("enqueue each", "enqueue each, again")
-            both = (queue, "audio" if queue == "video" else "video")
-            pairs, new_pairs = [*zip(both, tasks, strict=True)], [*zip(both, news, strict=True)]
-            make = lambda: protocol.enqueue_after(self.person, pairs, clock.now)  # noqa: E731
-            foretell = lambda: self.model.enqueue_after(new_pairs, clock.now)  # noqa: E731
-        else:
-            names = ("enqueue after", "enqueue after, again")
-            make = lambda: protocol.enqueue_dependents(  # noqa: E731
-                self.person, queue, tasks, clock.now, is_missing_met
+        queues = (queue, "audio" if queue == "video" else "video")[:count]
+        tasks = [
+            NewTask(task, of, "in", {**ties, **more}, wanted, eta)
+            for task, of in zip(ids, queues, strict=True)
+        ]
+        news = [
+            model.New(task, given, {**ties}, wanted, priority, needs, eta, of)
+            for task, of in zip(ids, queues, strict=True)
+        ]
+        for name in ("enqueue after", "enqueue after, again"):
+            got = self.both(
+                name,
+                lambda: protocol.enqueue_after(self.person, tasks, clock.now, is_missing_met),
+                lambda: self.model.enqueue_after(news, clock.now, is_missing_met),
             )
-            foretell = lambda: self.model.enqueue_dependents(queue, news, clock.now, is_missing_met)  # noqa: E731
-        for name in names:
-            if self.both(name, make, foretell).raised is not None:
+            if got.raised is not None:
                 return
         for task in ids:
             self._remember(task)
@@ -1486,12 +1486,13 @@ class Families(Machine):
         self._open_group(name)
         wanted = {self.pick(data, self.known): kind for kind in kinds} if self.known else {}
         ids = [clock.random_id() for _ in range(count)]
-        tasks = [NewTask(task, "in", {"group": name}, wanted) for task in ids]
-        news = [model.New(task, {"parameters": "in"}, {"group": name}, wanted) for task in ids]
+        tasks = [NewTask(task, queue, "in", {"group": name}, wanted) for task in ids]
+        given, ties = {"parameters": "in"}, {"group": name}
+        news = [model.New(task, given, ties, wanted, queue=queue) for task in ids]
         got = self.both(
             "join a group",
-            lambda: protocol.enqueue_dependents(self.person, queue, tasks, clock.now),
-            lambda: self.model.enqueue_dependents(queue, news, clock.now),
+            lambda: protocol.enqueue_after(self.person, tasks, clock.now),
+            lambda: self.model.enqueue_after(news, clock.now),
         )
         for task in ids if got.raised is None else ():
             self._remember(task)
@@ -1558,13 +1559,13 @@ class Families(Machine):
             wanted[self.pick(data, self.known)] = "any"
         ties = {**({"broken": broken} if broken else {}), **({"inputs": 0} if has_results else {})}
         task = clock.random_id()
-        new = model.New(task, {"parameters": "in"}, dict(ties), wanted)
+        new = model.New(task, {"parameters": "in"}, dict(ties), wanted, queue=queue)
         got = self.both(
             "wait for a group",
-            lambda: protocol.enqueue_dependents(
-                self.person, queue, [NewTask(task, "in", ties, wanted)], clock.now
+            lambda: protocol.enqueue_after(
+                self.person, [NewTask(task, queue, "in", ties, wanted)], clock.now
             ),
-            lambda: self.model.enqueue_dependents(queue, [new], clock.now),
+            lambda: self.model.enqueue_after([new], clock.now),
         )
         if got.raised is None:
             self._remember(task)
@@ -1699,7 +1700,7 @@ class Families(Machine):
                 wanted = {attempt.task: kinds[0]}
             task = spawned_id(attempt.task, name)
             by = {"spawned_by": attempt.task}
-            records.append(NewRecord(task, queue, "in", by, wanted, None))
+            records.append(NewTask(task, queue, "in", by, wanted, None))
             given = {"parameters": "in", **by}
             news.append(model.New(task, given, {}, wanted, queue=queue))
         for _ in range(1 + is_answer_lost):
@@ -1717,7 +1718,7 @@ class Families(Machine):
                 self.note(f"made by a task: {self.model.tasks[new.task].status}")
 
     def _complete_then(
-        self, attempt: Attempt, records: list[NewRecord], news: list[model.New]
+        self, attempt: Attempt, records: list[NewTask], news: list[model.New]
     ) -> None:
         result, about = f"result of {attempt.number}", attempt.about
         facts = {"result": result, "finished": clock.now}

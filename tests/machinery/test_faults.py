@@ -16,8 +16,8 @@ from transactions import protocol
 
 from blueque import Client, OutcomeUnknown, Retry
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.new_task import NewTask
 from blueque.model.units import Timing
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
@@ -195,8 +195,8 @@ def born(kind="ok", **options):
     conditions = {"t1": kind}
 
     def enqueue_after(client, _):
-        new = NewTask("t2", "in", options, conditions)
-        return protocol.enqueue_dependents(client._redis, Q, [new], 6.0)
+        new = NewTask("t2", Q, "in", options, conditions)
+        return protocol.enqueue_after(client._redis, [new], 6.0)
 
     return enqueue_after
 

@@ -13,9 +13,9 @@ from transactions import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import BluequeError
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.new_task import NewTask
 from blueque.model.retry import Retry
 from blueque.protocol import rechecking
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.parents import TaskParent
@@ -33,8 +33,8 @@ FIELDS = {
 
 # Tasks that wait for t1, in two ways.
 CHILDREN = [
-    NewTask("c1", "in", {"broken": "cancel"}, {"t1": "ok"}),
-    NewTask("c2", "in", {}, {"t1": "any"}),
+    NewTask("c1", Q, "in", {"broken": "cancel"}, {"t1": "ok"}),
+    NewTask("c2", Q, "in", {}, {"t1": "any"}),
 ]
 
 # What can be done to the task t1 of the listener host_1, by itself and by others. Times are fixed:
@@ -95,7 +95,7 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     ),
     "reassert": lambda redis: protocol.reassert(redis, Q, "t1", OURS, "i1", FIELDS, 9.5),
     "deregister the dead": lambda redis: protocol.deregister(redis, Q, OURS, "i1", is_dead=True),
-    "enqueue after": lambda redis: protocol.enqueue_dependents(redis, Q, CHILDREN, 9.5),
+    "enqueue after": lambda redis: protocol.enqueue_after(redis, CHILDREN, 9.5),
     "settle": lambda redis: protocol.settle(redis, "t1", 9.5),
     "tell of the end": lambda redis: rechecking.tell(redis, "c1", TaskParent("t1"), 9.5),
     "recheck": lambda redis: protocol.recheck(redis, Q, "c1", 9.5),

@@ -26,12 +26,12 @@ from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import group_of
+from blueque.model.new_task import NewTask
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.producer import firing, large_workflow
 from blueque.producer.queue import Queue
 from blueque.protocol import settling
-from blueque.protocol.dependencies import NewTask
 from blueque.recovery import judge as recovery_module
 from blueque.system import process
 
@@ -189,8 +189,8 @@ def make_wait(
 ) -> None:
     """Make a task that waits for others. kinds: of its conditions, by task."""
     world.note_wait(task, kinds)
-    new = NewTask(task, parameters, options, kinds)
-    protocol.enqueue_dependents(redis, QUEUE, [new], time.time())
+    new = NewTask(task, QUEUE, parameters, options, kinds)
+    protocol.enqueue_after(redis, [new], time.time())
 
 
 def take_one(world: World, node: str) -> Task:

@@ -9,7 +9,8 @@ import pytest
 from blueque import Group, InvalidInput, InvalidType, New, Retry, Then, TooLarge
 from blueque.model.conditions import after
 from blueque.model.ids import SPAWN_NAMESPACE
-from blueque.model.new import NewRecord, spawned_id
+from blueque.model.new import spawned_id
+from blueque.model.new_task import NewTask
 
 TASK = "3f0f9c3e-2b57-4e2c-9d2b-0d6f5f3d1a77"
 
@@ -51,7 +52,7 @@ def test_a_new_task_is_written_as_a_queue_would_write_it():
 
 
 def test_a_new_task_without_options_has_none():
-    assert New("parts", "text", key="a").record(TASK) == NewRecord(
+    assert New("parts", "text", key="a").record(TASK) == NewTask(
         spawned_id(TASK, "a"), "parts", "text", {"spawned_by": TASK}, {}, None
     )
     # without others to wait for, these say nothing

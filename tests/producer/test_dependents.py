@@ -9,8 +9,8 @@ from transactions import protocol
 
 from blueque.errors import HasDependents
 from blueque.model import keys
+from blueque.model.new_task import NewTask
 from blueque.producer.dependents import drop_stale, is_awaited
-from blueque.protocol.dependencies import NewTask
 from blueque.recovery.dependents import Dependents
 
 
@@ -28,8 +28,11 @@ def children_of(redis, parent, count, kind="ok"):
     """Have so many tasks wait for one, and tell them of its end."""
     children = [f"child-{number:04}" for number in range(count)]
     for first in range(0, count, 100):
-        new = [NewTask(task, "p", {}, {parent: kind}) for task in children[first : first + 100]]
-        protocol.enqueue_dependents(redis, "later", new, time.time())
+        new = [
+            NewTask(task, "later", "p", {}, {parent: kind})
+            for task in children[first : first + 100]
+        ]
+        protocol.enqueue_after(redis, new, time.time())
     while not protocol.settle(redis, parent, time.time()).is_over:
         pass
     return children
@@ -102,10 +105,12 @@ def test_entries_of_tasks_that_do_not_wait_are_dropped_wherever_they_are(redis, 
 def test_those_that_were_not_told_yet_are_told_when_entries_are_dropped(client, redis, queue, cli):
     parent = queue.enqueue("p")
     for kind, count in (("ok", 120), ("any", 60)):
-        new = [NewTask(f"{kind}{number}", "p", {}, {parent: kind}) for number in range(count)]
+        new = [
+            NewTask(f"{kind}{number}", "later", "p", {}, {parent: kind}) for number in range(count)
+        ]
         for first in (0, 100):
             if new[first : first + 100]:
-                protocol.enqueue_dependents(redis, "later", new[first : first + 100], time.time())
+                protocol.enqueue_after(redis, new[first : first + 100], time.time())
     queue.cancel(parent)
 
     drop_stale(redis, parent, time.time())
@@ -116,7 +121,7 @@ def test_those_that_were_not_told_yet_are_told_when_entries_are_dropped(client, 
 
 def test_one_that_waits_for_any_end_is_told_it_before_the_task_is_deleted(client, redis, queue):
     parent = queue.enqueue("p")
-    protocol.enqueue_dependents(redis, "later", [NewTask("child", "p", {}, {parent: "any"})], 1.0)
+    protocol.enqueue_after(redis, [NewTask("child", "later", "p", {}, {parent: "any"})], 1.0)
     protocol.cancel(redis, queue.name, parent, "me", None, time.time())
     assert client.get_task("child").status == "blocked"
 

@@ -655,11 +655,11 @@ def test_batches_have_at_most_what_one_transaction_takes(client, redis, cli, mon
     assert flow.commit()
 
     for batch in batches:
-        own = {new.task for _, new in batch}
-        links = [name for _, new in batch for name in new.conditions]
+        own = {new.task for new in batch}
+        links = [name for new in batch for name in new.conditions]
         assert len(batch) <= 200 and len(links) <= 1000
         assert len(set(links) - own) <= 100
-        assert sum(len(new.parameters) for _, new in batch) <= 4 * 1024 * 1024
+        assert sum(len(new.parameters) for new in batch) <= 4 * 1024 * 1024
     assert [len(batch) for batch in batches][:3] == [41, 41, 41]
     assert counts(cli) == [135, 150]
 

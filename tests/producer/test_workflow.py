@@ -16,7 +16,7 @@ from blueque.errors import (
     WrongGroup,
 )
 from blueque.model import keys
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 from blueque.protocol.graphs import Graph
 from blueque.recovery.settling import settle_groups_step
 
@@ -135,7 +135,7 @@ def test_a_workflow_waits_for_tasks_and_groups_outside(client, queue, cli):
 
 def test_one_transaction_takes_so_many_tasks_conditions_and_bytes(redis, cli):
     def new(number, conditions, parameters="p"):
-        return "video", NewTask(f"t{number}", parameters, {"group": "night"}, conditions)
+        return NewTask(f"t{number}", "video", parameters, {"group": "night"}, conditions)
 
     few = [new(number, {}) for number in range(32)]
     links = [new(100 + n, {f"t{parent}": "ok" for parent in range(32)}) for n in range(32)]

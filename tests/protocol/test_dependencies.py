@@ -22,10 +22,10 @@ from blueque.errors import (
 )
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.new_task import NewTask
 from blueque.producer.dependents import RecheckCount, recheck_dependents
 from blueque.protocol import children, rechecking, settling
 from blueque.protocol.archiving import BatchRef, Written
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.parents import TaskParent
 from blueque.protocol.pruning import Ended
@@ -52,8 +52,8 @@ def parent(redis, *tasks, **options):
 
 def child(redis, task="c", after=None, eta=None, queue=BELOW, is_missing_met=False, **options):
     """Make a task that waits for these others, by default until p is complete."""
-    new = NewTask(task, "in", options, {"p": "ok"} if after is None else after, eta)
-    return protocol.enqueue_dependents(redis, queue, [new], 2.5, is_missing_met)
+    new = NewTask(task, queue, "in", options, {"p": "ok"} if after is None else after, eta)
+    return protocol.enqueue_after(redis, [new], 2.5, is_missing_met)
 
 
 def attempt(task):
@@ -267,8 +267,8 @@ def test_a_task_whose_parents_have_ended_before_is_scheduled_until_its_time(redi
 def test_those_that_are_let_go_join_their_own_lines_in_the_order_in_which_they_were_made(redis):
     parent(redis, "p")
     for number, task in enumerate(("z", "y", "x")):
-        new = NewTask(task, "in", {}, {"p": "ok"})
-        protocol.enqueue_dependents(redis, BELOW, [new], 2.5 + number)
+        new = NewTask(task, BELOW, "in", {}, {"p": "ok"})
+        protocol.enqueue_after(redis, [new], 2.5 + number)
     child(redis, "w", queue="audio")
     child(redis, "v", needs="lock:a=1", priority=5)
 
@@ -307,22 +307,22 @@ def test_a_parent_that_does_not_exist_counts_as_met_if_that_is_wanted(redis):
 
 def test_a_task_cannot_wait_for_itself_nor_for_one_that_is_made_with_it(redis):
     for after in ({"c": "ok"}, {"d": "ok"}):
-        new = [NewTask("c", "in", {}, after), NewTask("d", "in", {}, {})]
+        new = [NewTask("c", BELOW, "in", {}, after), NewTask("d", BELOW, "in", {}, {})]
         with pytest.raises(NoSuchTask):
-            protocol.enqueue_dependents(redis, BELOW, new, 2.5)
+            protocol.enqueue_after(redis, new, 2.5)
 
 
 def test_many_tasks_are_made_at_once_those_with_nothing_to_wait_for_too(redis):
     parent(redis, "p", "q")
     run(redis, "q")
     new = [
-        NewTask("c", "in", {}, {"p": "ok", "q": "ok"}),
-        NewTask("d", "in", {}, {"q": "ok"}),
-        NewTask("e", "in", {}, {}),
+        NewTask("c", BELOW, "in", {}, {"p": "ok", "q": "ok"}),
+        NewTask("d", BELOW, "in", {}, {"q": "ok"}),
+        NewTask("e", BELOW, "in", {}, {}),
     ]
 
-    assert protocol.enqueue_dependents(redis, BELOW, new, 2.5) == [True, True, True]
-    assert protocol.enqueue_dependents(redis, BELOW, new, 2.5) == [True, True, True]
+    assert protocol.enqueue_after(redis, new, 2.5) == [True, True, True]
+    assert protocol.enqueue_after(redis, new, 2.5) == [True, True, True]
 
     assert statuses(redis, "c", "d", "e") == ["blocked", "pending", "pending"]
     assert line(redis) == ["d", "e"]
@@ -334,26 +334,26 @@ def test_a_transaction_takes_a_hundred_tasks_a_hundred_parents_and_a_thousand_co
     parent(redis, *some)
     all_but_one = dict.fromkeys(some[:100], "ok")
     for new in (
-        [NewTask(f"c{number}", "in", {}, {"p0": "ok"}) for number in range(101)],
-        [NewTask(task, "in", {}, dict.fromkeys(some, "ok")) for task in ("c", "d")],
-        [NewTask(f"c{number}", "in", {}, all_but_one) for number in range(11)],
+        [NewTask(f"c{number}", BELOW, "in", {}, {"p0": "ok"}) for number in range(101)],
+        [NewTask(task, BELOW, "in", {}, dict.fromkeys(some, "ok")) for task in ("c", "d")],
+        [NewTask(f"c{number}", BELOW, "in", {}, all_but_one) for number in range(11)],
     ):
         with pytest.raises(InvalidInput):
-            protocol.enqueue_dependents(redis, BELOW, new, 2.5)
+            protocol.enqueue_after(redis, new, 2.5)
 
-    new = [NewTask(f"c{number}", "in", {}, all_but_one) for number in range(10)]
-    assert all(protocol.enqueue_dependents(redis, BELOW, new, 2.5))
-    alone = NewTask("alone", "in", {}, dict.fromkeys(some, "ok"))
-    assert protocol.enqueue_dependents(redis, BELOW, [alone], 2.5) == [True]
+    new = [NewTask(f"c{number}", BELOW, "in", {}, all_but_one) for number in range(10)]
+    assert all(protocol.enqueue_after(redis, new, 2.5))
+    alone = NewTask("alone", BELOW, "in", {}, dict.fromkeys(some, "ok"))
+    assert protocol.enqueue_after(redis, [alone], 2.5) == [True]
 
 
 def test_of_tasks_with_keys_those_are_made_that_are_new_and_each_call_knows_its_own(redis):
     def make(mark, *tasks):
         new = [
-            NewTask(task, "in", {"key": task, "keep": 60, "enqueued_by": mark}, {"p": "ok"})
+            NewTask(task, BELOW, "in", {"key": task, "keep": 60, "enqueued_by": mark}, {"p": "ok"})
             for task in tasks
         ]
-        return protocol.enqueue_dependents(redis, BELOW, new, 2.5)
+        return protocol.enqueue_after(redis, new, 2.5)
 
     parent(redis, "p")
 
@@ -374,11 +374,11 @@ def test_a_key_is_not_refused_for_parents_that_are_gone_if_its_task_is_there(red
     run(redis, "p")
     protocol.delete(redis, ABOVE, "p")
     new = [
-        NewTask("c", "in", {**options, "enqueued_by": "m2"}, {"p": "ok"}),
-        NewTask("d", "in", {**options, "enqueued_by": "m2"}, {"q": "ok"}),
+        NewTask("c", BELOW, "in", {**options, "enqueued_by": "m2"}, {"p": "ok"}),
+        NewTask("d", BELOW, "in", {**options, "enqueued_by": "m2"}, {"q": "ok"}),
     ]
 
-    assert protocol.enqueue_dependents(redis, BELOW, new, 3.5) == [False, True]
+    assert protocol.enqueue_after(redis, new, 3.5) == [False, True]
 
 
 def test_nothing_stays_of_a_task_with_that_key_that_1_0_0_has_deleted(redis):
@@ -1128,8 +1128,8 @@ def test_a_thousand_conditions_are_made_and_dropped_in_a_short_time(redis):
 
     def make():
         after = dict.fromkeys(some[:100], "ok")
-        new = [NewTask(f"c{number}", "in", {}, after) for number in range(10)]
-        protocol.enqueue_dependents(redis, BELOW, new, 2.5)
+        new = [NewTask(f"c{number}", BELOW, "in", {}, after) for number in range(10)]
+        protocol.enqueue_after(redis, new, 2.5)
 
     def wait_for_all():
         prepare()

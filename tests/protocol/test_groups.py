@@ -14,8 +14,8 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import after, conditions_of
 from blueque.model.group import Group
+from blueque.model.new_task import NewTask
 from blueque.producer.dependents import RecheckCount, recheck_dependents
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.protocol.pruning import Ended
@@ -39,16 +39,14 @@ def open_group(redis, group=GROUP, keep=KEEP, now=2.5):
 def join(redis, *tasks, group=GROUP, now=3.5, conditions=None, **options):
     """Make tasks in a group."""
     options = {"group": group, **options}
-    new = [NewTask(task, "in", options, conditions or {}) for task in tasks]
-    return protocol.enqueue_dependents(redis, "video", new, now)
+    new = [NewTask(task, "video", "in", options, conditions or {}) for task in tasks]
+    return protocol.enqueue_after(redis, new, now)
 
 
 def wait_for(redis, task="z", kind="ok", group=GROUP, now=4.5, **options):
     """Make a task that waits for a group."""
     conditions = conditions_of(after(**{kind: Group(group)}))
-    return protocol.enqueue_dependents(
-        redis, "video", [NewTask(task, "in", options, conditions)], now
-    )
+    return protocol.enqueue_after(redis, [NewTask(task, "video", "in", options, conditions)], now)
 
 
 def start(redis, *tasks):
@@ -179,14 +177,14 @@ def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli, step):
         options = {"key": "k", "keep": 1, "enqueued_by": mark}
         group = GROUP if step == "awaited" else "day"
         return [
-            NewTask("a", "in", {**options, "group": GROUP}, {"p": "ok"}),
-            NewTask("b", "in", {**options, "group": group}, {}),
+            NewTask("a", "video", "in", {**options, "group": GROUP}, {"p": "ok"}),
+            NewTask("b", "video", "in", {**options, "group": group}, {}),
         ]
 
     open_group(redis)
     open_group(redis, "day")
     join(redis, "p", group="day")
-    assert protocol.enqueue_dependents(redis, "video", tasks("1")[:1], 3.5) == [True]
+    assert protocol.enqueue_after(redis, tasks("1")[:1], 3.5) == [True]
     if step == "awaited":
         wait_for(redis)
     elif step == "cancel":
@@ -196,7 +194,7 @@ def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli, step):
     if step == "drop":
         cli.delete(keys.group(GROUP))
 
-    assert protocol.enqueue_dependents(redis, "video", tasks("2"), 4.5) == [False, True]
+    assert protocol.enqueue_after(redis, tasks("2"), 4.5) == [False, True]
     assert cli.zrange(keys.members(GROUP), 0, -1) == ["a", *(["b"] if step == "awaited" else [])]
 
 

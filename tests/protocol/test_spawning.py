@@ -12,7 +12,8 @@ from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Group
-from blueque.model.new import NewRecord, spawned_id
+from blueque.model.new import spawned_id
+from blueque.model.new_task import NewTask
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 
@@ -59,7 +60,7 @@ def run_again(redis):
 def new(key, queue="parts", after=(), eta=None, **options):
     conditions = after if isinstance(after, dict) else dict.fromkeys(after, "ok")
     fields = {**options, "spawned_by": "t1"}
-    return NewRecord(spawned_id("t1", key), queue, f"do {key}", fields, conditions, eta)
+    return NewTask(spawned_id("t1", key), queue, f"do {key}", fields, conditions, eta)
 
 
 def spawn(redis, *tasks, attempt=ATTEMPT):

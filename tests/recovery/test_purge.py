@@ -9,7 +9,7 @@ import pytest
 from transactions import protocol
 
 from blueque.model import keys
-from blueque.protocol.dependencies import NewTask
+from blueque.model.new_task import NewTask
 from blueque.recovery import purge
 
 
@@ -30,7 +30,7 @@ def test_a_task_that_was_started_when_the_snapshot_was_taken_stays_though_it_wai
 
 
 def wait_for(redis, queue, task, parent):
-    protocol.enqueue_dependents(redis, queue, [NewTask(task, "p", {}, {parent: "ok"})], time.time())
+    protocol.enqueue_after(redis, [NewTask(task, queue, "p", {}, {parent: "ok"})], time.time())
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from transactions import protocol
 from blueque import Client
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.new_task import NewTask
 from blueque.model.units import Keep
 from blueque.producer.dependents import is_awaited
 from blueque.protocol.archiving import BatchRef
-from blueque.protocol.dependencies import NewTask
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
 from blueque.recovery.retention import REFUSED_PAUSE, Retention
@@ -400,8 +400,8 @@ def test_what_is_reported_late_is_not_old_at_once(client, queue, cli):
 
 def wait_for(redis, parent, children, kind="ok"):
     """Enqueue tasks that wait for one, and tell them how that has ended."""
-    new = [NewTask(child, "in", {}, {parent: kind}) for child in children]
-    protocol.enqueue_dependents(redis, "later", new, time.time())
+    new = [NewTask(child, "later", "in", {}, {parent: kind}) for child in children]
+    protocol.enqueue_after(redis, new, time.time())
     assert protocol.settle(redis, parent, time.time()).is_over
 
 
