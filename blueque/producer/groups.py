@@ -92,7 +92,8 @@ class TaskGroup(Group):
         broken: Broken = "hold",
         hold: float | str | None = None,
     ) -> TaskGroup:
-        """Make the group if there is none, so that tasks can join it. One that is there stays as it is.
+        """Make the group if there is none, so that tasks can join it. One that is there stays as it
+        is: one that was closed takes no more tasks, see `reopen`.
 
         keep: how long it is remembered after its end, and with it the keys of its members; seconds,
             or text as "1d".
@@ -111,7 +112,7 @@ class TaskGroup(Group):
     def reopen(self, hold: float | str | None = None) -> bool:
         """Let more tasks join a group that was closed; close it again then. False: it was open.
 
-        A group that a call with keys has opened is closed by the next such call for its queue.
+        If a call with keys has opened the group first, the next such call for its queue closes it.
         hold: as for `open`, from now on; None: as it was. What was decided for tasks that waited for
             the group stays decided.
         Raises NoSuchGroup; WrongGroup for a group that was cancelled, for a workflow, and for a
@@ -127,7 +128,8 @@ class TaskGroup(Group):
     def collected(self) -> bool:
         """Note that its results are where they are needed: retention may delete its members.
 
-        False: that was noted before, or they are not held. Raises NoSuchGroup.
+        False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup as long as
+            some have not ended, or more may join.
         Source: docs/protocol/groups.md, "collect_group".
         """
         is_noted = collect_group(self._redis, self.name, time.time())
@@ -180,15 +182,14 @@ class TaskGroup(Group):
         then waits for them.
 
         by: who requeues them (this user and host if left out).
-        Raises WrongGroup for a workflow whose tasks are not all there, and for a group that is
-            being cancelled.
+        Raises NoSuchGroup; WrongGroup for a workflow whose tasks are not all there, and for a group
+            that is being cancelled.
         """
-        seen = groups.load(self._redis, self.name)
-        if seen is not None:
-            require_whole(self.name, seen.state, seen.record.get("gate"), ())
-            if seen.is_cancelling:
-                why = "it is being cancelled; wait until its tasks have ended"
-                raise WrongGroup(self.name, why)
+        seen = self.progress()
+        require_whole(self.name, seen.state, seen.record.get("gate"), ())
+        if seen.is_cancelling:
+            why = "it is being cancelled; wait until its tasks have ended"
+            raise WrongGroup(self.name, why)
         who = process.who_of(by)
         requeued: list[str] = []
         for task in groups.look_at(self._redis, groups.bad_members(self._redis, self.name)):
@@ -206,8 +207,9 @@ class TaskGroup(Group):
 
     def tasks(self) -> Iterator[Task]:
         """Yield a snapshot of each member, with its result, in the order in which they were made.
-        Those that were deleted are left out.
+        Those that were deleted are left out. Raises NoSuchGroup at the first `next`.
         """
+        self.progress()
         first = 0
         while ids := groups.members(self._redis, self.name, first, WHOLE_AT_ONCE):
             yield from load_many(self._redis, ids)
@@ -220,7 +222,7 @@ class TaskGroup(Group):
         Raises WrongGroup. Source: docs/protocol/groups.md, "drop_group".
         """
         seen = groups.load(self._redis, self.name)
-        if seen and not seen.is_whole and seen.state == "ended" and not seen.waiting:
+        if seen is not None and seen.is_deleted_with_tasks:
             self._delete_tasks()
         return drop_group(self._redis, self.name)
 

@@ -17,6 +17,7 @@ from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 AS_USUAL = Terms()
 OTHERWISE = "it was opened with another `after` or `broken`, which never change"
+_THEN_COLLECT = "wait until all of its tasks have ended, and read their results first"
 
 
 def open_group(
@@ -88,19 +89,26 @@ def reopen_group(
 def collect_group(redis: Redis, group: str, now: float) -> bool:
     """Note that the results of a group were collected: its members are pruned as usual from now on.
 
-    False: that was noted before, or they are not held. Raises NoSuchGroup.
+    False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup if some have
+        not ended, or more may join: their results cannot have been collected.
     """
     key = keys.group(group)
 
-    def decide(reply: list[str | None]) -> Verdict[bool]:
+    def decide(reply: list[str | None], size: int) -> Verdict[bool]:
         state, hold, collected = reply
         if state is None:
             raise NoSuchGroup(group)
         if hold is None or collected is not None:
             return Answer(False)
+        if state not in ("closed", "ended"):
+            raise WrongGroup(group, f"it is {state}; {_THEN_COLLECT}", state)
+        if size:
+            raise WrongGroup(group, f"{size} of its tasks have not ended; {_THEN_COLLECT}", state)
         return Change([("HSET", key, "collected", now)], True)
 
-    look: Look[list[str | None]] = Look([key], [("HMGET", key, "state", "hold", "collected")])
+    look: Look[list[str | None], int] = Look(
+        [key], [("HMGET", key, "state", "hold", "collected"), ("SCARD", keys.open_members(group))]
+    )
     return transact(redis, "collect_group", look, decide)
 
 

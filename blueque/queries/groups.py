@@ -46,6 +46,10 @@ class GroupSeen(NamedTuple):
     bad: int
     waiting: int
 
+    def __repr__(self) -> str:
+        counts = f"{self.complete} complete, {self.bad} bad, {self.open} open"
+        return f"<GroupSeen {self.name!r} {self.state}: {counts}, {self.waiting} waiting for it>"
+
     @property
     def state(self) -> str:
         """open, closed or ended; making: not all tasks of a large workflow are there. None of them
@@ -67,6 +71,13 @@ class GroupSeen(NamedTuple):
     def is_cancelling(self) -> bool:
         """It was cancelled, and some of its tasks have not ended."""
         return "cancel" in self.record and self.state != "ended" and self.open > 0
+
+    @property
+    def is_deleted_with_tasks(self) -> bool:
+        """Whether its tasks are deleted with it: those of a workflow that was cancelled before all
+        were there. None has run.
+        """
+        return not self.is_whole and self.state == "ended" and not self.waiting
 
     @property
     def has_ended(self) -> bool:

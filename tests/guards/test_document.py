@@ -6587,14 +6587,22 @@ SAMPLES = [
             ("one that is making", opened_graph, WrongGroup),
         ]
     ],
-    Sample("collect_group", "held", opened_held_group, collect_group, IN_GROUP),
+    Sample(
+        "collect_group", "held", given(opened_held_group, closed_group), collect_group, IN_GROUP
+    ),
     *[
         Sample(
             "collect_group", case, before, collect_group, IN_GROUP, until="MULTI", refuses=refusal
         )
         for case, before, refusal in [
-            ("again", given(opened_held_group, collect_group), None),
+            ("again", given(opened_held_group, closed_group, collect_group), None),
             ("not held", opened_group, None),
+            ("an open one", opened_held_group, WrongGroup),
+            (
+                "one with an open member",
+                given(opened_held_group, enqueue_members(KEYED_MEMBERS), closed_group),
+                WrongGroup,
+            ),
             ("there is none", nothing, NoSuchGroup),
         ]
     ],

@@ -81,6 +81,11 @@ def test_the_same_call_again_changes_nothing_even_when_the_tasks_were_deleted(
     assert {**state(), keys.GROUPS: None} == {**before, keys.GROUPS: None}
 
 
+def test_a_word_of_earlier_versions_for_a_group_names_the_option(queue):
+    with pytest.raises(TypeError, match=r"'run'; for tasks there are .*\. Did you mean group\?"):
+        queue.enqueue_many(KEYS, keys=KEYS, run="n1")
+
+
 def test_new_rows_for_a_group_that_is_closed_are_refused(client, queue, state):
     queue.enqueue_many(KEYS, keys=KEYS, group="n1")
     before = state()
@@ -288,12 +293,22 @@ def test_a_closed_group_takes_more_keys_when_it_is_opened_again(client, queue):
 # Results that are held, and the end
 
 
-def test_results_of_a_group_are_collected_once(client, queue):
-    queue.enqueue_many(KEYS, keys=KEYS, group="n1", hold="until_collected")
-    queue.enqueue_many(KEYS, keys=KEYS, group="n2")
-    record = client.group("n1").progress().record
+def test_results_of_a_group_are_collected_once_and_not_before_all_are_there(
+    client, queue, listener
+):
+    queue.enqueue_many(KEYS[:1], keys=KEYS[:1], group="n2")
+    group = client.group("n1").open(keep="90d", hold="until_collected")
+    with pytest.raises(WrongGroup, match="it is open; wait until all of its tasks have ended"):
+        group.collected()
+    queue.enqueue_many(KEYS[:2], keys=KEYS[:2], group="n1")
+    group.close()
+    record = group.progress().record
 
     assert record["hold"] == pytest.approx(time.time() + 30 * 86400, abs=60)
+    with pytest.raises(WrongGroup, match="2 of its tasks have not ended; wait until all"):
+        group.collected()
+    end(client, listener, how_many=3)
+    settle(client)
     assert client.group("n1").collected() and not client.group("n1").collected()
     assert not client.group("n2").collected()
     with pytest.raises(NoSuchGroup):

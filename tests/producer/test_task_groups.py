@@ -100,6 +100,29 @@ def test_a_block_that_raises_leaves_its_group_open(client, queue):
     assert client.group("night").progress().state == "open"
 
 
+def test_the_progress_of_a_group_is_shown_in_words(client, queue):
+    group = client.group("night").open()
+    queue.enqueue("a", group=group)
+
+    words = "open: 0 complete, 0 bad, 1 open, 0 waiting for it"
+    assert repr(group.progress()) == f"<GroupSeen 'night' {words}>"
+
+
+@pytest.mark.parametrize("name", ["night\n", "a\x1b[31m"])
+def test_a_group_and_a_feed_have_no_name_that_cannot_be_printed(client, name):
+    for named in (client.group, lambda name: client.forget_feed("video", name)):
+        with pytest.raises(InvalidInput, match="cannot be printed"):
+            named(name)
+
+
+def test_what_is_done_to_a_group_that_is_not_there_is_refused(client):
+    group = client.group("never")
+
+    for act in (group.requeue, lambda: [*group.tasks()], group.cancel, group.close, group.reopen):
+        with pytest.raises(NoSuchGroup):
+            act()
+
+
 def test_a_group_that_is_closed_or_unknown_takes_no_tasks(client, queue):
     with pytest.raises(NoSuchGroup):
         queue.enqueue("a", group="night")
