@@ -119,7 +119,8 @@ def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
     except (BluequeError, Failure, OSError, KeyboardInterrupt) as error:
         progress.clear()
         reason = " the output was closed" if isinstance(error, BrokenPipeError) else ""
-        printing.talk(f"{progress.tasks} enqueued, then it stopped:{reason}")
+        new = f", {progress.new} of them new" if has_keys else ""
+        printing.talk(f"{progress.tasks} enqueued{new}, then it stopped:{reason}")
         raise
     progress.end()
     if has_keys and not progress.is_shown:

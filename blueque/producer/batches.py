@@ -51,10 +51,9 @@ class Batches:
     def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
         self._redis, self._plan = redis, plan
         self._packer = Packer(plan, iterable)
-        self.group = plan.wait.group
+        self.group, self.has_keys = plan.wait.group, plan.keys is not None
         # The members of the group say which keys have made a task.
         self._keyed: KeyedGroup | None = None
-        self._name = "enqueue_many" if plan.etas is None else "schedule_many"
         self._own: Redis | None = None
         self._made = 0  # members that the group had, and those that this pass has made
 
@@ -73,6 +72,11 @@ class Batches:
                 self._own.close()
         if keyed is not None:
             keyed.close(self._redis, self._made)
+
+    @property
+    def left_open(self) -> bool:
+        """Tell whether a pass that was broken off has left a group open that it was to close."""
+        return self._keyed is not None and self._keyed.is_ours
 
     def _make_missing(self, keyed: KeyedGroup) -> None:
         """Go over the iterable again until the group has all that was put: a failover takes tasks
@@ -129,7 +133,7 @@ class Batches:
         made = Made(part.tasks, are_new)
         log.info(
             "%s queue=%s tasks=%d new=%d",
-            self._name if self._keyed is None else "enqueue_members",
+            part.batch.operation,
             self._plan.queue,
             len(made.ids),
             sum(made.are_new),

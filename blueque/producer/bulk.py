@@ -105,7 +105,8 @@ class ManyTasks:
         BatchFailed; WrongGroup for a group that takes no new keys, and when a failover has taken
         tasks back, and the iterable, or that of the keys, can be read only once: then call it again;
         and what the iterable raises.
-        The batches before are in Redis then, and a note of the error says how many tasks they have.
+        The batches before are in Redis then, and a note of the error says how many tasks they have,
+        and whether a group stays open.
         Source: docs/protocol.md, "create".
         """
         return _count(self._batches(iterable, batch, None, options))
@@ -234,6 +235,16 @@ def _count(batches: Batches) -> Count:
             tasks += len(made.ids)
             new += sum(made.are_new)
     except Exception as error:
-        error.add_note(f"blueque: the batches before are in Redis, {count(tasks, 'task')}")
+        error.add_note(_how_far(batches, tasks, new))
         raise
     return Count(tasks, new, batches.group)
+
+
+def _how_far(batches: Batches, tasks: int, new: int) -> str:
+    """Return the note on an error: what is in Redis, and what to do about it."""
+    text = f"blueque: the batches before are in Redis, {count(tasks, 'task')}"
+    if batches.has_keys:
+        text += f", {new} of them new; an earlier call may have made more"
+    if batches.left_open:
+        text += f". Group {batches.group!r} stays open: make the call again, or close the group"
+    return text

@@ -85,6 +85,10 @@ class DependentBatch(NamedTuple):
     tasks: Sequence[NewTask]
     now: float
 
+    @property
+    def operation(self) -> str:
+        return "enqueue_after"
+
     def parts(self) -> Iterator[DependentBatch]:
         """Yield the same tasks in batches that each fit into one transaction."""
         first, parents, links = 0, set[str](), 0

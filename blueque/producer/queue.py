@@ -245,9 +245,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         spare = random_id() if is_drawn else None
         (is_new,) = create(redis, OneTask(new, now), spare, is_drawn)
         if new.eta is None:
-            log.info("enqueue task=%s queue=%s", new.task, self.name)
+            log.info("create task=%s queue=%s", new.task, self.name)
         else:
-            log.info("schedule task=%s queue=%s eta=%s", new.task, self.name, new.eta)
+            log.info("create task=%s queue=%s eta=%s", new.task, self.name, new.eta)
         # without a key or an id of its own an earlier try of this call has made it
         return TaskId(new.task) if is_drawn else self._made(new, is_new)
 

@@ -76,7 +76,9 @@ class _Kind(NamedTuple):
 
 
 class Batch:
-    """New tasks, packed for one transaction."""
+    """New tasks, packed for one transaction. operation: the name of that, for the log."""
+
+    operation = "create"
 
     def __init__(self, queue: str, tasks: NewTasks, now: float, options: Fields) -> None:
         self.queue, self.tasks = queue, tasks

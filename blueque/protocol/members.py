@@ -28,6 +28,8 @@ class MemberBatch(Batch):
     links: the group, and what all of them wait for.
     """
 
+    operation = "enqueue_members"
+
     def __init__(
         self, queue: str, links: Links, tasks: NewTasks, now: float, options: Fields
     ) -> None:

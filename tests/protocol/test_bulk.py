@@ -302,6 +302,31 @@ def test_bad_parameters_are_named_by_their_position_and_what_was_before_their_ba
     assert parameters(cli) == [*range(8)]
 
 
+def test_the_note_on_an_error_of_a_call_with_keys_says_what_is_new_and_that_its_group_is_open(
+    queue, client
+):
+    queue.enqueue_many(range(2), keys=str, group="night")
+    client.group("night").reopen()
+
+    with pytest.raises(InvalidInput) as raised:
+        queue.enqueue_many([*range(4), 0.5], keys=[*range(4), 0.5], group="night", batch=2)
+    assert raised.value.__notes__ == [
+        "blueque: the batches before are in Redis, 4 tasks, 2 of them new; an earlier call may have "
+        "made more. Group 'night' stays open: make the call again, or close the group"
+    ]
+
+
+def test_the_log_has_the_transaction_by_which_many_tasks_are_made(queue, client, caplog):
+    caplog.set_level("INFO", "blueque")
+    queue.enqueue_many(["a"])
+    first = queue.schedule("b", time.time() + 60)
+    queue.enqueue_many(["c"], after=first)
+    queue.enqueue_many(["d"], keys=["d"], group="night")
+
+    logged = [record.message.split()[0] for record in caplog.records]
+    assert logged == ["create", "create", "enqueue_after", "enqueue_members", "close_group"]
+
+
 def test_what_the_iterable_raises_comes_through_after_the_batches_before(queue, cli):
     def rows():
         yield from range(9)
