@@ -16,6 +16,9 @@ _SUBVERBS = {
     **dict.fromkeys(("retry", "rerun"), "requeue"),
 }
 _OPTIONS = {
+    **dict.fromkeys(
+        ("--run", "--runs", "--batch", "--workflow"), "a group is named with --group NAME"
+    ),
     **dict.fromkeys(("--count", "--size"), "blueque queue ls, or blueque status, counts tasks"),
     **dict.fromkeys(("--result", "--results"), "blueque show ID and blueque export have results"),
 }
@@ -38,8 +41,10 @@ def of_subverb(typed: str, known: Iterable[str]) -> str:
 
 def of_option(typed: str, context: click.Context | None) -> str:
     """Return what is meant by an unknown option; empty if that is not clear."""
+    if typed in _OPTIONS:
+        return _OPTIONS[typed]
     state = _state(typed.lstrip("-"), context.command) if context is not None else None
-    return f"did you mean --state {state}?" if state else _OPTIONS.get(typed, "")
+    return f"did you mean --state {state}?" if state else ""
 
 
 def of_words(extra: str, context: click.Context) -> str:

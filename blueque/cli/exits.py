@@ -47,6 +47,7 @@ from blueque.system import signals
 _CODES: list[tuple[type[BluequeError], int, str]] = [
     (errors.WrongState, REFUSED, ""),
     (errors.HasDependents, REFUSED, ""),
+    (errors.WrongGroup, REFUSED, ""),
     (errors.WrongSchedule, REFUSED, ""),
     (
         TooLarge,

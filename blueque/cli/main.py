@@ -111,7 +111,7 @@ _SYNONYMS = {
     **dict.fromkeys(("check", "health"), "doctor"),
     **dict.fromkeys(("dag", "tree", "dependencies", "deps"), "graph"),
     "unhold": "unblock",
-    **dict.fromkeys(("workflow", "workflows", "runs", "batch", "groups"), "group ls"),
+    **dict.fromkeys(("workflow", "workflows", "runs", "batch", "batches", "groups"), "group ls"),
     "exporter": "metrics",
     "settings": "config",
     **dict.fromkeys(("scheduled", "schedules", "recurring", "cron"), "schedule ls"),

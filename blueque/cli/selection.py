@@ -121,15 +121,6 @@ def is_of_groups(patterns: Sequence[str], selection: Selection) -> bool:
     return bool(selection.group) and is_alone
 
 
-def cannot_run_again(gone: int, name: str) -> str:
-    """Return the remark about the members of a group that failed or were cancelled, and are gone."""
-    tasks, are, they = ("task", "is", "it") if gone == 1 else ("tasks", "are", "they")
-    return (
-        f"{gone:,} failed or cancelled {tasks} of group {name} {are} archived or deleted: "
-        f"{they} cannot run again."
-    )
-
-
 def say_what_was_searched(listing: Listing) -> None:
     """Say that not all tasks were searched."""
     printing.talk(

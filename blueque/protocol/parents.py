@@ -308,11 +308,12 @@ def require_open(group: str, state: str | None, cancel: str | None) -> None:
 
 def closed(group: str, state: str) -> WrongGroup:
     """Return the error for a group that takes no more tasks."""
-    why = {
-        "making": "it is making: not all tasks of this workflow are there yet",
-        "ended": "it has ended",
-    }.get(state, "it is closed")
-    return WrongGroup(group, f"{why}; no other task joins it", state)
+    if state == MAKING:
+        why = "it is making: not all tasks of this workflow are there yet; no other task joins it"
+        return WrongGroup(group, why, state)
+    why = "it has ended" if state == "ended" else "it is closed"
+    way_on = f"Take another name, or open it again: client.group({group!r}).reopen()"
+    return WrongGroup(group, f"{why}; no other task joins it. {way_on}", state)
 
 
 def join_groups(joins: Iterable[tuple[str | None, str]], now: float) -> list[Command]:

@@ -298,7 +298,7 @@ def _of_groups(holders: Sequence[Holder]) -> Iterator[Concern]:
         name = group_of(holder.task) or ""
         waits = f"{count(holder.held, 'task')} {'waits' if holder.held == 1 else 'wait'} for it"
         sentence = f"{waits}, but not all of its tasks are complete"
-        command = f"blueque group show {shlex.quote(name)}"
+        command = hints.of_group("requeue", name)
         yield Concern(holder.task, "held", sentence, command)
     if len(holders) > MOST:
         sentence = f"tasks wait for {len(holders) - MOST} more that are not complete"

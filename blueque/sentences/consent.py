@@ -42,6 +42,15 @@ def of_requeue(tasks: Sequence[Task]) -> str:
     return f"{count(len(tasks), 'task')} would start{which} a second time{also}"
 
 
+def cannot_run_again(gone: int, group: str) -> str:
+    """Return the remark about the members of a group that failed or were cancelled, and are gone."""
+    tasks, are, they = ("task", "is", "it") if gone == 1 else ("tasks", "are", "they")
+    return (
+        f"{gone:,} failed or cancelled {tasks} of group {group} {are} archived or deleted: "
+        f"{they} cannot run again."
+    )
+
+
 def of_interrupt(tasks: Sequence[Task]) -> str | None:
     """Return what happens if these tasks are interrupted; None: nothing that needs a yes.
 

@@ -13,6 +13,7 @@ from blueque.model.states import FINISHED, HELD, STATUSES
 from blueque.queries.listeners import is_process_gone
 from blueque.queries.listing import entered, in_order
 from blueque.sentences.reason import MOST_NAMES, Reason
+from blueque.text import hints
 from blueque.text.format import clean, count, due, span
 from blueque.text.terminal import short_id, short_node
 
@@ -70,15 +71,14 @@ def broken_by(inquiry: Inquiry) -> Reason | None:
 
 
 def how_to_mend(above: Sequence[Task]) -> str:
-    """Return the command that helps if a task has failed or was cancelled, or that shows the tasks
-    of a group.
+    """Return the command that helps if a task has failed or was cancelled, or tasks of a group.
 
     above: the task and the chain of causes of its cancellation, as `causes` finds them.
     """
     cause = above[-1]
     group = group_of(cause.id)
     if group is not None and _has_ended_badly(cause):
-        return f"blueque group show {shlex.quote(group)}"
+        return hints.of_group("requeue", group)
     ids = [task.id for task in reversed(above) if _has_ended_badly(task)]
     return f"blueque requeue {' '.join(ids)}"
 

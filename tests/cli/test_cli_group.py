@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from dependent import enqueue, finish
 from grouped import settle
 from transactions import protocol
 
@@ -152,6 +153,9 @@ def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
     assert (again.returncode, again.stdout) == (5, "")
     assert "group 'night' has ended already" in again.stderr
     assert cli.llen(keys.cancelled("video")) == 2
+    assert (
+        run("group", "show", "night").stderr == "To run them again: blueque group requeue night\n"
+    )
 
     refused = run("group", "rm", "night")
     assert (refused.returncode, "tasks wait for it" in refused.stderr) == (5, True)
@@ -163,12 +167,42 @@ def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
 
 def test_the_bad_tasks_of_a_group_run_again(run, night, client):
     refused = run("group", "requeue", "night")
-    assert (refused.returncode, "would run again" in refused.stderr) == (6, True)
+    assert (refused.returncode, "1 task would be in line again" in refused.stderr) == (6, True)
 
     result = run("group", "requeue", "night", "--yes", "--json")
 
     assert json.loads(result.stdout)["requeued"] == [night]
     assert client.get_task(night).status == "pending"
+
+
+def test_a_requeue_of_a_group_says_which_tasks_are_blocked_again_and_which_were_lost(
+    run, client, queue, redis
+):
+    group = client.group("night").open()
+    enqueue(redis, "first-1", group="night")
+    second = queue.enqueue("b", group=group, after="first-1", broken="cancel")
+    finish(redis, "first-1", error_type="lost")
+    settle(client)
+    assert client.get_task(second).status == "cancelled"
+
+    asked = run("group", "requeue", "night")
+    done = run("group", "requeue", "night", "--yes")
+
+    assert "1 of them were lost, so old processes may still run" in asked.stderr
+    assert done.stdout == "night  1 task in line again, 1 blocked again\n"
+    assert f"{second} waits for first-1." in done.stderr
+    assert f"{second} waits on from now on if that fails" in done.stderr
+
+
+def test_a_cancellation_of_a_group_without_open_tasks_says_what_it_does(run, client, queue):
+    group = client.group("night").open()
+
+    asked = run("group", "cancel", "night")
+    assert asked.returncode == 6
+    assert "no more tasks could join group night; it has no task that" in asked.stderr
+    group.close()
+    refused = run("group", "cancel", "night")
+    assert (refused.returncode, "has ended already" in refused.stderr) == (5, True)
 
 
 @pytest.mark.parametrize("verb", ["show", "close", "cancel", "requeue", "rm"])
@@ -286,7 +320,10 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
     assert "has not made all" in client.get_task("b-1").fields["cancel_reason"]
     assert not cli.exists(keys.group("gate night"))
-    assert run("group", "rm", "night").returncode == 0
+    asked = run("group", "rm", "night")
+    assert (asked.returncode, client.get_task("a-1").status) == (6, "cancelled")
+    assert "2 tasks of workflow night would be deleted for good; none has run" in asked.stderr
+    assert run("group", "rm", "night", "--yes").returncode == 0
     assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
 
 

@@ -34,9 +34,15 @@ def test_a_closed_group_takes_no_new_line_and_no_id_is_printed(run, client, stat
 
     refused = run(*KEYED, stdin='{"id": "b"}\n')
 
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "group 'g': it is closed; no other task joins it" in refused.stderr
+    assert (refused.returncode, refused.stdout) == (5, "")
+    assert (
+        "group 'g': it is closed; no other task joins it. Take another name, or" in refused.stderr
+    )
+    assert "open it again: client.group('g').reopen()" in refused.stderr
     assert state() == before
+    client.group("g").reopen()
+    assert run(*KEYED, stdin='{"id": "b"}\n').returncode == 0
+    assert client.group("g").progress().state == "closed"
 
 
 def test_a_group_that_broke_off_is_closed_by_the_same_lines(run, client, cli):
@@ -106,11 +112,20 @@ def test_an_open_group_with_too_many_tasks_is_not_waited_for(run, client, queue,
     assert "Close it when it has all: blueque group close n1" in waited.stderr
 
 
-@pytest.mark.parametrize("words", [["runs"], ["workflow", "ls"]])
-def test_words_of_before_name_the_command_for_groups(run, words):
-    refused = run(*words)
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("runs", "Use: blueque group ls"),
+        ("batches", "Use: blueque group ls"),
+        ("workflow ls", "Use: blueque group ls"),
+        ("ls --run night", "a group is named with --group NAME"),
+        ("enqueue video 1 --batch night", "a group is named with --group NAME"),
+    ],
+)
+def test_words_of_before_name_the_command_for_groups(run, words, hint):
+    refused = run(*words.split())
 
-    assert (refused.returncode, "Use: blueque group" in refused.stderr) == (2, True)
+    assert (refused.returncode, hint in refused.stderr) == (2, True)
 
 
 def gone_members(client, queue, cli):

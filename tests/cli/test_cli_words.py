@@ -52,6 +52,7 @@ def test_states_are_taken_with_commas_between_them_and_by_what_people_call_them(
         act(redis, f"task-{n}")
 
     assert run("ls", "--state", typed, "--ids").stdout.split() == ["task-1"]
+    assert len(run("ls", "--state", "all", "--ids").stdout.split()) == 3
     assert sorted(run("ls", "--state", "failed", "--state", "waiting", "--ids").stdout.split()) == [
         "task-0",
         "task-2",
@@ -159,6 +160,7 @@ def test_every_hint_names_a_verb_and_none_hides_one():
         ),
         ("show 7c1f 8d2e", "too many words: 8d2e. A queue is given with -q. The argument is ID."),
         ("doctor video", "too many words: video. There are no arguments."),
+        ("ls all", "too many words: all. all is a state: --state all"),
         ("ls --count", "unknown option --count; blueque queue ls, or blueque status, counts tasks"),
         ("show --result 7c1f", "unknown option --result; blueque show ID and blueque export"),
         ("show --jsno 7c1f", "unknown option --jsno; did you mean --json?"),

@@ -451,6 +451,21 @@ def test_failed_tasks_of_a_workflow_run_again_and_an_open_one_is_closed(
     assert client.group("sweep").progress().state == "ended"
 
 
+def test_the_question_before_a_requeue_counts_the_tasks_that_are_there(ask, client, queue, cli):
+    client.group("sweep").open()
+    tasks = [queue.enqueue(number, group="sweep") for number in range(2)]
+    for task in tasks:
+        queue.cancel(task)
+    protocol.settle_members(client.connections, "sweep", tasks)
+    cli.delete(f"blueque_task_{tasks[0]}")
+
+    page = ask("/controls/group/requeue?name=sweep").text
+
+    assert "1 task would be in line again, none of which has started. 1 failed or cancelled" in page
+    assert "of group sweep is archived or deleted: it cannot run again." in page
+    assert "Requeue 2 tasks" not in page
+
+
 def test_a_program_cancels_a_workflow_and_gets_its_object(ask, client, flow):
     path, name = flow
     headers = OWN | {"accept": "application/json"}

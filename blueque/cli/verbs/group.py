@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
+from blueque.cli.actions import Outcome
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import REFUSED, Failure
 from blueque.cli.named import no_group
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
-from blueque.cli.selection import cannot_run_again
+from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
 from blueque.cli.task_columns import TaskColumn, chosen
 from blueque.documents.groups import group_item, of_group, of_groups
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model.group import MAKING, shown_state
+from blueque.sentences import consent
+from blueque.text.hints import of_group as command_for
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -47,7 +50,8 @@ def group() -> None:
 def list_groups(invocation: Invocation, as_json: bool) -> None:
     """List all groups, the newest first.
 
-    KIND is workflow, or batch of the queue of a call with keys, else group.
+    KIND is what has made it. A batch of QUEUE comes from one call that makes many tasks with keys in that queue: blueque
+    enqueue --key-field, or enqueue_many; the call closes it. A workflow was made as a whole. Any other is a group.
 
     STATE is open as long as tasks may join, then closed, and ended after the last task has ended. One that is making is not
     complete, and none of its tasks runs: its producer puts more there, or has died. One that is cancelling was cancelled,
@@ -97,6 +101,8 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
     if len(bad) > _SHOWN:
         rest = f"{seen.bad - _SHOWN} more BAD tasks"
         click.echo(f"({rest}: blueque group show {shlex.quote(name)} --json)")
+    if bad and seen.is_whole and not seen.is_cancelling:
+        printing.talk(f"To run them again: {command_for('requeue', name)}")
 
 
 @group.command(short_help="Let no more tasks join a group.")
@@ -133,11 +139,12 @@ def cancel(
     """
     group = invocation.client().group(name)
     seen = _seen(invocation, group)
-    if seen.state != "ended":
-        require_consent(
-            is_sure, f"{count(seen.open, 'task')} of group {name} would be cancelled", "Cancel?"
-        )
-    if seen.state == "ended" or not group.cancel(reason=reason):
+    facts = f"{count(seen.open, 'task')} of group {name} would be cancelled"
+    if not seen.open:
+        facts = f"no more tasks could join group {name}; it has no task that has not ended"
+    if not seen.has_ended:
+        require_consent(is_sure, facts, "Cancel?")
+    if seen.has_ended or not group.cancel(reason=reason):
         why = f"group {name!r} has ended already"
         raise Failure(REFUSED, why, f"See it: blueque group show {name}")
     _say(group, as_json, "to be cancelled")
@@ -151,41 +158,53 @@ def cancel(
 def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
     """Put the tasks of a group in line again that have failed or were cancelled.
 
-    It asks first: with this you allow their work to start a second time. Tasks that wait for the group wait on.
+    It asks first: with this you allow their work to start a second time. Tasks that wait for the group wait on. A task of
+    the group that waits for others is blocked again if one of these has not ended yet.
     It is refused, with exit code 5, if not all tasks of the group were made: none of them may run then. And while the
     group is being cancelled: wait until its tasks have ended.
     """
     from blueque.queries import groups  # here: --help does without
 
-    group = invocation.client().group(name)
-    seen = _seen(invocation, group)
-    gone = groups.count_gone(invocation.client().connections, name, only_bad=True)
-    able = count(seen.bad - gone, "task")
-    if gone:
-        printing.talk(cannot_run_again(gone, name))
-    require_consent(is_sure, f"{able} of group {name} would run again", "Requeue?")
+    client = invocation.client()
+    group, inspector = client.group(name), client.get_inspector()
+    _seen(invocation, group)
+    bad = inspector.tasks(groups.bad_members(client.connections, name))
+    able = [task for task in bad if task.status is not None]
+    say_what_is_gone(name, len(bad) - len(able))
+    if able:
+        require_consent(is_sure, consent.of_requeue(able), "Put them in line again?")
     try:
         requeued = group.requeue()
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"See it: blueque group show {name}") from error
     if as_json:
         printing.print_json("group", item=group_item(group.progress()), bad=[], requeued=requeued)
-    else:
-        click.echo(printing.clean(f"{name}  {count(len(requeued), 'task')} in line again"))
+        return
+    outcomes = [Outcome(task.id, task.queue, task.status) for task in inspector.tasks(requeued)]
+    blocked = sum(each.status == "blocked" for each in outcomes)
+    also = f", {blocked} blocked again" if blocked else ""
+    in_line = count(len(requeued) - blocked, "task")
+    click.echo(printing.clean(f"{name}  {in_line} in line again{also}"))
+    say_what_they_wait_for(inspector, able, outcomes)
 
 
 @group.command("rm", short_help="Forget a group that has ended.")
 @click.argument("name", metavar="GROUP")
+@yes_option
 @json_option
 @shared_options
-def remove(invocation: Invocation, name: str, as_json: bool) -> None:
+def remove(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
     """Forget a group that has ended. Its tasks stay.
 
     If it was cancelled before all of its tasks were made, these are deleted too: none has run, and you can make it again.
+    It asks before it deletes them.
     It is refused, with exit code 5, if the group has not ended, or tasks wait for it.
     """
     group = invocation.client().group(name)
     seen = _seen(invocation, group)
+    if seen.is_deleted_with_tasks and seen.members:
+        facts = f"{count(seen.members, 'task')} of workflow {name} would be deleted for good; none has run"
+        require_consent(is_sure, facts, "Delete?", number=seen.members)
     try:
         group.delete()
     except WrongGroup as error:

@@ -13,9 +13,9 @@ EXIT_CODES = {
     0: "done; of wait and run: the task is complete",
     failure.BUG: "unexpected error: a bug, please report it",
     failure.USAGE: "wrong usage, or the beginning of several ids",
-    failure.MISSING: "no such task, queue or node",
+    failure.MISSING: "no such task, group, queue or node",
     failure.NOT_COMPLETE: "the awaited task failed, was cancelled or lost (wait, run)",
-    failure.REFUSED: "the task, queue or node is not in a state that allows it",
+    failure.REFUSED: "the task, group, queue or node is not in a state that allows it",
     failure.UNCONFIRMED: "not confirmed: no terminal to ask on, or the answer was not yes",
     failure.AWAY: "Redis does not answer, or cannot serve now",
     failure.ATTENTION: "something needs attention (status --check, doctor), or try again",
@@ -72,9 +72,12 @@ WORDS = {
 }
 # Things without a state.
 THINGS = {
+    "batch": "a group that one call opens, fills with tasks that have keys, and closes: blueque enqueue --lines --key-field "
+    "--group, or enqueue_many. See: blueque group ls",
     "attempt": "one run of a task, numbered from 1; a retry is the next attempt. See: blueque history ID",
     "beat": "what a listener writes into Redis every 10 s, or --beat, to show that it lives",
     "feed": "a file or directory whose rows become tasks bit by bit, as it may be larger than Redis",
+    "group": "tasks of any queues, under a name, for which others wait together. See: blueque group ls",
     "grace": "the time between SIGTERM and SIGKILL for a task that is to end: 30 s, or --grace",
     "handler": "the Python callable (--handler) or the program (--exec) that a listener runs for each task",
     "host": "a machine that listeners run on. See: blueque node ls",
@@ -86,6 +89,8 @@ THINGS = {
     "policy": "when a failed task runs again by itself: --retry",
     "schedule": "a rule by which a task comes again and again, under a name. See: blueque schedule ls",
     "slot": "a place for one task at a time; blueque-listener --slots N has N of them, each a listener of its own",
+    "workflow": "a group whose tasks, and what each of them waits for, are made all at once or not at all; it is made in "
+    "Python. See: blueque group ls",
     "spool": "the directory where a listener keeps the files of its attempts, such as their output: --spool, BLUEQUE_SPOOL",
 }
 _TOPICS = {

@@ -56,7 +56,7 @@ def _read_columns(text: str) -> tuple[str, ...]:
 @click.command()
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(
-    (*STATUSES, HELD_UP), "Only tasks in this state, or these: failed,cancelled.", "STATE"
+    (*STATUSES, HELD_UP, "all"), "Only tasks in these states: failed,cancelled; or all.", "STATE"
 )
 @click.option("--finished", is_flag=True, help="Only complete, failed and cancelled tasks.")
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
@@ -132,6 +132,8 @@ def ls(
     if selection.is_named:
         usual = STATUSES
     wanted: Sequence[str] = [*states, *(FINISHED if finished else ())] or usual
+    if "all" in states:
+        wanted = STATUSES
     is_left = "left" in (*(columns or ()), (sort or "").strip("- ").lower())
     nodes = inspector.nodes() if is_left else []
     choice, held = _choice(queues, inspector, node, selection, sort, nodes), _Held({}, False)

@@ -14,25 +14,17 @@ from blueque.cli.consent import require_consent
 from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
 from blueque.cli.printing import Column
-from blueque.cli.selection import (
-    cannot_run_again,
-    is_of_groups,
-    require_one_way,
-    selected,
-    selection_options,
-)
+from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
+from blueque.cli.selection import is_of_groups, require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import WrongState
-from blueque.model.conditions import DROPPED
 from blueque.model.states import LOST
 from blueque.queries import groups
 from blueque.sentences import consent
-from blueque.sentences.reason import MOST_NAMES
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
-    from blueque.queries.inspector import Inspector
     from blueque.queries.selection import Selection
 
 _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
@@ -89,8 +81,8 @@ def requeue(
         raise click.UsageError("--limit is for tasks that options select, not for an ID")
     else:
         tasks, code = choose(inspector, ids)
-    if is_of_groups(patterns, selection):
-        _say_what_is_gone(client, selection.group)
+    for name in selection.group if is_of_groups(patterns, selection) else ():
+        say_what_is_gone(name, groups.count_gone(client.connections, name, only_bad=True))
     refusals = _refusals(client, tasks)
     if dry_run:
         outcomes = [
@@ -100,41 +92,8 @@ def requeue(
     _ask([task for task in tasks if task.id not in refusals], is_sure, "-" in ids)
     outcomes = act_on(tasks, lambda task: _requeue(client, task), as_json)
     if not as_json:
-        _say_what_they_wait_for(inspector, tasks, outcomes)
+        say_what_they_wait_for(inspector, tasks, outcomes)
     return finish("requeue", outcomes, code, as_json, dry_run=False)
-
-
-def _say_what_is_gone(client: Client, names: Sequence[str]) -> None:
-    """Say how many failed or cancelled tasks of these groups were archived or deleted."""
-    for name in names:
-        if gone := groups.count_gone(client.connections, name, only_bad=True):
-            printing.talk(cannot_run_again(gone, name))
-
-
-def _say_what_they_wait_for(
-    inspector: Inspector, tasks: Sequence[Task], outcomes: Sequence[Outcome]
-) -> None:
-    """Say what has changed for tasks that wait for others; of the first ones only."""
-    done = {outcome.id: outcome.status for outcome in outcomes if outcome.refusal is None}
-    told = [task for task in tasks if task.id in done and task.after is not None]
-    for task in told[:MOST_NAMES]:
-        name, conditions = printing.short_id(task.id), inspector.dependencies(task).conditions
-        unmet = [each.task for each in conditions if not each.is_met]
-        dropped = [each.task for each in conditions if each.kind == DROPPED]
-        if done[task.id] == "blocked" and unmet:
-            first, more = printing.short_id(unmet[0].id), len(unmet) - 1
-            names = f"{first} and {more} more" if more else first
-            printing.talk(f"{name} waits for {names}. See: blueque why {name}")
-        if task.fields.get("broken") == "cancel" and done[task.id] == "blocked":
-            printing.talk(f"{name} waits on from now on if that fails: it is not cancelled again.")
-        for each in dropped[:MOST_NAMES]:
-            is_gone = each.status is None
-            why = "is gone" if is_gone else f"is {each.status}"
-            printing.talk(
-                f"{name} does not wait for {printing.short_id(each.id)} any more, which {why}."
-            )
-    if len(told) > MOST_NAMES:
-        printing.talk(f"{len(told) - MOST_NAMES} more of these tasks wait for others, or did.")
 
 
 def _refusals(client: Client, tasks: Sequence[Task]) -> dict[str, str]:

@@ -75,22 +75,25 @@ def wait(
     blueque ls --ids | blueque wait -
     blueque wait -q 'render.*' && blueque enqueue mail.send '"all is rendered"'
 
-    A task that failed and will be retried has not ended. If a blocked task cannot go on, as another task for which it
-    waits has failed, standard error says so once. A task that was cancelled because of another one has ended;
-    standard error names that one. ID may be the beginning of an id; - reads ids from standard input. Options select
-    tasks in all states, also those that have ended, up to 10,000; tasks that come later are not waited for. `--group
-    NAME` alone waits for a closed group with more tasks, and prints how many have ended how. Tasks of a group that were
-    archived or deleted have ended; standard error counts them.
-    How each task ended is printed on standard error, with the beginning of its result or with its error. --results
-    prints whole results on standard output, in the order in which the tasks end, and --json all of them when the
-    waiting is over.
+    ID may be the beginning of an id; - reads ids from standard input. Options select up to 10,000 tasks in all states, also
+    those that have ended. Tasks that are made later are not waited for. A closed group may have more tasks: --group NAME
+    alone waits for all of them, and prints how many are complete, and how many are not. Tasks of a group that were
+    archived or deleted count as ended; standard error says how many these are.
 
-    With -q alone it waits until in none of these queues a task is in line, runs, is blocked, or is scheduled for a time
-    that is past. How the tasks end does not matter. It does not wait for what is scheduled for later, such as a retry in a
-    minute. A blocked task may be held for ever, because another one has failed; standard error says so.
+    For each task that ends, standard error gets a line with the beginning of its result, or with its error. --results
+    prints whole results on standard output, in the order in which the tasks end. --json prints all of them at the end.
+
+    A failed task that will run again by itself has not ended. A task that was cancelled because of another one has ended,
+    and standard error names the other one. If a blocked task cannot go on, because a task for which it waits has failed,
+    standard error says so once.
+
+    With -q alone it waits until nothing is left to do in these queues: no task is in line, runs, is blocked, or is
+    scheduled for a time that is past. It does not matter how the tasks end. Tasks that are scheduled for later, such as a
+    retry in a minute, are not waited for. A blocked task may never go on, because another one has failed; standard error
+    says so.
 
     The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
-    a task or queue does not exist. Ctrl-C ends only the waiting.
+    a task, group or queue does not exist. Ctrl-C ends only the waiting.
     """
     selects = require_one_way(prefixes, patterns, states, selection)
     client = invocation.client()

@@ -27,7 +27,7 @@ ORDERS = {"cancel": "Cancel", "requeue": "Requeue failed", "close": "Close"}
 KILLS = "A running task gets SIGTERM and, after its grace, SIGKILL"
 SAID = {  # after an order
     "cancel": "Listeners and schedulers cancel its tasks step by step.",
-    "requeue": "Its failed and cancelled tasks are in line again.",
+    "requeue": "Its failed and cancelled tasks are in line again, or wait for others again.",
     "close": "No more tasks can join it.",
 }
 
@@ -142,10 +142,16 @@ def _cost(seen: GroupSeen, verb: str, visit: Visit) -> str:
     if verb == "close":
         return "no more tasks could join it, and it would end with the last of its tasks"
     if not 0 < _number(seen, verb) <= MOST_READ:
-        would = f"be cancelled. {KILLS}" if verb == "cancel" else "be in line again"
-        return f"{count(_number(seen, verb), 'task')} would {would}"
+        which = count(_number(seen, verb), "task")
+        if verb == "cancel":
+            return f"{which} would be cancelled. {KILLS}"
+        return f"those of {which} that are not archived or deleted would be in line again"
     if verb == "requeue":
-        return consent.of_requeue(inspector.tasks(groups.bad_members(redis, seen.name)))
+        tasks = inspector.tasks(groups.bad_members(redis, seen.name))
+        able = [task for task in tasks if task.status is not None]
+        gone = len(tasks) - len(able)
+        also = f". {consent.cannot_run_again(gone, seen.name).rstrip('.')}" if gone else ""
+        return f"{consent.of_requeue(able)}{also}"
     tasks = inspector.tasks(groups.pick(redis, seen.name, MOST_READ))
     sentence = consent.of_cancel(tasks, inspector.now())
     return f"{sentence}. {KILLS}" if consent.running_of(tasks) else sentence

@@ -168,7 +168,7 @@ def _page(words: Sequence[str], visit: Visit) -> Remedy | None:
             return Remedy("Hosts", visit.url("/nodes"))
         case ["feeds", *_]:
             return Remedy("Feeds", visit.url("/groups"))
-        case ["group", "show", name]:
+        case ["group", "show" | "requeue", name]:  # that page has the order, too
             return Remedy("Group", visit.url(f"/groups/{name}"))
         case ["schedule", "show" | "history" as verb, name]:
             return Remedy(verb.capitalize(), visit.url(f"/schedule/{name}"))
