@@ -27,6 +27,7 @@ from blueque.cli.failure import BUG
 from blueque.cli.main import _VERBS
 from blueque.cli.options import Invocation
 from blueque.cli.printing import clean, pieces, span, stamp, width
+from blueque.cli.verbs import status as status_verb
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.queue_settings import pausing
@@ -719,6 +720,18 @@ def test_status_shows_the_busiest_of_very_many_queues_and_counts_the_others(run,
     assert "\nq1000 " in shown and "\nq0000 " in shown and "\nq0999 " not in shown
     assert "\n(1 more: blueque status --all)\n" in shown
     assert "\nq0999 " in whole and " more:" not in whole
+
+
+def test_status_counts_the_concerns_that_are_too_many(run, redis, monkeypatch):
+    monkeypatch.setattr(status_verb, "MAX_PIPED", 2)
+    for n in range(5):
+        enqueue(redis, f"t{n}", f"q{n}")
+
+    shown, whole = run("status").stdout, run("status", "--all").stdout
+
+    concerns = whole.count("\n! ")
+    assert shown.count("\n! ") == 2 and concerns >= 5
+    assert f"\n({concerns - 2} more: blueque status --all)\n\n" in shown
 
 
 def test_status_as_json_gives_times_twice(run, redis, listener):

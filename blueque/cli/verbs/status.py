@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 10  # of running tasks, and of hosts
 MAX_QUEUES = 20  # on a terminal
-MAX_PIPED_QUEUES = 1000  # elsewhere
 MAX_CONCERNS = 20  # on a terminal
+MAX_PIPED = 1000  # of either, elsewhere
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True),
@@ -186,7 +186,7 @@ def _most(shows_all: bool, height: int | None) -> tuple[int, int]:
     if shows_all:
         return sys.maxsize, sys.maxsize
     if not printing.is_terminal():
-        return sys.maxsize, MAX_PIPED_QUEUES
+        return MAX_PIPED, MAX_PIPED
     if height is None:
         return MAX_CONCERNS, MAX_QUEUES
     return min(max(height // 8, 1), MAX_CONCERNS), min(max(height // 5, 3), MAX_QUEUES)
