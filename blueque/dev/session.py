@@ -117,11 +117,9 @@ class Session:
             self._start("page", "blueque.cli.main", "web", *self._wish.page)
 
     def _start(self, name: str, module: str, *arguments: str) -> None:
-        environ = os.environ | {"BLUEQUE_REDIS_URL": self._server.url}
         self._programs[name] = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, "-m", module, *arguments, "--redis-url", self._server.url],
             stdin=subprocess.DEVNULL,
-            env=environ,
             cwd=self._directory,
             process_group=0,  # Ctrl-C on the terminal is for us
             preexec_fn=_leave_with_us if name == "listener" else _die_with_us,

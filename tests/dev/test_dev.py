@@ -99,6 +99,7 @@ def test_the_first_ctrl_c_names_what_runs_and_the_second_ends_it_for_good(dev, t
     assert first.client.get_task(task).status == "started"
     until(lambda: _again(first), what="the end")
     assert first.end() == 0
+    assert "BLUEQUE_REDIS_URL)" not in first.said  # no such variable was set
 
     (tmp_path / "began").unlink()
     second = dev("work", "--slots", "1")
