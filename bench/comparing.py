@@ -141,7 +141,8 @@ class Seat:
                 )
             time.sleep(REST)
             is_busy = any(
-                line.pending or line.reserved or line.started for line in inspector.overview().lines
+                any((line.counts.pending, line.counts.reserved, line.counts.started))
+                for line in inspector.overview().lines
             )
             before, used = used, self.used()
             is_busy |= (
