@@ -129,7 +129,7 @@ def _settings(redis: Redis) -> dict[str, str]:
 
 def _transactions(redis: Redis) -> Check:
     connection = redis.connection()
-    connection.spare = None  # our EXEC ends its watch
+    connection.look_ahead = None  # our EXEC ends its watch
     try:
         raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
     except RedisRefused as error:

@@ -15,7 +15,7 @@ from blueque.connection.address import REPLY_TIMEOUT, Address
 from blueque.connection.redis import (
     Command,
     Connection,
-    Spare,
+    LookAhead,
     bare,
     exchange,
     pack_all,
@@ -33,7 +33,7 @@ class SocketConnection:
     """A plain TCP or Unix socket."""
 
     def __init__(self, address: Address) -> None:
-        self.spare: Spare | None = None
+        self.look_ahead: LookAhead | None = None
         self.is_proven = False
         self.has_answer: Callable[[Connection], bool] | None = None
         self._pushed: list[Any] = []

@@ -51,8 +51,8 @@ class Look(NamedTuple, Generic[*Replies]):
 AnyLook: TypeAlias = Look[*tuple[Any, ...]]
 
 
-class Spare(NamedTuple):
-    """The look at a spare id, sent with the EXEC of the task before, and its replies. It saves a
+class LookAhead(NamedTuple):
+    """A look that was sent with the EXEC of the transaction before it, and its replies. It saves a
     round trip.
     """
 
@@ -65,7 +65,7 @@ class Connection(Protocol):
     RedisAway.
     """
 
-    spare: Spare | None
+    look_ahead: LookAhead | None
     # Waits for a reply in place of a blocking read; False gives up.
     has_answer: Callable[[Connection], bool] | None
     is_proven: bool  # MULTI has worked on it
@@ -130,10 +130,10 @@ class Redis:
         return kept
 
     @property
-    def spare(self) -> Spare | None:
-        """The spare id that is watched on this thread's connection, if there is one."""
+    def look_ahead(self) -> AnyLook | None:
+        """The look that this thread's connection has sent ahead, if there is one."""
         kept = self._kept()
-        return None if kept is None else kept.spare
+        return None if kept is None or kept.look_ahead is None else kept.look_ahead.look
 
     def _kept(self) -> Connection | None:
         """Return this thread's connection, if it is open and not inherited over a fork."""
@@ -188,7 +188,7 @@ class Redis:
                 replies = exchange(connection, commands)
                 raise_not_now(replies)
                 if ("EXEC",) in commands:  # nothing is watched any more
-                    connection.spare = None
+                    connection.look_ahead = None
                 return (
                     replies
                     if self.wrong_types is None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from blueque.connection.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
-from blueque.connection.redis import AWAY, Command, Connection, Spare, bare, pack, unless_away
+from blueque.connection.redis import AWAY, Command, Connection, LookAhead, bare, pack, unless_away
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ClientConnection:
     def __init__(self, client: redis_py.Redis) -> None:
         import redis  # here, not above: most users never need its 125 ms
 
-        self.spare: Spare | None = None
+        self.look_ahead: LookAhead | None = None
         self.is_proven = False
         self.has_answer: Callable[[Connection], bool] | None = (
             None  # not used: redis-py reads by itself

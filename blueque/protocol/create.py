@@ -89,7 +89,7 @@ def _create_drawn(
     look = absence(new.first, is_drawn)
     next_look = absence(spare, is_drawn=True) if spare else None
     made = transact(
-        redis, "create", look, decide, spare=next_look, again=again, meanwhile=meanwhile
+        redis, "create", look, decide, next_look=next_look, again=again, meanwhile=meanwhile
     )
     return [made] * len(new.ids)
 

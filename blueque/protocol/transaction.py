@@ -3,7 +3,8 @@
     WATCH key ...  read ...        -> decide(replies) ->        MULTI  command ...  EXEC
 
 The look (WATCH and the reads) is one write, the change (MULTI ... EXEC) another. `decide` is a pure
-function: it gets the replies and returns an `Answer` or a `Change`.
+function: it gets the replies and returns an `Answer` or a `Change`. If the caller knows which
+transaction comes next on this connection, the look of that one is sent with our EXEC.
 
 Every `decide` recognises what an earlier EXEC of the same call has done. So when the reply to an
 EXEC is lost, the transaction runs again and finds either its own success or the state from before:
@@ -22,10 +23,10 @@ from blueque.connection.redis import (
     Command,
     Connection,
     Look,
+    LookAhead,
     Patience,
     Redis,
     Replies,
-    Spare,
     exchange,
     name_refused,
     pack,
@@ -67,7 +68,7 @@ def transact(
     look: Look[*Replies],
     decide: Callable[[*Replies], Verdict[Result]],
     *,
-    spare: AnyLook | None = None,
+    next_look: AnyLook | None = None,
     again: Callable[[bool], Look[*Replies]] | None = None,
     meanwhile: Callable[[], object] | None = None,
     repeatable: bool = True,
@@ -75,7 +76,8 @@ def transact(
     """Run one guarded transaction and return its result.
 
     decide: takes one argument for each of the reads; raises to refuse.
-    spare: the look at the spare id of the next call on this connection; it is sent with our EXEC.
+    next_look: that of the transaction which is to come next on this connection. If another comes
+        first, it is given up.
     again: returns the look for every try after the first, where the first leaves out reads that
         only recognise an earlier success. It is told whether an EXEC may have been executed.
     meanwhile: called while Redis executes, once for each EXEC; must neither raise nor use this
@@ -99,7 +101,7 @@ def transact(
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
-            replies = _execute(connection, verdict.commands, spare, meanwhile)
+            replies = _execute(connection, verdict.commands, next_look, meanwhile)
         except RedisAway as error:
             redis.close()
             is_unknown = is_unknown or is_sent
@@ -136,14 +138,17 @@ def _decide(
     connection: Connection, look: Look[*Replies], decide: Callable[[*Replies], Verdict[Result]]
 ) -> Verdict[Result]:
     """Look and decide. An Answer or a refusal leaves nothing watched."""
-    change = _decide_by_spare(connection, look, decide)
-    if change is not None:
-        return change
+    ahead, connection.look_ahead = connection.look_ahead, None
+    if ahead is not None and ahead.look == look:
+        change = _decide_ahead(ahead.replies, decide)
+        if change is not None:
+            return change
     prove(connection)
-    replies = exchange(connection, [("WATCH", *look.watch), *look.reads])
+    given_up: list[Command] = [] if ahead is None else [("UNWATCH",)]
+    replies = exchange(connection, [*given_up, ("WATCH", *look.watch), *look.reads])
     try:
         raise_refusal(replies)
-        verdict = decide(*replies[1:])
+        verdict = decide(*replies[len(given_up) + 1 :])
     except Exception:
         exchange(connection, [("UNWATCH",)])
         raise
@@ -152,19 +157,16 @@ def _decide(
     return verdict
 
 
-def _decide_by_spare(
-    connection: Connection, look: Look[*Replies], decide: Callable[[*Replies], Verdict[Result]]
+def _decide_ahead(
+    replies: list[Any], decide: Callable[[*Replies], Verdict[Result]]
 ) -> Change[Result] | None:
-    """Return the change that the replies to the look at a spare id lead to; None: look again.
+    """Return the change that the replies to a look sent ahead lead to; None: look again.
 
     An Answer or a refusal from an old look may be out of date, and no EXEC would show it.
     """
-    spare, connection.spare = connection.spare, None
-    if spare is None or spare.look != look:
-        return None
     try:
-        raise_refusal(spare.replies)
-        verdict = decide(*spare.replies[1:])
+        raise_refusal(replies)
+        verdict = decide(*replies[1:])
     except Exception:
         return None
     return verdict if isinstance(verdict, Change) else None
@@ -173,22 +175,22 @@ def _decide_by_spare(
 def _execute(
     connection: Connection,
     commands: Sequence[Command],
-    spare: AnyLook | None,
+    next_look: AnyLook | None,
     meanwhile: Callable[[], object] | None,
 ) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
     block: list[Command] = [_MULTI, *commands, _EXEC]
     end = len(block)
-    if spare is not None:
-        block += [("WATCH", *spare.watch), *spare.reads]
+    if next_look is not None:
+        block += [("WATCH", *next_look.watch), *next_look.reads]
     replies = exchange(connection, block, meanwhile)
     # The right to use MULTI was taken away: `prove` has to find that out from now on.
     if isinstance(replies[0], RedisRefused):
         connection.is_proven = False
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
-    if spare is not None:
-        connection.spare = Spare(spare, replies[end:])
+    if next_look is not None:
+        connection.look_ahead = LookAhead(next_look, replies[end:])
     if executed is not None:
         # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must
         # not pass unseen.

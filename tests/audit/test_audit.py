@@ -1564,8 +1564,8 @@ def test_an_audit_does_not_loosen_the_guard_of_a_spare_id(house, client):
     """An EXEC ends every watch on its connection, and with it that of the next enqueue's spare id."""
     queue = client.get_queue(Q)
     queue.enqueue("p")
-    assert house.redis.spare is not None
-    spare = house.redis.spare.look.task
+    assert house.redis.look_ahead is not None
+    spare = house.redis.look_ahead.task
     house.cli.lpush(P, "nobody")
     audit(house.redis, 0.01)
     house.cli.hset(T(spare), "status", "taken")

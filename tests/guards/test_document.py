@@ -6865,7 +6865,7 @@ def test_the_server_sees_what_the_section_says(sample, redis, monitor):
         task: as_hash(*redis.read(("HGETALL", keys.task(task))))
         for task in ("t1", "t2", "t3", "t4")
     }
-    redis.close()  # and with it the watch of a spare id
+    redis.close()  # and with it what a look sent ahead watches
 
     assert monitor.commands_of(redis, call) == expected(sample, before)
 

@@ -38,6 +38,7 @@ from blueque.model.units import Keep, Timing
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.pruning import Ended, ended_at
 from blueque.protocol.recover import Loss
+from blueque.protocol.reserving import look_of_pop
 from blueque.queries.inspector import Inspector
 from blueque.recovery.judge import Recovery
 from blueque.recovery.retention import Retention
@@ -124,6 +125,7 @@ def execute(world: World, task: Task) -> dict[str, Any]:
 
 def report(world: World, redis: Redis, task: Task, record: dict[str, Any]) -> None:
     processor = Processor(redis, task, MAX_BYTES)
+    processor.next_look = look_of_pop(QUEUE, task.node or "")  # as a slot does
     status = "" if "retry" in task.fields and record["status"] == "failed" else record["status"]
     end(world, task, status, lambda: processor.report(record))
 

@@ -7,6 +7,7 @@ import enum
 import select
 import socket
 import threading
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 
@@ -31,6 +32,7 @@ class FaultProxy:
         self._port = self._listening.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self._port}/0"
         self.writes = 0
+        self.on_write: Callable[[bytes], object] = lambda data: None
         self.has_struck = self._is_closed = False
         self._plan: tuple[Fault, int, bytes] | None = None
         self._held: list[tuple[socket.socket, bytes]] = []
@@ -103,6 +105,7 @@ class FaultProxy:
 
     def _strikes(self, server: socket.socket, data: bytes) -> bool:
         self.writes += 1
+        self.on_write(data)
         if self._plan is None or self._plan[2] not in data:
             return False
         fault, write, having = self._plan

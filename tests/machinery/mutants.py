@@ -1730,6 +1730,15 @@ MUTANTS = [
         (2, 0),
     ),
     Mutant(
+        "a look that is sent ahead watches nothing",
+        "transaction",
+        "_execute",
+        '("WATCH", *next_look.watch)',
+        '("UNWATCH",)',
+        "cancel",
+        (1, 0),
+    ),
+    Mutant(
         "create does not watch the task",
         "watches",
         "absence",

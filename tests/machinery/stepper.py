@@ -305,7 +305,7 @@ class SteppedConnection:
     """A connection that lets the stepper decide what happens to each write."""
 
     def __init__(self, stepper: Stepper, actor: Actor, connection: Connection) -> None:
-        self.spare = None
+        self.look_ahead = None
         self.has_answer = None
         self.is_proven = True  # else the first step on each connection would tell nothing
         self.is_closed = False

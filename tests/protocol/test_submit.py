@@ -48,7 +48,7 @@ def test_a_task_enqueued_under_a_spare_id_is_like_any_other(redis, cli, state):
     cli.flushall()
 
     protocol.enqueue(redis, "video", "t0", "in", now=4.5, spare="t1")
-    assert redis.spare.look.task == "t1"
+    assert redis.look_ahead.task == "t1"
     protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2", is_drawn=True)
 
     assert line(cli) == ["t0", "t1"]
@@ -99,7 +99,7 @@ def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
     protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2")
 
     assert protocol.schedule(redis, "video", "t3", "in", eta=9.5, now=6.5) is True
-    assert redis.spare is None
+    assert redis.look_ahead is None
     cli.set("blueque_task_t2", "changed")
     assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"], (
         "it is still being watched"

@@ -183,9 +183,9 @@ def refuse(a):
     raise LookupError(a)
 
 
-def test_the_look_at_a_spare_id_saves_the_next_transaction_its_own(proxy, through, state):
+def test_a_look_sent_ahead_saves_the_next_transaction_its_own(proxy, through, state):
     redis = through(patience=0)
-    transact(redis, "try", ADD, add, spare=AFTER)
+    transact(redis, "try", ADD, add, next_look=AFTER)
     before = proxy.writes
 
     assert (
@@ -196,8 +196,8 @@ def test_the_look_at_a_spare_id_saves_the_next_transaction_its_own(proxy, throug
     assert state() == {"list": ["x"], "b": "after None"}
 
 
-def test_a_key_that_changes_after_the_look_at_a_spare_id_is_looked_at_again(redis, cli, state):
-    transact(redis, "try", ADD, add, spare=AFTER)
+def test_a_key_that_changes_after_a_look_sent_ahead_is_looked_at_again(redis, cli, state):
+    transact(redis, "try", ADD, add, next_look=AFTER)
     cli.set("a", "changed")
 
     transact(redis, "next", AFTER, lambda a: Change([("SET", "b", f"after {a}")], None))
@@ -205,8 +205,8 @@ def test_a_key_that_changes_after_the_look_at_a_spare_id_is_looked_at_again(redi
     assert state() == {"list": ["x"], "a": "changed", "b": "after changed"}
 
 
-def test_the_look_at_a_spare_id_is_not_taken_for_another(redis, cli):
-    transact(redis, "try", ADD, add, spare=AFTER)
+def test_a_look_sent_ahead_is_not_taken_for_another(redis, cli):
+    transact(redis, "try", ADD, add, next_look=AFTER)
     seen = []
 
     def decide(*replies):
@@ -218,25 +218,36 @@ def test_the_look_at_a_spare_id_is_not_taken_for_another(redis, cli):
     assert seen == [0, None, None]
 
 
-def test_no_answer_is_given_from_the_look_at_a_spare_id_for_that_may_be_hours_old(redis, cli):
-    transact(redis, "try", ADD, add, spare=AFTER)
+def test_a_look_sent_ahead_that_is_given_up_leaves_nothing_watched(proxy, through, cli):
+    redis = through(patience=0)
+    transact(redis, "try", ADD, add, next_look=AFTER)
+    cli.set("a", "changed")
+    before = proxy.writes
+
+    change = Change([("SET", "b", 1)], "changed")
+    assert transact(redis, "another", Look(["b"], []), lambda: change) == "changed"
+    assert proxy.writes - before == 2, "its first EXEC was refused"
+
+
+def test_no_answer_is_given_from_a_look_sent_ahead_for_that_may_be_hours_old(redis, cli):
+    transact(redis, "try", ADD, add, next_look=AFTER)
     cli.set("a", "changed")
 
     assert transact(redis, "next", AFTER, Answer) == "changed"
 
 
-def test_nothing_is_refused_because_of_the_look_at_a_spare_id_for_that_may_be_hours_old(redis, cli):
-    transact(redis, "try", ADD, add, spare=AFTER)
+def test_nothing_is_refused_because_of_a_look_sent_ahead_for_that_may_be_hours_old(redis, cli):
+    transact(redis, "try", ADD, add, next_look=AFTER)
     cli.set("a", "changed")
 
     with pytest.raises(LookupError, match="changed"):
         transact(redis, "next", AFTER, refuse)
 
 
-def test_an_error_in_the_look_at_a_spare_id_is_that_of_the_next_transaction(redis, cli):
+def test_an_error_in_a_look_sent_ahead_is_that_of_the_next_transaction(redis, cli):
     cli.rpush("a", "not a string")
 
-    assert transact(redis, "try", ADD, add, spare=AFTER) == "added"
+    assert transact(redis, "try", ADD, add, next_look=AFTER) == "added"
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         transact(redis, "next", AFTER, Answer)
 
