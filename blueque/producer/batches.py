@@ -6,8 +6,9 @@ At most two batches are in memory: one that Redis works on, and one that is bein
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from blueque.connection.redis import Redis
 from blueque.errors import (
@@ -19,13 +20,13 @@ from blueque.errors import (
     RedisRefused,
 )
 from blueque.model.ids import TaskId
-from blueque.producer.dependent_tasks import DependentBatch
-from blueque.producer.keyed_groups import KeyedGroup, open_keyed, put_members
+from blueque.producer.keyed_groups import KeyedGroup, open_keyed
 from blueque.producer.packer import Packer, Part, Plan
-from blueque.producer.room import ask_for_room_of
-from blueque.producer.row_batch import relay
-from blueque.protocol.create import create
-from blueque.protocol.members import MemberBatch
+
+SLOW = 0.05  # seconds to make a batch; a slower iterable is not read while Redis works
+
+Packed = TypeVar("Packed")
+Sent = TypeVar("Sent")
 
 log = logging.getLogger("blueque")
 
@@ -121,8 +122,7 @@ class Batches:
             self._own = self._redis.another()
         try:
             redis = self._own or self._redis
-            while_redis_works = None if part.is_last else meanwhile
-            are_new = self._put(redis, part, while_redis_works)
+            found = part.put(redis, meanwhile=None if part.is_last else meanwhile)
         except (RedisAway, RedisRefused, Contended) as error:
             # Redis notices a key of a wrong type when other commands of the MULTI have been run.
             is_unknown = isinstance(error, OutcomeUnknown) or (
@@ -130,39 +130,66 @@ class Batches:
             )
             ids = [task.decode() for task in part.tasks]
             raise BatchFailed(part.number, part.position, ids, is_unknown, error) from error
-        made = Made(part.tasks, are_new)
+        made = Made(part.tasks, _spread(part.tasks, found))
+        self._made += sum(made.are_new)
         log.info(
             "%s queue=%s tasks=%d new=%d",
-            part.batch.operation,
+            part.operation,
             self._plan.queue,
             len(made.ids),
             sum(made.are_new),
         )
         return made
 
-    def _put(
-        self, redis: Redis, part: Part, meanwhile: Callable[[], object] | None
-    ) -> Sequence[bool]:
-        if isinstance(part.batch, DependentBatch):
-            return part.batch.put(redis)
-        if isinstance(part.batch, MemberBatch):
-            are_new = put_members(redis, part.batch, meanwhile)
-            self._made += sum(are_new)
-            return _spread(part.tasks, part.batch.tasks.ids, are_new)
-        ask_for_room_of(redis, part.batch)
-        are_new = create(redis, part.batch, is_drawn=not part.batch.is_keyed, meanwhile=meanwhile)
-        if self._plan.keys is None:
-            return are_new
-        return _spread(part.tasks, part.batch.tasks.ids, are_new)
+
+def relay(
+    packed: Iterator[Packed | None], send: Callable[[Packed, Callable[[], object] | None], Sent]
+) -> Iterator[Sent]:
+    """Send batch after batch and yield the result of each. The next batch is packed while Redis
+    works: `enqueue_many` then reaches the raw limit of one socket, and two thirds of it without.
+
+    packed: the batches; None: there is nothing yet. An error of this iterator is raised when all
+        batches before it are in Redis.
+    send: takes the batch, and what to call meanwhile.
+    """
+    ready: list[Packed] = []  # one at most
+    ends: list[BaseException] = []  # an error or a Ctrl-C that ended the iterator
+    seconds = 0.0
+
+    def fetch() -> None:
+        nonlocal seconds
+        if ends or ready:
+            return
+        began = time.monotonic()
+        try:
+            batch = next(packed)
+        except BaseException as error:
+            ends.append(error)
+            return
+        seconds = time.monotonic() - began
+        if batch is not None:
+            ready.append(batch)
+
+    while ready or not ends:
+        if not ready:
+            fetch()
+            continue
+        # A slow iterable would keep us from the reply for long.
+        yield send(ready.pop(), fetch if seconds < SLOW else None)
+    if not isinstance(ends[0], StopIteration):
+        raise ends[0]
 
 
-def _spread(tasks: Sequence[bytes], made: Sequence[bytes], are_new: Sequence[bool]) -> list[bool]:
+def _spread(tasks: Sequence[bytes], are_new: Sequence[bool]) -> Sequence[bool]:
     """Return whether each of the parameters has made its task. A key that comes again in its batch
     has not.
 
-    tasks: the id for each of the parameters. made: the same, each once.
+    tasks: the id for each of the parameters. are_new: for each of them, or for each id.
     """
-    new = {task for task, is_new in zip(made, are_new, strict=True) if is_new}
+    if len(are_new) == len(tasks):
+        return are_new
+    ids = dict.fromkeys(tasks)
+    new = {task for task, is_new in zip(ids, are_new, strict=True) if is_new}
     spread = []
     for task in tasks:
         spread.append(task in new)

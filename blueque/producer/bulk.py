@@ -25,9 +25,8 @@ from blueque.model.options import (
 from blueque.model.start_time import StartTime, start_time
 from blueque.model.wait import Wait, wait_for
 from blueque.producer.batches import Batches
-from blueque.producer.column import Column
 from blueque.producer.keyed_groups import KEEP
-from blueque.producer.packer import Plan
+from blueque.producer.packer import Column, Plan
 from blueque.system import process
 from blueque.text.format import count
 

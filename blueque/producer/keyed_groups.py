@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from blueque.connection.redis import Redis
-from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
+from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model.group import Links, batch_of
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys, require_keep
-from blueque.model.labels import bytes_left_for_parameters
+from blueque.model.new_task import Fields
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import ask_for_room_of
-from blueque.producer.row_batch import Rows
+from blueque.protocol.bulk import NewTasks
 from blueque.protocol.groups import LOST_MEMBERS, close_group
 from blueque.protocol.members import MemberBatch, enqueue_members, most_members
 from blueque.protocol.opening import OTHERWISE, open_group, reopen_group
@@ -29,6 +28,15 @@ log = logging.getLogger("blueque")
 
 class KeyedGroup(NamedTuple):
     """A group that a call with keys makes members of. It can be sent to other processes.
+
+    Spark opens it in its driver, and puts members in its workers: any part of the rows may be put
+    again, by any number of workers at once, and each key makes one task.
+
+        terms = terms_for(keep="30d", otherwise=KEEP, after=..., hold="until_collected")
+        opened = open_keyed(redis, "video", "night", terms)
+        rows = NewTasks((), [(b"1", True), (b"2", True)], keys=[b"key 1", b"key 2"])
+        new = opened.put(redis, rows, client.get_queue("video").fields_of(**options))
+        opened.close(redis, opened.made + new)
 
     links: the group, and what its members wait for. made: how many members it had.
     is_ours: this call, or an earlier try of it, opened the group; so this call closes it.
@@ -51,6 +59,31 @@ class KeyedGroup(NamedTuple):
     def ids_of(self, keys: Sequence[bytes]) -> list[bytes]:
         """Return the ids of the tasks of these keys, in ASCII. keys: in UTF-8."""
         return ids_of_group_keys(self.queue, self.name, keys)
+
+    def batch(self, tasks: NewTasks, now: float, options: Fields) -> MemberBatch:
+        """Return new members, packed for one transaction. options: the fields that all have."""
+        ids = tasks.ids or self.ids_of(tasks.keys or ())
+        new = tasks._replace(ids=ids).due_after(now).once()
+        return MemberBatch(self.queue, self.links, new, now, options)
+
+    def put(self, redis: Redis, tasks: NewTasks, options: Fields) -> int:
+        """Make the tasks whose keys are new to the group, and return how many.
+
+        After a lost answer the number may include tasks that another process has just made; `count`
+        is exact. Raises as `put_members`.
+        """
+        new = 0
+        for some in tasks.parts(self.at_once):
+            made = put_members(redis, self.batch(some, time.time(), options))
+            new += sum(made)
+            log.info(
+                "enqueue_members group=%s queue=%s tasks=%d new=%d",
+                self.name,
+                self.queue,
+                len(made),
+                sum(made),
+            )
+        return new
 
     def count(self, redis: Redis) -> int:
         """Return how many members it has."""
@@ -112,69 +145,5 @@ def put_members(
 
     meanwhile: called while Redis works. Raises QueueFull; as `enqueue_members`.
     """
-
-    ask_for_room_of(redis, batch, batch.group)
+    ask_for_room_of(redis, batch.new, batch.group)
     return enqueue_members(redis, batch, meanwhile)
-
-
-class GroupWriter:
-    """Makes members of a group from columns: what Spark writes its frames with.
-
-    The driver calls `open_keyed` once, and sends the KeyedGroup, which is a plain tuple, to its
-    workers. Each of them makes a writer, and calls `put_each`. Any part of the rows may be put
-    again, by any number of workers at once: each key makes one task. In the end the driver compares
-    `KeyedGroup.count` with `KeyedGroup.made` and all that the workers have made, and calls
-    `KeyedGroup.close(redis, expected)`.
-
-        terms = terms_for(keep="30d", otherwise=KEEP, after=..., hold="until_collected")
-        opened = open_keyed(client.connections, "video", "night", terms)
-        fields = client.get_queue("video").fields_of(**options)
-        writer = GroupWriter(client.connections, opened, client.max_bytes, fields)
-        new = sum(writer.put_each([Rows([b"1", b"2"], ["key 1", "key 2"])]))
-        opened.close(client.connections, opened.made + new)
-
-    options: the fields that all tasks have, see `Queue.fields_of`.
-    """
-
-    def __init__(
-        self,
-        redis: Redis,
-        opened: KeyedGroup,
-        max_bytes: int,
-        options: Mapping[str, str | int | float],
-    ) -> None:
-        self.opened = opened
-        self._redis, self._options = redis, options
-        self._max_bytes = bytes_left_for_parameters(options, max_bytes)
-
-    def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
-        """Make the tasks whose keys are new to the group, and yield how many, after each transaction.
-
-        chunks: with keys. After a lost answer the count may include tasks
-            that another process has just made; `KeyedGroup.count` is exact.
-        Raises InvalidInput, which names the position; NoSuchGroup; WrongGroup for a group that takes
-            no new keys; what `Queue.enqueue` raises.
-        Source: docs/protocol/groups.md, "enqueue_members".
-        """
-        size = self.opened.at_once
-        for rows in chain.from_iterable(chunk.parts(size) for chunk in chunks):
-            yield self._send(self._pack(rows))
-
-    def _pack(self, rows: Rows) -> MemberBatch:
-        rows.require(self._max_bytes)
-        if rows.keys is None:
-            raise InvalidInput("each row has a key")
-        packed, now = rows.packed_keys(), time.time()
-        tasks = rows.as_tasks(self.opened.ids_of(packed), packed, now).once()
-        return MemberBatch(self.opened.queue, self.opened.links, tasks, now, self._options)
-
-    def _send(self, batch: MemberBatch) -> int:
-        new = sum(put_members(self._redis, batch))
-        log.info(
-            "enqueue_members group=%s queue=%s tasks=%d new=%d",
-            batch.group,
-            batch.queue,
-            len(batch.tasks.ids),
-            new,
-        )
-        return new

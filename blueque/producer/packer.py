@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import conditions_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_time
@@ -15,12 +17,19 @@ from blueque.model.ids import ids_of_keys, random_ids, require_key
 from blueque.model.lines import require_priority
 from blueque.model.start_time import ANY_TIME, StartTime
 from blueque.model.wait import NOTHING, Wait
-from blueque.producer.column import Column, Values
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
-from blueque.producer.keyed_groups import KeyedGroup
-from blueque.producer.row_batch import MAX_BYTES
-from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
-from blueque.protocol.members import MemberBatch
+from blueque.producer.keyed_groups import KeyedGroup, put_members
+from blueque.producer.room import ask_for_room_of
+from blueque.protocol.bulk import MAX_BYTES, MAX_KEYED, Batch, NewTasks
+from blueque.protocol.create import create
+
+# What each task has of its own, such as its key: the values; or a function of the parameters; or
+# the name of a field of parameters that are dicts.
+Column = Iterable[Any] | Callable[[Any], Any] | str
+Meanwhile = Callable[[], object] | None
+Put = Callable[..., Sequence[bool]]
+
+_END = object()
 
 
 class Plan(NamedTuple):
@@ -53,12 +62,16 @@ class Part(NamedTuple):
     """A batch that is ready to be sent.
 
     number: of the batch. position: of its first task. tasks: the id for each of the parameters.
+    operation: the name of its transaction.
+    put: creates the tasks, given the Redis and `meanwhile`; tells for each id, or for each of the
+        parameters, whether it is new.
     """
 
     number: int
     position: int
-    batch: Batch | DependentBatch
     tasks: Sequence[bytes]
+    operation: str
+    put: Put
     is_last: bool
 
 
@@ -82,10 +95,12 @@ class Packer:
         """Begin with the first of the parameters, also when all were read before."""
         plan = self._plan
         self._rows = iter(self._iterable)
-        self._keys = Values("keys", plan.keys, require_key)
-        self._priorities = Values("priorities", plan.priorities, require_priority)
-        self._etas = Values("etas", plan.etas, require_time)
-        self._afters = Values("after_each", plan.after_each, conditions_of)
+        self._columns = (
+            _Values("keys", plan.keys, require_key),
+            _Values("priorities", plan.priorities, require_priority),
+            _Values("etas", plan.etas, require_time),
+            _Values("after_each", plan.after_each, conditions_of),
+        )
         self._number = self.position = 0
 
     def join(self, keyed: KeyedGroup) -> None:
@@ -101,56 +116,35 @@ class Packer:
 
     def parts(self) -> Iterator[Part | None]:
         """Yield the batches. None: there is nothing yet."""
-        is_over = False
-        while not is_over:
-            part, is_over = self._make()
-            if part is not None and isinstance(part.batch, DependentBatch):
-                yield from self._divided(part, part.batch)
-            else:
-                yield part
+        is_last = False
+        while not is_last:
+            first = self.position
+            rows, parameters, is_last = self._pull(first)
+            its_keys, priorities, etas, afters = [
+                column.take(rows, first, is_last) for column in self._columns
+            ]
+            self.position += len(rows)
+            if not rows:
+                yield None  # there was only a FLUSH, or nothing more
+                continue
+            packed = None if its_keys is None else [key.encode() for key in its_keys]
+            ids, within = self._ids_of(packed, len(rows)), self._plan.start.within
+            new = NewTasks(ids, parameters, priorities, etas, packed, within=within)
+            yield from self._parts_of(new, self._waits(afters, len(rows), first), first, is_last)
 
-    def _divided(self, part: Part, whole: DependentBatch) -> Iterator[Part]:
-        """Yield a batch as several that each fit into one transaction."""
-        done, size = 0, len(whole.tasks)
-        for batch in whole.parts():
-            end = done + len(batch.tasks)
-            yield Part(
-                self._number - 1,
-                part.position + done,
-                batch,
-                part.tasks[done:end],
-                part.is_last and end == size,
-            )
-            done = end
-            self._number += end < size
-
-    def _make(self) -> tuple[Part | None, bool]:
-        """Return the next batch, and whether it is the last. None: there was only a FLUSH, or
-        nothing more.
-        """
-        first = self.position
-        rows, parameters, is_last = self._pull(first)
-        its_keys, priorities, etas, afters = [
-            column.take(rows, first, is_last)
-            for column in (self._keys, self._priorities, self._etas, self._afters)
-        ]
-        if not rows:
-            return None, is_last
-        self.position += len(rows)
-        self._number += 1
-        now = time.time()
-        if etas is not None:
-            etas = [eta if eta >= now else None for eta in etas]
+    def _parts_of(
+        self, new: NewTasks, waits: Sequence[Wait] | None, first: int, is_last: bool
+    ) -> Iterator[Part]:
+        now, done = time.time(), 0
         if self._plan.start.before is not None:
-            for number, eta in enumerate(etas or ()):
+            for number, eta in enumerate(new.etas or ()):
                 self._require_start(first + number, now, eta)
-        tasks = self._take_ids(its_keys, len(rows))
-        packed_keys = None if its_keys is None else [key.encode() for key in its_keys]
-        new = NewTasks(
-            tasks, parameters, priorities, etas, packed_keys, within=self._plan.start.within
-        )
-        batch = self._pack(new, self._waits(afters, len(rows), first), now)
-        return Part(self._number - 1, first, batch, tasks, is_last), is_last
+        for size, operation, put in self._pack(new.due_after(now), waits, now):
+            tasks, place = new.ids[done : done + size], first + done
+            done += size
+            is_end = is_last and done == len(new.ids)
+            yield Part(self._number, place, tasks, operation, put, is_end)
+            self._number += 1
 
     def _waits(
         self, afters: Sequence[Mapping[str, str]] | None, count: int, first: int
@@ -174,22 +168,24 @@ class Packer:
 
     def _pack(
         self, new: NewTasks, waits: Sequence[Wait] | None, now: float
-    ) -> Batch | DependentBatch:
-        plan = self._plan
+    ) -> Iterator[tuple[int, str, Put]]:
+        """Yield for each batch how many of the tasks it has, its operation and what puts it."""
+        plan, count = self._plan, len(new.ids)
         options = {**plan.options, **plan.start.fields_of_all(now)} if plan.start else plan.options
         if waits is not None:
-            new = new._replace(keep=plan.keep)
-            return dependent_batch(plan.queue, new, waits, now, options)
-        if new.keys is None:
-            return Batch(plan.queue, new, now, options)
-        new = new.once()
-        if self._keyed is not None:
-            return MemberBatch(plan.queue, self._keyed.links, new, now, options)
-        # A mark for each batch: a key that comes again in a later batch must not look like our own
-        # success.
-        return Batch(
-            plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, options
-        )
+            whole = dependent_batch(plan.queue, new._replace(keep=plan.keep), waits, now, options)
+            for some in whole.parts():
+                yield len(some.tasks), some.operation, partial(_put_dependents, batch=some)
+        elif self._keyed is not None:
+            members = self._keyed.batch(new, now, options)
+            yield count, members.operation, partial(put_members, batch=members)
+        else:
+            if new.keys is not None:
+                # A mark for each batch: a key that comes again in a later batch must not look like
+                # our own success.
+                new = new.once()._replace(keep=plan.keep, mark=os.urandom(8).hex())
+            batch = Batch(plan.queue, new, now, options)
+            yield count, batch.operation, partial(_put, batch=batch)
 
     def _require_start(self, position: int, now: float, eta: float | None) -> None:
         try:
@@ -217,13 +213,71 @@ class Packer:
                 return rows, parameters, False
         return rows, parameters, True
 
-    def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
-        if its_keys is not None:
-            packed = [key.encode() for key in its_keys]
-            if self._keyed is not None:
-                return self._keyed.ids_of(packed)
-            return ids_of_keys(self._plan.queue, packed)
-        return random_ids(count)
+    def _ids_of(self, its_keys: Sequence[bytes] | None, count: int) -> list[bytes]:
+        if its_keys is None:
+            return random_ids(count)
+        if self._keyed is not None:
+            return self._keyed.ids_of(its_keys)
+        return ids_of_keys(self._plan.queue, its_keys)
 
     def _refuse(self, row: Any, position: int) -> None:
         encode(row, f"the parameters at position {position}", self._plan.max_bytes)
+
+
+def _put(redis: Redis, batch: Batch, meanwhile: Meanwhile) -> list[bool]:
+    ask_for_room_of(redis, batch)
+    return create(redis, batch, is_drawn=not batch.is_keyed, meanwhile=meanwhile)
+
+
+def _put_dependents(redis: Redis, batch: DependentBatch, meanwhile: Meanwhile) -> list[bool]:
+    return batch.put(redis)
+
+
+class _Values:
+    """What each task has of its own."""
+
+    def __init__(self, name: str, source: Column | None, require: Callable[[Any], Any]) -> None:
+        self._name, self._require = name, require
+        self._field = source if isinstance(source, str) else None
+        self._function = source if callable(source) else None
+        self._values = (
+            iter(source) if isinstance(source, Iterable) and self._field is None else None
+        )
+        if source is not None and (self._field, self._function, self._values) == (None, None, None):
+            raise InvalidType(
+                f"{name} are an iterable, a function or the name of a field, not {type(source).__name__}"
+            )
+
+    def take(self, rows: Sequence[Any], first: int, is_last: bool) -> list[Any] | None:
+        """Return the values for the next parameters; None: there is no such column.
+
+        first: the position of the first of them.
+        """
+        if self._values is None and self._field is None and self._function is None:
+            return None
+        found = [self._checked(row, first + number) for number, row in enumerate(rows)]
+        if is_last and self._values is not None and next(self._values, _END) is not _END:
+            raise InvalidInput(
+                f"there are more {self._name} than the {first + len(rows)} parameters"
+            )
+        return found
+
+    def _checked(self, row: Any, position: int) -> Any:
+        if self._values is not None:
+            value = next(self._values, _END)
+            if value is _END:
+                raise InvalidInput(
+                    f"there are more parameters than {self._name}: none at position {position}"
+                )
+        elif self._function is not None:
+            value = self._function(row)
+        elif isinstance(row, Mapping) and self._field in row:
+            value = row[self._field]
+        else:
+            raise InvalidInput(
+                f"{self._name}: the parameters at position {position} have no field {self._field!r}"
+            )
+        try:
+            return self._require(value)
+        except InvalidInput as error:
+            raise type(error)(f"{self._name}: at position {position}: {error}") from error

@@ -79,11 +79,11 @@ def ask_for_room_of(redis: Redis, batch: Batch, group: str | None = None) -> Non
     """
 
     def only_new() -> Joining:
-        found = are_unused(redis, [task.decode() for task in batch.tasks.ids], group)
+        found = are_unused(redis, [task.decode() for task in batch.ids], group)
         return batch.joins([number for number, is_new in enumerate(found) if is_new])
 
     joined = () if group is None else (group,)
-    ask_for_room(redis, batch.joins(), None if batch.tasks.keys is None else only_new, joined)
+    ask_for_room(redis, batch.joins(), only_new if batch.is_keyed else None, joined)
 
 
 def _first_full(redis: Redis, joining: Joining, now: float) -> QueueFull | None:

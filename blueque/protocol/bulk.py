@@ -6,7 +6,7 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -19,12 +19,14 @@ from blueque.protocol.fields import enter_tags, list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
+MAX_BYTES = 4 * 2**20  # of parameters in one transaction: Redis serves nothing else meanwhile
 
 
 class NewTasks(NamedTuple):
     """A batch of new tasks in columnar form, in order.
 
-    ids: in ASCII, all of one length. parameters: each in UTF-8, and whether it is JSON.
+    ids: in ASCII, all of one length; empty until they are made from the keys.
+    parameters: each in UTF-8, and whether it is JSON.
     priorities: without them, all have that of the options. etas: when each is due; None: it is put
         in line at once.
     keys: in UTF-8. keep: for how many seconds a key stays in use after its task is deleted.
@@ -54,17 +56,31 @@ class NewTasks(NamedTuple):
         for number, task in enumerate(self.ids):
             first.setdefault(task, number)
         chosen = list(first.values())
+        return self._columns(lambda column: [column[number] for number in chosen])
 
-        def those(column: Sequence[Any] | None) -> Any:
-            return None if column is None else [column[number] for number in chosen]
+    def parts(self, size: int, most_bytes: int = MAX_BYTES) -> Iterator[NewTasks]:
+        """Yield the tasks in batches of at most so many, and of so many bytes of parameters; a task
+        that has more is alone.
+        """
+        sizes, start = [len(text) for text, _ in self.parameters], 0
+        while start < len(sizes):
+            end = start + size
+            while end > start + 1 and sum(sizes[start:end]) > most_bytes:
+                end -= (end - start) // 2
+            chosen = slice(start, end)
+            yield self._columns(lambda column, chosen=chosen: column[chosen])  # type: ignore[misc]
+            start = end
 
-        return self._replace(
-            ids=those(self.ids),
-            parameters=those(self.parameters),
-            priorities=those(self.priorities),
-            etas=those(self.etas),
-            keys=those(self.keys),
-        )
+    def due_after(self, now: float) -> NewTasks:
+        """Return the tasks as those made now: one whose eta is past is put in line at once."""
+        if self.etas is None:
+            return self
+        etas = [float(eta) if eta is not None and eta >= now else None for eta in self.etas]
+        return self._replace(etas=etas if any(eta is not None for eta in etas) else None)
+
+    def _columns(self, choose: Callable[[Sequence[Any]], Sequence[Any]]) -> NewTasks:
+        columns = (self.ids, self.parameters, self.priorities, self.etas, self.keys)
+        return NewTasks(*[column and choose(column) for column in columns], *self[len(columns) :])  # type: ignore[arg-type]
 
 
 class _Kind(NamedTuple):

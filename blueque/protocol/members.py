@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis, pack
 from blueque.errors import WrongGroup
 from blueque.model import keys
 from blueque.model.group import Links
@@ -22,10 +22,10 @@ from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import exist_all
 
 
-class MemberBatch(Batch):
+class MemberBatch:
     """New tasks of a group, packed for one transaction: at most MAX_KEYED, each id once.
 
-    links: the group, and what all of them wait for.
+    links: the group, and what all of them wait for. tasks: their keys count in the group.
     """
 
     operation = "enqueue_members"
@@ -33,12 +33,14 @@ class MemberBatch(Batch):
     def __init__(
         self, queue: str, links: Links, tasks: NewTasks, now: float, options: Fields
     ) -> None:
-        self.group, self.links, self._made = str(links.group), links, now
+        self.queue, self.group, self.links, self._now = queue, str(links.group), links, now
         self.join: Joins = {self.group: [links.conditions]}
         self.parents = Parents(links.conditions, self.join)
-        super().__init__(queue, tasks, now, {**options, **links.fields()})
-        self.hashes = [keys.task(task.decode()) for task in tasks.ids]
+        self.new = Batch(queue, tasks, now, {**options, **links.fields()})
+        self.ids = [task.decode() for task in tasks.ids]
+        self.hashes = [keys.task(task) for task in self.ids]
         self.look = self._looking(exist_all(tasks.ids))
+        self.commands = [*self.new.commands, *self._entry(self.ids)]
 
     def look_at_each(self) -> AnyLook:
         """Return the look that tells which tasks exist, and in which groups, for when some exist
@@ -51,16 +53,11 @@ class MemberBatch(Batch):
 
     def commands_for(self, chosen: Sequence[int]) -> list[Command]:
         """Return the commands that create the tasks with these numbers as members."""
-        ids = self.ids_of(chosen)
-        return [
-            *super().commands_for(chosen),
-            *_blocking(self.links, self.queue, ids, self._made),
-            *join_groups([(self.group, task) for task in ids], self._made),
-        ]
+        return [*self.new.commands_for(chosen), *self._entry(self.ids_of(chosen))]
 
     def ids_of(self, chosen: Sequence[int]) -> list[str]:
         """Return the ids of the tasks with these numbers."""
-        return [self.tasks.ids[number].decode() for number in chosen]
+        return [self.ids[number] for number in chosen]
 
     def is_opened_so(self, replies: Sequence[Any]) -> bool:
         """Tell whether the group was opened with what these tasks wait for. Then it was seen that all
@@ -73,7 +70,7 @@ class MemberBatch(Batch):
 
         Empty: no task has one. None: some tasks have one, but the replies do not say which.
         """
-        count = len(self.tasks.ids)
+        count = len(self.ids)
         exist, groups = replies[:count], replies[count:]
         if not any(exist):
             return ()
@@ -89,10 +86,10 @@ class MemberBatch(Batch):
         """Return the commands that create these tasks. replies: about the parents."""
         if not new:
             return []
-        whole = len(new) == len(self.tasks.ids)
+        whole = len(new) == len(self.ids)
         return [
             *(self.commands if whole else self.commands_for(new)),
-            *_entering(self.links, self.parents, replies, self.ids_of(new), self._made),
+            *_entering(self.links, self.parents, replies, self.ids_of(new), self._now),
         ]
 
     def rejoining(self, there: Sequence[int]) -> list[Command]:
@@ -100,14 +97,23 @@ class MemberBatch(Batch):
         if not there:
             return []
         ids = self.ids_of(there)
-        scores = [word for task in ids for word in (self._made, task)]
+        scores = [word for task in ids for word in (self._now, task)]
         return [
-            *join_groups([(self.group, task) for task in ids], self._made),
+            *join_groups([(self.group, task) for task in ids], self._now),
             ("ZADD", keys.UNSETTLED_MEMBERS, *scores),
         ]
 
+    def _entry(self, ids: Sequence[str]) -> list[bytes]:
+        """Return the commands that note what these tasks wait for, and enter them in the group;
+        packed here, while Redis works on the batch before.
+        """
+        blocking = _blocking(self.links, self.queue, ids, self._now)
+        return [
+            *map(pack, [*blocking, *join_groups([(self.group, each) for each in ids], self._now)])
+        ]
+
     def _looking(self, *exist: Command) -> AnyLook:
-        ledger = pack_with(("ZMSCORE", keys.members(self.group)), self.tasks.ids)
+        ledger = pack_with(("ZMSCORE", keys.members(self.group)), self.new.ids)
         return Look((*self.hashes, *self.parents.watch), [ledger, *self.parents.reads, *exist])
 
 
@@ -144,7 +150,7 @@ def _enqueue(
     maybe_made: the numbers of tasks in an EXEC whose reply was lost: if they are members, this call
         created them.
     """
-    count, asked = len(batch.tasks.ids), len(batch.parents.reads)
+    count, asked = len(batch.ids), len(batch.parents.reads)
     last_sent: set[int] = set()  # in the EXEC that was sent last
 
     def decide(scores: Sequence[str | None], *replies: Any) -> Verdict[list[bool] | None]:

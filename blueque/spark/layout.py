@@ -5,6 +5,7 @@ rows come.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 from blueque.model.encoding import LAST_SECOND
 from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
-from blueque.producer.row_batch import Rows
+from blueque.protocol.bulk import NewTasks
 from blueque.spark.write_options import Target
 from blueque.tables import json_texts
 from blueque.text.format import count
@@ -110,12 +111,14 @@ def lay_out(schema: StructType, target: Target, is_case_sensitive: bool = False)
     are_json = target.is_json or not is_text
     parameters = tuple(field.name for field in fields)
     return Layout(
-        parameters, names, is_value, is_text, are_json, target.max_bytes, keys, eta, priority
+        parameters, names, is_value, is_text, are_json, target.bytes_left, keys, eta, priority
     )
 
 
-def read(batch: pa.RecordBatch, layout: Layout) -> Rows:
-    """Return the rows of a batch. Raises InvalidInput for the first refused row, with its value."""
+def read(batch: pa.RecordBatch, layout: Layout) -> NewTasks:
+    """Return the rows of a batch as tasks whose ids are still to be made from their keys. Raises
+    InvalidInput for the first refused row, with its value.
+    """
     parameters = _parameters(batch, layout)
     keys = _keys(batch, layout, parameters)
     etas: list[float | None] | None = None
@@ -126,7 +129,8 @@ def read(batch: pa.RecordBatch, layout: Layout) -> Rows:
             else [layout.eta] * len(parameters)
         )
     priorities = _priorities(batch.column(layout.priority)) if layout.priority is not None else None
-    return Rows(parameters, keys, layout.are_json, etas, priorities)
+    texts = list(zip(parameters, repeat(layout.are_json)))
+    return NewTasks((), texts, priorities, etas, keys)
 
 
 def kind(data_type: DataType) -> str:
@@ -240,7 +244,7 @@ def _parameters(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
     return made
 
 
-def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) -> list[str]:
+def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) -> list[bytes]:
     columns = [batch.column(name) for name in layout.keys]
     for name, column in zip(layout.keys, columns, strict=True):
         if column.null_count:
@@ -250,15 +254,15 @@ def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) ->
                 f"key: column {layout.label(name)!r} is null in the row with the parameters {row}"
             )
     if len(columns) == 1:
-        keys = columns[0].cast("string").to_pylist()
+        keys = list(map(str.encode, columns[0].cast("string").to_pylist()))
     else:
         parts = [json_texts.texts(column.cast("string")) for column in columns]
-        keys = [f"[{','.join(row)}]" for row in zip(*parts, strict=True)]
-    for key in keys:
-        if not 0 < len(key) <= MAX_KEY_BYTES // 4 and not 0 < len(key.encode()) <= MAX_KEY_BYTES:
-            raise InvalidInput(
-                f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(key.encode())}: {shown(key)}"
-            )
+        keys = [f"[{','.join(row)}]".encode() for row in zip(*parts, strict=True)]
+    if keys and not (all(keys) and max(map(len, keys)) <= MAX_KEY_BYTES):
+        wrong = next(key for key in keys if not 0 < len(key) <= MAX_KEY_BYTES)
+        raise InvalidInput(
+            f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(wrong)}: {shown(wrong.decode())}"
+        )
     return keys
 
 

@@ -13,7 +13,7 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import KINDS, After, after, conditions_of
 from blueque.model.encoding import require_group_name, require_queue_name, require_time
 from blueque.model.group_terms import Terms, terms_for
-from blueque.model.labels import require_tags
+from blueque.model.labels import bytes_left_for_parameters, require_context, require_tags
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
@@ -71,6 +71,13 @@ class Target(NamedTuple):
     def constants(self) -> dict[str, Any]:
         """The same, and how long the group or the key counts."""
         return self.for_all | ({} if self.keep is None else {"keep": self.keep})
+
+    @property
+    def bytes_left(self) -> int:
+        """The most bytes of the parameters of a task: the context counts."""
+        context = self.options.get("context")
+        fields = {} if context is None else {"context": require_context(context)}
+        return bytes_left_for_parameters(fields, self.max_bytes)
 
     @property
     def terms(self) -> Terms:

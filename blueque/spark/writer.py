@@ -12,15 +12,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat, starmap
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.client import Client
 from blueque.errors import BatchFailed, BluequeError, Contended, RedisAway
 from blueque.model.encoding import Encoded
-from blueque.producer.keyed_groups import GroupWriter, KeyedGroup, open_keyed
-from blueque.producer.row_batch import Rows
+from blueque.producer.keyed_groups import KeyedGroup, open_keyed
+from blueque.protocol.bulk import NewTasks
 from blueque.spark.layout import Layout, read
 from blueque.spark.write_options import Target
 
@@ -45,11 +43,11 @@ class Report:
     new: int = 0
     error: BluequeError | None = None
 
-    def count(self, pieces: Iterable[Rows]) -> Iterator[Rows]:
+    def count(self, pieces: Iterable[NewTasks]) -> Iterator[NewTasks]:
         """Pass the rows on, and count them."""
-        for rows in pieces:
-            self.rows += len(rows.parameters)
-            yield rows
+        for tasks in pieces:
+            self.rows += len(tasks.parameters)
+            yield tasks
 
 
 class Written(NamedTuple):
@@ -73,7 +71,7 @@ class Writer(ABC):
         return written(self.target, self.layout, batches, self.put)
 
     @abstractmethod
-    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
+    def put(self, client: Client, pieces: Iterator[NewTasks], report: Report) -> None:
         """Write the rows, and note in the report what was done."""
 
     def has_all(self, reports: Sequence[Report]) -> bool:
@@ -109,10 +107,9 @@ class MembersWriter(Writer):
         # rows of the pass before, and how many members the group had to have
         self._before: tuple[int, int] = 0, 0
 
-    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
+    def put(self, client: Client, pieces: Iterator[NewTasks], report: Report) -> None:
         fields = client.get_queue(self.target.queue).fields_of(**self.target.for_all)
-        writer = GroupWriter(client.connections, self.opened, client.max_bytes, fields)
-        report.new = sum(writer.put_each(pieces))
+        report.new = sum(self.opened.put(client.connections, tasks, fields) for tasks in pieces)
 
     def has_all(self, reports: Sequence[Report]) -> bool:
         """Tell whether the group has all that was put: a failover takes tasks back.
@@ -151,8 +148,8 @@ class KeysWriter(Writer):
 
     fate = "what was written stays, and its keys count: enqueue the same again"
 
-    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        report.new = enqueue_keyed(client, pieces, self.target)
+    def put(self, client: Client, pieces: Iterator[NewTasks], report: Report) -> None:
+        report.new = sum(enqueue_keyed(client, tasks, self.target) for tasks in pieces)
 
     def commit(self, reports: Sequence[Report]) -> Written:
         new = sum(report.new for report in accepted(reports))
@@ -163,7 +160,7 @@ def written(
     target: Target,
     layout: Layout,
     batches: Iterable[pa.RecordBatch],
-    put: Callable[[Client, Iterator[Rows], Report], None],
+    put: Callable[[Client, Iterator[NewTasks], Report], None],
 ) -> Report:
     """Write the rows of the batches, and return the report."""
     report = Report()
@@ -177,50 +174,22 @@ def written(
     return report
 
 
-def enqueue_keyed(client: Client, pieces: Iterable[Rows], target: Target) -> int:
-    """Enqueue the rows with their keys, as `Queue.enqueue(key=)` does for one task, and return how
-    many tasks are new.
+def enqueue_keyed(client: Client, tasks: NewTasks, target: Target) -> int:
+    """Enqueue tasks with their keys, as `Queue.enqueue(key=)` does for one task, and return how
+    many are new.
     """
     queue = client.get_queue(target.queue)
-    rows = chain.from_iterable(_each(some, target) for some in pieces)
-    options = {
-        **target.constants,
-        **target.links,
-        "keys": attrgetter("key"),
-        "priorities": attrgetter("priority"),
-    }
+    rows = [Encoded(*each) for each in tasks.parameters]
+    keys = map(bytes.decode, tasks.keys or ())
+    options = {**target.constants, **target.links, "keys": keys, "priorities": tasks.priorities}
     try:
-        if target.eta is None:
+        if tasks.etas is None:
             return queue.enqueue_many(rows, **options).new
-        return queue.schedule_many(rows, etas=attrgetter("eta"), **options).new
+        # a time already past is at once
+        etas = [0.0 if eta is None else eta for eta in tasks.etas]
+        return queue.schedule_many(rows, etas=etas, **options).new
     except BatchFailed as error:  # which batch it was says nothing: all are tried again
         raise (error.__cause__ or error) from None
-
-
-class _Row(Encoded):
-    """Parameters with the other values of their task."""
-
-    __slots__ = ("eta", "key", "priority")
-
-    def __init__(
-        self, text: bytes, is_json: bool, key: str, eta: float | None, priority: int
-    ) -> None:
-        super().__init__(text, is_json)
-        self.key, self.priority = key, priority
-        self.eta = 0.0 if eta is None else eta  # a time already past is at once
-
-
-def _each(rows: Rows, target: Target) -> Iterator[_Row]:
-    default = repeat(target.constants["priority"])
-    columns = zip(
-        rows.parameters,
-        repeat(rows.are_json),
-        rows.keys or (),
-        rows.etas or repeat(None),
-        rows.priorities or default,
-        strict=False,
-    )
-    return starmap(_Row, columns)
 
 
 def accepted(reports: Sequence[Report]) -> Sequence[Report]:

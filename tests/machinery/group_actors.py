@@ -9,7 +9,7 @@ from unittest import mock
 
 from actors import drain_tied, execute, report, settle_groups, spawn, tell, work
 from transactions import protocol
-from world import MAX_BYTES, QUEUE, World, insist, join, make_wait, start_one
+from world import QUEUE, World, insist, join, make_wait, start_one
 
 from blueque.connection.redis import Redis
 from blueque.errors import HasDependents, NoSuchGroup, WrongGroup, WrongState
@@ -20,8 +20,7 @@ from blueque.model.ids import ids_of_group_keys
 from blueque.model.new import New, spawned_id
 from blueque.model.new_task import NewTask
 from blueque.producer import large_workflow
-from blueque.producer.keyed_groups import GroupWriter, open_keyed
-from blueque.producer.row_batch import Rows
+from blueque.producer.keyed_groups import open_keyed
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.graphs import Graph
 from blueque.protocol.members import MemberBatch
@@ -117,10 +116,9 @@ def enter_and_close(world: World, redis: Redis, *tasks: str) -> None:
 def drive_group(world: World, redis: Redis) -> None:
     """Be a call with keys, which opens the group, makes its members and closes it."""
     opened = insist(lambda: open_keyed(redis, QUEUE, GROUP, Terms()))
-    writer = GroupWriter(redis, opened, MAX_BYTES, {})
-    for name in ("k1", "k2"):
-        rows = Rows([b"ok"], [name], are_json=False)
-        insist(lambda rows=rows: [*writer.put_each([rows])])  # type: ignore[misc]
+    for key in (b"k1", b"k2"):
+        tasks = NewTasks((), [(b"ok", False)], keys=[key])
+        insist(lambda tasks=tasks: opened.put(redis, tasks, {}))  # type: ignore[misc]
     insist(lambda: opened.close(redis, 2))
 
 

@@ -149,7 +149,7 @@ MUTANTS = [
         "enqueue_members does not enter the members among those who wait",
         "protocol.members",
         "MemberBatch.creation",
-        "*_entering(self.links, self.parents, replies, self.ids_of(new), self._made),",
+        "*_entering(self.links, self.parents, replies, self.ids_of(new), self._now),",
         "",
         "call with keys whose tasks wait for another one",
         (0, 1),

@@ -13,24 +13,15 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import (
-    BatchFailed,
-    Client,
-    InvalidInput,
-    InvalidType,
-    NoSuchGroup,
-    RedisAway,
-    TooLarge,
-    WrongGroup,
-)
+from blueque import BatchFailed, Client, NoSuchGroup, RedisAway, WrongGroup
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.group import Links
 from blueque.model.group_terms import Terms
 from blueque.model.ids import GROUP_NAMESPACE, id_of_key, ids_of_group_keys
 from blueque.model.units import Timing
-from blueque.producer.keyed_groups import GroupWriter, open_keyed
-from blueque.producer.row_batch import Rows
+from blueque.producer.keyed_groups import open_keyed
+from blueque.protocol.bulk import NewTasks
 from blueque.protocol.members import MemberBatch
 from blueque.queries.tasks import load
 from blueque.system import process
@@ -71,14 +62,16 @@ class Members:
     def __init__(self, client: Client, group: str = "r", **options: Any) -> None:
         self.redis = client.connections
         self.opened = open_keyed(self.redis, Q, group, Terms())
-        fields = client.get_queue(Q).fields_of(**options)
-        self._writer = GroupWriter(self.redis, self.opened, client.max_bytes, fields)
+        self._fields = client.get_queue(Q).fields_of(**options)
 
     def put(self, some: Sequence[str], **columns: Any) -> int:
-        return self.put_rows(Rows(texts(some), some, **columns))
+        return self.put_texts([(text, True) for text in texts(some)], some, **columns)
 
-    def put_rows(self, *chunks: Rows) -> int:
-        return sum(self._writer.put_each(chunks))
+    def put_texts(
+        self, some: Sequence[tuple[bytes, bool]], its_keys: Sequence[str], **columns: Any
+    ) -> int:
+        tasks = NewTasks((), some, keys=[key.encode() for key in its_keys], **columns)
+        return self.opened.put(self.redis, tasks, self._fields)
 
     def close(self, expected: int = 0) -> None:
         self.opened.close(self.redis, expected)
@@ -114,7 +107,7 @@ def test_a_member_is_whole_and_says_its_group_and_key(client, cli):
     before = time.time()
     members = Members(client, "2026-11-21", priority=5, time_limit="2h")
 
-    assert members.put_rows(Rows([b'{"n":1}'], ["ä"])) == 1
+    assert members.put_texts([(b'{"n":1}', True)], ["ä"]) == 1
     (task_id,) = ids_of(["ä"], "2026-11-21")
     fields = cli.hgetall(keys.task(task_id))
     created = float(fields["created"])
@@ -147,9 +140,9 @@ def test_the_id_is_the_uuid_of_queue_group_and_key():
 
 
 def test_text_stays_text_and_rows_keep_their_order(client, cli):
-    rows = Rows([b"a", b"100 %s", "ä\r\n".encode()], names(3), are_json=False)
+    some = [(b"a", False), (b"100 %s", False), ("ä\r\n".encode(), False)]
 
-    assert Members(client).put_rows(rows) == 3
+    assert Members(client).put_texts(some, names(3)) == 3
     assert [load(client._redis, task).parameters for task in line(cli)] == ["a", "100 %s", "ä\r\n"]
     assert line(cli) == ids_of(names(3))
 
@@ -245,86 +238,6 @@ def test_a_task_that_exists_is_not_written_over_when_its_group_was_forgotten(cli
     finish_and_delete(client)
     assert members.put(names(6)) == 0  # those that existed are members as well
     members.close(6)
-
-
-# What is refused
-
-
-@pytest.mark.parametrize(
-    ("columns", "error", "says"),
-    [
-        ({"keys": None}, InvalidInput, "each row has a key"),
-        ({"keys": ["a"]}, InvalidInput, "keys: there are 1 for 2 rows"),
-        ({"keys": ["a", ""]}, InvalidInput, "keys at position 1 takes 1 to 1000 bytes, not 0"),
-        ({"keys": ["a", None]}, InvalidType, "keys at position 1 must be text"),
-        (
-            {"keys": ["ä" * 501, "b"]},
-            InvalidInput,
-            "keys at position 0 takes 1 to 1000 bytes, not 1002",
-        ),
-        ({"keys": ["\udcff", "b"]}, InvalidInput, "keys at position 0: .* is not a character"),
-        ({"parameters": [b"1", "2"]}, InvalidType, "the parameters at position 1 must be bytes"),
-        (
-            {"parameters": [b"1", b"x" * (2**20 + 1)]},
-            TooLarge,
-            "the parameters at position 1 take 1,048,577 bytes",
-        ),
-        ({"etas": [1.0]}, InvalidInput, "etas: there are 1 for 2 rows"),
-        (
-            {"etas": [None, float("nan")]},
-            InvalidInput,
-            "etas: at position 1: eta nan is not a time",
-        ),
-        ({"priorities": [0, 101]}, InvalidInput, "priorities: at position 1: priority 101"),
-        ({"priorities": [0, None]}, InvalidType, "priorities: at position 1"),
-    ],
-)
-def test_rows_that_cannot_be_tasks_are_refused_and_nothing_is_written(
-    client, state, columns, error, says
-):
-    members = Members(client)
-    before = state()
-
-    with pytest.raises(error, match=says):
-        members.put_rows(Rows(**{"keys": ["a", "b"], "parameters": [b"1", b"2"], **columns}))
-    assert state() == before
-
-
-# Chunk after chunk
-
-
-def chunks(count, size=10):
-    return [
-        Rows(texts(names(size, first)), names(size, first))
-        for first in range(0, count * size, size)
-    ]
-
-
-def test_chunks_are_put_in_their_order_and_counted(client, cli):
-    members = Members(client)
-
-    assert list(members._writer.put_each(chunks(5))) == [10] * 5
-    assert list(members._writer.put_each(chunks(6))) == [0, 0, 0, 0, 0, 10]
-    assert line(cli) == ids_of(names(60))
-
-
-def test_what_is_iterated_over_may_use_the_same_client(client):
-    def reading():
-        for rows in chunks(4):
-            client.get_task("none")
-            yield rows
-
-    assert sum(Members(client)._writer.put_each(reading())) == 40
-
-
-def test_a_chunk_that_cannot_be_made_is_told_when_those_before_are_in_redis(client, cli):
-    def breaking():
-        yield from chunks(2)
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        list(Members(client)._writer.put_each(breaking()))
-    assert len(line(cli)) == 20
 
 
 # From any iterable
@@ -559,9 +472,11 @@ def without_watch(members: Members, some: list[str], meet: Meet = lambda: None) 
     new = [number for number, is_there in enumerate(exist) if not is_there]
     if not new:
         return 0
-    rows = Rows([texts(some)[number] for number in new], [some[number] for number in new])
-    packed = [key.encode() for key in rows.keys or ()]
-    tasks = rows.as_tasks([ids[number].encode() for number in new], packed, time.time())
+    tasks = NewTasks(
+        [ids[number].encode() for number in new],
+        [(texts(some)[number], True) for number in new],
+        keys=[some[number].encode() for number in new],
+    )
     batch = MemberBatch(Q, Links("r"), tasks, time.time(), {})
     redis.read(("MULTI",), *batch.commands, ("EXEC",))
     return len(new)

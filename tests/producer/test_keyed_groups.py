@@ -24,8 +24,8 @@ from blueque.errors import (
 from blueque.model import keys
 from blueque.model.group_terms import terms_for
 from blueque.model.units import Timing
-from blueque.producer.keyed_groups import KEEP, GroupWriter, open_keyed
-from blueque.producer.row_batch import Rows
+from blueque.producer.keyed_groups import KEEP, open_keyed
+from blueque.protocol.bulk import NewTasks
 from blueque.protocol.parents import LOOK_EVERY
 
 Q = "video"
@@ -414,7 +414,7 @@ def test_the_wait_sees_a_task_that_another_way_has_requeued_before_its_group_doe
         group.wait(timeout=0)
 
 
-# The writer of columns
+# Columns
 
 
 def opened_for(client, group="n1", append=False, **options):
@@ -422,22 +422,20 @@ def opened_for(client, group="n1", append=False, **options):
     return open_keyed(client.connections, Q, group, terms, append)
 
 
-def writer_of(client, opened, **options):
+def put(client, opened, names, **options):
     fields = client.get_queue(Q).fields_of(**options)
-    return GroupWriter(client.connections, opened, client.max_bytes, fields)
-
-
-def rows_of(names):
-    return Rows([b'"%s"' % name.encode() for name in names], names)
+    texts = [(b'"%s"' % name.encode(), True) for name in names]
+    tasks = NewTasks((), texts, keys=[name.encode() for name in names])
+    return opened.put(client.connections, tasks, fields)
 
 
 def test_columns_make_each_key_once_and_close_the_group_with_their_number(client, queue):
     opened = opened_for(client)
     names = [f"name {number}" for number in range(1000)]
 
-    first = list(writer_of(client, opened, tags=["x"]).put_each([rows_of(names[:600])]))
-    again = sum(writer_of(client, opened).put_each([rows_of(names), rows_of(names[:10])]))
-    assert (first, again, opened.count(client.connections)) == ([200, 200, 200], 400, 1000)
+    first = put(client, opened, names[:600], tags=["x"])
+    again = put(client, opened, names) + put(client, opened, names[:10])
+    assert (first, again, opened.count(client.connections)) == (600, 400, 1000)
     with pytest.raises(WrongGroup, match="Redis has lost 1 of the tasks"):
         opened.close(client.connections, 1001)
     opened.close(client.connections, opened.made + 1000)
@@ -445,8 +443,6 @@ def test_columns_make_each_key_once_and_close_the_group_with_their_number(client
     assert seen(client) == ("closed", 1000, 1000, 0)
     assert queue.enqueue_many(names, keys=names, group="n1").new == 0
     assert next(client.group("n1").tasks()).tags == ["x"]
-    with pytest.raises(InvalidInput, match="position 1"):
-        list(writer_of(client, opened).put_each([Rows([b"1", b"2"], ["a", ""])]))
 
 
 def test_columns_are_added_to_a_group_that_was_closed(client, queue):
@@ -454,7 +450,7 @@ def test_columns_are_added_to_a_group_that_was_closed(client, queue):
     assert not opened_for(client).is_ours
 
     opened = opened_for(client, append=True)
-    new = sum(writer_of(client, opened).put_each([rows_of(KEYS)]))
+    new = put(client, opened, KEYS)
     opened.close(client.connections, opened.made + new)
 
     assert (opened.made, new) == (6, 4)
@@ -465,10 +461,10 @@ def test_who_adds_to_a_closed_group_and_dies_is_followed_by_one_who_closes_it(cl
     with client.group("n1"):
         queue.enqueue("first", group="n1")
     dead = opened_for(client, append=True)
-    assert sum(writer_of(client, dead).put_each([rows_of(KEYS[:4])])) == 4
+    assert put(client, dead, KEYS[:4]) == 4
 
     opened = opened_for(client, append=True)
-    new = sum(writer_of(client, opened).put_each([rows_of(KEYS)]))
+    new = put(client, opened, KEYS)
     opened.close(client.connections, opened.made + new)
 
     assert seen(client) == ("closed", 11, 11, 0)
@@ -481,7 +477,7 @@ def test_who_opens_a_group_again_and_gets_no_answer_closes_it(client, proxy, que
 
     opened = opened_for(away, append=True)
     assert proxy.has_struck
-    new = sum(writer_of(away, opened).put_each([rows_of(KEYS)]))
+    new = put(away, opened, KEYS)
     opened.close(away.connections, opened.made + new)
 
     assert seen(client) == ("closed", 10, 10, 0)

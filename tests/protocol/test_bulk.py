@@ -32,7 +32,8 @@ from blueque.connection.redis import Patience
 from blueque.model import ids as task_id
 from blueque.model import keys
 from blueque.model.encoding import FLUSH
-from blueque.producer import row_batch as rows_module
+from blueque.producer import batches
+from blueque.protocol.bulk import NewTasks
 
 FAR = 4e9
 
@@ -558,7 +559,7 @@ def test_the_next_batch_is_made_while_redis_works_on_this_one(queue, monkeypatch
         return receive(self, replies)
 
     monkeypatch.setattr(SocketConnection, "receive", watched)
-    monkeypatch.setattr(rows_module, "SLOW", 60.0)  # however busy this machine is
+    monkeypatch.setattr(batches, "SLOW", 60.0)  # however busy this machine is
     queue.enqueue_many((pulled.append(number) or number for number in range(12)), batch=3)
 
     # The look at each batch, then the answer to it.
@@ -578,3 +579,23 @@ def test_a_slow_iterable_is_not_waited_for_before_a_batch_counts(queue, cli):
         in_redis.append("yielded")
 
     assert in_redis == [0, 0, 0, "yielded", 3, 3, 3, "yielded"]
+
+
+def test_new_tasks_are_cut_in_their_order_by_number_and_by_size():
+    def made(count, size=10):
+        texts = [str(number).zfill(size).encode() for number in range(count)]
+        return NewTasks((), [(text, True) for text in texts], None, [*range(count)], texts)
+
+    def flat(parts):
+        return [
+            row for part in parts for row in zip(part.parameters, part.etas, part.keys, strict=True)
+        ]
+
+    many, large = made(2500), made(10, size=300)
+
+    assert [len(part.keys) for part in many.parts(1000)] == [1000, 1000, 500]
+    sizes = [len(part.keys) for part in large.parts(1000, 1000)]
+    assert sum(sizes) == 10 and max(sizes) <= 3
+    assert [len(part.keys) for part in large.parts(1000, most_bytes=1)] == [1] * 10
+    assert flat(large.parts(1000, 1000)) == flat([large]) and flat(many.parts(7)) == flat([many])
+    assert list(made(0).parts(7)) == []

@@ -11,13 +11,17 @@ import pytest
 from pyspark.sql import types as T
 
 from blueque import InvalidInput, InvalidType, TooLarge
-from blueque.producer.row_batch import Rows
+from blueque.protocol.bulk import NewTasks
 from blueque.spark.layout import lay_out, read
 from blueque.spark.write_options import Target
 
 
 def target(keys=(), **said):
     return Target("render", "redis://127.0.0.1:1/0", keys, **said)
+
+
+def tasks(parameters, keys, is_json=True, **columns):
+    return NewTasks((), [(text, is_json) for text in parameters], keys=keys, **columns)
 
 
 def frame(**columns):
@@ -65,7 +69,7 @@ def test_a_name_is_found_in_any_case_and_stays_in_json_as_it_was_written():
     )
 
     assert (layout.keys, layout.eta) == (("scene",), "due")
-    assert read(batch, layout) == Rows([b'{"Frame":7,"scene":"a"}'], ["a"], True, [0.0])
+    assert read(batch, layout) == tasks([b'{"Frame":7,"scene":"a"}'], [b"a"], etas=[0.0])
     for said, words in (({"keys": ("SCENE",)}, "no column 'SCENE'"), ({"eta": "Due"}, "'Due'")):
         with pytest.raises(InvalidInput, match=words):
             lay_out(SCENES, target(**said), is_case_sensitive=True)
@@ -81,10 +85,10 @@ def test_columns_that_are_left_over_make_an_object_however_many_they_are():
     layout = lay_out(frame(line="string", k="long"), target(keys=("k",)))
     batch = pa.record_batch({"line": ["as it is"], "k": pa.array([1], pa.int64())})
 
-    assert read(batch, layout) == Rows([b'{"line":"as it is","k":1}'], ["1"])
+    assert read(batch, layout) == tasks([b'{"line":"as it is","k":1}'], [b"1"])
     assert read(
         pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), target(keys=("k",)))
-    ).parameters == [b'{"k":"a"}']
+    ).parameters == [(b'{"k":"a"}', True)]
 
 
 def test_one_column_that_is_named_alone_is_all_of_the_parameters():
@@ -92,23 +96,23 @@ def test_one_column_that_is_named_alone_is_all_of_the_parameters():
     layout = lay_out(frame(line="string", k="long"), alone)
     batch = pa.record_batch({"line": ["as it is", "é"], "k": pa.array([1, -2], pa.int64())})
 
-    assert read(batch, layout) == Rows([b"as it is", "é".encode()], ["1", "-2"], are_json=False)
+    assert read(batch, layout) == tasks([b"as it is", "é".encode()], [b"1", b"-2"], False)
     k = lay_out(frame(line="string", k="long"), alone._replace(parameters=("k",)))
-    assert read(batch, k) == Rows([b"1", b"-2"], ["1", "-2"])
+    assert read(batch, k) == tasks([b"1", b"-2"], [b"1", b"-2"])
     in_a_list = lay_out(frame(line="string", k="long"), target(parameters=("line",)))
-    assert read(batch, in_a_list).parameters[0] == b'{"line":"as it is"}'
+    assert read(batch, in_a_list).parameters[0] == (b'{"line":"as it is"}', True)
 
 
 def test_one_column_of_text_may_hold_json():
     layout = lay_out(frame(line="string"), target(keys=("line",), is_json=True))
 
-    assert read(pa.record_batch({"line": ["{}"]}), layout) == Rows([b"{}"], ["{}"], are_json=True)
+    assert read(pa.record_batch({"line": ["{}"]}), layout) == tasks([b"{}"], [b"{}"])
 
 
 def test_one_column_that_is_no_text_makes_an_object():
     layout = lay_out(frame(frame="integer"), target(keys=("frame",)))
 
-    assert read(pa.record_batch({"frame": [7]}), layout) == Rows([b'{"frame":7}'], ["7"])
+    assert read(pa.record_batch({"frame": [7]}), layout) == tasks([b'{"frame":7}'], [b"7"])
 
 
 def test_keys_of_several_columns_cannot_run_into_each_other():
@@ -122,7 +126,7 @@ def test_keys_of_several_columns_cannot_run_into_each_other():
         pa.record_batch({"p": [1, 2], "a": ["x", 'x","y'], "b": ['y","z', "z"], "day": day}), layout
     ).keys
 
-    assert keys == [r'["x","y\",\"z","1970-01-01"]', r'["x\",\"y","z","1970-01-01"]']
+    assert keys == [rb'["x","y\",\"z","1970-01-01"]', rb'["x\",\"y","z","1970-01-01"]']
 
 
 def test_rows_have_their_own_times_and_priorities():
@@ -137,8 +141,8 @@ def test_rows_have_their_own_times_and_priorities():
         }
     )
 
-    assert read(batch, layout) == Rows(
-        [b"a", b"b"], ["a", "b"], False, [due.timestamp(), None], [-3, 0]
+    assert read(batch, layout) == tasks(
+        [b"a", b"b"], [b"a", b"b"], False, etas=[due.timestamp(), None], priorities=[-3, 0]
     )
 
 
@@ -277,6 +281,15 @@ def test_values_that_no_task_may_have_are_shown(columns, kind, sentence):
 
     with pytest.raises(kind, match=sentence):
         read(pa.record_batch({**good, **columns}), layout)
+
+
+def test_a_context_takes_from_the_bytes_of_the_parameters():
+    said = target(("p",), parameters=("p",), is_value=True, max_bytes=100)
+    layout = lay_out(frame(p="string"), said._replace(options={"context": {"a": "x" * 20}}))
+    read(pa.record_batch({"p": ["y" * 72]}), layout)
+
+    with pytest.raises(TooLarge, match="take 73 bytes; the limit is 72"):
+        read(pa.record_batch({"p": ["y" * 73]}), layout)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1001, "é" * 501])
