@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.client import Client
@@ -43,12 +44,6 @@ class Report:
     new: int = 0
     error: BluequeError | None = None
 
-    def count(self, pieces: Iterable[NewTasks]) -> Iterator[NewTasks]:
-        """Pass the rows on, and count them."""
-        for tasks in pieces:
-            self.rows += len(tasks.parameters)
-            yield tasks
-
 
 class Written(NamedTuple):
     """The result of a commit. tasks: of the group, or all new tasks if there is no group."""
@@ -68,11 +63,22 @@ class Writer(ABC):
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Report:
         """Write the rows of one task of Spark, in a worker. Raises what Spark should try again."""
-        return written(self.target, self.layout, batches, self.put)
+        report = Report()
+        with self.target.connected(PATIENCE) as client:
+            try:
+                for batch in batches:
+                    tasks = read(batch, self.layout)
+                    report.rows += len(tasks.parameters)
+                    report.new += self.put(client, tasks)
+            except RETRIED:
+                raise
+            except BluequeError as error:
+                report.error = error.with_traceback(None)
+        return report
 
     @abstractmethod
-    def put(self, client: Client, pieces: Iterator[NewTasks], report: Report) -> None:
-        """Write the rows, and note in the report what was done."""
+    def put(self, client: Client, tasks: NewTasks) -> int:
+        """Make the tasks whose keys are new, and return how many."""
 
     def has_all(self, reports: Sequence[Report]) -> bool:
         """Tell whether all that was reported is in Redis. False: write all rows again."""
@@ -107,9 +113,9 @@ class MembersWriter(Writer):
         # rows of the pass before, and how many members the group had to have
         self._before: tuple[int, int] = 0, 0
 
-    def put(self, client: Client, pieces: Iterator[NewTasks], report: Report) -> None:
+    def put(self, client: Client, tasks: NewTasks) -> int:
         fields = client.get_queue(self.target.queue).fields_of(**self.target.for_all)
-        report.new = sum(self.opened.put(client.connections, tasks, fields) for tasks in pieces)
+        return self.opened.put(client.connections, tasks, fields)
 
     def has_all(self, reports: Sequence[Report]) -> bool:
         """Tell whether the group has all that was put: a failover takes tasks back.
@@ -148,48 +154,26 @@ class KeysWriter(Writer):
 
     fate = "what was written stays, and its keys count: enqueue the same again"
 
-    def put(self, client: Client, pieces: Iterator[NewTasks], report: Report) -> None:
-        report.new = sum(enqueue_keyed(client, tasks, self.target) for tasks in pieces)
+    def put(self, client: Client, tasks: NewTasks) -> int:
+        queue, rows = client.get_queue(self.target.queue), starmap(Encoded, tasks.parameters)
+        options = {
+            **self.target.constants,
+            **self.target.links,
+            "keys": map(bytes.decode, tasks.keys or ()),
+            "priorities": tasks.priorities,
+        }
+        try:
+            if tasks.etas is None:
+                return queue.enqueue_many(rows, **options).new
+            # a time already past is at once
+            etas = [0.0 if eta is None else eta for eta in tasks.etas]
+            return queue.schedule_many(rows, etas=etas, **options).new
+        except BatchFailed as error:  # which batch it was says nothing: all are tried again
+            raise (error.__cause__ or error) from None
 
     def commit(self, reports: Sequence[Report]) -> Written:
         new = sum(report.new for report in accepted(reports))
         return Written(sum(report.rows for report in reports), new, new)
-
-
-def written(
-    target: Target,
-    layout: Layout,
-    batches: Iterable[pa.RecordBatch],
-    put: Callable[[Client, Iterator[NewTasks], Report], None],
-) -> Report:
-    """Write the rows of the batches, and return the report."""
-    report = Report()
-    with target.connected(PATIENCE) as client:
-        try:
-            put(client, report.count(read(batch, layout) for batch in batches), report)
-        except RETRIED:
-            raise
-        except BluequeError as error:
-            report.error = error.with_traceback(None)
-    return report
-
-
-def enqueue_keyed(client: Client, tasks: NewTasks, target: Target) -> int:
-    """Enqueue tasks with their keys, as `Queue.enqueue(key=)` does for one task, and return how
-    many are new.
-    """
-    queue = client.get_queue(target.queue)
-    rows = [Encoded(*each) for each in tasks.parameters]
-    keys = map(bytes.decode, tasks.keys or ())
-    options = {**target.constants, **target.links, "keys": keys, "priorities": tasks.priorities}
-    try:
-        if tasks.etas is None:
-            return queue.enqueue_many(rows, **options).new
-        # a time already past is at once
-        etas = [0.0 if eta is None else eta for eta in tasks.etas]
-        return queue.schedule_many(rows, etas=etas, **options).new
-    except BatchFailed as error:  # which batch it was says nothing: all are tried again
-        raise (error.__cause__ or error) from None
 
 
 def accepted(reports: Sequence[Report]) -> Sequence[Report]:

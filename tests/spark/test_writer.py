@@ -256,7 +256,7 @@ def test_an_error_of_ours_comes_whole_with_the_report_of_a_worker(options, error
 
     writer = make(options | {"group": "tonight"})
     writer._inner.put = put
-    message = pickle.loads(pickle.dumps(writer.write([])))
+    message = pickle.loads(pickle.dumps(writer.write(batches(rows=1))))
 
     with pytest.raises(type(error)) as raised:
         writer.commit([message])
