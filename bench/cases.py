@@ -17,7 +17,7 @@ from bench import (
 )
 from bench.case import Case, Lines, Place, Target
 from bench.pipeline_cases import PIPELINE_CASES
-from blueque.model.selection import NAMES
+from blueque.model.queue_order import NAMES
 
 
 def _web(name: str, wanted: str, bound: float, ours: Place, unit: str) -> Target:

@@ -14,7 +14,7 @@ import redis
 
 from blueque import Client
 from blueque.producer.workflow import Workflow
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 from blueque.system.embedded_redis import running_server
 
 

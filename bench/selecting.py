@@ -7,7 +7,7 @@ import functools
 from bench import cpu, systems
 from bench.setting import Bench, Outcome, Values
 from bench.stage import RunFailed
-from blueque.model.selection import NAMES
+from blueque.model.queue_order import NAMES
 
 MICRO = 1e6
 TASKS = 500

@@ -36,10 +36,10 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.model.outcomes import Fail as Fail
     from blueque.model.outcomes import HandBack as HandBack
     from blueque.model.outcomes import RetryLater as RetryLater
+    from blueque.model.queue_order import Ordered as Ordered
+    from blueque.model.queue_order import ReducedLottery as ReducedLottery
+    from blueque.model.queue_order import RoundRobin as RoundRobin
     from blueque.model.retry import Retry as Retry
-    from blueque.model.selection import Ordered as Ordered
-    from blueque.model.selection import ReducedLottery as ReducedLottery
-    from blueque.model.selection import RoundRobin as RoundRobin
     from blueque.model.task import Task as Task
     from blueque.node.forking_runner import ForkingRunner as ForkingRunner
     from blueque.producer.bulk import Count as Count
@@ -74,7 +74,7 @@ _NAMES = {
     "model.new": "New Then",
     "model.outcomes": "Fail HandBack RetryLater",
     "model.retry": "Retry",
-    "model.selection": "Ordered ReducedLottery RoundRobin",
+    "model.queue_order": "Ordered ReducedLottery RoundRobin",
     "model.task": "Task",
     "node.forking_runner": "ForkingRunner",
     "producer.bulk": "Count",

@@ -17,8 +17,8 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_queue_name, require_timeout
 from blueque.model.group import InGroup
+from blueque.model.queue_order import Select
 from blueque.model.queue_settings import read_settings
-from blueque.model.selection import Select
 from blueque.model.task import Task
 from blueque.queries.tasks import load
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import redis as redis_py
 
     from blueque.listener.listener import Listener
-    from blueque.listener.orders import Listeners
+    from blueque.listener.listeners import Listeners
     from blueque.listener.processor import Processor
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
@@ -376,7 +376,7 @@ class Client:
 
     def get_listeners(self) -> Listeners:
         """Return an object that finds listeners on any host and sends them orders."""
-        from blueque.listener.orders import Listeners
+        from blueque.listener.listeners import Listeners
 
         return Listeners(self._redis)
 
@@ -456,9 +456,9 @@ class Client:
         missing: Literal["drop", "null"] = "drop",
     ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the tasks of a slice of a snapshot as record batches; see
-        `blueque.tables.reader.read`.
+        `blueque.tables.hash_reader.read`.
         """
-        from blueque.tables.reader import read
+        from blueque.tables.hash_reader import read
 
         return read(self._redis, piece, fields, missing)
 

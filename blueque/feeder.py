@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, Unpack
 
+from blueque.backlog.feed_progress import Tell
 from blueque.backlog.files import Backlog, Source
 from blueque.backlog.job import Feeding, Job
-from blueque.backlog.progress import Tell
 from blueque.backlog.rows import Shape
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput

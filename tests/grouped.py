@@ -7,7 +7,7 @@ import time
 from blueque import Client
 from blueque.listener.listener import Listener
 from blueque.model.units import Timing
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 
 
 def run_all(client: Client, queue: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
-from blueque.tables import reader
+from blueque.tables import hash_reader
 
 _PROBE = 8  # consecutive entries, among which a task with a time is expected
 
@@ -43,7 +43,7 @@ def _cut(redis: Redis, part: Slice, before: float) -> Slice:
 
 
 def _ended(redis: Redis, piece: Slice) -> float | None:
-    for batch in reader.read(redis, piece, ["finished", "updated"]):
+    for batch in hash_reader.read(redis, piece, ["finished", "updated"]):
         for row in batch.to_pylist():
             at = row["finished"] or row["updated"]
             if at is not None:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from blueque.backlog.chunks import Aim, FeedChunks, cursor
+from blueque.backlog.feed_progress import Tell, Teller
 from blueque.backlog.files import Backlog
-from blueque.backlog.progress import Tell, Teller
 from blueque.backlog.rows import Shape
 from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, RedisAway, Taken

@@ -46,7 +46,7 @@ from blueque.listener.resources import GPU
 from blueque.model import units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
-from blueque.model.selection import NAMES, is_own_select
+from blueque.model.queue_order import NAMES, is_own_select
 from blueque.model.surroundings import CWD, KEEP_CWD
 from blueque.model.units import (
     BEAT,

@@ -11,7 +11,7 @@ from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.config.checker import shown_path
 from blueque.errors import InvalidInput
 from blueque.model import queue_settings, units
-from blueque.model.selection import require_weight
+from blueque.model.queue_order import require_weight
 from blueque.model.surroundings import Surroundings
 from blueque.system import cgroup
 

@@ -41,7 +41,7 @@ from blueque.config.values import (
     read_texts,
     read_yes_or_no,
 )
-from blueque.model import selection
+from blueque.model import queue_order
 from blueque.model.encoding import require_queue_name, require_whole
 from blueque.model.ids import require_keep
 from blueque.model.labels import require_tags, require_title
@@ -124,7 +124,7 @@ def listener_checks() -> dict[str, Callable[[Any], Any]]:
 
 def queue_checks() -> dict[str, Callable[[Any], Any]]:
     return {
-        "weight": selection.require_weight,
+        "weight": queue_order.require_weight,
         "retry": read_retry,
         "retention": dict,
         "resources": require_resources,

@@ -15,7 +15,7 @@ from blueque.config.checker import Checker, shown_path
 from blueque.config.contents import Config
 from blueque.config.values import hint_of, limit_checks, read_keep, read_retry
 from blueque.errors import ConfigRefused, InvalidInput
-from blueque.model import queue_settings, selection
+from blueque.model import queue_order, queue_settings
 from blueque.model.retry import Retry
 
 NAME = "blueque.toml"
@@ -78,7 +78,7 @@ def check_setting(name: str, value: Any) -> Any:
     name: of `queue_settings.NAMES`. value: as in a file; a `Retry` is one, too.
     """
     checks: dict[str, Callable[[Any], Any]] = {
-        "weight": selection.require_weight,
+        "weight": queue_order.require_weight,
         "retry": lambda given: given if isinstance(given, Retry) else read_retry(given),
         **limit_checks(),
         **dict.fromkeys(queue_settings.RETENTION, read_keep),

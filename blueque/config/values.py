@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from blueque.connection.address import Address
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model import limits, selection
+from blueque.model import limits, queue_order
 from blueque.model.encoding import (
     CENTURY,
     encode,
@@ -154,9 +154,9 @@ def one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
 
 
 def read_select(value: Any) -> str:
-    if isinstance(value, str) and selection.is_own_select(value):
+    if isinstance(value, str) and queue_order.is_own_select(value):
         return require_callable_name(value)
-    return one_of(selection.NAMES)(value)
+    return one_of(queue_order.NAMES)(value)
 
 
 def read_duration(value: Any) -> float:

@@ -11,7 +11,7 @@ from blueque.text.format import span, times
 from blueque.text.hints import amount
 
 if TYPE_CHECKING:
-    from blueque.listener.orders import Told
+    from blueque.listener.listeners import Told
     from blueque.queries.inspector import Inspector
     from blueque.queries.listeners import Node
 

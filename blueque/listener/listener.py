@@ -16,8 +16,8 @@ from blueque.listener.deadline import Deadline
 from blueque.listener.registration import Facts, Registration
 from blueque.listener.reserver import Reserver
 from blueque.model.lines import write_needs
+from blueque.model.queue_order import Ordered, ReducedLottery, Select, require_select
 from blueque.model.retry import Retry
-from blueque.model.selection import Ordered, ReducedLottery, Select, require_select
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.model.wrong_types import unless_wrong_type

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 from blueque.errors import InvalidInput
 from blueque.model import limits
 from blueque.model.encoding import CENTURY, require_number, require_whole
+from blueque.model.queue_order import require_weight
 from blueque.model.retry import Retry
-from blueque.model.selection import require_weight
 from blueque.model.states import FINISHED
 from blueque.model.units import MOST_KEPT, SPARED, Keep
 

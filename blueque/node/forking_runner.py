@@ -10,7 +10,7 @@ from blueque.errors import InvalidInput
 from blueque.listener.listener import Listener
 from blueque.model import units
 from blueque.model.limits import Limits
-from blueque.model.selection import Select, require_select
+from blueque.model.queue_order import Select, require_select
 from blueque.node.context import NodeContext
 from blueque.node.options import Defaults
 from blueque.node.prefork import Work

@@ -24,7 +24,7 @@ from blueque.connection.address import Address, hide_password
 from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
 from blueque.listener.listener import Listener
 from blueque.model import units
-from blueque.model.selection import Select, is_own_select, selector
+from blueque.model.queue_order import Select, is_own_select, selector
 from blueque.node import context, own_select
 from blueque.node.choices import CHOICES, Choices, handlers_text, kinds, pool_of, queues_text
 from blueque.node.context import NodeContext

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from blueque.errors import BluequeError, InvalidInput
-from blueque.model.selection import Ordered, Select, require_select
+from blueque.model.queue_order import Ordered, Select, require_select
 from blueque.system.dropped_prints import dropping_prints
 from blueque.task_process.handlers import place_of, resolve
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blueque.errors import SpoolRefused
-from blueque.model.selection import is_own_select
+from blueque.model.queue_order import is_own_select
 from blueque.node import handler_check
 from blueque.node.choices import Choices, pool_of
 from blueque.spool.spool import Spool

@@ -11,8 +11,8 @@ from blueque.errors import Contended, RedisRefused
 from blueque.protocol import rechecking, settling
 from blueque.protocol.settling import Settled
 from blueque.queries.due import tasks_to_recheck, unsettled_tasks, with_blocked_tasks
+from blueque.recovery.group_settling import GroupsLeftAlone, settle_groups_step
 from blueque.recovery.left_alone import LeftAlone
-from blueque.recovery.settling import GroupsLeftAlone, settle_groups_step
 
 log = logging.getLogger("blueque")
 

@@ -15,7 +15,7 @@ from blueque.recovery.expiry import Expiry
 from blueque.recovery.retention import Retention
 from blueque.scheduler.judging import Judging
 from blueque.scheduler.refused import RefusedQueues
-from blueque.scheduler.settling import LOOK_AT_ALL, Settling
+from blueque.scheduler.unsettled_ends import LOOK_AT_ALL, Settling
 
 POLL = 1.0  # seconds between two looks where Redis does not tell of changes; else LOOK_AT_ALL
 COALESCE = 0.05  # changes that come closer than this are looked at together

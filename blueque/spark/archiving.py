@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DateType, StructField, StructType
 
-from blueque.archives import layout, parquet, picking, reading
+from blueque.archives import layout, parquet_files, picking, reading
+from blueque.archives.archiver import Archived, Work
+from blueque.archives.archiver import archive as archive_with
+from blueque.archives.archiver import write as write_here
 from blueque.archives.layout import Archive, Output
 from blueque.archives.partitions import File
-from blueque.archives.run import Archived, Work
-from blueque.archives.run import archive as archive_with
-from blueque.archives.run import write as write_here
 from blueque.client import Client
 from blueque.connection.redis import Redis
 from blueque.errors import BluequeError
@@ -123,7 +123,7 @@ class Part(NamedTuple):
 
 
 def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> Sequence[str]:
-    """Write the files of a batch in the workers: an engine, see blueque/archives/run.py."""
+    """Write the files of a batch in the workers: an engine, see blueque/archives/archiver.py."""
     pieces = Snapshot("", 0.0, 0, tuple(work.pieces)).slices(PIECE)
     parts = [Part(url, work.queue, piece, work.before, work.output) for piece in pieces]
     with jobs.failing(
@@ -147,7 +147,7 @@ def write_part(part: Part) -> list[str]:
     """Write the tasks of a slice in a worker, and return the paths of the files."""
     part.output.archive.require_same(name_for_people())
     # Its own: Spark may run the same in another worker, and only one of them counts.
-    files, seen = parquet.Files(part.output.part()), set[str]()
+    files, seen = parquet_files.Files(part.output.part()), set[str]()
     with closing(Client(part.url, patience=PATIENCE)) as client:
         for rows in client.read(part.piece, ARCHIVE_FIELDS):
             files.write(picking.pick(rows, part.queue, part.before, seen))

@@ -23,7 +23,7 @@ from blueque.model.states import FINISHED
 from blueque.queries import history
 from blueque.queries.history import Event
 from blueque.spark import reader as reading
-from blueque.tables import arrow, reader
+from blueque.tables import arrow, hash_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,7 +128,7 @@ def rows(
     piece = Slice(queue, "", "", 0, len(events), ids=tuple(event.task for event in events))
     found = [
         row
-        for batch in reader.read(client.connections, piece, asked, "null")
+        for batch in hash_reader.read(client.connections, piece, asked, "null")
         for row in batch.to_pylist()
     ]
     made = [_row(event, row, queue) for event, row in zip(events, found, strict=True)]

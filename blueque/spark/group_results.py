@@ -27,7 +27,7 @@ from blueque.model.units import redis_url
 from blueque.queries import groups
 from blueque.spark.parsing import parsed
 from blueque.spark.reader import MAX_PARTITIONS, PATIENCE, schema_of
-from blueque.tables import arrow, reader
+from blueque.tables import arrow, hash_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,7 +105,7 @@ def rows(wish: Wish, first: int, last: int) -> Iterator[pa.RecordBatch]:
     with closing(Client(wish.url, patience=PATIENCE)) as client:
         ids = groups.members(client.connections, wish.group, first, last - first)
         piece = Slice("", "", "", 0, len(ids), ids=tuple(ids))
-        for batch in reader.read(client.connections, piece, fields, "null"):
+        for batch in hash_reader.read(client.connections, piece, fields, "null"):
             there = arrow.pyarrow().compute.is_valid(batch["status"])
             gone += batch.filter(arrow.pyarrow().compute.invert(there))[TASK_ID].to_pylist()
             yield batch.filter(there).select([*wish.fields])

@@ -84,7 +84,7 @@ def _import_for_client() -> None:
     """
     import blueque.client
     import blueque.listener.listener
-    import blueque.listener.orders
+    import blueque.listener.listeners
     import blueque.listener.processor
     import blueque.metrics.collect
     import blueque.model.snapshot
@@ -110,7 +110,7 @@ def _import_for_client() -> None:
     import blueque.recovery.judge
     import blueque.recovery.purge
     import blueque.recovery.retention
-    import blueque.tables.reader
+    import blueque.tables.hash_reader
     import blueque.tables.snapshot_reader
     import blueque.task_process.registered
     import blueque.task_process.spawning

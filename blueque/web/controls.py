@@ -23,7 +23,7 @@ from blueque.client import Client
 from blueque.documents import groups as of_groups
 from blueque.documents import orders, schedules
 from blueque.errors import InvalidInput, NoSuchSchedule
-from blueque.listener.orders import Told
+from blueque.listener.listeners import Told
 from blueque.text.terminal import short_id
 from blueque.web.acting import require_operator
 from blueque.web.api import answered, wants_json

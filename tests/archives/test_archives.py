@@ -40,7 +40,7 @@ from shelves import (
 from transactions import protocol
 
 from blueque import ArchiveRefused, Client, Inspector, InvalidInput, Taken, archives
-from blueque.archives import claims, layout, parquet, picking, steps, stores
+from blueque.archives import batch_steps, claims, layout, parquet_files, picking, stores
 from blueque.archives.layout import Output
 from blueque.model import keys
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
@@ -207,14 +207,14 @@ def test_a_task_for_which_another_waits_since_it_was_written_stays(
     url, cli, redis, shelf, monkeypatch
 ):
     ids = fill(cli, 4)
-    publish = steps.publish
+    publish = batch_steps.publish
 
     def enqueue_and_publish(directory, claim):
         new = [NewTask("child", "other", "p", {}, {ids[2]: "ok"})]
         protocol.enqueue_after(redis, new, NOON)
         publish(directory, claim)
 
-    monkeypatch.setattr(steps, "publish", enqueue_and_publish)
+    monkeypatch.setattr(batch_steps, "publish", enqueue_and_publish)
     done = run(url, shelf)
 
     assert (done.written, done.deleted) == (4, 3)
@@ -226,14 +226,14 @@ def test_what_was_put_in_line_again_since_stays_and_is_archived_anew_when_it_end
     url, cli, redis, shelf, monkeypatch
 ):
     ids = fill(cli, 12)
-    delete = steps.delete
+    delete = batch_steps.delete
 
     def delete_late(*arguments):
         requeue(redis, "task-00002")
-        monkeypatch.setattr(steps, "delete", delete)
+        monkeypatch.setattr(batch_steps, "delete", delete)
         return delete(*arguments)
 
-    monkeypatch.setattr(steps, "delete", delete_late)
+    monkeypatch.setattr(batch_steps, "delete", delete_late)
     done = run(url, shelf)
 
     assert (done.written, done.deleted) == (12, 11)
@@ -278,7 +278,7 @@ def test_any_reader_of_hive_partitions_reads_it(url, cli, shelf):
 
 
 def test_days_in_any_order_are_written_to_few_files_at_a_time(url, cli, shelf, monkeypatch):
-    monkeypatch.setattr(parquet, "OPEN", 8)
+    monkeypatch.setattr(parquet_files, "OPEN", 8)
     ids = fill(cli, 400)
     for number, task in enumerate(ids):
         ended = NOON + DAY * (number * 7 % 30)
@@ -298,8 +298,8 @@ def test_tasks_are_deleted_in_the_order_of_their_list_though_days_alternate_in_i
     url, cli, shelf, monkeypatch
 ):
     """From a list of 100,000 whose days alternate, Redis would take 273 us to remove a task."""
-    monkeypatch.setattr(steps, "IDS", 7)
-    monkeypatch.setattr(steps, "PASSED", 0)
+    monkeypatch.setattr(batch_steps, "IDS", 7)
+    monkeypatch.setattr(batch_steps, "PASSED", 0)
     ids = fill(cli, 40)
     for number, task in enumerate(ids):
         ended = NOON + DAY * (number % 3) + number
@@ -400,11 +400,11 @@ def test_a_batch_that_an_older_version_has_written_is_refused_and_left_as_it_is(
     url, cli, shelf, monkeypatch
 ):
     ids = fill(cli, 4)
-    publish = steps.publish
-    monkeypatch.setattr(steps, "publish", lambda *_: 1 / 0)
+    publish = batch_steps.publish
+    monkeypatch.setattr(batch_steps, "publish", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(url, shelf)
-    monkeypatch.setattr(steps, "publish", publish)
+    monkeypatch.setattr(batch_steps, "publish", publish)
     older(shelf)
     cli.hset(keys.archive(QUEUE), "archive", "0123456789abcdef")
     staged = shelf / "_staging" / ESCAPED / "x.parquet"
@@ -427,18 +427,18 @@ def test_a_batch_of_which_redis_forgets_that_it_was_written_is_written_again(
     """Redis has failed over, and the replica had not seen the last changes."""
     ids = fill(cli, 40)
     claimed: dict[str, str] = {}
-    write_down, delete = steps.write_down, steps.delete
+    write_down, delete = batch_steps.write_down, batch_steps.delete
 
     def note(*arguments):
         claimed.update(cli.hgetall(keys.archive(QUEUE)))
         write_down(*arguments)
 
-    monkeypatch.setattr(steps, "write_down", note)
-    monkeypatch.setattr(steps, "delete", lambda *_: 1 / 0)
+    monkeypatch.setattr(batch_steps, "write_down", note)
+    monkeypatch.setattr(batch_steps, "delete", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(url, shelf, batch=1000)
-    monkeypatch.setattr(steps, "write_down", write_down)
-    monkeypatch.setattr(steps, "delete", delete)
+    monkeypatch.setattr(batch_steps, "write_down", write_down)
+    monkeypatch.setattr(batch_steps, "delete", delete)
     del claimed["writer"]
     cli.delete(keys.archive(QUEUE))
     cli.hset(keys.archive(QUEUE), mapping=claimed)
@@ -528,9 +528,9 @@ def merging() -> str:
 def test_files_are_not_merged_while_a_batch_is_open(url, cli, shelf, monkeypatch):
     monkeypatch.chdir(shelf.parent)
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
-    ids, delete = fill(cli, 40), steps.delete
+    ids, delete = fill(cli, 40), batch_steps.delete
     run(url, shelf, batch=1, limit=39)
-    monkeypatch.setattr(steps, "delete", lambda *_: 1 / 0)
+    monkeypatch.setattr(batch_steps, "delete", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(url, shelf)
     before = archives.files(shelf)
@@ -539,7 +539,7 @@ def test_files_are_not_merged_while_a_batch_is_open(url, cli, shelf, monkeypatch
         exec(merging(), {})
     assert archives.files(shelf) == before
 
-    monkeypatch.setattr(steps, "delete", delete)
+    monkeypatch.setattr(batch_steps, "delete", delete)
     run(url, shelf)
     exec(merging(), {})
     assert len(archives.files(shelf)) == 2
@@ -610,7 +610,7 @@ def naive(url: str, directory: Path, between: Callable[[], object] = lambda: Non
     client = Client(url)
     pieces = client.freeze(QUEUE, [*LISTS]).slices()
     place = layout.create(directory)
-    files = parquet.Files(Output(place, str(directory / ESCAPED), f"{os.urandom(4).hex()}-"))
+    files = parquet_files.Files(Output(place, str(directory / ESCAPED), f"{os.urandom(4).hex()}-"))
     for piece in pieces:
         for batch in client.read(piece, ARCHIVE_FIELDS):
             files.write(picking.pick(batch, QUEUE, None, set()))
@@ -721,7 +721,7 @@ def test_a_second_one_waits_for_one_that_lives(url, cli, shelf, monkeypatch):
     def write(redis, work):
         is_there.set()
         may_go_on.wait(30)
-        return archives.run.write(redis, work)
+        return archives.archiver.write(redis, work)
 
     def see(progress: archives.Progress) -> None:
         if progress.stage == "wait":
@@ -761,7 +761,7 @@ def test_one_that_was_taken_for_dead_and_fails_blames_nobody_else(url, cli, redi
 
     def write(redis, work):
         if caplog.records:  # of the second batch
-            return archives.run.write(redis, work)
+            return archives.archiver.write(redis, work)
         (writer,) = cli.hmget(keys.archive(QUEUE), "writer")
         protocol.claim_batch(redis, BatchRef(QUEUE, "b", "another"), {}, {}, 9.0, over=writer)
         protocol.leave_batch(redis, BatchRef(QUEUE, work.batch, "another"))
@@ -815,7 +815,7 @@ def test_one_that_was_taken_for_dead_notices_at_its_next_beat(redis, shelf, monk
 
 def test_a_batch_is_finished_in_its_own_archive_only(url, cli, shelf, tmp_path, monkeypatch):
     fill(cli, 5)
-    monkeypatch.setattr(steps, "publish", lambda *_: 1 / 0)
+    monkeypatch.setattr(batch_steps, "publish", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(url, shelf)
 
@@ -828,7 +828,7 @@ def test_files_that_were_removed_are_missed_before_anything_is_deleted(
     url, cli, shelf, monkeypatch
 ):
     fill(cli, 5)
-    monkeypatch.setattr(steps, "delete", lambda *_: 1 / 0)
+    monkeypatch.setattr(batch_steps, "delete", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(url, shelf)
     monkeypatch.undo()

@@ -42,7 +42,7 @@ from blueque.protocol.members import MemberBatch
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.recover import Loss
 from blueque.protocol.schedules import Define, Pause
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 
 Q = 'films "à la carte" \\ [1]'
 NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"

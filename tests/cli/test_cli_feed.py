@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from running import ECHO, Program, clean_environment, until
 
-from blueque.backlog.progress import FeedProgress
+from blueque.backlog.feed_progress import FeedProgress
 from blueque.cli.verbs import feed as cli_feed
 from blueque.model import keys
 

@@ -10,7 +10,7 @@ import pytest
 from blueque.cli import selection
 from blueque.model import keys
 from blueque.queries import search
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 
 Q = "video"
 KEYED = ["enqueue", Q, "--lines", "--key-field", "id", "--group", "g"]

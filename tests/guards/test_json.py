@@ -26,7 +26,7 @@ from blueque.protocol.ends import End
 from blueque.protocol.feeding import FeedRef
 from blueque.protocol.graphs import Graph
 from blueque.protocol.recover import Loss
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 
 pytest.importorskip("pyarrow")
 

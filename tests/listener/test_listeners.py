@@ -1,4 +1,4 @@
-"""blueque.listener.orders: orders for listeners, wherever they are."""
+"""blueque.listener.listeners: orders for listeners, wherever they are."""
 
 from __future__ import annotations
 

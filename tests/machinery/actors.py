@@ -40,9 +40,9 @@ from blueque.protocol.pruning import Ended, ended_at
 from blueque.protocol.recover import Loss
 from blueque.protocol.reserving import look_of_pop
 from blueque.queries.inspector import Inspector
+from blueque.recovery.group_settling import settle_groups_step
 from blueque.recovery.judge import Recovery
 from blueque.recovery.retention import Retention
-from blueque.recovery.settling import settle_groups_step
 
 LOOKS = 9  # at groups, until there is nothing to do for them
 ROUNDS = 5  # of work, until all who wait for others have been told

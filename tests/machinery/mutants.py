@@ -1613,7 +1613,7 @@ MUTANTS = [
     ),
     Mutant(
         "nobody cancels the members of a cancelled group",
-        "recovery.settling",
+        "recovery.group_settling",
         "_Looks._cancel",
         "for each in going[:most]:",
         "for each in ():",

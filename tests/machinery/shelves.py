@@ -20,7 +20,7 @@ from oracle import EVENTS
 from transactions import protocol
 
 from blueque import Client, archives
-from blueque.archives import claims, layout, parquet, picking, steps, stores
+from blueque.archives import batch_steps, claims, layout, parquet_files, picking, stores
 from blueque.model import keys
 
 QUEUE = "a/b_c"  # needs to be escaped in a path
@@ -112,13 +112,13 @@ def require_nothing_left_over(directory: str) -> None:
 # Dying in the middle
 
 OF_ANY_STORE: list[tuple[Any, str]] = [
-    (parquet.Files, "write"),
-    (parquet.Files, "close"),
+    (parquet_files.Files, "write"),
+    (parquet_files.Files, "close"),
     (picking, "pick"),
-    (steps, "write_down"),
-    (steps, "publish"),
-    (steps, "delete"),
-    (steps, "finish"),
+    (batch_steps, "write_down"),
+    (batch_steps, "publish"),
+    (batch_steps, "delete"),
+    (batch_steps, "finish"),
 ]
 POINTS = [
     *[(protocol, name) for name in ("claim_batch", "mark_batch", "erase", "freeze", "thaw")],

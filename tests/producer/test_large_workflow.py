@@ -22,7 +22,7 @@ from blueque.model.group import Group, gate_of
 from blueque.producer import large_workflow
 from blueque.producer.large_workflow import in_order
 from blueque.queries import groups
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 
 NIGHT = "night"
 GATE = gate_of(NIGHT)

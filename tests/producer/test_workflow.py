@@ -18,7 +18,7 @@ from blueque.errors import (
 from blueque.model import keys
 from blueque.model.new_task import NewTask
 from blueque.protocol.graphs import Graph
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 
 
 def diamond(client, name="night", **options):

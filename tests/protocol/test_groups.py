@@ -20,7 +20,7 @@ from blueque.protocol.ends import End
 from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.protocol.pruning import Ended
 from blueque.recovery.dependents import Dependents
-from blueque.recovery.settling import DUE, PICKED, settle_groups_step
+from blueque.recovery.group_settling import DUE, PICKED, settle_groups_step
 
 NODE = "host_1"
 GROUP = "night 1"
@@ -737,7 +737,7 @@ def test_a_step_looks_at_a_hundred_of_those_who_wait_for_a_group_that_ended_long
     settle(redis)
     found = []
     monkeypatch.setattr(
-        "blueque.recovery.settling.recheck_dependents",
+        "blueque.recovery.group_settling.recheck_dependents",
         lambda *a: found.append(recheck_dependents(*a)) or found[-1],
     )
 

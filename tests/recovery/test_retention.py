@@ -17,8 +17,8 @@ from blueque.producer.dependents import is_awaited
 from blueque.protocol.archiving import BatchRef
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
+from blueque.recovery.group_settling import settle_groups_step
 from blueque.recovery.retention import REFUSED_PAUSE, Retention
-from blueque.recovery.settling import settle_groups_step
 from blueque.scheduler import Scheduler
 
 

@@ -22,7 +22,7 @@ from running import patched, until
 from blueque import Client
 from blueque.queries.queue_changes import Lookout
 from blueque.scheduler import Scheduler
-from blueque.scheduler.settling import LOOK_AT_ALL
+from blueque.scheduler.unsettled_ends import LOOK_AT_ALL
 from blueque.system.process import wait_readable
 
 WORK = legacy.WORK

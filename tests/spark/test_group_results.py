@@ -10,7 +10,7 @@ import pytest
 from blueque import archives
 from blueque.model.units import Timing
 from blueque.spark import group_results as results
-from blueque.tables import reader
+from blueque.tables import hash_reader
 
 Q = "video"
 NAMES = [f"k{number}" for number in range(6)]
@@ -57,7 +57,7 @@ def test_each_task_comes_once_wherever_it_is(client, ran, wish, archived):
 @pytest.mark.parametrize("is_late", [False, True])
 def test_what_is_archived_during_the_query_comes_once(client, ran, wish, monkeypatch, is_late):
     archives.archive(Q, wish.archive, client=client, limit=1)
-    from_redis = reader.read
+    from_redis = hash_reader.read
 
     def read_and_archive(*given):
         if not is_late:
@@ -67,7 +67,7 @@ def test_what_is_archived_during_the_query_comes_once(client, ran, wish, monkeyp
             archives.archive(Q, wish.archive, client=client)
 
     # not in the module itself: the archiver reads with it, too
-    monkeypatch.setattr(results, "reader", SimpleNamespace(read=read_and_archive))
+    monkeypatch.setattr(results, "hash_reader", SimpleNamespace(read=read_and_archive))
     assert read(wish) == WHOLE
 
 

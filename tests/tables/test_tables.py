@@ -24,7 +24,7 @@ from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microsecond
 from blueque.model.snapshot import Slice  # noqa: E402
 from blueque.model.states import STATUSES  # noqa: E402
 from blueque.protocol.ends import End  # noqa: E402
-from blueque.tables import arrow, reader  # noqa: E402
+from blueque.tables import arrow, hash_reader  # noqa: E402
 
 NODE, TOKEN = "host_7", "token-1"
 
@@ -276,10 +276,10 @@ def test_only_the_columns_that_are_asked_for_come_and_in_that_order(client, redi
     fields = ["finished", "task_id", "other"]
     (batch,) = client.read(client.freeze("q", "complete").slices()[0], fields)
 
-    assert batch.schema == reader.schema(fields)
+    assert batch.schema == hash_reader.schema(fields)
     assert batch.column_names == fields
     assert "parameters" in json.loads(batch.to_pylist()[0]["other"])
-    assert reader.schema().names == list(DEFAULT_FIELDS)
+    assert hash_reader.schema().names == list(DEFAULT_FIELDS)
 
 
 def test_large_tasks_come_few_at_a_time(client):

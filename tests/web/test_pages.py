@@ -22,7 +22,7 @@ from blueque.protocol.ends import End
 from blueque.protocol.feeding import FeedRef
 from blueque.protocol.membership import Heartbeat
 from blueque.queries.failures import UNKNOWN
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.group_settling import settle_groups_step
 from blueque.version import __version__
 from blueque.web import create_app, visit
 from blueque.web.access import Viewer

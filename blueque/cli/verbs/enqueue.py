@@ -13,7 +13,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.advice import like
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
+from blueque.cli.input_lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.task_options import label_options, limit_options, needs, needs_options
 from blueque.cli.values import DURATION, TIME_TO_COME

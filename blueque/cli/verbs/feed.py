@@ -18,7 +18,7 @@ from blueque.cli.task_options import label_options, limit_options, needs, needs_
 from blueque.errors import BacklogRefused
 
 if TYPE_CHECKING:
-    from blueque.backlog.progress import FeedProgress
+    from blueque.backlog.feed_progress import FeedProgress
     from blueque.feeder import FeedOutcome
 
 _EVERY, _IDLE = 5.0, 60.0  # seconds between two lines in a pipe: with progress, without

@@ -16,7 +16,7 @@ from blueque.cli.verbs.node_list import node_ls, node_show
 from blueque.documents.orders import TELL_NOTHING, of_told, state_after, why_not
 
 if TYPE_CHECKING:
-    from blueque.listener.orders import Listeners, Told
+    from blueque.listener.listeners import Listeners, Told
     from blueque.queries.listeners import Node
 
 _TOLD = [

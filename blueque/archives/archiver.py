@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from blueque.archives import claims, layout, parquet, picking, steps
+from blueque.archives import batch_steps, claims, layout, parquet_files, picking
 from blueque.archives.claims import Claim, Record
 from blueque.archives.layout import Archive, Output
 from blueque.archives.window import ended_before, window
@@ -30,7 +30,7 @@ from blueque.model.encoding import require_number, require_queue_name, require_w
 from blueque.model.snapshot import Slice, Snapshot, require_statuses
 from blueque.model.states import FINISHED
 from blueque.model.units import parse_duration
-from blueque.tables import reader
+from blueque.tables import hash_reader
 
 BATCH = 250_000  # tasks
 KEEP = 3600  # seconds that a snapshot is kept; a new one is taken in time
@@ -132,7 +132,7 @@ def archive(
     seconds = None if age is None else require_number(age, "older_than")
     most = None if limit is None else require_whole(limit, "limit", 1, 2**62)
     size = require_whole(batch, "batch", 1, 10_000_000)
-    reader.schema()  # raises before anything has begun if pyarrow is missing
+    hash_reader.schema()  # raises before anything has begun if pyarrow is missing
     own = Client(url) if client is None else client
     name, place = require_queue_name(queue), layout.create(directory, by_group, unverified)
     try:
@@ -152,9 +152,9 @@ def archive(
 
 def write(redis: Redis, work: Work) -> Sequence[str]:
     """Write the files with pyarrow in this process, and return their paths."""
-    files, seen = parquet.Files(work.output), set[str]()
+    files, seen = parquet_files.Files(work.output), set[str]()
     for piece in work.pieces:
-        for batch in reader.read(redis, piece, ARCHIVE_FIELDS):
+        for batch in hash_reader.read(redis, piece, ARCHIVE_FIELDS):
             files.write(picking.pick(batch, work.queue, work.before, seen))
             work.tell(files.rows)
     return files.close()
@@ -228,15 +228,15 @@ class _Run:
         if claim.state == "claimed":
             self._write(claim, size)
         if claim.state == "written":
-            steps.publish(self._archive, claim)
+            batch_steps.publish(self._archive, claim)
         if claim.state == "published":
-            steps.delete(
+            batch_steps.delete(
                 self._redis,
                 self._archive,
                 claim,
                 lambda done: self._say("delete", claim, done, claim.rows),
             )
-        steps.finish(self._archive, claim)
+        batch_steps.finish(self._archive, claim)
         if claim.rows:
             self._batches.append(claim.batch)
             self._written += claim.rows
@@ -256,7 +256,7 @@ class _Run:
                 self._redis,
                 Work(self._queue, claim.batch, pieces, self._before, output, total, tell),
             )
-            steps.write_down(self._archive, claim, paths)
+            batch_steps.write_down(self._archive, claim, paths)
         except Exception:
             with suppress(RedisAway, RedisRefused):  # the first error says more
                 claim.make_sure()  # another archiver may have removed what we have written

@@ -23,7 +23,7 @@ LEVELS = 20
 def impatient(monkeypatch):
     """Ends are found at once, not only after some seconds."""
     monkeypatch.setattr(dependents, "GRACE", 0.0)
-    monkeypatch.setattr("blueque.scheduler.settling.GRACE", 0.0)
+    monkeypatch.setattr("blueque.scheduler.unsettled_ends.GRACE", 0.0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 
-from blueque.archives import parquet
+from blueque.archives import parquet_files
 from blueque.archives.claims import Claim
 from blueque.archives.layout import Archive
 from blueque.archives.partitions import File
@@ -33,7 +33,7 @@ Tell = Callable[[int], object]  # is called with the number of tasks so far
 
 def write_down(archive: Archive, claim: Claim, paths: Sequence[str]) -> None:
     """Record that these files, which we have written, are those of the batch."""
-    claim.rows = parquet.count_rows(archive, paths)
+    claim.rows = parquet_files.count_rows(archive, paths)
     if claim.rows:
         archive.keep(claim, paths, claim.rows)
     claim.mark("written" if claim.rows else "deleted", staging=claim.writer, rows=claim.rows)
@@ -69,7 +69,7 @@ def _as_listed(
     To remove a task from its list, Redis searches from the tail. The files are by day, and the days
     may alternate in the list: by files, each search would pass what other days have.
     """
-    found = chain.from_iterable(parquet.written(archive, files))
+    found = chain.from_iterable(parquet_files.written(archive, files))
     rows = {row.task: row for row in found}
     statuses = Counter(row.status for row in rows.values())
     listed: list[Written] = []
@@ -91,7 +91,7 @@ def finish(archive: Archive, claim: Claim) -> None:
 
 def _require_all(archive: Archive, claim: Claim, files: Sequence[File]) -> None:
     """Raise ArchiveRefused if these are not all files of the batch, because some were removed."""
-    rows = parquet.count_rows(archive, [file.path for file in files])
+    rows = parquet_files.count_rows(archive, [file.path for file in files])
     if rows != claim.rows:
         claim.make_sure()  # another archiver may have gone on, and a person merged them
         raise ArchiveRefused(

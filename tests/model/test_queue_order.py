@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model.selection import NAMES, Ordered, ReducedLottery, RoundRobin, selector
+from blueque.model.queue_order import NAMES, Ordered, ReducedLottery, RoundRobin, selector
 
 DRAWS = 10_000
 WEIGHTS = {"high": 100, "middle": 40, "low": 5}
