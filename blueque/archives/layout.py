@@ -28,7 +28,7 @@ from blueque.archives import stores
 from blueque.archives.claims import Claim
 from blueque.archives.partitions import SUFFIX, File, parse_partition, partition
 from blueque.archives.picking import FILE_FIELDS
-from blueque.archives.stores import AT_ONCE, Store
+from blueque.archives.stores import REQUESTS_AT_ONCE, Store
 from blueque.errors import ArchiveRefused
 from blueque.model.earlier_versions import BY_RUN, STAGING_FOLDER
 
@@ -244,7 +244,7 @@ class Archive:
                 self._lists[name] = [] if content is None else json.loads(content)["files"]
             return self._lists[name]
 
-        with ThreadPoolExecutor(AT_ONCE) as threads:
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
             return {file for files in threads.map(read, names) for file in files}
 
     def _folder(self, queue: str) -> str:

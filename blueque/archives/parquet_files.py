@@ -10,7 +10,7 @@ from blueque.archives import picking
 from blueque.archives.layout import Archive, Output
 from blueque.archives.partitions import File
 from blueque.archives.picking import Partition
-from blueque.archives.stores import AT_ONCE
+from blueque.archives.stores import REQUESTS_AT_ONCE
 from blueque.protocol.archiving import Written
 from blueque.tables import arrow
 
@@ -107,6 +107,6 @@ def count_rows(archive: Archive, paths: Iterable[str]) -> int:
     """Return how many rows the files have, as their footers say."""
     from pyarrow import parquet
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
         footers = threads.map(lambda path: parquet.read_metadata(archive.open(path)), paths)
         return sum(footer.num_rows for footer in footers)

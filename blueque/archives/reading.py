@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from blueque.archives import layout
 from blueque.archives.layout import Archive
 from blueque.archives.partitions import File
-from blueque.archives.stores import AT_ONCE
+from blueque.archives.stores import REQUESTS_AT_ONCE
 from blueque.errors import Contended, InvalidInput
 from blueque.model import columns
 from blueque.model.columns import DEFAULT_FIELDS, LISTED_AS, OTHER
@@ -110,7 +110,7 @@ def _table(
 ) -> pa.Table:
     more = [*(("task_id", "updated") if latest else ()), *(("group",) if group is not None else ())]
     needed = [*wanted, *(name for name in more if name not in wanted)]
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
         loaded = threads.map(lambda file: [*_rows(archive, file, needed, group)], files)
         found = [schema_of(needed).empty_table(), *chain.from_iterable(loaded)]
     return arrow.pyarrow().concat_tables(found)

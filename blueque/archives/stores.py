@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TESTED = ("s3",)
-AT_ONCE = 16  # requests
+REQUESTS_AT_ONCE = 16  # requests
 # the scheme of a URL, also without slashes behind it: dbfs:/x
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # These have no folders, or make them by themselves.
@@ -102,7 +102,7 @@ class Store:
             with contextlib.suppress(FileNotFoundError):
                 self._files.delete_file(path)
 
-        with ThreadPoolExecutor(AT_ONCE) as threads:
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
             list(threads.map(remove, paths))
 
     def remove_folder(self, folder: str) -> None:

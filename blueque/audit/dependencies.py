@@ -19,7 +19,7 @@ from blueque.model.group import condition_on, group_of
 from blueque.model.parts import in_parts
 from blueque.model.states import FINISHED, Place
 
-AT_ONCE = 100  # tasks whose conditions, or dependents, are in memory
+TASKS_AT_ONCE = 100  # tasks whose conditions, or dependents, are in memory
 NAMED = 10  # tasks of a circle that a sentence names
 # The score of a blocked task at which a listener or scheduler is about to look.
 _NOW = 0.0
@@ -75,7 +75,7 @@ def judge(
     bad = observed.bad_keys
     names = {task: task for task in blocked}  # each id and each group is in memory once
     waits: dict[str, list[str]] = {}  # a group waits for its members
-    for some in in_parts(list(blocked.items()), AT_ONCE):
+    for some in in_parts(list(blocked.items()), TASKS_AT_ONCE):
         sound = [each for each in some if keys.conditions(each[0]) not in bad]
         children = list(_children(redis, sound))
         for child in children:
@@ -95,7 +95,7 @@ def judge(
                 yield found
     for circle in circles(waits):
         yield _circle(circle, blocked)
-    for some_tasks in in_parts(list(awaited), AT_ONCE):
+    for some_tasks in in_parts(list(awaited), TASKS_AT_ONCE):
         for ended in _settled(redis, some_tasks):
             if keys.dependents(ended.task) not in bad:
                 yield from _entries(redis, ended)
@@ -208,7 +208,7 @@ def _is_to_be_told(parent: _Parent, entry: _Entry) -> bool:
 def _dependents(redis: Redis, parent: str) -> Iterator[_Entry]:
     first = 0
     while True:
-        last = first + AT_ONCE - 1
+        last = first + TASKS_AT_ONCE - 1
         (flat,) = redis.read(("ZRANGE", keys.dependents(parent), first, last, "WITHSCORES"))
         tasks, scores = flat[::2], map(float, flat[1::2])
         groups: list[list[Command]] = [
@@ -218,6 +218,6 @@ def _dependents(redis: Redis, parent: str) -> Iterator[_Entry]:
         states = read_groups(redis, groups)
         for task, score, (status, condition) in zip(tasks, scores, states, strict=True):
             yield _Entry(task, score, status, condition)
-        if len(tasks) < AT_ONCE:
+        if len(tasks) < TASKS_AT_ONCE:
             return
-        first += AT_ONCE
+        first += TASKS_AT_ONCE

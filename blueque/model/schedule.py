@@ -76,7 +76,7 @@ OF_RULE = ("cron", "every", "timezone", "start", "until")
 POLICIES = ("overlap", "catch_up", "window", "jitter")
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 
-AT_ONCE = 1000  # planned times about which one transaction decides, at most
+TIMES_AT_ONCE = 1000  # planned times about which one transaction decides, at most
 PROMPT = 60  # seconds after its time in which an occurrence counts as not missed
 MAX_JITTER = 86400
 DEFAULT_WINDOW = 86400
@@ -199,7 +199,7 @@ def require_jitter(jitter: int, rule: Rule, now: float) -> None:
     """
     if not jitter:
         return
-    times = planned_times(rule, now, now + 400 * DAY, AT_ONCE)
+    times = planned_times(rule, now, now + 400 * DAY, TIMES_AT_ONCE)
     apart = rule.every or min((b - a for a, b in pairwise(times)), default=jitter)
     if jitter > apart:
         raise InvalidInput(
@@ -296,7 +296,7 @@ class Step(NamedTuple):
 
 
 def decide(
-    definition: Definition, name: str, planned: int, at: int, now: float, most: int = AT_ONCE
+    definition: Definition, name: str, planned: int, at: int, now: float, most: int = TIMES_AT_ONCE
 ) -> Step | None:
     """Decide what comes of the planned times that are due. None: none is.
 

@@ -27,7 +27,7 @@ log = logging.getLogger("blueque")
 
 PACE = 1.0  # seconds between two looks
 AFTER_TROUBLE = 5.0
-AT_ONCE = 500  # lines in a transaction
+LINES_AT_ONCE = 500  # lines in a transaction
 AT_ONCE_AGAIN = 0.5  # seconds: a failure so soon was a connection that had been idle for long
 
 # As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`;
@@ -161,8 +161,8 @@ class Reporter:
         if self._tail is None:
             return
         lines = self._tail.news()
-        for first in range(0, len(lines), AT_ONCE):
-            some = lines[first : first + AT_ONCE]
+        for first in range(0, len(lines), LINES_AT_ONCE):
+            some = lines[first : first + LINES_AT_ONCE]
             self._get_processor(task).log(some, is_over and some[-1] is lines[-1])
             self._tail.done(some[-1].number)
         if is_over and not lines and self._tail.has_read:

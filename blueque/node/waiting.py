@@ -22,7 +22,7 @@ from blueque.system import process
 
 T = TypeVar("T")
 
-AT_ONCE = 0.005  # seconds within which most answers come; an order may wait for so long
+PROMPT = 0.005  # seconds within which most answers come; an order may wait for so long
 LAST_ANSWER = 1.0  # seconds for which an answer is waited for once an order has come
 ANSWER_SOON = 1.0  # seconds; for what matters less than a beat, or than an order
 LATE = 5.0  # seconds after which Redis should have answered that no work has come
@@ -179,7 +179,7 @@ class Waiting:
         """Wait for the answer to a command; not for long once an order has come, for Redis may
         stand still.
         """
-        if connection.wait(AT_ONCE):
+        if connection.wait(PROMPT):
             return True
         before, descriptor = self._orders.now, connection.fileno()
         deadline = time.monotonic() + (LAST_ANSWER if before is Order.STOP else REPLY_TIMEOUT)

@@ -11,7 +11,7 @@ from blueque.protocol import groups, rechecking, settling
 from blueque.protocol.parents import Parent, TaskParent
 from blueque.queries.dependencies import dependents_and_group, dependents_from
 
-AT_ONCE = 100  # dependents of one look
+DEPENDENTS_AT_ONCE = 100  # dependents of one look
 MOST_LOOKS = 100  # dependents that the caller tells of the end of one task, and of what follows
 
 
@@ -50,7 +50,7 @@ def recheck_dependents(
     is_one_enough: stop at the first that waits.
     """
     removed = waiting = 0
-    for child in dependents_from(redis, parent.dependents, first, AT_ONCE):
+    for child in dependents_from(redis, parent.dependents, first, DEPENDENTS_AT_ONCE):
         if _waits(redis, child, parent, now):
             waiting += 1
             if is_one_enough:

@@ -17,7 +17,7 @@ from blueque.system.outage import Outage
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 100  # schedules that are looked at in one step
+SCHEDULES_AT_ONCE = 100  # schedules that are looked at in one step
 IN_MEMORY = 16  # whose records are read together: each may have parameters of a MiB
 MOVED_ON = 1.0  # seconds until a schedule that made nothing is looked at again
 REFUSED = 60.0  # seconds until a schedule that cannot be read is looked at again
@@ -65,9 +65,11 @@ class Firing:
         monotonic = time.monotonic()
         self._left_alone = {name: at for name, at in self._left_alone.items() if at > monotonic}
         skip = self._skip
-        now, first = schedules.first(self._redis, AT_ONCE + len(self._left_alone) + 1, skip)
+        now, first = schedules.first(
+            self._redis, SCHEDULES_AT_ONCE + len(self._left_alone) + 1, skip
+        )
         due = [name for name, score in first.items() if score <= now]
-        names = [name for name in due if name not in self._left_alone][:AT_ONCE]
+        names = [name for name in due if name not in self._left_alone][:SCHEDULES_AT_ONCE]
         if not names:
             self._skip = 0
             return self._wait(now, first)
@@ -75,8 +77,8 @@ class Firing:
         for some in in_parts(ours, IN_MEMORY):
             self._decide(some, now)
         if self._queues is not None:
-            self._skip = skip + len(names) - len(ours) if len(names) == AT_ONCE else 0
-        is_more = bool(ours or self._skip) or len(names) == AT_ONCE
+            self._skip = skip + len(names) - len(ours) if len(names) == SCHEDULES_AT_ONCE else 0
+        is_more = bool(ours or self._skip) or len(names) == SCHEDULES_AT_ONCE
         return 0.0 if is_more else self._wait(now, first)
 
     def _ours(self, names: Sequence[str]) -> list[str]:

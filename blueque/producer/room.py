@@ -26,7 +26,7 @@ from blueque.queries.tasks import are_unused
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 500  # tasks that are looked up and discarded in one go
+DISCARDED_AT_ONCE = 500  # tasks that are looked up and discarded in one go
 ASK_AGAIN = (
     10.0  # seconds after which a queue without a bound is asked again, as settings by listeners
 )
@@ -63,7 +63,7 @@ def ask_for_room(
             raise full
         _require_open(redis, joined)
         # A bound may be far below what is in line.
-        if not _discard(redis, full.queue, min(full.excess, AT_ONCE)):
+        if not _discard(redis, full.queue, min(full.excess, DISCARDED_AT_ONCE)):
             raise full
 
 

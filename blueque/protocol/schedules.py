@@ -15,9 +15,9 @@ from blueque.model import keys
 from blueque.model.earlier_versions import OF_SCHEDULE
 from blueque.model.recurrence import planned_times
 from blueque.model.schedule import (
-    AT_ONCE,
     DEFINED,
     OF_RULE,
+    TIMES_AT_ONCE,
     Definition,
     Occurrence,
     differing,
@@ -35,7 +35,7 @@ from blueque.protocol.schedule_record import (
 )
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
-MOST_COUNTED = 10 * AT_ONCE  # planned times that a pause or a change counts
+MOST_COUNTED = 10 * TIMES_AT_ONCE  # planned times that a pause or a change counts
 _OF_PAUSE = ("paused", "paused_by", "paused_reason")
 
 

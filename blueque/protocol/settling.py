@@ -14,7 +14,7 @@ from blueque.protocol.parents import Parent, TaskParent
 from blueque.protocol.rechecking import Rechecked, tell
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
-AT_ONCE = 100  # dependents that one `settle` tells
+DEPENDENTS_AT_ONCE = 100  # dependents that one `settle` tells
 
 
 class Settled(NamedTuple):
@@ -56,7 +56,7 @@ def tell_dependents(redis: Redis, name: str, parent: Parent, now: float) -> Sett
             if not error.is_wrong_type:
                 raise
             refused[child] = error  # the others must not wait for it
-    if len(left) < AT_ONCE or not done:
+    if len(left) < DEPENDENTS_AT_ONCE or not done:
         left = next_dependents(redis, name, parent, now)
     changed = [child for child in done.values() if child.is_changed]
     cancelled = {
@@ -93,6 +93,6 @@ def next_dependents(redis: Redis, name: str, parent: Parent, now: float) -> list
             return Answer(left)
         return Change(parent.when_settled(replies[:first], bool(scores), now), [])
 
-    entries: Command = ("ZRANGE", parent.dependents, 0, AT_ONCE - 1, "WITHSCORES")
+    entries: Command = ("ZRANGE", parent.dependents, 0, DEPENDENTS_AT_ONCE - 1, "WITHSCORES")
     look: AnyLook = Look([*parent.watch, parent.dependents], [*parent.reads, entries], parent.name)
     return transact(redis, name, look, decide)

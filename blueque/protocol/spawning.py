@@ -20,7 +20,7 @@ from blueque.protocol.parents import Parents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of
 
-AT_ONCE = 200  # tasks that one `spawn` makes
+SPAWNED_AT_ONCE = 200  # tasks that one `spawn` makes
 
 
 class Spawning:
@@ -91,7 +91,7 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewTask], now: floa
         WrongGroup for a group that does not take the task; InvalidInput.
     """
     task = attempt.task
-    spawning = Spawning(task, tasks, AT_ONCE)
+    spawning = Spawning(task, tasks, SPAWNED_AT_ONCE)
 
     def decide(reply: list[str | None], *replies: Any) -> Verdict[list[bool]]:
         fields = TaskFields._make(reply)

@@ -11,7 +11,7 @@ from blueque.model import keys
 from blueque.model.parts import in_parts
 from blueque.protocol.membership import ask_beats, ask_members, write_nothing
 
-AT_ONCE = 500  # queues in one write
+QUEUES_AT_ONCE = 500  # queues in one write
 
 
 class Beats:
@@ -31,7 +31,7 @@ class Beats:
         One command for each 500 queues while none has. Raises RedisAway.
         """
         found: set[str] = set()
-        for some in in_parts(queues, AT_ONCE):
+        for some in in_parts(queues, QUEUES_AT_ONCE):
             names = [(keys.nodes(each), keys.listeners(each), keys.started(each)) for each in some]
             (anything,) = self._tracked.exchange(("EXISTS", *chain.from_iterable(names)))
             if anything != 0:

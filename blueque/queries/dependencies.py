@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blueque.queries.steps import Reader
 
 FIRST = 5  # dependents of a task that are read
-AT_ONCE = 20  # blocked tasks whose conditions are read in one round trip
+BLOCKED_AT_ONCE = 20  # blocked tasks whose conditions are read in one round trip
 LEVELS, MOST = 20, 1000  # how far, and in how many tasks, what holds up a task is searched
 MOST_HELD = 10_000  # blocked tasks among which the held ones are searched
 CANCEL = "cancel"  # the value of the field `broken`: the task does not wait on
@@ -184,7 +184,7 @@ def broken_in(redis: Redis, queues: Sequence[str]) -> dict[str, list[Task]]:
 def broken(redis: Redis, ids: Sequence[str], most: int) -> dict[str, list[Task]]:
     """Return the tasks that hold up each of these blocked tasks, if any do: they have ended in
     another way than wanted, or are gone. Also tasks that hold up what it waits for: LEVELS up at
-    most, and in `most` blocked tasks at most. Two round trips for AT_ONCE tasks of a level.
+    most, and in `most` blocked tasks at most. Two round trips for BLOCKED_AT_ONCE tasks of a level.
 
     Those that are about to be cancelled for that are left out.
     """
@@ -192,8 +192,8 @@ def broken(redis: Redis, ids: Sequence[str], most: int) -> dict[str, list[Task]]
     level = [*ids]
     for _ in range(LEVELS):
         level = [task for task in dict.fromkeys(level) if task not in known]
-        for first in range(0, min(len(level), most - len(known)), AT_ONCE):
-            known |= _conditions(redis, level[first : first + AT_ONCE])
+        for first in range(0, min(len(level), most - len(known)), BLOCKED_AT_ONCE):
+            known |= _conditions(redis, level[first : first + BLOCKED_AT_ONCE])
         level = [
             each.task.id
             for task in level

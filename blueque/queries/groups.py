@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blueque.queries.steps import Reader
 
 MOST = 100_000  # ids of a group that are read
-AT_ONCE = 1000  # tasks in one round trip
+TASKS_AT_ONCE = 1000  # tasks in one round trip
 
 
 class GroupSeen(NamedTuple):
@@ -126,7 +126,7 @@ def not_whole(redis: Redis, tasks: Sequence[str]) -> dict[str, WrongGroup]:
     all there, and what it says of each.
     """
     found: dict[str, WrongGroup] = {}
-    for some in in_parts(tasks, AT_ONCE):
+    for some in in_parts(tasks, TASKS_AT_ONCE):
         found |= _not_whole(redis, look_at(redis, some))
     return found
 
@@ -270,5 +270,5 @@ def count_gone(redis: Redis, name: str, *, only_bad: bool = False) -> int:
     only_bad: count only those that were not complete.
     """
     ids = bad_members(redis, name) if only_bad else members(redis, name, count=MOST)
-    parts = in_parts(ids, AT_ONCE)
+    parts = in_parts(ids, TASKS_AT_ONCE)
     return sum(each.status is None for some in parts for each in look_at(redis, some))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blueque.queries.steps import Reader
 
 LONGEST = 5.0  # seconds that one read waits for an event
-AT_ONCE = 1000  # events in one read
+EVENTS_AT_ONCE = 1000  # events in one read
 FIRST = "0-0"  # the place before all events
 LATEST = 10  # events that are searched for the end of the last attempt
 _DECODER = json.JSONDecoder()
@@ -132,7 +132,9 @@ def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) ->
     """
     of = {keys.events(queue): queue for queue in places}
     wait = ("BLOCK", max(int(seconds * 1000), 1)) if seconds > 0 else ()
-    (reply,) = redis.read(("XREAD", *wait, "COUNT", AT_ONCE, "STREAMS", *of, *places.values()))
+    (reply,) = redis.read(
+        ("XREAD", *wait, "COUNT", EVENTS_AT_ONCE, "STREAMS", *of, *places.values())
+    )
     for key, entries in reply or ():
         yield from parse(of[key], entries)
 
@@ -149,7 +151,7 @@ def heard(places: Mapping[str, str], seconds: float) -> Reader[list[Heard]]:
     """Wait for events behind these places; nothing if none has come."""
     of = {keys.events(queue): queue for queue in places}
     wait = ("BLOCK", int(seconds * 1000))
-    (reply,) = yield [("XREAD", *wait, "COUNT", AT_ONCE, "STREAMS", *of, *places.values())]
+    (reply,) = yield [("XREAD", *wait, "COUNT", EVENTS_AT_ONCE, "STREAMS", *of, *places.values())]
     return [
         Heard(
             of[key],
@@ -179,9 +181,11 @@ def ends(redis: Redis, queue: str, start: str, end: str) -> Iterator[list[Event]
     """Yield the ends of tasks behind one place, up to another, at most 1000 at a time."""
     after = start
     while True:
-        (entries,) = redis.read(("XRANGE", keys.events(queue), f"({after}", end, "COUNT", AT_ONCE))
+        (entries,) = redis.read(
+            ("XRANGE", keys.events(queue), f"({after}", end, "COUNT", EVENTS_AT_ONCE)
+        )
         yield [event for event in parse(queue, entries) if event.event in FINISHED]
-        if len(entries) < AT_ONCE:
+        if len(entries) < EVENTS_AT_ONCE:
             return
         after = entries[-1][0]
 

@@ -13,7 +13,7 @@ from blueque.model.lines import DEFAULT, Needs, needs_of, priority_of
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
 
-AT_ONCE = 100  # lines that are read at a time
+LINES_AT_ONCE = 100  # lines that are read at a time
 
 
 class Head(NamedTuple):
@@ -47,12 +47,12 @@ def heads(redis: Redis, queue: str) -> Iterator[Head]:
     no line is always last. Two or three round trips for a hundred lines.
     """
     first, count, pending = redis.read(
-        ("ZRANGE", keys.lines(queue), 0, AT_ONCE - 1, "REV"),
+        ("ZRANGE", keys.lines(queue), 0, LINES_AT_ONCE - 1, "REV"),
         ("ZCARD", keys.lines(queue)),
         ("LLEN", keys.pending(queue)),
     )
     others = [DEFAULT] if pending else []
-    if count <= AT_ONCE:
+    if count <= LINES_AT_ONCE:
         yield from _sorted(redis, queue, [*first, *others])
         return
     highest: float | str = "+inf"
@@ -75,9 +75,9 @@ def _equals(redis: Redis, queue: str, score: float, others: Sequence[str]) -> It
     the first hundred.
     """
     (left,) = redis.read(("ZCOUNT", keys.lines(queue), score, score))
-    at = random.randrange(left) if left > AT_ONCE else 0
+    at = random.randrange(left) if left > LINES_AT_ONCE else 0
     while left > 0:
-        range_of = (score, score, "BYSCORE", "LIMIT", at, min(AT_ONCE, left))
+        range_of = (score, score, "BYSCORE", "LIMIT", at, min(LINES_AT_ONCE, left))
         (names,) = redis.read(("ZRANGE", keys.lines(queue), *range_of))
         if not names and not at:
             break

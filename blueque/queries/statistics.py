@@ -34,7 +34,7 @@ USUAL_DAYS = 7  # days that count for what is usual
 LEAST = 5  # runs that are needed for that
 # the share of runs that are no longer than what is long, and as many
 TAIL, LEAST_OF_TAIL = 0.95, 20
-AT_ONCE = 500  # hashes in one round trip
+HASHES_AT_ONCE = 500  # hashes in one round trip
 
 _BEYOND = 1e100  # larger than any sum of ours; another program may have written one
 
@@ -281,7 +281,7 @@ def _sums(parts: Iterable[Mapping[Name, Amount]]) -> dict[Name, Amount]:
 
 
 def _hashes(redis: Redis, names: Sequence[str]) -> Iterator[dict[str, str]]:
-    for some in in_parts(names, AT_ONCE):
+    for some in in_parts(names, HASHES_AT_ONCE):
         for reply in redis.read(*[("HGETALL", name) for name in some]):
             yield as_hash(reply)
 

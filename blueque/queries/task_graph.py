@@ -1,7 +1,7 @@
 """The tasks that a task waits for, those that these wait for and so on; and the tasks that wait
 for it: level by level, each level in one round trip.
 
-Every read is bounded: DEPTH levels, MAX_TASKS tasks in each direction, the neighbours of AT_ONCE
+Every read is bounded: DEPTH levels, MAX_TASKS tasks in each direction, the neighbours of TASKS_AT_ONCE
 tasks of a level, MAX_DEPENDENTS of one task. No neighbours are read twice, so a circle has an end.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEPTH = 20  # levels in each direction
 MAX_TASKS = 1000  # in each direction
-AT_ONCE = 50  # tasks of a level whose neighbours are read
+TASKS_AT_ONCE = 50  # tasks of a level whose neighbours are read
 MAX_DEPENDENTS = 1000  # of one task
 MAX_BAD = 100  # members of a group that are read before the others
 
@@ -59,7 +59,7 @@ def load(redis: Redis, task: str) -> Graph:
     for level in range(DEPTH + 1):
         if not (up or down):
             break
-        expands = AT_ONCE if level < DEPTH else 0
+        expands = TASKS_AT_ONCE if level < DEPTH else 0
         walk.read(redis, up, down, expands)
         up, down = walk.next_up(up[:expands]), walk.next_down(down[:expands])
     walk.leave_out_gates(redis)

@@ -15,7 +15,7 @@ from blueque.queries.steps import of_each, read
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
 
-AT_ONCE = 1000  # entries of a log in one read
+ENTRIES_AT_ONCE = 1000  # entries of a log in one read
 
 
 class LogLine(NamedTuple):
@@ -86,7 +86,7 @@ def _behind(place: Place) -> Reader[tuple[Sequence[str | None], Sequence[Any]]]:
     """Read status and progress of a task, and the entries of its log that have come since."""
     state, entries = yield [
         ("HMGET", keys.task(place.task), "status", "progress"),
-        ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", AT_ONCE),
+        ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", ENTRIES_AT_ONCE),
     ]
     return state, entries
 

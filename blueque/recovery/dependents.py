@@ -17,7 +17,7 @@ from blueque.recovery.left_alone import LeftAlone
 log = logging.getLogger("blueque")
 
 GRACE = 2.0  # seconds in which a listener settles the end of its own task
-AT_ONCE = 100  # ends of others that one look finds
+ENDS_AT_ONCE = 100  # ends of others that one look finds
 RECHECKED = 100  # blocked tasks of a queue that one look compares
 
 
@@ -41,7 +41,7 @@ class Dependents:
     @property
     def limit(self) -> int:
         """How many ends a look asks for, so that it finds some that are not left alone."""
-        return AT_ONCE + len(self._refused.names())
+        return ENDS_AT_ONCE + len(self._refused.names())
 
     def note(self, tasks: Iterable[str]) -> None:
         """Have `step` settle these tasks."""
@@ -54,7 +54,7 @@ class Dependents:
         """
         found = unsettled_tasks(self._redis, time.time() - GRACE, self.limit)
         self.note(found)
-        return len(found) >= AT_ONCE and self.has_work
+        return len(found) >= ENDS_AT_ONCE and self.has_work
 
     def step(self) -> bool:
         """Tell up to a hundred dependents of one task how it has ended. Return whether there is more

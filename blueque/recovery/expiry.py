@@ -12,7 +12,7 @@ from blueque.queries.due import expiring, queues_of
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 100  # tasks that one step looks at
+EXPIRED_AT_ONCE = 100  # tasks that one step looks at
 EVERY = 60.0  # seconds after which the index is read again: a task may come before all others
 SOON = 1.0  # seconds after which a task is looked at again that a listener has just popped
 
@@ -39,8 +39,8 @@ class Expiry:
             return EVERY
 
     def _step(self) -> float:
-        now, times = expiring(self._redis, AT_ONCE + 1)
-        due = [task for task, before in times.items() if before <= now][:AT_ONCE]
+        now, times = expiring(self._redis, EXPIRED_AT_ONCE + 1)
+        due = [task for task, before in times.items() if before <= now][:EXPIRED_AT_ONCE]
         if not due:
             return max(min([EVERY, *(before - now for before in times.values())]), 0.0)
         for task, queue in zip(due, queues_of(self._redis, due), strict=True):
@@ -50,4 +50,4 @@ class Expiry:
                 log.info("expire task=%s queue=%s", task, queue)
             except Contended as error:  # a listener takes it, or others do the same
                 log.debug("expire: %s", error)
-        return SOON if len(due) < AT_ONCE else 0.0
+        return SOON if len(due) < EXPIRED_AT_ONCE else 0.0

@@ -14,7 +14,7 @@ from blueque.producer.dependents import recheck_dependents
 from blueque.protocol import operator
 from blueque.protocol.groups import MEMBERS_AT_ONCE, finish_group, settle_group, settle_members
 from blueque.protocol.parents import GroupParent
-from blueque.protocol.settling import AT_ONCE
+from blueque.protocol.settling import DEPENDENTS_AT_ONCE
 from blueque.queries import groups, unsettled_groups
 from blueque.queries.groups import Member
 from blueque.queries.unsettled_groups import Cancellation
@@ -141,7 +141,7 @@ class _Looks:
         one on. Tell whether some are gone.
         """
         size = unsettled_groups.count_waiting(self._redis, group)
-        first = random.randrange(max(size - AT_ONCE, 0) + 1)
+        first = random.randrange(max(size - DEPENDENTS_AT_ONCE, 0) + 1)
         return recheck_dependents(self._redis, GroupParent(group), self._now, first).removed > 0
 
     def _has_noted(self, group: str) -> bool:

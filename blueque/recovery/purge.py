@@ -19,7 +19,7 @@ from blueque.tables import snapshot_reader
 log = logging.getLogger("blueque")
 
 READ_AT_ONCE = 1000
-AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
+PURGED_AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
 
 
 def purge(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Iterator[int]:
@@ -31,7 +31,7 @@ def purge(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Iterator
     Raises SnapshotGone.
     """
     done = 0
-    for piece, tasks in snapshot_reader.ids(redis, snapshot, AT_ONCE):
+    for piece, tasks in snapshot_reader.ids(redis, snapshot, PURGED_AT_ONCE):
         done += _purge(redis, piece, tasks, is_forced)
         yield done
     log.info("purge tasks=%d", done)

@@ -21,7 +21,7 @@ from blueque.queries import groups
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 100  # tasks of one list; the time of WATCH grows with the square of the keys
+PRUNED_AT_ONCE = 100  # tasks of one list; the time of WATCH grows with the square of the keys
 COUNTED_AT_ONCE = 1000  # tasks that `count` looks at in one round trip
 LISTS_AT_ONCE = 300  # lists that one step looks at; the next step goes on with the others
 REFUSED_PAUSE = 60.0  # seconds before a queue is tried again after Redis refused a command
@@ -169,7 +169,7 @@ class Retention:
         oldest = ended.oldest(
             self._redis,
             {place: self._passed_now(place, stock) for place in busy},
-            min(AT_ONCE, most),
+            min(PRUNED_AT_ONCE, most),
         )
         left = [self._delete(place, oldest[place], stock) for place in busy]
         return any(left)

@@ -8,7 +8,7 @@ import time
 from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused
 from blueque.queries.queue_changes import Lookout
-from blueque.recovery.dependents import AT_ONCE, GRACE, Dependents
+from blueque.recovery.dependents import ENDS_AT_ONCE, GRACE, Dependents
 
 LOOK_AT_ALL = 60.0  # seconds between two looks where no change is known
 
@@ -67,7 +67,7 @@ class Settling:
             return
         ended = [task for task, at in found.tasks.items() if at <= now - GRACE]
         self._dependents.note(ended)
-        if len(ended) >= AT_ONCE and self._dependents.has_work:
+        if len(ended) >= ENDS_AT_ONCE and self._dependents.has_work:
             self._look_at = 0.0  # there may be more
         if found.group_at is not None:
             self._group_at = min(found.group_at, self._group_at)

@@ -18,7 +18,7 @@ from blueque.model.new import New, TransactionBudget
 from blueque.model.new_task import NewTask
 from blueque.model.task import Task
 from blueque.protocol import spawning
-from blueque.protocol.spawning import AT_ONCE
+from blueque.protocol.spawning import SPAWNED_AT_ONCE
 
 log = logging.getLogger("blueque")
 
@@ -59,14 +59,14 @@ def _chunks(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
     does not.
     """
     chunk: list[NewTask] = []
-    budget = TransactionBudget(AT_ONCE)
+    budget = TransactionBudget(SPAWNED_AT_ONCE)
     for new in tasks:
         try:
             budget.take(new)
         except InvalidInput:
             if chunk:
                 yield chunk
-            chunk, budget = [], TransactionBudget(AT_ONCE)
+            chunk, budget = [], TransactionBudget(SPAWNED_AT_ONCE)
             budget.take(new)
         chunk.append(new)
     if chunk:

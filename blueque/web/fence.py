@@ -154,8 +154,8 @@ def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
     ids = [*dict.fromkeys(task for some in members.values() for task in some)]
     mine = {
         each.task
-        for first in range(0, len(ids), groups.AT_ONCE)
-        for each in groups.look_at(redis, ids[first : first + groups.AT_ONCE])
+        for first in range(0, len(ids), groups.TASKS_AT_ONCE)
+        for each in groups.look_at(redis, ids[first : first + groups.TASKS_AT_ONCE])
         if site.has(each.queue)
     }
     return {name for name, some in members.items() if mine.intersection(some)}

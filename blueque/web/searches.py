@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from blueque.web.visit import Visit
 
-AT_ONCE = 2  # searches of all logins; each makes one at a time
+SEARCHES_AT_ONCE = 2  # searches of all logins; each makes one at a time
 PATIENCE, PAUSE = 1.0, 0.05  # seconds that a search waits for others, and between two looks at them
 # Names in a query that make a list read each task. Others are answered from an index.
 READS = ("text", "error", "schedule", "node", "since", "until", "sort")
@@ -33,7 +33,7 @@ class Searches:
     """Makes a few searches at a time: one for each login, and one for all pages that are live."""
 
     def __init__(self) -> None:
-        self._threads = anyio.CapacityLimiter(AT_ONCE)
+        self._threads = anyio.CapacityLimiter(SEARCHES_AT_ONCE)
         self._logins: set[str] = set()  # for which one goes on
 
     async def run(self, visit: Visit, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -43,7 +43,7 @@ class Searches:
         """
         login, until = "" if visit.is_live else visit.login, time.monotonic() + PATIENCE
         may_wait = visit.is_live or _is_order(visit)
-        while login in self._logins or len(self._logins) >= AT_ONCE:
+        while login in self._logins or len(self._logins) >= SEARCHES_AT_ONCE:
             if not may_wait and time.monotonic() > until:
                 raise HTTPException(503, "Another search is running. Try again in a moment.")
             await anyio.sleep(PAUSE)

@@ -146,7 +146,7 @@ def test_a_task_whose_age_cannot_be_told_holds_nobody_up(redis, cli, make, end):
 def test_a_hundred_and_one_priorities_come_in_their_order_and_the_default_line_in_its_place(
     redis, client, monkeypatch
 ):
-    monkeypatch.setattr(line_order, "AT_ONCE", 10)
+    monkeypatch.setattr(line_order, "LINES_AT_ONCE", 10)
     for priority in range(-50, 51):
         put(redis, f"t{priority}", 1.0, **({"priority": priority} if priority else {}))
 
@@ -156,7 +156,7 @@ def test_a_hundred_and_one_priorities_come_in_their_order_and_the_default_line_i
 
 
 def test_of_more_than_a_hundred_equal_lines_none_is_starved(redis, make, end):
-    first = [f"first-{number}" for number in range(line_order.AT_ONCE + 20)]
+    first = [f"first-{number}" for number in range(line_order.LINES_AT_ONCE + 20)]
     for number, task in enumerate(first):
         put(redis, task, 1.0 + number, needs=f"lock:{number}=1")
     listener, left = make(), set(first)
@@ -175,7 +175,7 @@ def test_of_more_than_a_hundred_equal_lines_none_is_starved(redis, make, end):
 def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(
     redis, cli, client, make, monkeypatch
 ):
-    monkeypatch.setattr(line_order, "AT_ONCE", 10)
+    monkeypatch.setattr(line_order, "LINES_AT_ONCE", 10)
     for number in range(50):
         put(redis, f"t{number}", 1.0 + number, needs=f"lock:{number}=1")
     put(redis, "plain", 0.5)
@@ -199,7 +199,7 @@ def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(
 
 
 def test_lines_that_are_dropped_on_the_way_hide_none_behind_them(redis, cli, client, monkeypatch):
-    monkeypatch.setattr(line_order, "AT_ONCE", 10)
+    monkeypatch.setattr(line_order, "LINES_AT_ONCE", 10)
     for number in range(50):
         put(redis, f"t{number}", 1.0 + number, needs=f"lock:{number}=1")
     left = {f"0,lock:{number}=1" for number in range(0, 50, 5)}

@@ -149,7 +149,7 @@ def process_table() -> Iterator[None]:
         mock.patch.object(recovery_module, "time", clock),
         mock.patch.object(firing, "time", wall),
         # Three dependents are more than one transaction tells; else it would take a hundred.
-        mock.patch.object(settling, "AT_ONCE", 2),
+        mock.patch.object(settling, "DEPENDENTS_AT_ONCE", 2),
         # And two tasks are more than one transaction makes of a large workflow.
         mock.patch.object(large_workflow, "MOST_TASKS", 2),
     ):

@@ -202,7 +202,7 @@ def test_the_oldest_tasks_are_discarded_for_new_ones(client, cli, redis):
 def test_very_many_tasks_are_discarded_some_at_a_time(client, cli, redis, monkeypatch):
     client.get_queue("video").enqueue_many(range(7))
     queue = bound(client, 2, discard="oldest")
-    monkeypatch.setattr(room, "AT_ONCE", 2)
+    monkeypatch.setattr(room, "DISCARDED_AT_ONCE", 2)
     looks = []
     monkeypatch.setattr(
         room, "oldest_pending", lambda *about: looks.append(about[-1]) or oldest_pending(*about)

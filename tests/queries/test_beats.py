@@ -129,7 +129,7 @@ def test_it_reads_everything_where_redis_does_not_report_changes(client, redis, 
     ids=lambda command: command[1],
 )
 def test_queues_with_anything_to_judge_are_found_among_many(client, cli, monkeypatch, command):
-    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(module, "QUEUES_AT_ONCE", 2)
     beats = Beats(client.connections.connect)
     queues = [f"q{number}" for number in range(5)]
     cli.rpush(keys.pending("q0"), "t1")

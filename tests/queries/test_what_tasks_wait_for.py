@@ -163,7 +163,7 @@ def test_what_holds_up_a_task_is_searched_so_many_levels_up(
 
 
 def test_what_holds_up_tasks_is_searched_in_so_many_of_them(inspector, redis, monkeypatch):
-    monkeypatch.setattr(dependencies, "AT_ONCE", 2)
+    monkeypatch.setattr(dependencies, "BLOCKED_AT_ONCE", 2)
     monkeypatch.setattr(dependencies, "MOST", 4)
     end(redis, "bad-1", exit_code=1)
     for n in range(7):
@@ -256,7 +256,7 @@ def test_a_long_chain_is_read_so_many_levels_far(inspector, redis, monkeypatch, 
 def test_a_wide_graph_is_read_within_its_bounds(inspector, redis, server, monkeypatch):
     monkeypatch.setattr(task_graph, "MAX_TASKS", 20)
     monkeypatch.setattr(task_graph, "MAX_DEPENDENTS", 30)
-    monkeypatch.setattr(task_graph, "AT_ONCE", 5)
+    monkeypatch.setattr(task_graph, "TASKS_AT_ONCE", 5)
     enqueue(redis, "top-1")
     for n in range(40):
         block(redis, f"child-{n}", "top-1", now=100.0 + n)

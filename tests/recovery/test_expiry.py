@@ -13,7 +13,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.queue_settings import pausing
 from blueque.model.units import Timing
 from blueque.protocol.ends import End
-from blueque.recovery.expiry import AT_ONCE, EVERY, SOON, Expiry
+from blueque.recovery.expiry import EVERY, EXPIRED_AT_ONCE, SOON, Expiry
 
 NODE = "host_1"
 
@@ -169,7 +169,7 @@ def test_a_key_of_a_wrong_type_is_left_alone(redis):
 
 
 def test_a_step_that_leaves_late_tasks_is_followed_by_the_next_one_at_once(redis):
-    for number in range(AT_ONCE + 1):
+    for number in range(EXPIRED_AT_ONCE + 1):
         make_late(redis, f"t{number}")
     expiry = Expiry(redis)
 

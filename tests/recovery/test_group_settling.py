@@ -13,7 +13,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 from blueque.recovery import dependents
-from blueque.recovery.dependents import AT_ONCE, Dependents
+from blueque.recovery.dependents import ENDS_AT_ONCE, Dependents
 from blueque.scheduler import Scheduler
 
 LEVELS = 20
@@ -67,7 +67,7 @@ def test_a_cancellation_goes_down_a_chain_without_a_look_at_redis_for_each_level
 def test_a_scheduler_settles_many_ends_of_others_without_a_pause(
     client, queue, redis, impatient, scheduler
 ):
-    parents = [queue.enqueue(number) for number in range(3 * AT_ONCE)]
+    parents = [queue.enqueue(number) for number in range(3 * ENDS_AT_ONCE)]
     children = [queue.enqueue("child", after=[parent], broken="cancel") for parent in parents]
     for parent in parents:
         fail(redis, parent, queue)
@@ -115,7 +115,7 @@ def test_an_end_that_redis_has_no_memory_to_settle_is_settled_as_soon_as_it_has(
 def test_a_child_with_a_key_of_a_wrong_type_costs_only_its_own_parent(
     client, queue, redis, impatient, scheduler, cli
 ):
-    bad = [queue.enqueue(number) for number in range(AT_ONCE + 5)]
+    bad = [queue.enqueue(number) for number in range(ENDS_AT_ONCE + 5)]
     spoiled = [queue.enqueue("spoiled", after=[parent], broken="cancel") for parent in bad]
     good = queue.enqueue("good")
     child = queue.enqueue("child", after=[good], broken="cancel")
@@ -199,7 +199,7 @@ def test_an_end_is_left_to_its_own_listener_for_some_seconds(queue, redis, cli):
 def test_a_look_that_finds_as_many_ends_as_it_takes_says_that_there_may_be_more(
     queue, redis, impatient
 ):
-    for parent in [queue.enqueue(number) for number in range(AT_ONCE)]:
+    for parent in [queue.enqueue(number) for number in range(ENDS_AT_ONCE)]:
         queue.enqueue("child", after=[parent])
         fail(redis, parent, queue)
 

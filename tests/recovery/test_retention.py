@@ -74,7 +74,7 @@ def test_each_status_of_each_queue_has_its_own_age(client, finish, cli, queue):
 def test_a_few_are_deleted_at_a_time_and_it_says_that_there_are_more(
     client, finish, cli, monkeypatch
 ):
-    monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 4)
+    monkeypatch.setattr("blueque.recovery.retention.PRUNED_AT_ONCE", 4)
     ids = [finish(ago=100) for _ in range(7)]
     retention = Retention(client.connections, {"video": {"complete": Keep(50)}})
     assert retention.step() is True
@@ -85,7 +85,7 @@ def test_a_few_are_deleted_at_a_time_and_it_says_that_there_are_more(
 
 
 def test_what_cannot_be_deleted_does_not_keep_what_comes_after_it(client, finish, cli, monkeypatch):
-    monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 4)
+    monkeypatch.setattr("blueque.recovery.retention.PRUNED_AT_ONCE", 4)
     stumps = [f"stump {number}" for number in range(5)]
     cli.rpush("blueque_complete_tasks_video", *stumps)
     other = finish(queue="audio", ago=100)
@@ -296,7 +296,7 @@ def test_of_a_lot_it_says_how_much_it_was_at_the_beginning_and_at_the_end(
     client, finish, monkeypatch, caplog
 ):
     caplog.set_level("INFO", "blueque")
-    monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 1)
+    monkeypatch.setattr("blueque.recovery.retention.PRUNED_AT_ONCE", 1)
     for _ in range(5):
         finish(ago=100)
     finish()
@@ -352,7 +352,7 @@ def test_what_is_old_goes_however_few_there_are_and_what_is_too_many_down_to_the
 def test_stumps_that_somebody_clears_away_meanwhile_are_not_counted_as_passed(
     client, finish, cli, monkeypatch
 ):
-    monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 2)
+    monkeypatch.setattr("blueque.recovery.retention.PRUNED_AT_ONCE", 2)
     cli.rpush("blueque_complete_tasks_video", "stump 1", "stump 2")
     old = [finish(ago=100) for _ in range(2)]
     retention = Retention(client.connections, {"video": {"complete": Keep(50)}})

@@ -10,7 +10,7 @@ import pytest
 
 from blueque.web import create_app
 from blueque.web.access import COOKIE, Viewer
-from blueque.web.searches import AT_ONCE, PATIENCE, PAUSE
+from blueque.web.searches import PATIENCE, PAUSE, SEARCHES_AT_ONCE
 from blueque.web.site import Site
 
 WORD = "/tasks?state=pending&text=aurora"
@@ -129,7 +129,7 @@ def test_a_search_waits_for_no_search_of_another_login(asked, held):
         held.may_end.set()
         return (await other).status_code, third.status_code
 
-    assert AT_ONCE == 2
+    assert SEARCHES_AT_ONCE == 2
     assert asked([WORD], then) == (200, 503)
 
 

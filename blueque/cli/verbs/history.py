@@ -35,7 +35,7 @@ _COLUMNS = [
     *text_columns("BY", "FACTS"),
 ]
 DAY_AGO = True, 86400.0
-MOST, AT_ONCE = 20_000, 20  # events of a queue that are read, and queues in one request
+MOST, QUEUES_AT_ONCE = 20_000, 20  # events of a queue that are read, and queues in one request
 ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of the other columns
 
 
@@ -222,7 +222,7 @@ def _print_past(
     if last is not None and last < first:
         raise click.UsageError("--until is earlier than --since")
     found: list[Event] = []
-    for some in in_parts(queues, AT_ONCE):
+    for some in in_parts(queues, QUEUES_AT_ONCE):
         found += filter(wants, newest(client.connections, some, MOST, first, last))
     found.reverse()  # `newest` has the last first, also of events of one instant
     for event in sorted(found, key=lambda each: each.at):

@@ -20,7 +20,7 @@ from blueque.web.views.tasks import names
 from blueque.web.visit import Page, Visit
 
 SPANS = {"1h": 3600.0, "6h": 21600.0, "24h": 86400.0, "3d": 259200.0, "7d": 604800.0}
-AT_ONCE = 40  # hosts on one page
+HOSTS_ON_PAGE = 40  # hosts on one page
 MOST_ROWS = 50  # of the table of runs
 _RANK = {None: 0, "not heard": 0, "lost": 1, "failed": 2}
 
@@ -39,7 +39,7 @@ def nodes(visit: Visit) -> Page:
     known, found, span = visit.reader.nodes(), *_timeline(visit)
     first = visit.number("first", 0)
     is_by_queue = visit.one("by") == "queue"
-    strip = hosts.strip(known, found, visit, AT_ONCE, first, height=16)
+    strip = hosts.strip(known, found, visit, HOSTS_ON_PAGE, first, height=16)
     listeners = {node.id: node for node in known}
     states = [node.state for node in listeners.values()]
     context = {
@@ -47,7 +47,7 @@ def nodes(visit: Visit) -> Page:
         "queues": hosts.by_queue(found, visit, height=16) if is_by_queue else None,
         "listeners": len(listeners),
         "states": [(state, states.count(state)) for state in hosts.STATES if state in states],
-        "next": first + AT_ONCE if strip.more else None,
+        "next": first + HOSTS_ON_PAGE if strip.more else None,
         "length": span,
         "spans": [*SPANS],
         "timeline": found,
@@ -80,7 +80,7 @@ def node(visit: Visit) -> Page:
         "resources": resources(own, held),
         "amount": hints.amount,
         "spool": own[0].spool if own else None,
-        "strip": hosts.strip(own, found, visit, AT_ONCE, height=16),
+        "strip": hosts.strip(own, found, visit, HOSTS_ON_PAGE, height=16),
         "length": span,
         "spans": [*SPANS],
         "rows": rows(found.runs, visit),

@@ -17,7 +17,7 @@ from blueque.web.visit import Page, Visit
 if TYPE_CHECKING:
     from blueque.queries.overview import QueueOverview
 
-AT_ONCE = 200  # queues on one page
+QUEUES_ON_PAGE = 200  # queues on one page
 NEXT = 5  # tasks that come next
 SORTS = ("queue", "pending", "started", "failed", "oldest")
 
@@ -31,7 +31,7 @@ def queues(visit: Visit) -> Page:
     if order in SORTS[1:]:
         lines.sort(key=lambda line: -_number(line, order))
     first = visit.number("first", 0)
-    shown = lines[first : first + AT_ONCE]
+    shown = lines[first : first + QUEUES_ON_PAGE]
     statistics = visit.reader.statistics(sorted(line.queue for line in shown[:50]), DAYS)
     context = {
         "queues": [(line, spark(statistics.get(line.queue))) for line in shown],
@@ -41,7 +41,7 @@ def queues(visit: Visit) -> Page:
         "all": len(seen.lines),
         "matching": len(lines),
         "first": first,
-        "next": first + AT_ONCE if len(lines) > first + AT_ONCE else None,
+        "next": first + QUEUES_ON_PAGE if len(lines) > first + QUEUES_ON_PAGE else None,
         "sort": order,
         "sorts": SORTS,
     }
