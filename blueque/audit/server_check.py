@@ -14,7 +14,7 @@ from blueque.text.format import span
 
 if TYPE_CHECKING:
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import QueueOverview
+    from blueque.queries.queue_overview import QueueOverview
     from blueque.queries.schedules import Watched
 
 OLDEST = (6, 2)

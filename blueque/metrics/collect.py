@@ -17,7 +17,8 @@ from blueque.model.parts import grouped
 from blueque.model.task import Task
 from blueque.queries import schedules as all_schedules
 from blueque.queries.listeners import Node
-from blueque.queries.overview import QueueOverview, overview
+from blueque.queries.overview import overview
+from blueque.queries.queue_overview import QueueOverview
 from blueque.queries.statistics import Numbers, read_numbers, total
 from blueque.queries.steps import in_step, of_each, read
 from blueque.queries.task_log import printed

@@ -111,24 +111,12 @@ class Definition(NamedTuple):
             what = found["requires"]
             raise InvalidInput(f"it requires {what[:60]!r}, which this version does not know")
         try:
-            numbers = {
-                name: int(found[name]) for name in ("every", "start", "until") if name in found
-            }
-            cron = found.get("cron")
-            rule = Rule(
-                cron if cron is None else read_cron(cron),
-                numbers.get("every"),
-                found.get("timezone", "UTC"),
-                numbers.get("start"),
-                numbers.get("until"),
-            )
-            options = json.loads(found["options"])
             definition = cls(
                 found["queue"],
-                rule,
+                _rule_of(found),
                 found["parameters"],
                 found.get("parameters_encoding"),
-                options,
+                json.loads(found["options"]),
                 overlap_of(found["overlap"]),
                 found["catch_up"],
                 int(found["window"]),
@@ -138,15 +126,19 @@ class Definition(NamedTuple):
             raise
         except (KeyError, ValueError, TypeError, RecursionError) as error:
             raise InvalidInput(f"the record cannot be read: {error!r}"[:200]) from error
-        if definition.overlap not in get_args(Overlap) or definition.catch_up not in get_args(
-            CatchUp
-        ):
+        definition._require_known()
+        return definition
+
+    def _require_known(self) -> None:
+        """Raise InvalidInput if this version does not know what a record says, or cannot do it."""
+        rule, options = self.rule, self.options
+        if self.overlap not in get_args(Overlap) or self.catch_up not in get_args(CatchUp):
             raise InvalidInput("the record names a policy that this version does not know")
         if (rule.cron is None) == (rule.every is None):
             raise InvalidInput("the record has no rule, or two")
         if rule.every is not None and not LEAST_EVERY <= rule.every <= MOST_EVERY:
             raise InvalidInput("every: it must be from 10s to 366d")
-        bounded = (rule.start, rule.until, definition.window, definition.jitter)
+        bounded = (rule.start, rule.until, self.window, self.jitter)
         if any(not 0 <= number <= LAST_SECOND for number in bounded if number is not None):
             raise InvalidInput("a time or a duration of the record is out of bounds")
         is_plain = isinstance(options, dict) and all(
@@ -155,7 +147,6 @@ class Definition(NamedTuple):
         )
         if not is_plain or parse_needs(str(options.get("needs", ""))) is None:
             raise InvalidInput("the record has options that this version does not know")
-        return definition
 
     def fields(self) -> dict[str, str]:
         """Return the fields of the record."""
@@ -412,6 +403,18 @@ def together(times: list[int], now: float, why: str) -> Occurrence:
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a record with their types. A malformed field is left out."""
     return record.parse(fields, FIELDS)
+
+
+def _rule_of(found: Mapping[str, str]) -> Rule:
+    numbers = {name: int(found[name]) for name in ("every", "start", "until") if name in found}
+    cron = found.get("cron")
+    return Rule(
+        cron if cron is None else read_cron(cron),
+        numbers.get("every"),
+        found.get("timezone", "UTC"),
+        numbers.get("start"),
+        numbers.get("until"),
+    )
 
 
 def read_seconds(what: str, value: object, lowest: int, highest: int) -> int:

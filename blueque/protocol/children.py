@@ -67,30 +67,31 @@ class Comparison:
         result: str | None,
     ) -> None:
         self.task, self.fields, self.states, self._result = task, fields, states, result
-        open_ones = conditions if fields.status in OPEN else {}
-        found = {
-            parent: mark(open_ones[parent], state.status)
-            for parent, state in states.items()
-            if not is_marked(open_ones.get(parent, DROPPED))
-        }
-        wanted = {
-            parent for parent, known in found.items() if self._is_result_wanted(parent, known)
-        }
-        # Of several parents, `settle` copies the results: it is called for each of them.
-        self.lacks_result = bool(wanted) and result is None and len(states) == 1
-        left = wanted if result is None else set()
-        self.marks = {
-            parent: known
-            for parent, known in found.items()
-            if known is not None and parent not in left
-        }
-        self.undecided = [parent for parent in found if parent not in self.marks]
+        self.marks = dict[str, str]()
+        self.undecided: list[str] = []
+        self.lacks_result = False
+        self._copied: list[str] = []  # the parents whose result the task gets
+        if fields.status in OPEN:
+            for parent, state in states.items():
+                self._compare(parent, conditions.get(parent, DROPPED), state.status)
         self.conditions = {**conditions, **self.marks}
-        self._copied = wanted - left
 
-    def _is_result_wanted(self, parent: str, known: str | None) -> bool:
-        is_wanted = self.fields.inputs is not None and group_of(parent) is None
-        return is_wanted and known == "+complete"
+    def _compare(self, parent: str, condition: str, status: str | None) -> None:
+        """Decide a condition, if the status of its parent does."""
+        if is_marked(condition):
+            return
+        found = mark(condition, status)
+        is_copied = self.fields.inputs is not None and group_of(parent) is None
+        wants_result = is_copied and found == "+complete"
+        if found is None:
+            self.undecided.append(parent)
+        elif wants_result and self._result is None:
+            self.undecided.append(parent)
+            # Of several parents, `settle` copies the results: it is called for each of them.
+            self.lacks_result = len(self.states) == 1
+        else:
+            self.marks[parent] = found
+            self._copied += [parent] if wants_result else []
 
     def commands(self, now: float, is_due: bool) -> list[Command]:
         """Return the commands that write the marks, copy the result, and have the parents know

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from blueque.queries.groups_overview import Unclosed
     from blueque.queries.holders import Holder
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Overview, QueueOverview
+    from blueque.queries.overview import Overview
+    from blueque.queries.queue_overview import QueueOverview
 
 LONG_PAUSE = 3600.0  # seconds after which a pause may be forgotten
 LONG_OPEN = 86400.0  # seconds after which it may be forgotten to close a group

@@ -15,7 +15,7 @@ from blueque.queries import timeline
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import Overview
-from blueque.queries.overview_queues import complete_only
+from blueque.queries.queue_looks import complete_only
 from blueque.queries.queues import counts
 from blueque.queries.statistics import Statistics
 from blueque.queries.steps import of_each, read

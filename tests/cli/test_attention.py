@@ -18,8 +18,9 @@ from blueque.model.task import Task
 from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
-from blueque.queries.overview import Counts, Failures, Overview, QueueOverview
-from blueque.queries.overview_queues import HOUR
+from blueque.queries.overview import Overview
+from blueque.queries.queue_looks import HOUR
+from blueque.queries.queue_overview import Counts, Failures, QueueOverview
 from blueque.queries.queues import Pause, Settings
 from blueque.queries.schedules import Watched
 from blueque.sentences import attention

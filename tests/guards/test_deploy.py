@@ -30,7 +30,7 @@ from blueque.cli.verbs.web import web
 from blueque.metrics.server import Exporter
 from blueque.model.units import parse_duration, parse_size
 from blueque.node import registry
-from blueque.queries.overview_queues import MANY, SHARE
+from blueque.queries.queue_looks import MANY, SHARE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

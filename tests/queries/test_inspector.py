@@ -17,7 +17,7 @@ from blueque.protocol.ends import End
 from blueque.queries.groups_overview import Groups
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import STATUSES
-from blueque.queries.overview import Counts, Due, Failures, QueueOverview, Waiting
+from blueque.queries.queue_overview import Counts, Due, Failures, QueueOverview, Waiting
 
 NODE = "gpu-1.example.com_4021"
 

@@ -25,7 +25,7 @@ from blueque.model.states import FINISHED, STATUSES, WAITING
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.snapshot import Snapshot
-    from blueque.queries.overview import QueueOverview
+    from blueque.queries.queue_overview import QueueOverview
 
 _COLUMNS = [
     Column("QUEUE", can_shrink=True),

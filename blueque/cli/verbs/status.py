@@ -29,7 +29,8 @@ from blueque.version import __version__
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Overview, QueueOverview
+    from blueque.queries.overview import Overview
+    from blueque.queries.queue_overview import QueueOverview
     from blueque.text.redaction import Hide
 
 MAX_ROWS = 10  # of running tasks, and of hosts

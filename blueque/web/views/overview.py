@@ -23,7 +23,8 @@ from blueque.web.visit import ID, Page, Visit
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.queries.overview import Overview, QueueOverview
+    from blueque.queries.overview import Overview
+    from blueque.queries.queue_overview import QueueOverview
     from blueque.queries.statistics import Statistics
 
 MOST_CONCERNS, MOST_RUNNING, MOST_QUEUES, MOST_HOSTS = 20, 10, 20, 12

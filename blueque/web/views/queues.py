@@ -15,7 +15,7 @@ from blueque.web.views.tasks import row as task_row
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
-    from blueque.queries.overview import QueueOverview
+    from blueque.queries.queue_overview import QueueOverview
 
 QUEUES_ON_PAGE = 200  # queues on one page
 NEXT = 5  # tasks that come next

@@ -239,7 +239,20 @@ def locks(found: Iterable[Details]) -> Reader[dict[str, int]]:
     return dict(zip(locks, counts, strict=True))
 
 
-def is_failing(queue: str, failures: int, now: float) -> Reader[bool]:
+def too_many_failed(found: Mapping[str, Details], now: float) -> Reader[set[str]]:
+    """Read of which queues too many tasks have failed within the hour: two round trips."""
+    failures = {queue: each.failed.within_hour for queue, each in found.items()}
+    failing = yield from of_each(
+        {
+            queue: _is_failing(queue, count, now)
+            for queue, count in failures.items()
+            if count >= MANY
+        }
+    )
+    return {queue for queue, is_failing in failing.items() if is_failing}
+
+
+def _is_failing(queue: str, failures: int, now: float) -> Reader[bool]:
     """Read whether so many failures within an hour are too many for a queue: two round trips.
 
     They are not if the complete task that limits their share has ended within the hour, too.
