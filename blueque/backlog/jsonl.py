@@ -30,7 +30,7 @@ class JsonRows(Rows):
 
     def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0) -> None:
         super().__init__(file, shape, row, offset)
-        self._encode = quick_encoder("the parameters", shape.max_bytes)
+        self._encode = quick_encoder(shape.max_bytes)
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
         self._is_whole = shape.params is None and shape.key is None and not file.constants
         try:

@@ -41,7 +41,7 @@ class Lines:
 
     def __init__(self, source: str, read: Read, max_bytes: int, key_field: str | None) -> None:
         self._source, self._read, self._key_field = source, read, key_field
-        self._encode = quick_encoder("the parameters", max_bytes)
+        self._encode = quick_encoder(max_bytes)
         if source != "-" and not source.startswith("@"):
             raise click.UsageError("--lines takes @FILE, or - for standard input")
 

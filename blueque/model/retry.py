@@ -13,6 +13,7 @@ from blueque.model.encoding import require_number, require_whole
 DAY = 86400.0
 MOST = 1_000_000  # of failures and of interruptions
 MAX_NAME = 500  # characters in the name of an exception class
+MOST_NAMES = 20  # of the classes of one exception
 
 _DEFAULTS = {
     "max": 3,
@@ -199,7 +200,7 @@ def class_name(kind: type) -> str:
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
-def class_names(kind: type, most: int = 20) -> list[str]:
+def class_names(kind: type) -> list[str]:
     """Return the names of an exception class and its base classes, the nearest first, with and
     without module.
     """
@@ -207,7 +208,7 @@ def class_names(kind: type, most: int = 20) -> list[str]:
     for base in kind.__mro__:
         if base not in (BaseException, object):
             names += [class_name(base), base.__qualname__]
-    return list(dict.fromkeys(names))[:most]
+    return list(dict.fromkeys(names))[:MOST_NAMES]
 
 
 def _sorted(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -223,8 +223,8 @@ def read_policies(
     return {
         "overlap": overlap,
         "catch_up": catch_up,
-        "window": read_seconds("window", window, 0, MOST_WINDOW),
-        "jitter": read_seconds("jitter", jitter, 0, MAX_JITTER),
+        "window": read_seconds("window", window, MOST_WINDOW),
+        "jitter": read_seconds("jitter", jitter, MAX_JITTER),
     }
 
 
@@ -417,7 +417,7 @@ def _rule_of(found: Mapping[str, str]) -> Rule:
     )
 
 
-def read_seconds(what: str, value: object, lowest: int, highest: int) -> int:
+def read_seconds(what: str, value: object, highest: int) -> int:
     """Return whole seconds, given as a number or as text like "10m". Raises InvalidInput."""
     if isinstance(value, str):
         try:
@@ -427,7 +427,6 @@ def read_seconds(what: str, value: object, lowest: int, highest: int) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     seconds = require_whole(value, what, -sys.maxsize, sys.maxsize)
-    if not lowest <= seconds <= highest:
-        longest = duration_text(highest)
-        raise InvalidInput(f"{what}: it must be from {lowest} to {longest}")
+    if not 0 <= seconds <= highest:
+        raise InvalidInput(f"{what}: it must be from 0 to {duration_text(highest)}")
     return seconds

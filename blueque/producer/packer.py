@@ -86,7 +86,7 @@ class Packer:
         if isinstance(iterable, str | bytes | Mapping):
             raise InvalidType(f"not an iterable of parameters: {type(iterable).__name__}")
         self._plan, self._iterable = plan, iterable
-        self._encode = quick_encoder("the parameters", plan.max_bytes)
+        self._encode = quick_encoder(plan.max_bytes)
         self._size = plan.size if plan.keys is None else min(plan.size, MAX_KEYED)
         self._keyed: KeyedGroup | None = None
         self.begin()

@@ -19,7 +19,6 @@ from blueque.model.group import (
 )
 from blueque.model.parts import in_parts
 from blueque.queries.steps import in_step, of_each, read
-from blueque.text.eta import seconds_left
 
 if TYPE_CHECKING:
     from blueque.queries.steps import Reader
@@ -88,15 +87,6 @@ class GroupSeen(NamedTuple):
     def complete(self) -> int:
         """How many members are complete."""
         return max(self.members - self.open - self.bad, 0)
-
-    def seconds_left(self, now: float) -> float | None:
-        """Return an estimate of the time until its end; None: it is too early, or it is not closed."""
-        if self.has_ended:
-            return 0.0
-        if self.state != "closed" or not self.members:
-            return None
-        share = 1 - self.open / self.members
-        return seconds_left(share, now - self.record.get("created", now), 0.0)
 
 
 class Member(NamedTuple):

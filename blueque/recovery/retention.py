@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -92,21 +91,15 @@ class Retention:
         self.rest = (time.monotonic() - began) * (1 / SHARE - 1)
         return is_more
 
-    def delete_all(self, most: int = sys.maxsize) -> None:
-        """Delete everything that the rules do not keep, list by list, without a rest.
-
-        most: tasks that are deleted.
-        """
+    def delete_all(self) -> None:
+        """Delete everything that the rules do not keep, list by list, without a rest."""
         for place in self._rules:
-            while left := most - self.deleted.total():
-                if not self._step([place], left):
-                    break
+            while self._step([place]):
+                pass
 
-    def count(self, most: int = sys.maxsize) -> Counter[Place]:
+    def count(self) -> Counter[Place]:
         """Return how many tasks `delete_all` would delete, by list, without those for which others
         wait or have waited, and those that are held. Nothing is changed.
-
-        most: that are counted.
         """
         numbers: Counter[Place] = Counter()
         places = [*self._rules]
@@ -114,10 +107,7 @@ class Retention:
             some = places[first : first + LISTS_AT_ONCE]
             stock = ended.stock(self._redis, some)
             for place in some:
-                for number in self._counted(place, stock):
-                    numbers[place] += min(number, most - numbers.total())
-                    if numbers.total() == most:
-                        return +numbers
+                numbers[place] += sum(self._counted(place, stock))
         return +numbers
 
     def _counted(self, place: Place, stock: ended.Stock) -> Iterator[int]:
@@ -141,12 +131,12 @@ class Retention:
         self._next = first + LISTS_AT_ONCE
         return places[first : self._next]
 
-    def _step(self, places: Sequence[Place], most: int = sys.maxsize) -> bool:
+    def _step(self, places: Sequence[Place]) -> bool:
         if not places:
             return False
 
         def step(queues: Sequence[str]) -> bool:
-            return self._step_of([place for place in places if place.queue in queues], most)
+            return self._step_of([place for place in places if place.queue in queues])
 
         queues = list(dict.fromkeys(place.queue for place in places))
         return any(all_or_each(queues, step, self._leave_alone))
@@ -155,7 +145,7 @@ class Retention:
         log.debug("prune queue=%s: %s", queue, error)
         self._left_alone[queue] = time.monotonic() + REFUSED_PAUSE
 
-    def _step_of(self, places: Sequence[Place], most: int) -> bool:
+    def _step_of(self, places: Sequence[Place]) -> bool:
         if self._was_empty and not ended.is_any(self._redis, places):
             return False
         # The clock of Redis: a wrong clock of this host would delete everything.
@@ -167,9 +157,7 @@ class Retention:
             if place.queue not in stock.archiving and self._may_have_old(place, stock)
         ]
         oldest = ended.oldest(
-            self._redis,
-            {place: self._passed_now(place, stock) for place in busy},
-            min(PRUNED_AT_ONCE, most),
+            self._redis, {place: self._passed_now(place, stock) for place in busy}, PRUNED_AT_ONCE
         )
         left = [self._delete(place, oldest[place], stock) for place in busy]
         return any(left)

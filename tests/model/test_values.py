@@ -522,14 +522,14 @@ def outcome(call):
 
 
 def slowly(value):
-    text, encoding = encode(value, "parameters", 40)
+    text, encoding = encode(value, "the parameters", 40)
     return text.encode(), encoding == "json"
 
 
 @pytest.mark.parametrize("place", range(len(VALUES) + len(REFUSED) + len(ODD)))
 def test_the_quick_encoder_gives_and_refuses_what_encode_does(place):
     value = [*VALUES, *[value for value, _ in REFUSED.values()], *ODD][place]
-    quick = quick_encoder("parameters", 40)
+    quick = quick_encoder(40)
 
     assert outcome(lambda: quick(value)) == outcome(lambda: slowly(value))
     assert quick({"again": 1}) == (b'{"again":1}', True)
