@@ -16,7 +16,7 @@ from blueque.errors import Taken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
 from blueque.protocol.fields import Facts, flat
-from blueque.protocol.pruning import FINISHED_LISTS, removal
+from blueque.protocol.pruning import FINISHED_LISTS, RemovableFields, read_removable, removal
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 STATES = ("claimed", "written", "published", "deleted", "closed")
@@ -53,23 +53,6 @@ class _Record(NamedTuple):
     writer: str | None
     state: str | None
     deleted: str | None
-
-
-class _TaskFields(NamedTuple):
-    """The fields of a task that erase reads."""
-
-    status: str | None
-    queue: str | None
-    updated: str | None
-    attempt: str | None
-    keep: str | None
-    enqueued_by: str | None
-    dependents: str | None
-    tags: str | None
-    events: str | None
-    after: str | None
-    inputs: str | None
-    spawned: str | None
 
 
 def claim_batch(
@@ -133,7 +116,7 @@ def erase(redis: Redis, ref: BatchRef, rows: Sequence[Written], now: float) -> i
         owner: list[str | None], unsettled: list[str | None], *replies: list[str | None]
     ) -> Verdict[int]:
         _require(ref, owner)
-        tasks = zip(rows, map(_TaskFields._make, replies), unsettled, strict=True)
+        tasks = zip(rows, map(RemovableFields._make, replies), unsettled, strict=True)
         same = [
             (row, fields)
             for row, fields, noted in tasks
@@ -153,7 +136,7 @@ def erase(redis: Redis, ref: BatchRef, rows: Sequence[Written], now: float) -> i
     return transact(redis, "erase", _contents(queue, rows), decide)
 
 
-def _take_out(queue: str, same: Sequence[tuple[Written, _TaskFields]]) -> list[Command]:
+def _take_out(queue: str, same: Sequence[tuple[Written, RemovableFields]]) -> list[Command]:
     commands: list[Command] = []
     for status, key in FINISHED_LISTS.items():
         tasks = [row.task for row, _ in same if row.status == status]
@@ -189,7 +172,7 @@ def _contents(
         [
             ("HMGET", record, "batch", "writer"),
             ("ZMSCORE", keys.UNSETTLED_MEMBERS, *tasks),
-            *pack_each(("HMGET",), keys.task(""), tasks, _TaskFields._fields),
+            *read_removable(tasks),
         ],
     )
 
@@ -204,7 +187,7 @@ def taken(ref: BatchRef) -> Taken:
     return Taken(f"batch {ref.batch} of queue {ref.queue!r} is another archiver's now")
 
 
-def _is_as_written(queue: str, row: Written, fields: _TaskFields) -> bool:
+def _is_as_written(queue: str, row: Written, fields: RemovableFields) -> bool:
     return (
         fields.status == row.status
         and fields.queue in (None, queue)

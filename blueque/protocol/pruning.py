@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from blueque.connection.packing import pack_each, pack_words
 from blueque.connection.redis import AnyLook, Command, Look, Redis
@@ -33,29 +33,13 @@ class Ended(NamedTuple):
     group: str | None = None
 
 
-class _EndedFields(NamedTuple):
-    """The fields of a task that prune reads."""
+class RemovableFields(NamedTuple):
+    """The fields of a task that say whether it may be deleted, and what to remove with it."""
 
     status: str | None
     queue: str | None
     finished: str | None
     updated: str | None
-    keep: str | None
-    enqueued_by: str | None
-    dependents: str | None
-    tags: str | None
-    attempt: str | None
-    events: str | None
-    after: str | None
-    inputs: str | None
-    spawned: str | None
-
-
-class _WaitingFields(NamedTuple):
-    """The fields of a task that purge reads."""
-
-    status: str | None
-    queue: str | None
     priority: str | None
     needs: str | None
     keep: str | None
@@ -73,32 +57,9 @@ class _WaitingFields(NamedTuple):
         return line_of(self.priority, self.needs)
 
 
-class HasBelongings(Protocol):
-    """Fields of a task that tell what to remove with it."""
-
-    @property
-    def keep(self) -> str | None: ...
-    @property
-    def enqueued_by(self) -> str | None: ...
-    @property
-    def tags(self) -> str | None: ...
-    @property
-    def attempt(self) -> str | None: ...
-    @property
-    def events(self) -> str | None: ...
-    @property
-    def after(self) -> str | None: ...
-    @property
-    def dependents(self) -> str | None: ...
-    @property
-    def inputs(self) -> str | None: ...
-    @property
-    def spawned(self) -> str | None: ...
-
-
 # The kinds of keys that belong to a task alone, and whether its fields say that there may be one.
 # To find nothing under a name takes Redis as long as to delete what is small.
-BELONGINGS: dict[str, Callable[[HasBelongings], object]] = {
+BELONGINGS: dict[str, Callable[[RemovableFields], object]] = {
     keys.task(""): lambda fields: True,
     keys.log(""): lambda fields: fields.attempt,
     keys.log_head(""): lambda fields: fields.attempt,
@@ -123,7 +84,7 @@ def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: i
     def decide(
         is_archiving: int, length: int, unsettled: list[str | None], *replies: list[str | None]
     ) -> Verdict[int]:
-        tasks = zip(seen, map(_EndedFields._make, replies), unsettled, strict=True)
+        tasks = zip(seen, map(RemovableFields._make, replies), unsettled, strict=True)
         same = [
             (ended.task, fields)
             for ended, fields, noted in tasks
@@ -146,7 +107,7 @@ def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: i
             ("EXISTS", record),
             ("LLEN", listed),
             ("ZMSCORE", keys.UNSETTLED_MEMBERS, *tasks),
-            *pack_each(("HMGET",), keys.task(""), tasks, _EndedFields._fields),
+            *read_removable(tasks),
         ],
     )
     return transact(redis, "prune", look, decide)
@@ -160,7 +121,7 @@ def purge(redis: Redis, queue: str, tasks: Sequence[str], is_forced: bool = Fals
     """
 
     def decide(*replies: Any) -> Verdict[int]:
-        read = map(_WaitingFields._make, replies[: len(tasks)])
+        read = map(RemovableFields._make, replies[: len(tasks)])
         waiting = {
             task: fields
             for task, fields, place in zip(tasks, read, replies[len(tasks) :], strict=True)
@@ -184,15 +145,13 @@ def purge(redis: Redis, queue: str, tasks: Sequence[str], is_forced: bool = Fals
             entries += [("ZREM", keys.blocked(queue), *blocked)]
         return Change(removal(queue, waiting, entries), len(waiting))
 
-    line, hashes = keys.pending(queue), [keys.task(task) for task in tasks]
+    line = keys.pending(queue)
     places: list[Command] = [("LPOS", line, task, "RANK", -1, "MAXLEN", FARTHEST) for task in tasks]
-    look: AnyLook = Look(
-        [line, *hashes], [*[("HMGET", key, *_WaitingFields._fields) for key in hashes], *places]
-    )
+    look: AnyLook = Look([line, *map(keys.task, tasks)], [*read_removable(tasks), *places])
     return transact(redis, "purge", look, decide)
 
 
-def _waits(fields: _WaitingFields, place: int | None) -> bool:
+def _waits(fields: RemovableFields, place: int | None) -> bool:
     """Tell whether a task waits. place: in the line of 1.0.0."""
     if fields.status == "pending" and fields.line == DEFAULT:
         # Without a place, a listener of 1.0.0 may have popped it and not have written that yet.
@@ -200,8 +159,13 @@ def _waits(fields: _WaitingFields, place: int | None) -> bool:
     return fields.status in ("pending", "scheduled", "blocked")
 
 
+def read_removable(tasks: Sequence[str]) -> list[bytes]:
+    """Return the reads of the fields that RemovableFields has."""
+    return pack_each(("HMGET",), keys.task(""), tasks, RemovableFields._fields)
+
+
 def removal(
-    queue: str, tasks: Mapping[str, HasBelongings], entries: Sequence[Command]
+    queue: str, tasks: Mapping[str, RemovableFields], entries: Sequence[Command]
 ) -> list[Command]:
     """Return the commands that delete tasks. entries: take them out of the places of their status."""
     names = {
