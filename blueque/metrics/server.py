@@ -16,6 +16,7 @@ from blueque.errors import BluequeError, InvalidInput
 from blueque.metrics import collect as metrics
 from blueque.metrics.prometheus_text import CONTENT_TYPE, Family, registry, text
 from blueque.system.outage import Outage
+from blueque.system.signals import StopRequest, request_stop
 
 log = logging.getLogger("blueque")
 
@@ -109,10 +110,10 @@ def open_server(exporter: Exporter, host: str, port: int) -> ThreadingHTTPServer
 def serve(server: ThreadingHTTPServer) -> int:
     """Serve until SIGTERM or Ctrl-C; return the exit status."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+        signal.signal(number, request_stop)
     try:
         server.serve_forever()
-    except _Stop:
+    except StopRequest:
         pass
     finally:
         server.server_close()
@@ -149,13 +150,3 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(content)
         except OSError:  # the client has disconnected
             self.close_connection = True
-
-
-class _Stop(BaseException):
-    """SIGTERM or SIGINT has arrived."""
-
-
-def _stop(number: int, frame: object) -> None:
-    for other in (signal.SIGTERM, signal.SIGINT):  # a second one must not disturb the shutdown
-        signal.signal(other, signal.SIG_IGN)
-    raise _Stop

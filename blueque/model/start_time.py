@@ -110,8 +110,9 @@ def is_over(task: Mapping[str, str], now: float) -> bool:
     return "start_before" in task and "attempt" not in task and is_past(task["start_before"], now)
 
 
-def is_past(before: str | None, now: float) -> bool:
+def is_past(at: str | None, now: float) -> bool:
+    """Tell whether a time in the hash of a task has come."""
     try:
-        return before is not None and float(before) <= now
+        return at is not None and float(at) <= now
     except ValueError:  # malformed; written by another program
         return False

@@ -99,7 +99,7 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
             raise WrongState(task, fields.status, "bring_forward")
         if fields.queue != queue:
             raise WrongQueue(task, queue)
-        if _is_due(fields.eta, now):
+        if is_past(fields.eta, now):
             return Answer(None)
         return Change(
             [
@@ -200,13 +200,6 @@ def wake_waiting(redis: Redis, lock: str) -> None:
     queues = sorted({line.partition("_")[2] for line in lines})
     if queues:
         redis.read(*[("ZADD", keys.wake(queue), 0, 0) for queue in queues])
-
-
-def _is_due(eta: str | None, now: float) -> bool:
-    try:
-        return eta is not None and float(eta) <= now
-    except ValueError:  # malformed; written by another program
-        return False
 
 
 def _transact(

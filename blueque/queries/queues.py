@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
+from blueque.model.encoding import seconds_of
 from blueque.model.queue_settings import OLDEST
 from blueque.queries.listeners import held, members
 from blueque.queries.steps import in_step, of_each, read
@@ -182,16 +183,9 @@ def _settings_command(queue: str) -> Command:
 
 def _settings_of(reply: Sequence[Any]) -> Settings:
     paused, by, reason, limit, most, discard = reply
-    pause = None if paused is None else Pause(_seconds(paused), by, reason)
+    pause = None if paused is None else Pause(seconds_of(paused), by, reason)
     return Settings(pause, _count(limit), _count(most), discard == OLDEST)
 
 
 def _count(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:  # malformed; written by another program
-        return None

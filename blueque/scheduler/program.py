@@ -19,6 +19,7 @@ from blueque.protocol import permissions
 from blueque.scheduler.scheduler import COALESCE, Scheduler
 from blueque.system import process, signals
 from blueque.system.outage import Outage
+from blueque.system.signals import StopRequest, request_stop
 from blueque.system.systemd import Notifier
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.text.format import count
@@ -31,10 +32,6 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", *CLUSTER}
 
 log = logging.getLogger("blueque")
-
-
-class _Stop(BaseException):
-    """A signal has come. It may interrupt anything here: every change is one guarded transaction."""
 
 
 class Program:
@@ -78,7 +75,8 @@ class Program:
             os.getpid(),
         )
         before = {
-            number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)
+            number: signal.signal(number, request_stop)
+            for number in (signal.SIGTERM, signal.SIGINT)
         }
         self._signals = signals.Signals([signal.SIGUSR1, signal.SIGHUP, signal.SIGCHLD])
         signals.show_stacks_on(signal.SIGUSR1)
@@ -88,7 +86,7 @@ class Program:
                 self._wait(self._notify(self._step_or_pause()))
                 for number in self._signals.take():
                     self._obey(number)
-        except _Stop:
+        except StopRequest:
             self._notifier.tell("STOPPING=1")
             return 0
         finally:
@@ -169,9 +167,3 @@ class Program:
         if (news := self._scheduler.fileno()) is not None:
             descriptors.append(news)
         process.wait_readable(descriptors, seconds - (time.monotonic() - started))
-
-
-def _stop(number: int, frame: object) -> None:
-    for other in (signal.SIGTERM, signal.SIGINT):  # a second one shall not disturb our leaving
-        signal.signal(other, signal.SIG_IGN)
-    raise _Stop

@@ -202,7 +202,7 @@ def close_runs(descriptors: Iterable[int]) -> None:
 
 def fork(body: Callable[[], int]) -> int:
     """Run `body()` in a new process and return its pid. The child exits with what `body` returns."""
-    _flush()
+    flush()
     pid = os.fork()
     if pid:
         return pid
@@ -218,17 +218,18 @@ def leave_with(body: Callable[[], int]) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     finally:
         try:
-            _flush()  # os._exit flushes nothing
+            flush()  # os._exit flushes nothing
         finally:
             os._exit(status)
 
 
-def _flush() -> None:
+def flush() -> None:
+    """Write out what stdout and stderr hold, as far as it can be written."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
-            # the reader is gone, the stream is closed, or there is none
+            # the reader is gone; the stream is closed, missing, or replaced by another object
             pass
 
 

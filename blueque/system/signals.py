@@ -27,6 +27,19 @@ def keep_ended_children() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
+class StopRequest(BaseException):
+    """SIGTERM or SIGINT has arrived."""
+
+
+def request_stop(number: int, frame: object) -> None:
+    """Raise StopRequest: a handler for SIGTERM and SIGINT. From then on both are ignored, for a second
+    signal must not disturb what the program does before it ends.
+    """
+    for other in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(other, signal.SIG_IGN)
+    raise StopRequest
+
+
 class Signals:
     """Queued signals: they make `fileno()` readable, and `take()` returns them in order.
 

@@ -41,7 +41,7 @@ class Output:
 
     def drop(self) -> None:
         """Discard the output so far."""
-        _flush()
+        process.flush()
         for number in self._kept:
             if self._is_ours(number):
                 try:
@@ -58,7 +58,7 @@ class Output:
 
         These are files, not pipes, so that the task survives its listener.
         """
-        _flush()
+        process.flush()
         for number, name in _STREAMS:
             if self._kept and not self._is_ours(number):
                 continue  # the imported module has redirected it
@@ -98,14 +98,6 @@ def _copy(number: int, file: int) -> None:
             at += os.write(file, content)
     except OSError:  # a full disk; the task will meet it itself
         pass
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):  # closed, or replaced by another object
-            pass
 
 
 def _is_on(stream: Any, number: int) -> bool:

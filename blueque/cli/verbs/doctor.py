@@ -136,7 +136,7 @@ def _print_text(
     _print_line("ok", f"blueque {__version__} at {hide_password(url)} ({origin})")
     for check in checks:
         _print_line(check.level, check.sentence)
-    counts = f"{_count(report.queues, 'queue')}, {_count(report.tasks, 'task')}"
+    counts = f"{printing.count(report.queues, 'queue')}, {printing.count(report.tasks, 'task')}"
     if not report.findings:
         _print_line("ok", f"{counts}: every task is in exactly one place.")
     for finding in fixed:
@@ -173,15 +173,11 @@ def _wrapped(text: str) -> Iterator[str]:
 
 def _summary(failures: int, warnings: int, fixed: int) -> str:
     said = [
-        _count(count, word)
+        printing.count(count, word)
         for count, word in ((failures, "failure"), (warnings, "warning"))
         if count
     ]
     return ", ".join([*said, *([f"{fixed} fixed"] if fixed else [])]) or "all is well"
-
-
-def _count(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _print_json(
