@@ -147,17 +147,7 @@ class Workflow(TaskGroup):
             NoSuchTask of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
         Source: docs/protocol/workflows.md, "enqueue_graph", "Large workflows".
         """
-        places = {task: place for place, task in enumerate(self._tasks)}
-        parents = {
-            task: sorted(
-                (each for each in new.conditions if each in places), key=places.__getitem__
-            )
-            for task, new in self._tasks.items()
-        }
-        order, circle = in_order(parents)
-        if circle:
-            raise CycleFound([self._keys[each] for each in circle])
-        tasks = [*self._tasks.values()]
+        order, tasks = self._in_order(), [*self._tasks.values()]
         try:
             if why_too_large(tasks) is None:
                 graph = Graph(self.name, self._keep, self._mark, tasks)
@@ -183,6 +173,20 @@ class Workflow(TaskGroup):
         self._mark, self._is_unknown = os.urandom(16).hex(), False
         log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
         return is_new
+
+    def _in_order(self) -> list[str]:
+        """Return the ids of the tasks, each behind those for which it waits. Raises CycleFound."""
+        places = {task: place for place, task in enumerate(self._tasks)}
+        parents = {
+            task: sorted(
+                (each for each in new.conditions if each in places), key=places.__getitem__
+            )
+            for task, new in self._tasks.items()
+        }
+        order, circle = in_order(parents)
+        if circle:
+            raise CycleFound([self._keys[each] for each in circle])
+        return order
 
     def _ask_for_room(self, tasks: Sequence[NewTask]) -> None:
         needed = joining(tasks, time.time())

@@ -168,14 +168,17 @@ def beat(
 
         return Change(commands, result) if commands else Answer((standing, lost))
 
+    return transact(redis, "beat", _beat_look(heartbeats, task), decide)
+
+
+def _beat_look(heartbeats: Sequence[Heartbeat], task: str | None) -> AnyLook:
     registrations = [keys.listener(each.queue, each.node) for each in heartbeats]
     listeners = [keys.listeners(each.queue) for each in heartbeats]
     reads: list[Command] = [("HMGET", key, *Registration._fields) for key in registrations]
     reads += [("SMEMBERS", key) for key in listeners]
     if task is not None:
         reads += [("HMGET", keys.task(task), *TASK_FIELDS)]
-    look: AnyLook = Look([*registrations, *listeners], reads)
-    return transact(redis, "beat", look, decide)
+    return Look([*registrations, *listeners], reads)
 
 
 def _beat(one: Heartbeat, now: float) -> Command:

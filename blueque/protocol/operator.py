@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import WrongQueue, WrongState
@@ -199,17 +199,16 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
             status,
         )
 
-    look: AnyLook = Look(
-        [key, keys.conditions(task), *groups],
-        [
-            read_task(task),
-            ("HGETALL", keys.conditions(task)),
-            *[("HMGET", each, "state", "gate") for each in groups],
-        ],
-        task,
-    )
-    done = transact(redis, "requeue", look, decide)
+    done = transact(redis, "requeue", _requeue_look(task, groups), decide)
     return requeue(redis, queue, task, mark, now, by) if done is None else done
+
+
+def _requeue_look(task: str, groups: Sequence[str]) -> AnyLook:
+    key, conditions = keys.task(task), keys.conditions(task)
+    states: list[Command] = [("HMGET", each, "state", "gate") for each in groups]
+    return Look(
+        [key, conditions, *groups], [read_task(task), ("HGETALL", conditions), *states], task
+    )
 
 
 def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:

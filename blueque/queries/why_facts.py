@@ -175,10 +175,7 @@ def _inquiries(
     lines = {task: line_of(task.fields.get("priority"), task.fields.get("needs")) for task in tasks}
     needs = {task: needs_of(line) for task, line in lines.items()}
     locks = {each.lock: _holders(each.lock) for each in needs.values() if each and each.lock}
-    lowest: dict[str, int] = {}
-    for task, line in lines.items():
-        name, priority = task.queue or "", priority_of(line)
-        lowest[name] = min(lowest.get(name, priority), priority)
+    lowest = _lowest(lines)
     timed = {task.queue for task in tasks if task.status == "pending" or is_quiet(task)}
     queues, others, places, holders = yield from in_step(
         of_each({name: _queue(name, least, name in timed, now) for name, least in lowest.items()}),
@@ -215,6 +212,15 @@ def _inquiries(
             )
         )
     return found, nodes
+
+
+def _lowest(lines: Mapping[Task, str]) -> dict[str, int]:
+    """Return the lowest priority of the tasks of each queue. lines: that of each task."""
+    lowest: dict[str, int] = {}
+    for task, line in lines.items():
+        name, priority = task.queue or "", priority_of(line)
+        lowest[name] = min(lowest.get(name, priority), priority)
+    return lowest
 
 
 def _queue(queue: str, lowest: int, is_timed: bool, now: float) -> Reader[_Queue]:
