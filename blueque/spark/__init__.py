@@ -4,7 +4,9 @@ A table of contents: importing it neither imports pyspark nor starts Java; the f
 imports the module that has it. No module here has the name of a public function, because it would
 hide it.
 
-May import: archives/ and what is below it. Begin with sessions.py.
+May import: archives/ and what is below it. Begin with sessions.py. The rows of a frame go to Redis
+through enqueueing, write_options, layout, frames and writer; then through producer/keyed_groups,
+protocol/members and protocol/bulk.
 """
 
 from __future__ import annotations

@@ -1,23 +1,12 @@
-"""Which columns hold which fields of the tasks; checks their types first, and their values when
-rows come.
-"""
+"""Which columns hold which fields of the tasks; checks their types."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
-from blueque.errors import InvalidInput, InvalidType, TooLarge
-from blueque.model.encoding import LAST_SECOND
-from blueque.model.ids import MAX_KEY_BYTES
-from blueque.model.lines import HIGHEST, LOWEST
-from blueque.protocol.bulk import NewTasks
+from blueque.errors import InvalidInput, InvalidType
 from blueque.spark.write_options import Target
-from blueque.tables import json_texts
-from blueque.text.format import count
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
@@ -115,24 +104,6 @@ def lay_out(schema: StructType, target: Target, is_case_sensitive: bool = False)
     )
 
 
-def read(batch: pa.RecordBatch, layout: Layout) -> NewTasks:
-    """Return the rows of a batch as tasks whose ids are still to be made from their keys. Raises
-    InvalidInput for the first refused row, with its value.
-    """
-    parameters = _parameters(batch, layout)
-    keys = _keys(batch, layout, parameters)
-    etas: list[float | None] | None = None
-    if layout.eta is not None:
-        etas = (
-            _etas(batch.column(layout.eta))
-            if isinstance(layout.eta, str)
-            else [layout.eta] * len(parameters)
-        )
-    priorities = _priorities(batch.column(layout.priority)) if layout.priority is not None else None
-    texts = list(zip(parameters, repeat(layout.are_json)))
-    return NewTasks((), texts, priorities, etas, keys)
-
-
 def kind(data_type: DataType) -> str:
     """Return the SQL name of a type, without what is in parentheses or behind a `<`."""
     name = data_type.simpleString().partition("(")[0].partition("<")[0].partition(" collate ")[0]
@@ -224,67 +195,3 @@ def _require_parameters(
 def _list(names: Iterable[str]) -> str:
     known = list(names)
     return ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
-
-
-def _parameters(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
-    columns = [batch.column(name) for name in layout.parameters]
-    if not layout.is_value:
-        made = list(map(str.encode, json_texts.objects(layout.names, columns)))
-    elif not layout.is_text:
-        made = list(map(str.encode, json_texts.texts(columns[0])))
-    elif columns[0].null_count:
-        raise InvalidType(
-            f"params: column {layout.label(layout.parameters[0])!r} is null in {count(columns[0].null_count, 'row')} of a batch"
-        )
-    else:
-        made = list(map(str.encode, columns[0].to_pylist()))
-    if max(map(len, made), default=0) > layout.max_bytes:
-        first = next(text for text in made if len(text) > layout.max_bytes)
-        raise TooLarge(f"row {shown(first.decode())}: the parameters", len(first), layout.max_bytes)
-    return made
-
-
-def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) -> list[bytes]:
-    columns = [batch.column(name) for name in layout.keys]
-    for name, column in zip(layout.keys, columns, strict=True):
-        if column.null_count:
-            place = column.is_null().index(True).as_py()
-            row = shown(parameters[place].decode())
-            raise InvalidInput(
-                f"key: column {layout.label(name)!r} is null in the row with the parameters {row}"
-            )
-    if len(columns) == 1:
-        keys = list(map(str.encode, columns[0].cast("string").to_pylist()))
-    else:
-        parts = [json_texts.texts(column.cast("string")) for column in columns]
-        keys = [f"[{','.join(row)}]".encode() for row in zip(*parts, strict=True)]
-    if keys and not (all(keys) and max(map(len, keys)) <= MAX_KEY_BYTES):
-        wrong = next(key for key in keys if not 0 < len(key) <= MAX_KEY_BYTES)
-        raise InvalidInput(
-            f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(wrong)}: {shown(wrong.decode())}"
-        )
-    return keys
-
-
-def _etas(column: pa.Array) -> list[float | None]:
-    if pa.types.is_timestamp(column.type):
-        etas = [
-            None if eta is None else eta / 1e6
-            for eta in column.cast("timestamp[us]").cast("int64").to_pylist()
-        ]
-    else:
-        etas = column.cast("double").to_pylist()
-    for eta in etas:
-        if eta is not None and not -LAST_SECOND <= eta <= LAST_SECOND:
-            raise InvalidInput(
-                f"eta: {eta:.15g} is not a time before the year 10000: seconds, not milliseconds?"
-            )
-    return etas
-
-
-def _priorities(column: pa.Array) -> list[int]:
-    priorities = [0 if priority is None else priority for priority in column.to_pylist()]
-    for priority in priorities:
-        if not LOWEST <= priority <= HIGHEST:
-            raise InvalidInput(f"priority: {priority} is not between {LOWEST} and {HIGHEST}")
-    return priorities

@@ -1,5 +1,5 @@
-"""The writers of frames: they write the rows of a partition in a worker of Spark, and commit what
-the workers report.
+"""The writers of frames: they make tasks of the rows of a partition in a worker of Spark, and
+commit what the workers report.
 
 Opening, each task of Spark and the commit may run in different processes. They know of each other
 by the reports and by the group in Redis. `bs.enqueue` uses the writers directly;
@@ -12,19 +12,30 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import starmap
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import repeat, starmap
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from blueque.client import Client
-from blueque.errors import BatchFailed, BluequeError, Contended, RedisAway
-from blueque.model.encoding import Encoded
+from blueque.errors import (
+    BatchFailed,
+    BluequeError,
+    Contended,
+    InvalidInput,
+    InvalidType,
+    RedisAway,
+    TooLarge,
+)
+from blueque.model.encoding import LAST_SECOND, Encoded
+from blueque.model.ids import MAX_KEY_BYTES
+from blueque.model.lines import HIGHEST, LOWEST
 from blueque.producer.keyed_groups import KeyedGroup, open_keyed
 from blueque.protocol.bulk import NewTasks
-from blueque.spark.layout import Layout, read
+from blueque.spark.layout import Layout, shown
 from blueque.spark.write_options import Target
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from blueque.tables import json_texts
+from blueque.text.format import count
 
 PATIENCE = 30.0  # seconds; the work of a worker that gives up is lost
 RETRIED = (RedisAway, Contended)  # a task of Spark that tries again may succeed
@@ -131,10 +142,10 @@ class MembersWriter(Writer):
             self._made = self._before[1] - new
             return True
         with self.target.connected() as client:
-            count = self.opened.count(client.connections)
-        if count == expected or (self._before[0] and count > expected):
+            members = self.opened.count(client.connections)
+        if members == expected or (self._before[0] and members > expected):
             return True
-        self._made, self._before = count, (rows, expected)
+        self._made, self._before = members, (rows, expected)
         return False
 
     def commit(self, reports: Sequence[Report]) -> Written:
@@ -182,3 +193,85 @@ def accepted(reports: Sequence[Report]) -> Sequence[Report]:
         if report.error is not None:
             raise report.error
     return reports
+
+
+def read(batch: pa.RecordBatch, layout: Layout) -> NewTasks:
+    """Return the rows of a batch as tasks whose ids are still to be made from their keys. Raises
+    InvalidInput for the first refused row, with its value.
+    """
+    parameters = _parameters(batch, layout)
+    keys = _keys(batch, layout, parameters)
+    etas: list[float | None] | None = None
+    if layout.eta is not None:
+        etas = (
+            _etas(batch.column(layout.eta))
+            if isinstance(layout.eta, str)
+            else [layout.eta] * len(parameters)
+        )
+    priorities = _priorities(batch.column(layout.priority)) if layout.priority is not None else None
+    texts = list(zip(parameters, repeat(layout.are_json)))
+    return NewTasks((), texts, priorities, etas, keys)
+
+
+def _parameters(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
+    columns = [batch.column(name) for name in layout.parameters]
+    if not layout.is_value:
+        made = list(map(str.encode, json_texts.objects(layout.names, columns)))
+    elif not layout.is_text:
+        made = list(map(str.encode, json_texts.texts(columns[0])))
+    elif columns[0].null_count:
+        raise InvalidType(
+            f"params: column {layout.label(layout.parameters[0])!r} is null in {count(columns[0].null_count, 'row')} of a batch"
+        )
+    else:
+        made = list(map(str.encode, columns[0].to_pylist()))
+    if max(map(len, made), default=0) > layout.max_bytes:
+        first = next(text for text in made if len(text) > layout.max_bytes)
+        raise TooLarge(f"row {shown(first.decode())}: the parameters", len(first), layout.max_bytes)
+    return made
+
+
+def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) -> list[bytes]:
+    columns = [batch.column(name) for name in layout.keys]
+    for name, column in zip(layout.keys, columns, strict=True):
+        if column.null_count:
+            place = column.is_null().index(True).as_py()
+            row = shown(parameters[place].decode())
+            raise InvalidInput(
+                f"key: column {layout.label(name)!r} is null in the row with the parameters {row}"
+            )
+    if len(columns) == 1:
+        keys = list(map(str.encode, columns[0].cast("string").to_pylist()))
+    else:
+        parts = [json_texts.texts(column.cast("string")) for column in columns]
+        keys = [f"[{','.join(row)}]".encode() for row in zip(*parts, strict=True)]
+    if keys and not (all(keys) and max(map(len, keys)) <= MAX_KEY_BYTES):
+        wrong = next(key for key in keys if not 0 < len(key) <= MAX_KEY_BYTES)
+        raise InvalidInput(
+            f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(wrong)}: {shown(wrong.decode())}"
+        )
+    return keys
+
+
+def _etas(column: pa.Array) -> list[float | None]:
+    if pa.types.is_timestamp(column.type):
+        etas = [
+            None if eta is None else eta / 1e6
+            for eta in column.cast("timestamp[us]").cast("int64").to_pylist()
+        ]
+    else:
+        etas = column.cast("double").to_pylist()
+    for eta in etas:
+        if eta is not None and not -LAST_SECOND <= eta <= LAST_SECOND:
+            raise InvalidInput(
+                f"eta: {eta:.15g} is not a time before the year 10000: seconds, not milliseconds?"
+            )
+    return etas
+
+
+def _priorities(column: pa.Array) -> list[int]:
+    priorities = [0 if priority is None else priority for priority in column.to_pylist()]
+    for priority in priorities:
+        if not LOWEST <= priority <= HIGHEST:
+            raise InvalidInput(f"priority: {priority} is not between {LOWEST} and {HIGHEST}")
+    return priorities

@@ -12,8 +12,9 @@ from pyspark.sql import types as T
 
 from blueque import InvalidInput, InvalidType, TooLarge
 from blueque.protocol.bulk import NewTasks
-from blueque.spark.layout import lay_out, read
+from blueque.spark.layout import lay_out
 from blueque.spark.write_options import Target
+from blueque.spark.writer import read
 
 
 def target(keys=(), **said):
