@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from blueque.connection.packing import packed_words
-from blueque.connection.redis import AnyLook, Command, Redis, as_bytes, pack
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_bytes, pack
 from blueque.model import keys
 from blueque.model.new_task import Fields, NewTask
 from blueque.protocol.fields import enter_tags, flat, put_in_line
 from blueque.protocol.packing import HOLE, template
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import absence, absence_of_all, absence_of_keys, exist_all
+from blueque.protocol.watches import Known, LookAtEach, absence, absence_of_all, exist_all
 
 _FORMS = 100  # lines whose commands are kept packed
 
@@ -97,36 +97,43 @@ def _create_drawn(
 def _create_keyed(
     redis: Redis, new: Creation, meanwhile: Callable[[], object] | None
 ) -> list[bool]:
-    ids, count = new.ids, len(new.ids)
+    of_each: LookAtEach | None = None  # made if it matters which of the tasks are there
 
     def decide(*replies: Any) -> Verdict[list[bool] | None]:
-        if len(replies) == len(of_all.reads):
-            return decide_all(*replies)
-        exists, marks, kept = replies[:count], replies[count : 2 * count], replies[-1]
-        chosen = [number for number in range(count) if not exists[number] and kept[number] is None]
-        is_ours = [new.mark in (marks[number], kept[number]) for number in range(count)]
-        if not chosen:
-            return Answer(is_ours)
-        for number in chosen:
-            is_ours[number] = True
-        return Change(new.commands if len(chosen) == count else new.commands_for(chosen), is_ours)
+        if of_each is None:
+            return _by_numbers(new, *replies)
+        known, _ = of_each.known(replies)
+        return _by_each(new, known)
 
-    def decide_all(existing: int, kept: int) -> Verdict[list[bool] | None]:
-        if existing == count:
-            return Answer([False] * count)
-        if existing or kept:
-            return Answer(None)
-        return Change(new.commands, [True] * count)
-
-    def each(is_unknown: bool = False) -> AnyLook:
-        return absence_of_keys([task.decode() for task in ids])
+    def look_at_each(is_unknown: bool = False) -> AnyLook:
+        nonlocal of_each
+        of_each = LookAtEach([task.decode() for task in new.ids], are_keyed=True)
+        return Look(of_each.watch, of_each.reads, new.first)
 
     def run(look: AnyLook) -> list[bool] | None:
-        return transact(redis, "create", look, decide, again=each, meanwhile=meanwhile)
+        return transact(redis, "create", look, decide, again=look_at_each, meanwhile=meanwhile)
 
-    of_all = absence_of_all(ids)
-    made = run(of_all)
-    return (run(each()) if made is None else made) or []
+    made = run(absence_of_all(new.ids))
+    return (run(look_at_each()) if made is None else made) or []
+
+
+def _by_numbers(new: Creation, existing: int, kept: int) -> Verdict[list[bool] | None]:
+    """Decide by how many tasks exist, and how many keys of deleted ones are in use. None: look at each."""
+    count = len(new.ids)
+    if existing == count:
+        return Answer([False] * count)
+    if existing or kept:
+        return Answer(None)
+    return Change(new.commands, [True] * count)
+
+
+def _by_each(new: Creation, known: Sequence[Known]) -> Verdict[list[bool] | None]:
+    """Decide by what is known of each task."""
+    chosen = [number for number, task in enumerate(known) if task.is_new]
+    made = [task.is_new or task.is_of(new.mark) for task in known]
+    if not chosen:
+        return Answer(made)
+    return Change(new.commands if len(chosen) == len(known) else new.commands_for(chosen), made)
 
 
 class OneTask(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import keys
 from blueque.model.conditions import are_met, mark
@@ -21,6 +21,7 @@ from blueque.protocol.parents import (
     require_parents,
 )
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import Known, LookAtEach
 
 AT_ONCE = 100  # tasks of one transaction, and parents that several of them have together
 LINKS_AT_ONCE = 1000  # conditions of all its tasks together, and parents of a task that comes alone
@@ -41,23 +42,25 @@ def enqueue_after(
     """
     parents = Parents([each for new in tasks for each in new.conditions], joins_of(tasks))
     _require_room(tasks, parents.names)
-    is_keyed = "enqueued_by" in tasks[0].options
-    first = 2 * len(tasks) + 1 if is_keyed else len(tasks)
+    is_keyed = not tasks[0].is_drawn
+    of_each = LookAtEach([new.task for new in tasks], is_keyed)
 
     def decide(*replies: Any) -> Verdict[list[bool]]:
-        is_new, is_ours = _new_and_ours(tasks, replies, is_keyed)
+        known, of_parents = of_each.known(replies)
+        is_new, is_ours = _new_and_ours(tasks, known, is_keyed)
         if not any(is_new):
             return Answer(is_ours)
-        states = parents.statuses(replies[first:])
+        states = parents.statuses(of_parents)
         made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
-        parents.require_open(replies[first:], joins_of(made))
+        parents.require_open(of_parents, joins_of(made))
         if not is_missing_met:
             for new in made:
-                require_parents(new.conditions, states, parents.making(replies[first:]))
-        done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
+                require_parents(new.conditions, states, parents.making(of_parents))
+        done = [any(either) for either in zip(is_new, is_ours, strict=True)]
         return Change([*creation(made, states, now), *expiring(made)], done)
 
-    return transact(redis, "enqueue_after", _look(tasks, parents, is_keyed), decide)
+    watch, reads = [*of_each.watch, *parents.watch], [*of_each.reads, *parents.reads]
+    return transact(redis, "enqueue_after", Look(watch, reads, tasks[0].task), decide)
 
 
 def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:
@@ -72,27 +75,15 @@ def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:
 
 
 def _new_and_ours(
-    tasks: Sequence[NewTask], replies: Sequence[Any], is_keyed: bool
+    tasks: Sequence[NewTask], known: Sequence[Known], is_keyed: bool
 ) -> tuple[list[bool], list[bool]]:
     """Return for each task whether it is to be made, and whether an earlier try has made it."""
     size = len(tasks)
-    exist = replies[:size]
     if not is_keyed:
         # All or none: if one exists, all do, or did.
-        return [not any(exist)] * size, [True] * size
-    marks, kept = replies[size : 2 * size], replies[2 * size]
-    is_new = [not exists and mark is None for exists, mark in zip(exist, kept, strict=True)]
-    own = [new.mark for new in tasks]
-    return is_new, [each[0] in each[1:] for each in zip(own, marks, kept, strict=True)]
-
-
-def _look(tasks: Sequence[NewTask], parents: Parents, is_keyed: bool) -> AnyLook:
-    hashes = [keys.task(new.task) for new in tasks]
-    reads: list[Command] = [("EXISTS", key) for key in hashes]
-    if is_keyed:
-        reads += [("HGET", key, "enqueued_by") for key in hashes]
-        reads += [("MGET", *[keys.key_kept(new.task) for new in tasks])]
-    return Look([*hashes, *parents.watch], [*reads, *parents.reads], tasks[0].task)
+        return [not any(task.exists for task in known)] * size, [True] * size
+    is_ours = [task.is_of(new.mark) for new, task in zip(tasks, known, strict=True)]
+    return [task.is_new for task in known], is_ours
 
 
 def creation(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look
+from blueque.connection.redis import Command, Look
 from blueque.model import keys
 from blueque.protocol.fields import TaskFields
 from blueque.protocol.packing import pack_with
@@ -36,20 +38,46 @@ def exist_all(tasks: Sequence[bytes]) -> bytes:
     return pack_with(("EXISTS",), tasks, keys.task("").encode())
 
 
-def absence_of_keys(tasks: Sequence[str]) -> AnyLook:
-    """For tasks with keys: is each id new? If not, which call created the task? Is the key of a
-    deleted task still in use?
+class Known(NamedTuple):
+    """What Redis knows of a task that is to be made. made_by: the mark of the call that has made it.
+    kept: that mark, if the task was deleted and its key is still in use.
     """
-    hashes = [keys.task(task) for task in tasks]
-    return Look(
-        hashes,
-        [
-            *[("EXISTS", key) for key in hashes],
-            *[("HGET", key, "enqueued_by") for key in hashes],
-            ("MGET", *[keys.key_kept(task) for task in tasks]),
-        ],
-        tasks[0],
-    )
+
+    exists: int
+    made_by: str | None = None
+    kept: str | None = None
+
+    @property
+    def is_new(self) -> bool:
+        return not self.exists and self.kept is None
+
+    def is_of(self, mark: str) -> bool:
+        """Tell whether the call with this mark has made it."""
+        return mark in (self.made_by, self.kept)
+
+
+class LookAtEach:
+    """What to watch and to read in order to know each of some tasks that are to be made.
+
+    are_keyed: they have keys, so that any of them may be there.
+    """
+
+    def __init__(self, tasks: Sequence[str], are_keyed: bool) -> None:
+        self._are_keyed = are_keyed
+        self.watch = [keys.task(task) for task in tasks]
+        self.reads: list[Command] = [("EXISTS", key) for key in self.watch]
+        if are_keyed:
+            self.reads += [("HGET", key, "enqueued_by") for key in self.watch]
+            self.reads += [("MGET", *[keys.key_kept(task) for task in tasks])]
+
+    def known(self, replies: Iterable[Any]) -> tuple[list[Known], list[Any]]:
+        """Return what is known of each task, and the replies that come after those to the reads."""
+        left, count = iter(replies), len(self.watch)
+        exist = [*islice(left, count)]
+        if not self._are_keyed:
+            return [*map(Known, exist)], [*left]
+        made_by, kept = [*islice(left, count)], next(left)
+        return [*map(Known, exist, made_by, kept)], [*left]
 
 
 def fields_of(task: str) -> Look[list[str | None]]:
