@@ -25,7 +25,7 @@ from bench.stage import RunFailed, Stage
 from bench.venvs import ROOT, clean_environment
 from blueque.connection.address import Address
 from blueque.connection.plain import SocketConnection
-from blueque.connection.redis import Command, exchange
+from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
@@ -237,7 +237,7 @@ def _page(stage: Stage, server: Server, path: str, looks: int) -> Values:
 def _commands_of(stage: Stage, server: Server, path: str) -> list[Command]:
     """Return the commands that a cold page sends."""
     monitor = SocketConnection(Address(stage.url))
-    exchange(monitor, [("MONITOR",)])
+    monitor.exchange([("MONITOR",)])
     server.forget()
     server.get(path)
     stage.redis.read(("ECHO", "end"))

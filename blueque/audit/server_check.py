@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal, time_of
+from blueque.connection.redis import Redis, as_hash, raise_refusal, time_of
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.queries.listeners import shared_hosts
@@ -131,7 +131,7 @@ def _transactions(redis: Redis) -> Check:
     connection = redis.connection()
     connection.look_ahead = None  # our EXEC ends its watch
     try:
-        raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
+        raise_refusal(connection.exchange([("MULTI",), ("EXEC",)]))
     except RedisRefused as error:
         return Check(
             "transactions",

@@ -6,7 +6,7 @@ It saves each listener the memory of redis-py, and each program the time of its 
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import hiredis
@@ -17,8 +17,8 @@ from blueque.connection.redis import (
     Connection,
     LookAhead,
     bare,
-    exchange,
-    pack_all,
+    name_refused,
+    pack,
     unless_away,
 )
 from blueque.errors import RedisAway, RedisRefused
@@ -27,9 +27,29 @@ _INCOMPLETE = object()
 # neither errors nor push messages: a PushNotification is a list of another type
 _PLAIN = frozenset({str, list, int})
 _PIECE = 8192  # the parser moves all its remaining bytes with each reply
+# Raises TypeError for another sequence than a tuple, and UnicodeEncodeError.
+_pack_tuple: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
 
-class SocketConnection:
+class Exchange:
+    """Sends commands and receives their replies, for each kind of connection."""
+
+    def exchange(
+        self: Connection, commands: Sequence[Command], meanwhile: Callable[[], object] | None = None
+    ) -> list[Any]:
+        try:
+            self.send(commands)
+            if meanwhile is not None:
+                meanwhile()
+            replies = self.receive(len(commands))
+        except BaseException:  # Ctrl-C, too: a late reply must not be taken for another's
+            self.close()
+            raise
+        name_refused(commands, replies)
+        return replies
+
+
+class SocketConnection(Exchange):
     """A plain TCP or Unix socket."""
 
     def __init__(self, address: Address) -> None:
@@ -60,7 +80,7 @@ class SocketConnection:
 
     def send(self, commands: Iterable[Command]) -> None:
         try:
-            self._socket.sendall(pack_all(commands))
+            self._socket.sendall(_packed(commands))
         except OSError as error:
             self._lost(error)
 
@@ -89,7 +109,7 @@ class SocketConnection:
 
     def track(self) -> bool:
         commands: list[Command] = [("HELLO", 3), ("CLIENT", "TRACKING", "ON")]
-        return not any(isinstance(reply, RedisRefused) for reply in exchange(self, commands))
+        return not any(isinstance(reply, RedisRefused) for reply in self.exchange(commands))
 
     def has_invalidated(self) -> bool:
         return bool(self._pushed or self._has_data())
@@ -160,6 +180,15 @@ class SocketConnection:
     def _lost(self, error: OSError) -> NoReturn:
         self.close()
         raise RedisAway(f"lost the connection to Redis: {_reason(error)}") from bare(error)
+
+
+def _packed(commands: Iterable[Command]) -> bytes:
+    """Return several commands in Redis' wire format."""
+    several = [*commands]
+    try:  # a listener packs forty for each task, and a call of `pack` for each takes as long again
+        return b"".join([one if type(one) is bytes else _pack_tuple(one) for one in several])
+    except (TypeError, UnicodeEncodeError):
+        return b"".join(map(pack, several))
 
 
 def _reason(error: OSError | UnicodeError) -> str:

@@ -23,8 +23,6 @@ log = logging.getLogger("blueque")
 
 # The words of a command; or bytes, a whole command in Redis' wire format.
 Command = Sequence[str | int | float | bytes]
-# Raises TypeError for another sequence than a tuple, and UnicodeEncodeError.
-_pack_tuple: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
 # Redis answers with one of these errors while it cannot serve: treated as away.
 AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
@@ -72,6 +70,14 @@ class Connection(Protocol):
 
     @property
     def is_closed(self) -> bool: ...
+
+    def exchange(
+        self, commands: Sequence[Command], meanwhile: Callable[[], object] | None = None
+    ) -> list[Any]:
+        """Send the commands in one write and return their replies, in order.
+
+        meanwhile: called while Redis works on them; it must not use this connection.
+        """
 
     def send(self, commands: Iterable[Command]) -> None:
         """Send the commands in one write."""
@@ -185,7 +191,7 @@ class Redis:
         while True:
             try:
                 connection = self.connection()
-                replies = exchange(connection, commands)
+                replies = connection.exchange(commands)
                 raise_not_now(replies)
                 if ("EXEC",) in commands:  # nothing is watched any more
                     connection.look_ahead = None
@@ -212,7 +218,7 @@ class Redis:
             elif isinstance(reply, RedisRefused) and reply.is_wrong_type and is_look(command):
                 taken[place] = empty(command)
                 if self.wrong_types is not None and str(command[1]) not in self.wrong_types.kinds:
-                    (kind,) = exchange(self.connection(), [("TYPE", command[1])])
+                    (kind,) = self.connection().exchange([("TYPE", command[1])])
                     self.wrong_types.kinds[str(command[1])] = str(kind)
         return taken
 
@@ -272,27 +278,6 @@ def bare(error: _Failure) -> _Failure:
     return error.with_traceback(None)
 
 
-def exchange(
-    connection: Connection,
-    commands: Sequence[Command],
-    meanwhile: Callable[[], object] | None = None,
-) -> list[Any]:
-    """Send the commands in one write and return their replies, in order.
-
-    meanwhile: called while Redis works on them; it must not use this connection.
-    """
-    try:
-        connection.send(commands)
-        if meanwhile is not None:
-            meanwhile()
-        replies = connection.receive(len(commands))
-    except BaseException:  # Ctrl-C, too: a late reply must not be taken for another's
-        connection.close()
-        raise
-    name_refused(commands, replies)
-    return replies
-
-
 def name_refused(commands: Sequence[Command], replies: Sequence[Any]) -> None:
     """Set the command of each error among the replies."""
     if RedisRefused not in map(type, replies):  # the usual case
@@ -347,15 +332,6 @@ def as_bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{error.object[error.start]!r} is not a character") from error
-
-
-def pack_all(commands: Iterable[Command]) -> bytes:
-    """Return several commands in Redis' wire format."""
-    several = [*commands]
-    try:  # a listener packs forty for each task, and a call of `pack` for each takes as long again
-        return b"".join([one if type(one) is bytes else _pack_tuple(one) for one in several])
-    except (TypeError, UnicodeEncodeError):
-        return b"".join(map(pack, several))
 
 
 def as_fields(names: Iterable[str], values: Iterable[str | None]) -> dict[str, str]:

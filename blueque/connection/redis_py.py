@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from blueque.connection.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
+from blueque.connection.plain import Exchange
 from blueque.connection.redis import AWAY, Command, Connection, LookAhead, bare, pack, unless_away
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 
@@ -33,7 +34,7 @@ _CODES = AWAY | {
 }
 
 
-class ClientConnection:
+class ClientConnection(Exchange):
     """A connection of redis-py, made from the settings of a ready client: its TLS, credentials and
     kind of socket.
     """

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from blueque.connection.redis import Command, Connection, exchange
+from blueque.connection.redis import Command, Connection
 from blueque.errors import RedisRefused
 
 # Seconds until all is read again: a few changes are not reported, such as SWAPDB.
@@ -71,7 +71,7 @@ class Tracked:
         Raises RedisAway.
         """
         try:
-            return exchange(self._open(), commands)
+            return self._open().exchange(commands)
         except BaseException:
             self.close()
             raise

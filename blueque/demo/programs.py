@@ -17,7 +17,6 @@ from pathlib import Path
 
 from blueque.connection.address import Address
 from blueque.connection.plain import SocketConnection
-from blueque.connection.redis import exchange
 from blueque.errors import NotInstalled
 from blueque.system import process, signals
 from blueque.system.embedded_redis import find_server, running_server
@@ -240,6 +239,6 @@ def ask(port: int | str, *words: str) -> list[str]:
         )
         return answer.stdout.splitlines()
     connection = SocketConnection(Address(f"redis://127.0.0.1:{port}/0"))
-    (reply,) = exchange(connection, [words])
+    (reply,) = connection.exchange([words])
     connection.close()
     return [str(part) for part in (reply if isinstance(reply, list) else [reply])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blueque.connection.redis import Command, Redis, exchange, raise_refusal
+from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import CLUSTER, RedisRefused
 from blueque.model import keys
 from blueque.protocol.transaction import prove
@@ -83,9 +83,9 @@ def require_rights(redis: Redis, commands: frozenset[str], queues: Iterable[str]
     try:
         prove(connection)  # MULTI and EXEC
         # Once more, for the commands below: without it, Redis would run them.
-        raise_refusal(exchange(connection, [("MULTI",)]))
+        raise_refusal(connection.exchange([("MULTI",)]))
         refusals = [
-            reply for reply in exchange(connection, tried) if isinstance(reply, RedisRefused)
+            reply for reply in connection.exchange(tried) if isinstance(reply, RedisRefused)
         ]
     finally:
         connection.close()  # without an EXEC: Redis discards the commands

@@ -27,7 +27,6 @@ from blueque.connection.redis import (
     Patience,
     Redis,
     Replies,
-    exchange,
     name_refused,
     pack,
     raise_refusal,
@@ -145,15 +144,15 @@ def _decide(
             return change
     prove(connection)
     given_up: list[Command] = [] if ahead is None else [("UNWATCH",)]
-    replies = exchange(connection, [*given_up, ("WATCH", *look.watch), *look.reads])
+    replies = connection.exchange([*given_up, ("WATCH", *look.watch), *look.reads])
     try:
         raise_refusal(replies)
         verdict = decide(*replies[len(given_up) + 1 :])
     except Exception:
-        exchange(connection, [("UNWATCH",)])
+        connection.exchange([("UNWATCH",)])
         raise
     if isinstance(verdict, Answer):
-        exchange(connection, [("UNWATCH",)])
+        connection.exchange([("UNWATCH",)])
     return verdict
 
 
@@ -183,7 +182,7 @@ def _execute(
     end = len(block)
     if next_look is not None:
         block += [("WATCH", *next_look.watch), *next_look.reads]
-    replies = exchange(connection, block, meanwhile)
+    replies = connection.exchange(block, meanwhile)
     # The right to use MULTI was taken away: `prove` has to find that out from now on.
     if isinstance(replies[0], RedisRefused):
         connection.is_proven = False
@@ -205,5 +204,5 @@ def prove(connection: Connection) -> None:
     If Redis refused MULTI, it would execute the commands behind it unguarded.
     """
     if not connection.is_proven:
-        raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
+        raise_refusal(connection.exchange([("MULTI",), ("EXEC",)]))
         connection.is_proven = True

@@ -19,7 +19,7 @@ from redis.retry import Retry
 from blueque import Client, InvalidInput, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.connection import address, plain
 from blueque.connection.address import Address, hide_password
-from blueque.connection.redis import exchange, pack
+from blueque.connection.redis import pack
 from blueque.system.embedded_redis import Server, running_server
 from blueque.system.process import fork, wait_for
 
@@ -391,7 +391,7 @@ def test_bytes_that_are_not_utf_8_make_the_round_trip(server, cli, kind):
 
         (node,) = client.get_inspector().listeners("video")
         assert client.get_inspector().registration("video", node) == {"instance": "\udc80"}
-        exchange(client._redis.connection(), [("SADD", "copy", node, "ä", 1.5, 2)])
+        client._redis.connection().exchange([("SADD", "copy", node, "ä", 1.5, 2)])
         assert raw.smembers("copy") == {b"\xff\xfe_1", "ä".encode(), b"1.5", b"2"}
 
 

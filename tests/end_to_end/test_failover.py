@@ -14,7 +14,6 @@ import redis as redis_py
 from faults import FaultProxy
 
 from blueque import Client, RedisAway, RedisRefused
-from blueque.connection.redis import exchange
 from blueque.protocol import reserving
 from blueque.system.embedded_redis import Server, running_server
 
@@ -190,11 +189,11 @@ def test_a_replica_that_stays_one_is_as_good_as_away(pair, kind):
 
 def test_a_transaction_that_was_queued_before_the_failover_is_refused_as_a_whole(pair, kind):
     connection = kind(pair.proxy, patience=0)._redis.connection()
-    exchange(connection, [("MULTI",), ("SET", "a", 1)])
+    connection.exchange([("MULTI",), ("SET", "a", 1)])
     pair.fail_over()
 
     with pytest.raises(RedisRefused) as refusal:
-        exchange(connection, [("EXEC",)])
+        connection.exchange([("EXEC",)])
 
     assert refusal.value.answer.startswith("EXECABORT ")
     assert refusal.value.code == "READONLY"

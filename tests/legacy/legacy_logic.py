@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blueque.connection.redis import Command, Redis, exchange, raise_refusal
+from blueque.connection.redis import Command, Redis, raise_refusal
 
 
 class LegacyQueue:
@@ -103,8 +103,8 @@ class LegacyQueue:
         """
         connection = self._redis.connection()
         due_tasks = self._key("scheduled_tasks")
-        exchange(connection, [("WATCH", due_tasks)])
-        (due,) = exchange(connection, [("ZRANGEBYSCORE", due_tasks, 0, now)])
+        connection.exchange([("WATCH", due_tasks)])
+        (due,) = connection.exchange([("ZRANGEBYSCORE", due_tasks, 0, now)])
         if due:
             commands: list[Command] = [("ZREMRANGEBYSCORE", due_tasks, 0, now)]
             for task in due:
@@ -113,7 +113,7 @@ class LegacyQueue:
                     ("HSET", f"blueque_task_{task}", "status", "pending", "updated", now),
                 ]
             self._pipeline(*commands)
-        exchange(connection, [("UNWATCH",)])
+        connection.exchange([("UNWATCH",)])
 
     def task(self, task: str) -> dict[str, str]:
         reply = self._execute(("HGETALL", f"blueque_task_{task}"))
@@ -123,12 +123,12 @@ class LegacyQueue:
         return "_".join(("blueque", parts[0], self._queue, *parts[1:]))
 
     def _execute(self, command: Command) -> Any:
-        (reply,) = replies = exchange(self._redis.connection(), [command])
+        (reply,) = replies = self._redis.connection().exchange([command])
         raise_refusal(replies)
         return reply
 
     def _pipeline(self, *commands: Command) -> None:
-        replies = exchange(self._redis.connection(), [("MULTI",), *commands, ("EXEC",)])
+        replies = self._redis.connection().exchange([("MULTI",), *commands, ("EXEC",)])
         raise_refusal([*replies, *(replies[-1] or [])])
 
 

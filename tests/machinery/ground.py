@@ -20,7 +20,7 @@ from world import QUEUE, World, draw_as
 from blueque.audit.audit import audit
 from blueque.connection.address import Address
 from blueque.connection.plain import SocketConnection
-from blueque.connection.redis import Command, Redis, exchange, pack, raise_refusal
+from blueque.connection.redis import Command, Redis, pack, raise_refusal
 from blueque.model import keys
 
 EVERY = frozenset(Fault)
@@ -226,7 +226,7 @@ class Ground:
 
     def _see(self, *commands: Command) -> list[Any]:
         assert self._eye is not None
-        replies = exchange(self._eye, commands)
+        replies = self._eye.exchange(commands)
         raise_refusal(replies)
         return replies
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from blueque.connection import redis as connection_module
-from blueque.connection.redis import Command, Connection, Redis, exchange
+from blueque.connection.plain import Exchange
+from blueque.connection.redis import Command, Connection, Redis
 from blueque.errors import RedisAway
 from blueque.protocol import transaction
 
@@ -98,7 +99,7 @@ class Held(NamedTuple):
         """Tell whether Redis will do nothing of it: a key has changed that the connection watches."""
         if not is_guarded(self.commands):
             return False
-        (facts,) = exchange(self.connection, [("CLIENT", "INFO")])
+        (facts,) = self.connection.exchange([("CLIENT", "INFO")])
         return "d" in dict(fact.split("=", 1) for fact in facts.split())["flags"]
 
 
@@ -294,14 +295,14 @@ class Stepper:
     def _deliver(self, held: Held) -> list[Any]:
         self.held.remove(held)
         try:
-            return exchange(held.connection, held.commands)
+            return held.connection.exchange(held.commands)
         except RedisAway:
             return []
         finally:
             held.connection.close()
 
 
-class SteppedConnection:
+class SteppedConnection(Exchange):
     """A connection that lets the stepper decide what happens to each write."""
 
     def __init__(self, stepper: Stepper, actor: Actor, connection: Connection) -> None:

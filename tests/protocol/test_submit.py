@@ -8,7 +8,6 @@ import pytest
 from transactions import protocol
 
 from blueque import WrongState
-from blueque.connection.redis import exchange
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
@@ -101,7 +100,7 @@ def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
     assert protocol.schedule(redis, "video", "t3", "in", eta=9.5, now=6.5) is True
     assert redis.look_ahead is None
     cli.set("blueque_task_t2", "changed")
-    assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"], (
+    assert redis.connection().exchange([("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"], (
         "it is still being watched"
     )
 

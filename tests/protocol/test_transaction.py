@@ -6,7 +6,7 @@ import pytest
 from faults import Fault
 
 from blueque import Client, Contended, OutcomeUnknown, RedisAway, RedisRefused
-from blueque.connection.redis import Look, exchange
+from blueque.connection.redis import Look
 from blueque.protocol.transaction import MAX_CONFLICTS, Answer, Change, transact
 
 ADD = Look(["list"], [("LRANGE", "list", 0, -1)])
@@ -52,7 +52,7 @@ def test_an_answer_changes_nothing_and_watches_nothing_any_more(redis, cli, stat
 
     assert state() == {}
     cli.set("a", "changed")
-    assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"]
+    assert redis.connection().exchange([("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"]
 
 
 def test_a_refusal_by_decide_comes_out_and_watches_nothing_any_more(redis, cli, state):
@@ -61,7 +61,7 @@ def test_a_refusal_by_decide_comes_out_and_watches_nothing_any_more(redis, cli, 
 
     assert state() == {}
     cli.set("a", "changed")
-    assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"]
+    assert redis.connection().exchange([("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"]
 
 
 def test_a_key_that_changes_before_the_exec_is_looked_at_again(redis, cli, state):
@@ -137,7 +137,7 @@ def test_an_error_in_the_look_comes_out_and_watches_nothing_any_more(redis, cli,
     assert refusal.value.code == "WRONGTYPE"
     assert state() == before
     cli.set("a", "changed")
-    assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"]
+    assert redis.connection().exchange([("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"]
 
 
 @pytest.mark.parametrize("wrong", [("NOSUCH", "b"), ("SET", "b")], ids=repr)
@@ -162,7 +162,7 @@ def test_a_command_that_the_user_may_not_run_keeps_all_the_others_from_being_don
     redis, cli, state, forbidden
 ):
     cli.execute_command("ACL", "SETUSER", "reader", "on", "nopass", "~*", "+@all", f"-{forbidden}")
-    exchange(redis.connection(), [("AUTH", "reader", "any")])
+    redis.connection().exchange([("AUTH", "reader", "any")])
     try:
         with pytest.raises(RedisRefused) as refusal:
             transact(

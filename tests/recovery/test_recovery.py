@@ -893,7 +893,7 @@ def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cl
     scheduler = Scheduler(client)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "blueque.connection.tracked.exchange",
+            "blueque.connection.tracked.Tracked._open",
             lambda *_: (_ for _ in ()).throw(RedisAway("for a moment")),
         )
         with pytest.raises(RedisAway):
