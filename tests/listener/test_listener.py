@@ -11,6 +11,7 @@ import pytest
 from transactions import protocol
 
 from blueque import Client, InvalidInput, NotOwner, NotRegistered, Retry, __version__
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.recover import Loss
@@ -156,6 +157,44 @@ def test_a_forked_process_is_not_the_listener_that_its_parent_has_registered(lis
 
 
 # What a former life of it has left
+
+
+def test_a_task_whose_reservation_redis_has_lost_is_put_back_for_another(
+    queue, listener, redis, cli, caplog
+):
+    ours, task = listener.of("video"), queue.enqueue("in")
+    protocol.pop(redis, "video", ours.node, ours.instance)
+    cli.delete(keys.wake("video"))
+
+    ours.put_back_lost(task)
+
+    assert cli.lrange(keys.pending("video"), 0, -1) == [task]
+    assert (held(cli), cli.exists(keys.wake("video"))) == ([], 1)
+    assert f"put back task={task}" in caplog.text
+
+
+def test_a_task_that_is_reserved_still_is_not_put_back(queue, listener, cli, caplog):
+    task = queue.enqueue("in")
+    listener.take()
+    cli.delete(keys.wake("video"))
+
+    listener.of("video").put_back_lost(task)
+
+    assert (held(cli), cli.exists(keys.wake("video"))) == ([task], 0)
+    assert "put back" not in caplog.text
+
+
+def test_a_call_that_cannot_be_passed_on_stays_with_the_listener(listener, cli):
+    ours = listener.of("video")
+    ours.has_marker = True
+    cli.set(keys.wake("video"), "spoiled")
+    ours.pass_marker_on(True)
+    assert ours.has_marker
+
+    cli.delete(keys.wake("video"))
+    ours.pass_marker_on(True)
+
+    assert (ours.has_marker, cli.exists(keys.wake("video"))) == (False, 1)
 
 
 def test_what_a_listener_holds_are_its_reserved_and_started_tasks(

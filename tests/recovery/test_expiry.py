@@ -7,6 +7,7 @@ import time
 import pytest
 from transactions import protocol
 
+from blueque.errors import RedisRefused
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -166,6 +167,18 @@ def test_a_key_of_a_wrong_type_is_left_alone(redis):
     redis.read(("SET", keys.EXPIRING, "odd"))
 
     assert Expiry(redis).step() == EVERY
+
+
+def test_a_refusal_that_concerns_no_key_is_raised(redis, cli):
+    make_late(redis, "t1")
+    cli.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(RedisRefused, match="OOM"):
+            Expiry(redis).step()
+    finally:
+        cli.config_set("maxmemory", 0)
+
+    assert listed(redis) == ["t1"]
 
 
 def test_a_step_that_leaves_late_tasks_is_followed_by_the_next_one_at_once(redis):

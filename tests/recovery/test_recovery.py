@@ -625,6 +625,23 @@ def test_a_lost_task_that_may_run_again_is_the_next_in_line(lost, cli):
     assert line(cli) == ["t1", "later"]
 
 
+@pytest.mark.parametrize("status", ["reserved", "started"])
+def test_who_waits_in_another_queue_for_the_lock_of_a_dead_listener_is_woken(
+    redis, cli, judge, status
+):
+    register(redis)
+    hold(redis, cli, status=status, options=SAFE)
+    cli.hset("blueque_task_t1", "lock", "x")
+    cli.sadd(keys.lock("x"), "t1")
+    cli.sadd(keys.waiting("x"), "0,lock:x=1_audio")
+    kill(redis)
+
+    look_until(judge, lambda: fields(cli)["status"] == "pending")
+
+    assert cli.exists(keys.lock("x"), keys.wake("audio")) == 1
+    assert cli.zrange(keys.wake("audio"), 0, -1) == ["0"]
+
+
 @pytest.mark.parametrize(
     ("before", "status", "error_type"), [("2", "pending", None), ("3", "failed", "poison")]
 )
