@@ -8,10 +8,12 @@ changed.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from blueque.errors import (
@@ -55,6 +57,7 @@ MEETS = {
 MET_LONG_AGO = float("inf")  # the score of a dependent that knows of a bad end, and waits on
 FIRST_LOOK = LOOK_EVERY = 60.0
 TOLD_AT_ONCE = 100
+OF_ALL = ("after", "broken")  # fields of a group: what all its members wait for
 
 POLICY = {
     "max": 3,
@@ -765,7 +768,10 @@ class Model:
             raise Refusal(WrongGroup)
         if group.record["state"] != "open":
             raise Refusal(WrongGroup)
-        if kinds and group.awaiting:  # it might wait for one of these
+        wanted = self.after(name)
+        if not wanted.items() <= kinds.items():
+            raise Refusal(WrongGroup)
+        if kinds and kinds != wanted and group.awaiting:  # it might wait for one of these
             raise Refusal(WrongGroup)
 
     def make_new(
@@ -1020,13 +1026,64 @@ class Model:
 
     # Groups
 
-    def open_group(self, name: str, keep: int, now: float) -> dict[str, str]:
+    def open_group(
+        self,
+        name: str,
+        keep: int,
+        now: float,
+        after: Mapping[str, str] = MappingProxyType({}),
+        broken: str = "hold",
+        hold: int | None = None,
+    ) -> dict[str, str]:
+        """after, broken: of all its members. hold: for how many seconds they are not pruned."""
         group = self.groups[name]
-        if group.record is None:
+        terms: Fields = {"after": json.dumps(dict(after), separators=(",", ":"))} if after else {}
+        terms |= {"broken": broken} if after and broken != "hold" else {}
+        if f"group {name}" in after:
+            raise Refusal(WrongGroup)
+        if group.record is not None:
+            its = {field: group.record[field] for field in OF_ALL if field in group.record}
+            if after and its != terms:
+                raise Refusal(WrongGroup)
+        else:
+            self._require_all(after)
+            if any(self._state_of(parent) == "open" for parent in after):
+                raise Refusal(WrongGroup)
             self.groups[name] = group = Group()
-            group.record = {"group": name, "state": "open", "keep": keep, "created": now}
+            group.record = {"group": name, "state": "open", "keep": keep, "created": now, **terms}
+            group.record |= {} if hold is None else {"hold": now + hold}
             self.looks[name] = now + LOOK_EVERY
         return {field: str(value) for field, value in (group.record or {}).items()}
+
+    def after(self, name: str) -> dict[str, str]:
+        """Return what all members of a group wait for."""
+        return dict(json.loads((self.groups[name].record or {}).get("after", "{}")))
+
+    def _state_of(self, parent: str) -> str | None:
+        name = group_in(parent)
+        return None if name is None else self._record(name)["state"]
+
+    def reopen_group(self, name: str, now: float, hold: int | None, made_by: str | None) -> bool:
+        record = self._record(name)
+        if "cancel" in record:
+            raise Refusal(WrongGroup)
+        if record["state"] == "open":
+            return False
+        if hold is not None and hold > record["keep"]:
+            raise Refusal(WrongGroup)
+        for gone in ("closed", "ended", "expires", *(["collected"] if hold is not None else [])):
+            record.pop(gone, None)
+        record |= {"state": "open", **({} if made_by is None else {"made_by": made_by})}
+        record |= {} if hold is None else {"hold": now + hold}
+        self.looks[name] = now + LOOK_EVERY
+        return True
+
+    def collect_group(self, name: str, now: float) -> bool:
+        record = self._record(name)
+        if "hold" not in record or "collected" in record:
+            return False
+        record["collected"] = now
+        return True
 
     def _record(self, name: str) -> Fields:
         record = self.groups[name].record
@@ -1643,8 +1700,9 @@ class Model:
             self.happened["a task is put back"] += 1
             raise Lack(lack)
         self._change(task, "reserved", now)
-        if its.attempt is None:
+        if its.attempt is None:  # perhaps made by 1.0.0, or lost with one of its listeners
             self.index[life.queue][task] = its.given["created"]
+            its.outcome = {}
         its.attempt = (its.attempt or 0) + 1
         its.owner |= {"node": life.node, "token": token}
         its.owner |= {"lock": lock} if lock is not None else {}

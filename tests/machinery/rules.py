@@ -17,6 +17,7 @@ from transactions import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
+from blueque.model.group_terms import Terms
 from blueque.model.new import spawned_id
 from blueque.model.new_task import NewTask
 from blueque.model.states import Entry, Place
@@ -59,8 +60,10 @@ SELDOM = st.sampled_from([False, False, False, True])
 ENDS = st.sampled_from(
     ["", "complete", "complete", "fail", "cancel", "lose", "late", "late", "forget"]
 )
-GROUPS = st.sampled_from(["night", "day 1"])
-THEN = st.sampled_from(["", "", "close", "cancel", "again", "again", "drop", "note"])
+GROUPS = st.sampled_from(["night", "day 1", "late"])
+THEN = st.sampled_from(
+    ["", "", "close", "cancel", "again", "again", "drop", "note", "reopen", "reopen", "collect"]
+)
 KEEP = 10**7  # seconds for which the record of a group stays: it must not expire here
 KINDS = st.lists(st.sampled_from(["ok", "ok", "any", "not_ok"]), min_size=1, max_size=2)
 # What an attempt can say that nobody watches any more.
@@ -1469,6 +1472,7 @@ class Families(Machine):
         count=st.sampled_from([1, 2]),
         then=THEN,
         end=st.sampled_from(["", "complete", "fail", "cancel", "lose"]),
+        is_alike=st.sampled_from([True, True, True, False]),
     )
     def join_group(
         self,
@@ -1479,12 +1483,15 @@ class Families(Machine):
         count: int,
         then: str,
         end: str,
+        is_alike: bool,
     ) -> None:
         """Make members, in a group that is opened if there is none; then: what becomes of the group;
-        end: of the members.
+        end: of the members. is_alike: they wait for what all its members wait for.
         """
         self._open_group(name)
         wanted = {self.pick(data, self.known): kind for kind in kinds} if self.known else {}
+        if is_alike:
+            wanted |= self.model.after(name)
         ids = [clock.random_id() for _ in range(count)]
         tasks = [NewTask(task, queue, "in", {"group": name}, wanted) for task in ids]
         given, ties = {"parameters": "in"}, {"group": name}
@@ -1502,6 +1509,43 @@ class Families(Machine):
             self._end_members(name, ids, end)
         if then not in ("close", "cancel"):
             self._see_to(name, then, self.known[-3:])
+
+    @rule(
+        data=st.data(),
+        name=st.sampled_from(["late", "late", "night"]),
+        kinds=KINDS,
+        outer=st.sampled_from([None, "night", "day 1", "late"]),
+        is_closed=st.sampled_from([True, True, False]),
+        broken=st.sampled_from(["hold", "cancel"]),
+        hold=st.sampled_from([None, 1000]),
+        end=st.sampled_from(["", "", "complete", "fail"]),
+    )
+    def open_waiting_group(
+        self,
+        data: st.DataObject,
+        name: str,
+        kinds: list[str],
+        outer: str | None,
+        is_closed: bool,
+        broken: str,
+        hold: int | None,
+        end: str,
+    ) -> None:
+        """Open a group whose members all wait for tasks, or for a group; is_closed: that one."""
+        wanted = {self.pick(data, self.known): kind for kind in kinds}
+        if outer is not None:
+            wanted[f"group {outer}"] = kinds[0]
+            if is_closed and outer != name:
+                self._open_group(outer)
+                self._end_group(outer, "close")
+        terms = Terms(wanted, broken, hold=hold)
+        got = self.both(
+            "open_group with after",
+            lambda: protocol.open_group(self.person, name, KEEP, clock.now, terms),
+            lambda: self.model.open_group(name, KEEP, clock.now, wanted, broken, hold),
+        )
+        if got.raised is None:
+            self.join_group(data, "video", name, [], 1, "", end, True)
 
     def _open_group(self, name: str) -> None:
         self.both(
@@ -1592,9 +1636,27 @@ class Families(Machine):
                 lambda: self.model.drop_group(name),
             )
             self._look_at(name)
+        elif what == "reopen":
+            self._end_group(name, "close")
+            for hold in (2 * KEEP, 1000, None):
+                self._reopen(name, hold, "batch of video")
+            self._look_at(name)
+        elif what == "collect":
+            self.both(
+                "collect_group",
+                lambda: protocol.collect_group(self.person, name, clock.now),
+                lambda: self.model.collect_group(name, clock.now),
+            )
         elif what and tasks:
             self._note_members(name, tasks)
             self._look_at(name)
+
+    def _reopen(self, name: str, hold: int | None, made_by: str) -> None:
+        self.both(
+            "reopen_group",
+            lambda: protocol.reopen_group(self.person, name, clock.now, hold, made_by),
+            lambda: self.model.reopen_group(name, clock.now, hold, made_by),
+        )
 
     def _run_again(self, name: str) -> None:
         """Put the bad members in line again, and have the group know that."""
