@@ -6,7 +6,7 @@ deleted), protocol/archiving.py (what of this is in Redis); picking.py and windo
 parquet.py (the files), stores.py (pyarrow.fs) and reading.py (all rows, each once).
 """
 
-from blueque.archives.archiver import Archived, Engine, Progress, Work, archive
+from blueque.archives.archiver import Archived, ArchiveProgress, Engine, Work, archive
 from blueque.archives.reading import files, read
 
-__all__ = ["Archived", "Engine", "Progress", "Work", "archive", "files", "read"]
+__all__ = ["ArchiveProgress", "Archived", "Engine", "Work", "archive", "files", "read"]

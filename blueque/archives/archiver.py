@@ -38,7 +38,7 @@ KEEP = 3600  # seconds that a snapshot is kept; a new one is taken in time
 log = logging.getLogger("blueque")
 
 
-class Progress(NamedTuple):
+class ArchiveProgress(NamedTuple):
     """The progress of archiving a queue.
 
     stage: wait, write, publish or delete. done, total: tasks of this batch.
@@ -94,7 +94,7 @@ class Archived(NamedTuple):
 
 
 Engine = Callable[[Redis, Work], Sequence[str]]  # the paths of the files
-Tell = Callable[[Progress], object]
+Tell = Callable[[ArchiveProgress], object]
 
 
 def archive(
@@ -121,7 +121,7 @@ def archive(
         their end, or as "7d".
     limit: the most tasks; batch: how many at a time. engine: what writes the files; pyarrow if left
         out.
-    tell: called often, with a Progress. A run that was killed is continued by the next one from
+    tell: called often, with a ArchiveProgress. A run that was killed is continued by the next one from
         where it was; a run at work is waited for.
     Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol/archive.md, "claim_batch".
     """
@@ -288,7 +288,7 @@ class _Run:
             self._snapshot = None
 
     def _wait(self, other: Record) -> None:
-        self._tell(Progress("wait", other.get("batch", ""), other=other))
+        self._tell(ArchiveProgress("wait", other.get("batch", ""), other=other))
 
     def _say(self, stage: str, claim: Claim, done: int, total: int) -> None:
-        self._tell(Progress(stage, claim.batch, done, total))
+        self._tell(ArchiveProgress(stage, claim.batch, done, total))

@@ -20,7 +20,7 @@ FARTHEST = 1000  # how far from its turn a task is searched for in the line of 1
 FINISHED_LISTS = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
 
 
-class Ended(NamedTuple):
+class FinishedTask(NamedTuple):
     """A finished task as it was seen.
 
     at: its `finished` or its `updated`, whichever is later, in Unix seconds.
@@ -73,7 +73,9 @@ BELONGINGS: dict[str, Callable[[RemovableFields], object]] = {
 }
 
 
-def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: int = 0) -> int:
+def prune(
+    redis: Redis, queue: str, status: str, seen: Sequence[FinishedTask], floor: int = 0
+) -> int:
     """Delete the tasks that are still as they were seen, for which no others wait, and whose end
     their group has noted. Return how many; 0 while a batch is open.
 

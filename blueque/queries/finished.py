@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import Place
-from blueque.protocol.pruning import Ended, ended_at
+from blueque.protocol.pruning import FinishedTask, ended_at
 from blueque.queries.steps import clock, in_step, of_each, read
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _end(place: Place) -> Reader[tuple[int, str | None]]:
 
 def oldest(
     redis: Redis, places: Mapping[Place, int], count: int
-) -> dict[Place, list[Ended | None]]:
+) -> dict[Place, list[FinishedTask | None]]:
     """Return `count` tasks at the end of each list, oldest first: two round trips.
 
     places: how many tasks at the end of each list to skip. None stands for a task that has not
@@ -88,17 +88,17 @@ def from_tail(redis: Redis, place: Place, passed: int, count: int) -> list[str]:
 _OF_ENDED = ("status", "queue", "finished", "updated", "dependents", "group")
 
 
-def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]:
+def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[FinishedTask | None]:
     """Return when each of these tasks of one list ended. None: it has not ended in that status."""
     return _seen(redis, [(place, task) for task in tasks])
 
 
-def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | None]:
+def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[FinishedTask | None]:
     snapshots = redis.read(*[("HMGET", keys.task(task), *_OF_ENDED) for _, task in wanted])
     return [_ended(task, its, place) for (place, task), its in zip(wanted, snapshots, strict=True)]
 
 
-def _ended(task: str, snapshot: Sequence[str | None], place: Place) -> Ended | None:
+def _ended(task: str, snapshot: Sequence[str | None], place: Place) -> FinishedTask | None:
     status, queue, finished, updated, dependents, group = snapshot
     at = ended_at(finished, updated) if (status, queue) == (place.kind, place.queue) else None
-    return None if at is None else Ended(task, at, dependents is not None, group)
+    return None if at is None else FinishedTask(task, at, dependents is not None, group)

@@ -14,7 +14,7 @@ from blueque.model.units import Keep
 from blueque.model.wrong_types import all_or_each
 from blueque.producer.dependents import is_awaited
 from blueque.protocol import pruning
-from blueque.protocol.pruning import Ended
+from blueque.protocol.pruning import FinishedTask
 from blueque.queries import finished as ended
 from blueque.queries import groups
 
@@ -175,7 +175,9 @@ class Retention:
         passed, last = self._passed.get(place, (0, None))
         return passed if last == stock.oldest[place] else 0
 
-    def _delete(self, place: Place, oldest: Sequence[Ended | None], stock: ended.Stock) -> bool:
+    def _delete(
+        self, place: Place, oldest: Sequence[FinishedTask | None], stock: ended.Stock
+    ) -> bool:
         keep, passed = self._rules[place], self._passed_now(place, stock)
         oldest = self._few_awaited(oldest)
         due = dict(_going(keep, stock.now, stock.lengths[place] - passed, oldest))
@@ -204,12 +206,12 @@ class Retention:
         self._passed.pop(place, None)
         return False
 
-    def _held(self, tasks: Collection[Ended], now: float) -> set[Ended]:
+    def _held(self, tasks: Collection[FinishedTask], now: float) -> set[FinishedTask]:
         """Return those of these tasks that their group holds until they were collected."""
         held = groups.held(self._redis, {task.group for task in tasks if task.group}, now)
         return {task for task in tasks if task.group in held}
 
-    def _few_awaited(self, oldest: Sequence[Ended | None]) -> Sequence[Ended | None]:
+    def _few_awaited(self, oldest: Sequence[FinishedTask | None]) -> Sequence[FinishedTask | None]:
         """Return the first of these tasks: to ask for dependents takes a transaction for each."""
         now = time.monotonic()
         if now >= self._ask_at:
@@ -218,16 +220,16 @@ class Retention:
         to_ask = [number for number, task in enumerate(oldest) if self._is_to_ask(task)]
         return oldest[: to_ask[AWAITED_AT_ONCE]] if len(to_ask) > AWAITED_AT_ONCE else oldest
 
-    def _is_to_ask(self, task: Ended | None) -> bool:
+    def _is_to_ask(self, task: FinishedTask | None) -> bool:
         return task is not None and task.has_dependents and task.task not in self._awaited
 
-    def _is_awaited(self, task: Ended, now: float) -> bool:
+    def _is_awaited(self, task: FinishedTask, now: float) -> bool:
         """Tell whether others wait for a task. If they do not any more, it is to be deleted."""
         if self._is_to_ask(task) and is_awaited(self._redis, task.task, now, DEPENDENTS_AT_ONCE):
             self._awaited.add(task.task)
         return task.has_dependents and task.task in self._awaited
 
-    def _prune(self, place: Place, floors: Mapping[Ended, int]) -> int:
+    def _prune(self, place: Place, floors: Mapping[FinishedTask, int]) -> int:
         """Delete tasks, oldest first, unless the list becomes too short. Return how many."""
         deleted = 0
         for floor in dict.fromkeys(floors.values()):
@@ -260,8 +262,8 @@ def _stay(keep: Keep, length: int) -> float | None:
 
 
 def _going(
-    keep: Keep, now: float, length: int, oldest: Iterable[Ended | None]
-) -> Iterator[tuple[Ended, int]]:
+    keep: Keep, now: float, length: int, oldest: Iterable[FinishedTask | None]
+) -> Iterator[tuple[FinishedTask, int]]:
     """Yield the tasks to delete, each with the length below which the list must not fall.
 
     length: of the list. oldest: the tasks at its end.

@@ -715,7 +715,7 @@ def test_the_points_are_all_there_are(url, cli, shelf):
 def test_a_second_one_waits_for_one_that_lives(url, cli, shelf, monkeypatch):
     monkeypatch.setattr(claims, "POLL", 0.01)
     ids = fill(cli, 30)
-    waits: list[archives.Progress] = []
+    waits: list[archives.ArchiveProgress] = []
     is_there, may_go_on = threading.Event(), threading.Event()
 
     def write(redis, work):
@@ -723,7 +723,7 @@ def test_a_second_one_waits_for_one_that_lives(url, cli, shelf, monkeypatch):
         may_go_on.wait(30)
         return archives.archiver.write(redis, work)
 
-    def see(progress: archives.Progress) -> None:
+    def see(progress: archives.ArchiveProgress) -> None:
         if progress.stage == "wait":
             waits.append(progress)
             may_go_on.set()

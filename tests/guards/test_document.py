@@ -115,7 +115,7 @@ from blueque.protocol.members import MemberBatch
 from blueque.protocol.membership import Heartbeat
 from blueque.protocol.occurrences import plan_of
 from blueque.protocol.parents import TaskParent, parent_of
-from blueque.protocol.pruning import Ended
+from blueque.protocol.pruning import FinishedTask
 from blueque.protocol.recover import Loss
 from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.protocol.transaction import prove
@@ -943,7 +943,7 @@ def erase(*rows: tuple[str, str, float, int | None]) -> Given:
 
 def prune(status: str, floor: int = 0, **seen: float) -> Given:
     return lambda redis: protocol.prune(
-        redis, Q, status, [Ended(task, at) for task, at in seen.items()], floor
+        redis, Q, status, [FinishedTask(task, at) for task, at in seen.items()], floor
     )
 
 

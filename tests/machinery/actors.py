@@ -36,7 +36,7 @@ from blueque.model.states import Entry, Place
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.protocol.archiving import BatchRef, Written
-from blueque.protocol.pruning import Ended, ended_at
+from blueque.protocol.pruning import FinishedTask, ended_at
 from blueque.protocol.recover import Loss
 from blueque.protocol.reserving import look_of_pop
 from blueque.queries.inspector import Inspector
@@ -269,7 +269,7 @@ def prune(world: World, redis: Redis, keep: Keep) -> None:
 def prune_one(world: World, redis: Redis, task_id: str, status: str = "cancelled") -> None:
     """Be one that deletes a task that has ended, as it is now."""
     (times,) = insist(lambda: redis.read(("HMGET", keys.task(task_id), "finished", "updated")))
-    seen = Ended(task_id, ended_at(*times) or 0.0)
+    seen = FinishedTask(task_id, ended_at(*times) or 0.0)
     insist(lambda: protocol.prune(redis, QUEUE, status, [seen]))
 
 

@@ -23,7 +23,7 @@ from blueque.model.new_task import NewTask
 from blueque.model.states import Entry, Place
 from blueque.model.task import Task
 from blueque.protocol.ends import End
-from blueque.protocol.pruning import Ended
+from blueque.protocol.pruning import FinishedTask
 from blueque.protocol.recover import Loss
 from blueque.queries.tasks import load
 from blueque.system import process
@@ -439,7 +439,7 @@ class People(Machine):
             self.both(
                 "prune",
                 lambda: protocol.prune(
-                    self.person, queue, status, [Ended(task, at) for task, at in seen], floor
+                    self.person, queue, status, [FinishedTask(task, at) for task, at in seen], floor
                 ),
                 lambda: self.model.prune(queue, status, seen, floor),
             )

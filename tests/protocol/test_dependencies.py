@@ -28,7 +28,7 @@ from blueque.protocol import children, rechecking, settling
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.ends import End
 from blueque.protocol.parents import TaskParent
-from blueque.protocol.pruning import Ended
+from blueque.protocol.pruning import FinishedTask
 from blueque.protocol.recover import Loss
 from blueque.protocol.settling import Settled
 
@@ -726,7 +726,7 @@ def test_a_task_for_which_others_wait_is_neither_deleted_nor_pruned_erased_or_pu
 
     with pytest.raises(HasDependents):
         protocol.delete(redis, ABOVE, "p")
-    assert protocol.prune(redis, ABOVE, "failed", [Ended("p", 5.5)]) == 0
+    assert protocol.prune(redis, ABOVE, "failed", [FinishedTask("p", 5.5)]) == 0
     protocol.claim_batch(redis, BatchRef(ABOVE, "b", "w"), {}, {}, 6.5)
     row = Written("p", "failed", 5_500_000, 1)
     assert protocol.erase(redis, BatchRef(ABOVE, "b", "w"), [row], 6.5) == 0
@@ -994,7 +994,7 @@ CALLS = {
     "set_priority c": lambda redis: protocol.place(redis, BELOW, "c", NOW, priority=5),
     "purge c": lambda redis: protocol.purge(redis, BELOW, ["c", "d"]),
     "delete p": lambda redis: protocol.delete(redis, ABOVE, "p"),
-    "prune p": lambda redis: protocol.prune(redis, ABOVE, "failed", [Ended("p", 5.5)]),
+    "prune p": lambda redis: protocol.prune(redis, ABOVE, "failed", [FinishedTask("p", 5.5)]),
 }
 
 

@@ -18,7 +18,7 @@ from blueque.model.new_task import NewTask
 from blueque.producer.dependents import RecheckCount, recheck_dependents
 from blueque.protocol.ends import End
 from blueque.protocol.groups import MEMBERS_AT_ONCE
-from blueque.protocol.pruning import Ended
+from blueque.protocol.pruning import FinishedTask
 from blueque.recovery.dependents import Dependents
 from blueque.recovery.group_settling import DUE, PICKED, settle_groups_step
 
@@ -280,7 +280,7 @@ def test_a_member_is_not_deleted_before_its_group_has_noted_its_end(redis, cli, 
     open_group(redis)
     join(redis, "a")
     ENDS[status](redis, "a")
-    ended = [Ended("a", 9.2)]
+    ended = [FinishedTask("a", 9.2)]
 
     with pytest.raises(HasDependents):
         protocol.delete(redis, "video", "a", is_forced=True)

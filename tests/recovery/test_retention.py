@@ -15,7 +15,7 @@ from blueque.model.new_task import NewTask
 from blueque.model.units import Keep
 from blueque.producer.dependents import is_awaited
 from blueque.protocol.archiving import BatchRef
-from blueque.protocol.pruning import Ended
+from blueque.protocol.pruning import FinishedTask
 from blueque.queries import finished as ended
 from blueque.recovery.group_settling import settle_groups_step
 from blueque.recovery.retention import REFUSED_PAUSE, Retention
@@ -207,11 +207,11 @@ def test_a_batch_that_is_opened_between_the_look_and_the_deletion_keeps_its_task
 def test_a_task_that_has_ended_again_since_it_was_seen_stays(redis, finish, cli):
     task = finish(ago=100)
     ended = float(cli.hget(keys.task(task), "updated"))
-    assert protocol.prune(redis, "video", "complete", [Ended(task, ended - 1)]) == 0
-    assert protocol.prune(redis, "video", "failed", [Ended(task, ended)]) == 0
-    assert protocol.prune(redis, "audio", "complete", [Ended(task, ended)]) == 0
-    assert protocol.prune(redis, "video", "complete", [Ended(task, ended)]) == 1
-    assert protocol.prune(redis, "video", "complete", [Ended(task, ended)]) == 0
+    assert protocol.prune(redis, "video", "complete", [FinishedTask(task, ended - 1)]) == 0
+    assert protocol.prune(redis, "video", "failed", [FinishedTask(task, ended)]) == 0
+    assert protocol.prune(redis, "audio", "complete", [FinishedTask(task, ended)]) == 0
+    assert protocol.prune(redis, "video", "complete", [FinishedTask(task, ended)]) == 1
+    assert protocol.prune(redis, "video", "complete", [FinishedTask(task, ended)]) == 0
 
 
 def test_where_there_is_nothing_to_do_it_costs_one_round_trip(client, finish, proxy):
@@ -333,7 +333,7 @@ def test_one_that_has_counted_before_another_deleted_does_not_go_below_what_is_t
 
 def test_of_two_that_have_both_counted_one_looks_again(client, finish, cli, other, overtaken):
     ids = [finish(ago=100) for _ in range(8)]
-    seen = [Ended(one, float(cli.hget(keys.task(one), "updated"))) for one in ids]
+    seen = [FinishedTask(one, float(cli.hget(keys.task(one), "updated"))) for one in ids]
     # The other one knows of more of them.
     overtaken(lambda: protocol.prune(other, "video", "complete", seen[:6], 4))
     assert protocol.prune(client._redis, "video", "complete", seen, 4) == 0

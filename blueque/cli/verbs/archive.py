@@ -17,7 +17,7 @@ from blueque.cli.values import DURATION
 from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
-    from blueque.archives import Archived, Progress
+    from blueque.archives import Archived, ArchiveProgress
 
 _VERBS = {"write": "written", "delete": "deleted from Redis"}
 
@@ -154,7 +154,7 @@ class _Screen:
         self._began = 0.0
         self.clear = self._line.clear
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: ArchiveProgress) -> None:
         if progress.stage == "wait":
             self._tell_waiting(progress)
             return
@@ -168,7 +168,7 @@ class _Screen:
             )
         )
 
-    def _tell_waiting(self, progress: Progress) -> None:
+    def _tell_waiting(self, progress: ArchiveProgress) -> None:
         if self._stage == ("wait", progress.batch):
             return
         self._stage, other = ("wait", progress.batch), progress.other or {}
