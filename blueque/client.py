@@ -15,6 +15,7 @@ from blueque.connection.redis import Connection, Redis
 from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
+from blueque.model.client_settings import ClientSettings
 from blueque.model.encoding import require_feed_name, require_queue_name, require_timeout
 from blueque.model.group import InGroup
 from blueque.model.queue_order import Select
@@ -90,9 +91,9 @@ class Client:
         self.max_bytes = (
             units.max_bytes(otherwise=config.max_bytes) if max_bytes is None else max_bytes
         )
-        self._redis = Redis(self._connect, patience)
-        self._redis.days_kept = units.statistics_keep(otherwise=config.statistics_keep)
-        self._redis.aliases = config.aliases
+        days_kept = units.statistics_keep(otherwise=config.statistics_keep)
+        settings = ClientSettings(days_kept, config.aliases)
+        self._redis = Redis(self._connect, patience, settings)
 
     @property
     def url(self) -> str | None:
@@ -465,9 +466,7 @@ class Client:
     def with_patience(self, seconds: float) -> Client:
         """Return a client of the same Redis with another patience."""
         other = copy.copy(self)
-        other._redis = Redis(other._connect, seconds)
-        other._redis.days_kept = self._redis.days_kept
-        other._redis.aliases = self._redis.aliases
+        other._redis = Redis(other._connect, seconds, self._redis.settings)
         other._redis.wrong_types = self._redis.wrong_types
         return other
 
@@ -483,7 +482,7 @@ class Client:
 
     def _queue_name(self, name: str) -> str:
         """Return the name of a queue that is named by it, or by an alias of blueque.toml."""
-        return self._redis.queue_name(require_queue_name(name))
+        return self._redis.settings.queue_name(require_queue_name(name))
 
     def _connect(self) -> Connection:
         if self._address is not None and self._address.is_plain and not self._options:

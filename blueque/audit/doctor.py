@@ -53,7 +53,7 @@ class Doctor:
                 for each in seen.schedules
                 if (why := server_check.ahead(each, seen.now)) is not None
             ]
-            checks += _aliases(self._redis.aliases, queues)
+            checks += _aliases(self._redis.settings.aliases, queues)
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_workflow, half_made.workflows(reader, half_made.FORGOTTEN))
             return [*checks, *_archives(reader, queues)]

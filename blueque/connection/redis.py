@@ -10,12 +10,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import hiredis
 
 from blueque.errors import NOT_NOW, InvalidInput, RedisAway, RedisRefused
+from blueque.model.client_settings import ClientSettings
 from blueque.model.wrong_types import WrongTypes, empty, is_look
 from blueque.system.backoff import pause
 
@@ -108,18 +109,20 @@ class Redis:
 
     connect: opens a connection.
     patience: for how many seconds a call tries again when Redis does not answer.
-    days_kept: for how many days statistics are kept.
-    aliases: the names of queues, by their second names.
+    settings: of the Client, for what is written over these connections.
     has_answer: if set, waits for each reply in place of a blocking read, and may return False to
         give up.
     wrong_types: if set, a read of a key of a wrong type gets an empty reply, and notes the key here.
     unbounded_until: until when producers take it that a queue has no bound, on the monotonic clock.
     """
 
-    def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
-        self.patience = patience
-        self.days_kept = 90
-        self.aliases: Mapping[str, str] = {}
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        patience: float,
+        settings: ClientSettings = ClientSettings(),  # noqa: B008  # it does not change
+    ) -> None:
+        self.patience, self.settings = patience, settings
         self.unbounded_until: dict[str, float] = {}
         self.connect = connect
         self._local = threading.local()
@@ -150,15 +153,10 @@ class Redis:
         kept: Connection | None = getattr(local, "connection", None)
         return None if kept is None or kept.is_closed else kept
 
-    def queue_name(self, name: str) -> str:
-        """Return the name of a queue that is named by it, or by an alias."""
-        return self.aliases.get(name, name)
-
     def another(self) -> Redis:
         """Return a copy with connections of its own, for use while a reply is awaited on this one."""
-        other = Redis(self.connect, self.patience)
+        other = Redis(self.connect, self.patience, self.settings)
         other.has_answer = self.has_answer
-        other.days_kept, other.aliases = self.days_kept, self.aliases
         other.unbounded_until = self.unbounded_until
         other.wrong_types = self.wrong_types
         return other

@@ -206,7 +206,7 @@ class ManyTasks:
             self.name,
             options.get("start_within"),
             options.get("start_before"),
-            None if to is None else self._redis.queue_name(to),
+            None if to is None else self._redis.settings.queue_name(to),
             default,
         )
 

@@ -142,7 +142,7 @@ class TaskOrders:
         Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
         """
         who = process.who_of(by)
-        to = self._redis.queue_name(require_queue_name(to))
+        to = self._redis.settings.queue_name(require_queue_name(to))
         placement.place(self._redis, self.name, task_id, time.time(), who, to=to)
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 

@@ -103,7 +103,7 @@ class Workflow(TaskGroup):
         if "group" in record.options:
             raise InvalidInput("a task of a workflow joins no other group")
         fields = {**record.options, "group": self.name, "producer": process.producer()}
-        of_task = self._redis.queue_name(record.queue)
+        of_task = self._redis.settings.queue_name(record.queue)
         new = record._replace(task=task, queue=of_task, options=fields)
         self._tasks[task], self._keys[task] = new, named
         return TaskId(task)

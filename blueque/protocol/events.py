@@ -155,7 +155,7 @@ def count(
         commands += [("HINCRBY", day, f"error:{kind}", 1)]
     if error_type in LOST:  # of other types there may be any number
         commands += [("HINCRBY", totals, f"error:{error_type}", 1)]
-    return [*commands, ("EXPIREAT", day, int(now // 86400 + 1 + redis.days_kept) * 86400)]
+    return [*commands, ("EXPIREAT", day, int(now // 86400 + 1 + redis.settings.days_kept) * 86400)]
 
 
 def after(past: TaskFields, events: int = 1) -> dict[str, str]:

@@ -120,7 +120,7 @@ def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Com
         if needs is not None and needs.lock is not None
     ]
     # The clock of another program may be ahead.
-    days = [day_of(now - DAY * age) for age in range(-1, redis.days_kept + 1)]
+    days = [day_of(now - DAY * age) for age in range(-1, redis.settings.days_kept + 1)]
     of_queue = (
         keys.lines,
         keys.settings,

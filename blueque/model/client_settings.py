@@ -1,0 +1,22 @@
+"""ClientSettings: what blueque.toml and the environment say of all queues of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class ClientSettings(NamedTuple):
+    """The settings of one client that matter to what it writes.
+
+    days_kept: for how many days statistics are kept. aliases: the names of queues, by their second
+        names.
+    """
+
+    days_kept: int = 90
+    aliases: Mapping[str, str] = MappingProxyType({})
+
+    def queue_name(self, name: str) -> str:
+        """Return the name of a queue that is named by it, or by an alias."""
+        return self.aliases.get(name, name)
