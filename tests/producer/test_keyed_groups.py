@@ -368,7 +368,6 @@ def test_the_wait_for_a_group_ends_with_its_last_member(
     waiting.join(60)
 
     assert [counts(each) for each in found] == [(6, 0, 0)] and found[0].has_ended
-    assert found[0].seconds_left(time.time()) == 0.0
     theirs.close()
 
 
@@ -379,7 +378,6 @@ def test_a_group_that_is_not_closed_has_not_ended(client, queue, listener):
 
     with pytest.raises(WaitTimedOut, match="open, 0 tasks left"):
         group.wait(timeout=0)
-    assert group.progress().seconds_left(time.time()) is None
     group.close(expected=10)
 
     assert counts(group.wait(60)) == (10, 0, 0)
