@@ -50,14 +50,14 @@ def enqueue_after(
         is_new, is_ours = _new_and_ours(tasks, known, is_keyed)
         if not any(is_new):
             return Answer(is_ours)
-        states = parents.statuses(of_parents)
+        found = parents.found(of_parents)
         made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
-        parents.require_open(of_parents, joins_of(made))
+        found.require_open(joins_of(made))
         if not is_missing_met:
             for new in made:
-                require_parents(new.conditions, states, parents.making(of_parents))
+                require_parents(new.conditions, found.statuses, found.making)
         done = [any(either) for either in zip(is_new, is_ours, strict=True)]
-        return Change([*creation(made, states, now), *expiring(made)], done)
+        return Change([*creation(made, found.statuses, now), *expiring(made)], done)
 
     watch, reads = [*of_each.watch, *parents.watch], [*of_each.reads, *parents.reads]
     return transact(redis, "enqueue_after", Look(watch, reads, tasks[0].task), decide)

@@ -67,9 +67,9 @@ def enqueue_graph(redis: Redis, graph: Graph, now: float) -> bool:
             return Answer(_is_ours(graph, record))
         if exist:
             raise WrongGroup(group, _LEFT)
-        states = others.statuses(replies)
-        require_parents(others.names, states, others.making(replies))
-        known = states | dict.fromkeys(own, "blocked")
+        found = others.found(replies)
+        require_parents(others.names, found.statuses, found.making)
+        known = found.statuses | dict.fromkeys(own, "blocked")
         commands = [*_closed(graph, now), *creation(graph.tasks, known, now)]
         return Change(commands, True)
 
@@ -141,14 +141,14 @@ def extend_graph(
         reply: list[str | None], made: int, listed: int, exist: int, *replies: Any
     ) -> Verdict[int]:
         made += listed
-        found = _require_ours(graph, _Record._make(reply))
-        if found.state != MAKING or made != first:
-            return Answer(_tasks_of(graph, found, made))
+        ours = _require_ours(graph, _Record._make(reply))
+        if ours.state != MAKING or made != first:
+            return Answer(_tasks_of(graph, ours, made))
         if exist:
             raise WrongGroup(graph.group, _LEFT)
-        states = others.statuses(replies)
-        require_parents(others.names, states, others.making(replies))
-        known = states | dict.fromkeys(own, "blocked")
+        found = others.found(replies)
+        require_parents(others.names, found.statuses, found.making)
+        known = found.statuses | dict.fromkeys(own, "blocked")
         # All who add to the workflow change its record, so the later one is refused.
         updated: Command = ("HSET", keys.group(graph.group), "updated", now)
         return Change([updated, *creation(tasks, known, now)], first + len(tasks))

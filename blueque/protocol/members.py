@@ -17,7 +17,14 @@ from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.dependencies import FIRST_LOOK, LINKS_AT_ONCE
 from blueque.protocol.fields import flat
 from blueque.protocol.packing import pack_with
-from blueque.protocol.parents import Joins, Parents, enter_dependents, join_groups, require_parents
+from blueque.protocol.parents import (
+    FoundParents,
+    Joins,
+    Parents,
+    enter_dependents,
+    join_groups,
+    require_parents,
+)
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import exist_all
 
@@ -59,11 +66,11 @@ class MemberBatch:
         """Return the ids of the tasks with these numbers."""
         return [self.ids[number] for number in chosen]
 
-    def is_opened_so(self, replies: Sequence[Any]) -> bool:
+    def is_opened_so(self, found: FoundParents) -> bool:
         """Tell whether the group was opened with what these tasks wait for. Then it was seen that all
-        of it was there; what has gone since `recheck` sees to. replies: about the parents.
+        of it was there; what has gone since `recheck` sees to.
         """
-        return self.parents.is_opened_with(replies, self.group, self.links.conditions)
+        return found.is_opened_with(self.group, self.links.conditions)
 
     def exist(self, replies: Sequence[Any]) -> Sequence[int] | None:
         """Return for each task whether it has a hash, from the replies after those about parents.
@@ -82,14 +89,14 @@ class MemberBatch:
                 raise WrongGroup(self.group, f"task {task} has this key, and is not in the group")
         return exist
 
-    def creation(self, replies: Sequence[Any], new: Sequence[int]) -> list[Command]:
-        """Return the commands that create these tasks. replies: about the parents."""
+    def creation(self, found: FoundParents, new: Sequence[int]) -> list[Command]:
+        """Return the commands that create these tasks."""
         if not new:
             return []
         whole = len(new) == len(self.ids)
         return [
             *(self.commands if whole else self.commands_for(new)),
-            *_entering(self.links, self.parents, replies, self.ids_of(new), self._now),
+            *_entering(self.links, found, self.ids_of(new), self._now),
         ]
 
     def rejoining(self, there: Sequence[int]) -> list[Command]:
@@ -154,24 +161,22 @@ def _enqueue(
     last_sent: set[int] = set()  # in the EXEC that was sent last
 
     def decide(scores: Sequence[str | None], *replies: Any) -> Verdict[list[bool] | None]:
-        of_parents = replies[:asked]
-        batch.parents.require_there(of_parents, batch.group)
+        found = batch.parents.found(replies)
+        found.require_there(batch.group)
         missing = [number for number, score in enumerate(scores) if score is None]
         if not missing:
             return Answer([number in maybe_made for number in range(count)])
-        batch.parents.require_open(of_parents, batch.join)
+        found.require_open(batch.join)
         exist = batch.exist(replies[asked:])
         if exist is None:
             return Answer(None)
         new = [number for number in missing if not (exist and exist[number])]
-        if new and not batch.is_opened_so(of_parents):
-            states = batch.parents.statuses(of_parents)
-            making = batch.parents.making(of_parents)
-            require_parents(batch.links.conditions, states, making)
+        if new and not batch.is_opened_so(found):
+            require_parents(batch.links.conditions, found.statuses, found.making)
         last_sent.clear()
         last_sent.update(new)
         commands = [
-            *batch.creation(of_parents, new),
+            *batch.creation(found, new),
             *batch.rejoining(sorted({*missing}.difference(new))),
         ]
         ours = maybe_made | last_sent
@@ -200,16 +205,11 @@ def _blocking(links: Links, queue: str, tasks: Sequence[str], now: float) -> lis
     ]
 
 
-def _entering(
-    links: Links, parents: Parents, replies: Sequence[Any], tasks: Iterable[str], now: float
-) -> list[Command]:
+def _entering(links: Links, found: FoundParents, tasks: Iterable[str], now: float) -> list[Command]:
     """Return the commands by which the parents know who waits for them. Those that are gone are left
     to `recheck`.
-
-    parents, replies: of these links, and what their reads have answered.
     """
     if not links.conditions:
         return []
-    states = parents.statuses(replies)
-    there = {name: status for name, status in states.items() if status is not None}
+    there = {name: status for name, status in found.statuses.items() if status is not None}
     return enter_dependents(dict.fromkeys(tasks, links.conditions), there, now)

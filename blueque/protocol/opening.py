@@ -40,9 +40,9 @@ def open_group(
             raise WrongGroup(group, OTHERWISE)
         if record:
             return Answer(record)
-        states, making = parents.statuses(replies), parents.making(replies)
-        require_parents(terms.conditions, states, making)
-        parents.require_closed(replies)
+        found = parents.found(replies)
+        require_parents(terms.conditions, found.statuses, found.making)
+        found.require_closed()
         return Change(opening(new, now), new)
 
     look: AnyLook = Look([key, *parents.watch], [("HGETALL", key), *parents.reads])

@@ -13,6 +13,7 @@ from blueque.model.encoding import count_of
 from blueque.model.group import MAKING, condition_on, group_of, status_of
 from blueque.model.new_task import NewTask
 from blueque.model.states import FINISHED
+from blueque.protocol.watches import Reads
 
 
 class Parent(Protocol):
@@ -101,7 +102,7 @@ class GroupParent(NamedTuple):
         return standing_of([self.group], "gate")
 
     def status(self, replies: Sequence[Any]) -> str | None:
-        return statuses_of([self.group], replies)[self.name]
+        return standings_of([self.group], replies)[self.group].status
 
     def when_it_runs(self) -> list[Command]:
         return []  # `finish_group` sees to it
@@ -159,12 +160,24 @@ def standing_of(groups: Sequence[str], *more: str) -> list[Command]:
     ]
 
 
-def statuses_of(groups: Sequence[str], replies: Sequence[Any]) -> dict[str, str | None]:
-    """Return the status of each group, by its name in conditions, from the replies to these."""
+class GroupStanding(NamedTuple):
+    """How a group stands, as the reads of `standing_of` tell. state: None: it is gone."""
+
+    state: str | None
+    open_members: int
+    bad_members: int
+
+    @property
+    def status(self) -> str | None:
+        return status_of(*self)
+
+
+def standings_of(groups: Sequence[str], replies: Sequence[Any]) -> dict[str, GroupStanding]:
+    """Return how each group stands, from the replies to `standing_of`."""
     size = len(groups)
     rows = zip(replies[:size], replies[size : 2 * size], replies[2 * size :], strict=True)
     return {
-        condition_on(group): status_of(state, open_members, bad_members)
+        group: GroupStanding(state, open_members, bad_members)
         for group, ((state, *_), open_members, bad_members) in zip(groups, rows, strict=True)
     }
 
@@ -180,6 +193,14 @@ class Parents:
         self._tasks, self._groups = tasks_among(self.names), groups_among(self.names)
         self._joined = [*(joins or {})]
         self._bound = [group for group, joining in (joins or {}).items() if any(joining)]
+        reads = Reads()
+        self._statuses = reads.add(("HGET", keys.task(task), "status") for task in self._tasks)
+        self._standings = reads.add(standing_of(self._groups))
+        self._records = reads.add(
+            ("HMGET", keys.group(each), *JoinedGroup._fields) for each in self._joined
+        )
+        self._awaited = reads.add(("ZCARD", keys.awaiting(each)) for each in self._bound)
+        self.reads = reads.commands
 
     @property
     def watch(self) -> list[str]:
@@ -190,84 +211,84 @@ class Parents:
             *map(keys.awaiting, self._bound),
         ]
 
-    @property
-    def reads(self) -> list[Command]:
-        return [
-            *[("HGET", keys.task(task), "status") for task in self._tasks],
-            *standing_of(self._groups),
-            *[("HMGET", keys.group(each), "state", "cancel", "after") for each in self._joined],
-            *[("ZCARD", keys.awaiting(each)) for each in self._bound],
-        ]
+    def found(self, replies: Sequence[Any]) -> FoundParents:
+        """Return what the reads have found. replies: to them; others may follow."""
+        statuses = dict(zip(self._tasks, replies[self._statuses], strict=True))
+        standings = standings_of(self._groups, replies[self._standings])
+        making = [condition_on(each) for each, seen in standings.items() if seen.state == MAKING]
+        statuses |= {condition_on(each): seen.status for each, seen in standings.items()}
+        # Its later tasks might wait for the new one, in a circle.
+        statuses |= dict.fromkeys(making)
+        records = map(JoinedGroup._make, replies[self._records])
+        return FoundParents(
+            statuses,
+            making,
+            [group for group, seen in standings.items() if seen.state == "open"],
+            dict(zip(self._joined, records, strict=True)),
+            dict(zip(self._bound, replies[self._awaited], strict=True)),
+        )
 
-    def require_open(
-        self, replies: Sequence[Any], joins: Joins, member_of: str | None = None
-    ) -> None:
+
+class JoinedGroup(NamedTuple):
+    """The record of a group that new tasks join."""
+
+    state: str | None
+    cancel: str | None
+    after: str | None
+
+
+class FoundParents(NamedTuple):
+    """What the reads of `Parents` have found.
+
+    statuses: of each parent; None: it is gone, or a workflow whose tasks are not all there.
+    making: the names of these workflows. opened: the groups among the parents that are open.
+    joined: the groups that the new tasks join. awaited: how many tasks wait for them; of those only
+        whose new tasks wait for others.
+    """
+
+    statuses: dict[str, str | None]
+    making: list[str]
+    opened: list[str]
+    joined: dict[str, JoinedGroup]
+    awaited: dict[str, int]
+
+    def require_open(self, joins: Joins, member_of: str | None = None) -> None:
         """Refuse if a group does not take new tasks.
 
-        replies: to `reads`. joins: of those tasks that are made; see `joins_of`. What exists has
-            joined before. member_of: a group that takes them although it is closed: a running
-            member makes them.
+        joins: of those tasks that are made; see `joins_of`. What exists has joined before.
+        member_of: a group that takes them although it is closed: a running member makes them.
         Raises NoSuchGroup, WrongGroup.
         """
-        first = len(self._tasks) + 3 * len(self._groups)
-        last = first + len(self._joined)
-        records = dict(zip(self._joined, replies[first:last], strict=True))
-        waiting = dict(zip(self._bound, replies[last:], strict=True))
         for group, joining in joins.items():
-            state, cancel, after = records[group]
+            state, cancel, after = self.joined[group]
             is_own = group == member_of
             require_open(group, "open" if is_own and state == "closed" else state, cancel)
             wanted = _conditions_in(after)
             if not is_own and not all(wanted.items() <= each.items() for each in joining):
                 why = "its members wait for others, with which it was opened: give this task a key"
                 raise WrongGroup(group, f"{why}, or have it wait for the same")
-            if waiting.get(group) and any(each != wanted for each in joining if each):
+            if self.awaited.get(group) and any(each != wanted for each in joining if each):
                 # The new task might wait for one of these, which waits for the group.
                 why = "tasks wait for it already, so no task can join that waits for others itself"
                 raise WrongGroup(group, why)
 
-    def require_there(self, replies: Sequence[Any], group: str) -> None:
-        """Raise NoSuchGroup if a group that was opened for new tasks has no record. replies: to `reads`."""
-        first = len(self._tasks) + 3 * len(self._groups)
-        state, *_ = replies[first + self._joined.index(group)]
-        if state is None:
+    def require_there(self, group: str) -> None:
+        """Raise NoSuchGroup if a group that was opened for new tasks has no record."""
+        if self.joined[group].state is None:
             raise NoSuchGroup(group, is_lost=True)
 
-    def is_opened_with(
-        self, replies: Sequence[Any], group: str, conditions: Mapping[str, str]
-    ) -> bool:
-        """Tell whether a group that new tasks join was opened with these conditions. replies: to
-        `reads`.
-        """
-        first = len(self._tasks) + 3 * len(self._groups)
-        after = replies[first + self._joined.index(group)][2]
+    def is_opened_with(self, group: str, conditions: Mapping[str, str]) -> bool:
+        """Tell whether a group that new tasks join was opened with these conditions."""
+        after = self.joined[group].after
         return after is not None and _conditions_in(after) == conditions
 
-    def statuses(self, replies: Sequence[Any]) -> dict[str, str | None]:
-        """Return the status of each parent from the replies to `reads`; None: it is gone, or a
-        workflow whose tasks are not all there.
+    def require_closed(self) -> None:
+        """Refuse parents that are open groups: their later members might wait for the group whose
+        members are to wait for them.
         """
-        size = len(self._tasks)
-        end = size + 3 * len(self._groups)
-        statuses = dict(zip(self._tasks, replies[:size], strict=True))
-        statuses |= statuses_of(self._groups, replies[size:end])
-        # Its later tasks might wait for the new one, in a circle.
-        return statuses | dict.fromkeys(self.making(replies))
-
-    def require_closed(self, replies: Sequence[Any]) -> None:
-        """Refuse groups that are open: their later members might wait for the group whose members
-        are to wait for them.
-        """
-        records = zip(self._groups, replies[len(self._tasks) :], strict=False)
-        for group, (state, *_) in records:
-            if state == "open":
-                why = "it is open still: close it before tasks of another group wait for it"
-                raise WrongGroup(group, why)
-
-    def making(self, replies: Sequence[Any]) -> list[str]:
-        """Return the names of those that are workflows whose tasks are not all there."""
-        records = zip(self._groups, replies[len(self._tasks) :], strict=False)
-        return [condition_on(group) for group, (state, *_) in records if state == MAKING]
+        for group in self.opened:
+            why = "it is open still: close it before tasks of another group wait for it"
+            raise WrongGroup(group, why)
 
 
 def joins_of(tasks: Iterable[NewTask]) -> Joins:

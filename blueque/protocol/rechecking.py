@@ -19,11 +19,12 @@ from blueque.protocol.parents import (
     Parent,
     groups_among,
     standing_of,
-    statuses_of,
+    standings_of,
     tasks_among,
     watched_of,
 )
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import Reads
 
 AT_ONCE = 100  # parents that one `recheck` reads
 LOOKS_PER_SECOND = 50  # at the blocked tasks of one queue, at most
@@ -71,56 +72,84 @@ def _recheck(
     """queue: in which the time of the task has come; None: it is told of the end of its parent.
     with_result: read the result of the parent.
     """
+    reading = _Reading(task, parents, queue, with_result)
 
-    def decide(
-        reply: list[str | None], recorded: list[str], *replies: Any
-    ) -> Verdict[Rechecked | None]:
-        fields, conditions = TaskFields._make(reply), as_hash(recorded)
-        size, *read = replies if queue is not None else (0, *replies)
+    def decide(*replies: Any) -> Verdict[Rechecked | None]:
+        seen = reading.seen(replies)
+        fields = seen.fields
         if queue is not None and (fields.status, fields.queue) != ("blocked", queue):
             return Change([("ZREM", keys.blocked(queue), task)], Rechecked(None))
-        result = inputs.pack(*read.pop()) if with_result else None
-        compared = Comparison(task, fields, conditions, _states(parents, read), result)
+        compared = Comparison(task, fields, seen.conditions, seen.parents, seen.result)
         if compared.lacks_result:
             return Answer(None)
         commands, status = _decided(redis, compared, parents[0] if queue is None else "", now)
         if status == "blocked" and queue is not None:
-            again = now + max(LOOK_EVERY, size / LOOKS_PER_SECOND)
+            again = now + max(LOOK_EVERY, seen.blocked / LOOKS_PER_SECOND)
             commands += [("ZADD", keys.blocked(queue), again, task)]
         is_changed, is_parent = status != fields.status, fields.dependents is not None
         found = Rechecked(status, bool(compared.undecided), is_changed, is_parent)
         return Change(commands, found) if commands else Answer(found)
 
-    done = transact(redis, "recheck", _look(task, parents, queue, with_result), decide)
+    done = transact(redis, "recheck", reading.look, decide)
     return done or _recheck(redis, task, parents, now, queue, with_result=True)
 
 
-def _look(task: str, parents: Sequence[str], queue: str | None, with_result: bool) -> AnyLook:
-    own, tasks, groups = child_look(task), tasks_among(parents), groups_among(parents)
-    reads: list[Command] = [*own.reads]
-    if queue is not None:
-        reads += [("ZCARD", keys.blocked(queue))]
-    reads += [("HMGET", keys.task(each), "status", "dependents") for each in tasks]
-    reads += [("ZSCORE", keys.dependents(each), task) for each in tasks]
-    reads += standing_of(groups)
-    reads += [("ZSCORE", keys.awaiting(group), task) for group in groups]
-    if with_result:
-        reads += [("HMGET", keys.task(parents[0]), "result", "result_encoding")]
-    return Look([*own.watch, *map(keys.task, tasks), *watched_of(groups)], reads, task)
+class _Seen(NamedTuple):
+    """A task and its parents, by their names in conditions, at one instant.
+
+    blocked: how many tasks of the queue are, if that was asked. result: of the parent, if that was
+        asked.
+    """
+
+    fields: TaskFields
+    conditions: dict[str, str]
+    parents: dict[str, ParentSeen]
+    blocked: int
+    result: str | None
 
 
-def _states(parents: Sequence[str], replies: Sequence[Any]) -> dict[str, ParentSeen]:
-    """Return each parent as the replies say."""
-    tasks, groups = tasks_among(parents), groups_among(parents)
-    first, second = len(tasks), 2 * len(tasks)
-    third = second + 3 * len(groups)
-    states = {
-        task: ParentSeen(fields[0], fields[1], score)
-        for task, fields, score in zip(tasks, replies[:first], replies[first:second], strict=True)
-    }
-    statuses = statuses_of(groups, replies[second:third])
-    rows = zip(statuses.items(), replies[third:], strict=True)
-    return states | {name: ParentSeen(status, "1", score) for (name, status), score in rows}
+class _Reading:
+    """What one look reads of a task and its parents. The rest as for `_recheck`."""
+
+    def __init__(
+        self, task: str, parents: Sequence[str], queue: str | None, with_result: bool
+    ) -> None:
+        own, reads = child_look(task), Reads()
+        self._tasks, self._groups = tasks, groups = tasks_among(parents), groups_among(parents)
+        self._own = reads.add(own.reads)
+        self._blocked = reads.add([] if queue is None else [("ZCARD", keys.blocked(queue))])
+        self._hashes = reads.add(
+            ("HMGET", keys.task(each), "status", "dependents") for each in tasks
+        )
+        self._scores = reads.add(("ZSCORE", keys.dependents(each), task) for each in tasks)
+        self._standings = reads.add(standing_of(groups))
+        self._awaiting = reads.add(("ZSCORE", keys.awaiting(group), task) for group in groups)
+        of_result = parents[:1] if with_result else []
+        self._result = reads.add(
+            ("HMGET", keys.task(each), "result", "result_encoding") for each in of_result
+        )
+        watch = [*own.watch, *map(keys.task, tasks), *watched_of(groups)]
+        self.look: AnyLook = Look(watch, reads.commands, task)
+
+    def seen(self, replies: Sequence[Any]) -> _Seen:
+        """Return what the replies tell."""
+        fields, conditions = replies[self._own]
+        blocked, results = replies[self._blocked], replies[self._result]
+        hashes = zip(self._tasks, replies[self._hashes], replies[self._scores], strict=True)
+        parents = {
+            task: ParentSeen(status, dependents, score)
+            for task, (status, dependents), score in hashes
+        }
+        standings = standings_of(self._groups, replies[self._standings])
+        for (group, seen), score in zip(standings.items(), replies[self._awaiting], strict=True):
+            parents[condition_on(group)] = ParentSeen(seen.status, "1", score)
+        return _Seen(
+            TaskFields._make(fields),
+            as_hash(conditions),
+            parents,
+            blocked[0] if blocked else 0,
+            inputs.pack(*results[0]) if results else None,
+        )
 
 
 def _decided(

@@ -79,10 +79,10 @@ def next_dependents(redis: Redis, name: str, parent: Parent, now: float) -> list
     """Return up to a hundred dependents that are to be told how a task or a group has ended. If
     there are none, note that all were told. name: of the transaction.
     """
-    first = len(parent.reads)
 
     def decide(*replies: Any) -> Verdict[list[str]]:
-        status, scores = parent.status(replies[:first]), as_scores(replies[first])
+        *of_parent, entries = replies
+        status, scores = parent.status(of_parent), as_scores(entries)
         if status is not None and status not in FINISHED:
             commands = parent.when_it_runs()
             return Change(commands, []) if commands else Answer([])
@@ -91,8 +91,8 @@ def next_dependents(redis: Redis, name: str, parent: Parent, now: float) -> list
         left = [task for task, score in scores.items() if is_for_all or score < float(AFTER_ALL)]
         if left:
             return Answer(left)
-        return Change(parent.when_settled(replies[:first], bool(scores), now), [])
+        return Change(parent.when_settled(of_parent, bool(scores), now), [])
 
-    entries: Command = ("ZRANGE", parent.dependents, 0, DEPENDENTS_AT_ONCE - 1, "WITHSCORES")
-    look: AnyLook = Look([*parent.watch, parent.dependents], [*parent.reads, entries], parent.name)
+    asked: Command = ("ZRANGE", parent.dependents, 0, DEPENDENTS_AT_ONCE - 1, "WITHSCORES")
+    look: AnyLook = Look([*parent.watch, parent.dependents], [*parent.reads, asked], parent.name)
     return transact(redis, name, look, decide)

@@ -18,7 +18,7 @@ from blueque.protocol.dependencies import creation
 from blueque.protocol.fields import TaskFields, require_owner
 from blueque.protocol.parents import Parents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import fields_of
+from blueque.protocol.watches import Reads, fields_of
 
 SPAWNED_AT_ONCE = 200  # tasks that one `spawn` makes
 
@@ -34,7 +34,8 @@ class Spawning:
     def __init__(self, task: str, tasks: Sequence[NewTask], most: int) -> None:
         self._task, self._tasks = task, tasks
         self.watch: list[str] = []
-        self.reads: list[Command] = []
+        reads = Reads()
+        self.reads = reads.commands
         if not tasks:  # most tasks leave none when they are complete
             return
         require_room(tasks, most)
@@ -42,13 +43,14 @@ class Spawning:
         hashes = [keys.task(new.task) for new in tasks]
         self.watch = [*hashes, *self._parents.watch]
         # The set needs no watch: who adds to it writes into the hash of the task as well.
-        self.reads = [("SMISMEMBER", keys.spawned(task), *_octets(tasks))]
-        self.reads += [*[("EXISTS", key) for key in hashes], *self._parents.reads]
+        self._were_made = reads.add([("SMISMEMBER", keys.spawned(task), *_octets(tasks))])
+        self._exist = reads.add(("EXISTS", key) for key in hashes)
+        self._of_parents = reads.add(self._parents.reads)
 
     def new(self, replies: Sequence[Any]) -> list[NewTask]:
         """Return the tasks that are not there and that no attempt has made before."""
-        before, *exist = replies[: 1 + len(self._tasks)]
-        rows = zip(self._tasks, before, exist, strict=True)
+        (were_made,) = replies[self._were_made]
+        rows = zip(self._tasks, were_made, replies[self._exist], strict=True)
         return [each for each, was, exists in rows if not (was or exists)]
 
     def of_running(
@@ -58,11 +60,11 @@ class Spawning:
 
         Raises NoSuchTask, NoSuchGroup, WrongGroup.
         """
-        of_parents = replies[1 + len(self._tasks) :]
-        self._parents.require_open(of_parents, joins_of(new), group)
-        states = _states(self._parents.statuses(of_parents), new)
+        found = self._parents.found(replies[self._of_parents])
+        found.require_open(joins_of(new), group)
+        states = _states(found.statuses, new)
         for each in new:
-            require_parents(each.conditions, states, self._parents.making(of_parents))
+            require_parents(each.conditions, states, found.making)
         return creation(new, states, now)
 
     def of_ended(self, replies: Sequence[Any], now: float) -> tuple[list[Command], bool]:
@@ -72,7 +74,8 @@ class Spawning:
         if not self._tasks:
             return [], False
         new = self.new(replies)
-        states = _states(self._parents.statuses(replies[1 + len(self._tasks) :]), new)
+        found = self._parents.found(replies[self._of_parents])
+        states = _states(found.statuses, new)
         if self._task in states:
             states[self._task] = "complete"
         gone = {parent for parent, status in states.items() if status is None}

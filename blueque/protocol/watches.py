@@ -12,6 +12,24 @@ from blueque.protocol.fields import TaskFields
 from blueque.protocol.packing import pack_with
 
 
+class Reads:
+    """The reads of a look in parts, so that none has to count those before it.
+
+    reads = Reads()
+    statuses = reads.add(("HGET", keys.task(task), "status") for task in tasks)
+    ... replies[statuses]
+    """
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+
+    def add(self, commands: Iterable[Command]) -> slice:
+        """Add a part, and return where its replies are."""
+        first = len(self.commands)
+        self.commands += commands
+        return slice(first, len(self.commands))
+
+
 def absence(task: str, is_drawn: bool = False) -> Look[*tuple[int, ...]]:
     """For enqueue and schedule: is the id new?
 
