@@ -35,10 +35,10 @@ from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.states import Entry, Place
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
+from blueque.protocol import reserving
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.pruning import FinishedTask, ended_at
 from blueque.protocol.recover import Loss
-from blueque.protocol.reserving import look_of_pop
 from blueque.queries.inspector import Inspector
 from blueque.recovery.group_settling import settle_groups_step
 from blueque.recovery.judge import Recovery
@@ -125,7 +125,7 @@ def execute(world: World, task: Task) -> dict[str, Any]:
 
 def report(world: World, redis: Redis, task: Task, record: dict[str, Any]) -> None:
     processor = Processor(redis, task, MAX_BYTES)
-    processor.next_look = look_of_pop(QUEUE, task.node or "")  # as a slot does
+    processor.next_look = reserving.look_of_pop(QUEUE, task.node or "")  # as a slot does
     status = "" if "retry" in task.fields and record["status"] == "failed" else record["status"]
     end(world, task, status, lambda: processor.report(record))
 

@@ -815,7 +815,7 @@ MUTANTS = [
     Mutant(
         "pop does not watch whether the queue is paused",
         "reserving",
-        "pop",
+        "look_of_pop",
         "(registration, settings, lines),",
         "(registration, lines),",
         "pause",
