@@ -10,13 +10,9 @@ from transactions import protocol
 from blueque.errors import RedisRefused
 from blueque.listener.listener import Listener
 from blueque.model import keys
-from blueque.model.attempt_ref import AttemptRef
 from blueque.model.queue_settings import pausing
 from blueque.model.units import Timing
-from blueque.protocol.ends import End
 from blueque.recovery.expiry import EVERY, EXPIRED_AT_ONCE, SOON, Expiry
-
-NODE = "host_1"
 
 
 def make_late(redis, task, queue="video", **options):
@@ -62,19 +58,6 @@ def test_late_tasks_of_all_queues_are_cancelled_or_moved(redis, client):
     )
 
 
-def test_a_task_that_was_moved_to_where_it_expires_is_counted_there_once(redis, client):
-    make_late(redis, "t1", expired_to="late")
-    protocol.place(redis, "video", "t1", 6.0, to="late")
-    protocol.enqueue(redis, "late", "t2", "in", 7.0, {})
-
-    Expiry(redis).step()
-
-    assert redis.read(("LRANGE", keys.pending("late"), 0, -1))[0] == ["t1", "t2"]
-    assert client.get_task("t1").start_before is None
-    totals = redis.read(("HMGET", keys.totals("late"), "moved", "moved_away"))[0]
-    assert totals == ["2", "1"]  # it has come twice, and gone once
-
-
 def hurry(monkeypatch):
     """Set the clock of this process an hour ahead."""
     monkeypatch.setattr(time, "time", lambda now=time.time: now() + 3600)
@@ -99,30 +82,6 @@ def test_a_listener_whose_clock_is_an_hour_ahead_takes_what_is_in_time(redis, cl
 
     assert (taken.id, taken.status) == (task, "reserved")
     assert client.get_task("t1").status == "cancelled"
-
-
-def test_a_task_that_has_started_once_only_leaves_the_index(redis, client):
-    protocol.register(redis, "video", NODE, "i", {}, 2.0)
-    make_late(redis, "t1")
-    protocol.pop(redis, "video", NODE, "i")
-    attempt = AttemptRef("video", "t1", "token", NODE)
-    protocol.reserve(redis, attempt, "i", 4.0)
-    protocol.end(redis, attempt, End.release(), 4.5)
-
-    Expiry(redis).step()
-
-    assert (client.get_task("t1").status, listed(redis)) == ("pending", [])
-
-
-def test_deleted_and_ended_tasks_only_leave_the_index(redis, client):
-    for task in ("t1", "t2"):
-        make_late(redis, task)
-        protocol.cancel(redis, "video", task, "ann", None, 4.0)
-    protocol.delete(redis, "video", "t1")
-
-    Expiry(redis).step()
-
-    assert (client.get_task("t2").cancelled_by, listed(redis)) == ("ann", [])
 
 
 def test_who_waits_for_an_expired_task_is_told(redis, client):
