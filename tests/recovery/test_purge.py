@@ -8,7 +8,6 @@ import time
 import pytest
 from transactions import protocol
 
-from blueque.model import keys
 from blueque.model.new_task import NewTask
 from blueque.recovery import purge
 
@@ -46,25 +45,6 @@ def test_a_snapshot_has_the_blocked_tasks(client, chain):
     snapshot = client.freeze("video", ["blocked"])
 
     assert sorted(task.id for task in client.tasks_of(snapshot)) == ["last", "middle"]
-
-
-def test_blocked_tasks_are_deleted_but_those_for_which_others_wait(client, chain, cli):
-    snapshot = client.freeze("video", ["pending", "blocked"])
-
-    assert list(client.purge(snapshot))[-1] == 1
-
-    assert client.get_task("last").status is None
-    assert [client.get_task(task).status for task in (chain, "middle")] == ["pending", "blocked"]
-    assert cli.zrange(keys.blocked("video"), 0, -1) == ["middle"]
-
-
-def test_with_force_all_that_waits_is_deleted_and_nothing_of_it_is_left(client, chain, cli):
-    snapshot = client.freeze("video", ["pending", "blocked"])
-
-    assert list(client.purge(snapshot, force=True))[-1] == 3
-
-    for kind in ("task", "after", "dependents", "blocked"):
-        assert cli.keys(f"blueque_{kind}_*") == []
 
 
 def test_a_task_that_was_let_go_since_the_snapshot_is_deleted_too(client, redis, chain):
