@@ -186,10 +186,10 @@ def _execute(
     # The right to use MULTI was taken away: `prove` has to find that out from now on.
     if isinstance(replies[0], RedisRefused):
         connection.is_proven = False
+    elif next_look is not None:  # it is watched even if our block was refused
+        connection.look_ahead = LookAhead(next_look, replies[end:])
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
-    if next_look is not None:
-        connection.look_ahead = LookAhead(next_look, replies[end:])
     if executed is not None:
         # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must
         # not pass unseen.

@@ -229,6 +229,18 @@ def test_a_look_sent_ahead_that_is_given_up_leaves_nothing_watched(proxy, throug
     assert proxy.writes - before == 2, "its first EXEC was refused"
 
 
+def test_a_look_sent_ahead_with_what_is_refused_leaves_nothing_watched(proxy, through, cli):
+    redis = through(patience=0)
+    with pytest.raises(RedisRefused, match="NOSUCH"):
+        transact(redis, "try", ADD, lambda held: Change([("NOSUCH",)], None), next_look=AFTER)
+    cli.set("a", "changed")
+    before = proxy.writes
+
+    change = Change([("SET", "b", 1)], "changed")
+    assert transact(redis, "another", Look(["b"], []), lambda: change) == "changed"
+    assert proxy.writes - before == 2, "its first EXEC was refused"
+
+
 def test_no_answer_is_given_from_a_look_sent_ahead_for_that_may_be_hours_old(redis, cli):
     transact(redis, "try", ADD, add, next_look=AFTER)
     cli.set("a", "changed")
