@@ -128,8 +128,8 @@ class TaskGroup(Group):
     def collected(self) -> bool:
         """Note that its results are where they are needed: retention may delete its members.
 
-        False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup as long as
-            some have not ended, or more may join.
+        False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup before
+            `wait` returns: some of its tasks are not known to have ended, or more may join.
         Source: docs/protocol/groups.md, "collect_group".
         """
         is_noted = collect_group(self._redis, self.name, time.time())

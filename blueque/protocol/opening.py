@@ -17,7 +17,7 @@ from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 AS_USUAL = Terms()
 OTHERWISE = "it was opened with another `after` or `broken`, which never change"
-_THEN_COLLECT = "wait until all of its tasks have ended, and read their results first"
+_THEN_COLLECT = "wait for the end of the group, and read the results of its tasks first"
 
 
 def open_group(
@@ -89,10 +89,10 @@ def reopen_group(
 def collect_group(redis: Redis, group: str, now: float) -> bool:
     """Note that the results of a group were collected: its members are pruned as usual from now on.
 
-    False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup if some have
-        not ended, or more may join: their results cannot have been collected.
+    False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup if some are
+        not known to have ended, or more may join: their results cannot have been collected.
     """
-    key = keys.group(group)
+    key, open_set = keys.group(group), keys.open_members(group)
 
     def decide(reply: list[str | None], size: int) -> Verdict[bool]:
         state, hold, collected = reply
@@ -103,11 +103,11 @@ def collect_group(redis: Redis, group: str, now: float) -> bool:
         if state not in ("closed", "ended"):
             raise WrongGroup(group, f"it is {state}; {_THEN_COLLECT}", state)
         if size:
-            raise WrongGroup(group, f"{size} of its tasks have not ended; {_THEN_COLLECT}", state)
+            raise WrongGroup(group, f"it has open tasks ({size}); {_THEN_COLLECT}", state)
         return Change([("HSET", key, "collected", now)], True)
 
     look: Look[list[str | None], int] = Look(
-        [key], [("HMGET", key, "state", "hold", "collected"), ("SCARD", keys.open_members(group))]
+        [key, open_set], [("HMGET", key, "state", "hold", "collected"), ("SCARD", open_set)]
     )
     return transact(redis, "collect_group", look, decide)
 

@@ -14,6 +14,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import after, conditions_of
 from blueque.model.group import Group
+from blueque.model.group_terms import Terms
 from blueque.model.new_task import NewTask
 from blueque.producer.dependents import RecheckCount, recheck_dependents
 from blueque.protocol.ends import End
@@ -385,6 +386,22 @@ def test_a_group_does_not_end_when_a_member_runs_again_meanwhile(redis, other, o
     overtaken(run_again)
     assert protocol.finish_group(redis, GROUP, 12.5) == "closed"
     assert standing(cli) == ("closed", {"a"}, set())
+
+
+def test_a_group_is_not_collected_when_a_member_runs_again_meanwhile(redis, other, overtaken):
+    protocol.open_group(redis, GROUP, KEEP, 2.5, Terms(hold=KEEP))
+    join(redis, "a")
+    protocol.close_group(redis, GROUP, 5.5)
+    fail(redis, "a")
+    protocol.settle_members(redis, GROUP, ["a"])
+
+    def run_again():
+        protocol.requeue(other, "video", "a", "mark", 11.5)
+        protocol.settle_members(other, GROUP, ["a"])
+
+    overtaken(run_again)
+    with pytest.raises(WrongGroup, match=r"open tasks \(1\)"):
+        protocol.collect_group(redis, GROUP, 12.5)
 
 
 @pytest.mark.parametrize("member", ["complete", "failed", "cancelled"])
