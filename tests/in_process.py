@@ -13,6 +13,7 @@ import click
 from click.testing import CliRunner
 
 from blueque.cli.main import main
+from blueque.system import process
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str], stdin: str = "") -> SimpleNamespace:
@@ -21,7 +22,13 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], stdin: str = "") -
         mock.patch("sys.argv", ["blueque", *arguments]),
         mock.patch.dict("os.environ", environ, clear=True),
     ):
-        time.tzset()
+        _forget_environment()
         result = CliRunner().invoke(click.Command("blueque", callback=main), [], input=stdin)
-    time.tzset()
+    _forget_environment()
     return SimpleNamespace(returncode=result.exit_code, stdout=result.stdout, stderr=result.stderr)
+
+
+def _forget_environment() -> None:
+    """Forget what a process remembers of its environment: the zone, and BLUEQUE_HOST."""
+    time.tzset()
+    process._producer.cache_clear()
