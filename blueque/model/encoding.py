@@ -151,12 +151,12 @@ def require_queue_name(name: object) -> str:
 
 def require_schedule_name(name: object) -> str:
     """Return a valid name of a schedule. Raises InvalidType, InvalidInput."""
-    return _require_printable(_require_name(name, "schedule"), "schedule")
+    return require_printable(_require_name(name, "schedule"), "schedule")
 
 
 def require_group_name(name: object) -> str:
     """Return a valid name of a group. Raises InvalidType, InvalidInput."""
-    checked = _require_printable(_require_name(name, "group"), "group")
+    checked = _require_name(name, "group")
     if checked.startswith(GATE):
         raise InvalidInput(
             f"the group name {name!r} begins with {GATE!r}, as only Blueque names them"
@@ -166,7 +166,18 @@ def require_group_name(name: object) -> str:
 
 def require_feed_name(name: object) -> str:
     """Return a valid name of a feed. Raises InvalidType, InvalidInput."""
-    return _require_printable(_require_name(name, "feed"), "feed")
+    return _require_name(name, "feed")
+
+
+def require_printable(name: str, what: str) -> str:
+    """Return the name of a new thing without line ends and the like, as people copy names. Raises
+    InvalidInput.
+
+    Names of queues may have them, as in 1.0.0, and so may groups and feeds of earlier versions.
+    """
+    if not name.isprintable():
+        raise InvalidInput(f"the {what} name {name!r} holds a character that cannot be printed")
+    return name
 
 
 def require_number(value: object, what: str, lowest: float = 0, highest: float = CENTURY) -> float:
@@ -224,15 +235,6 @@ def _require_name(name: object, what: str) -> str:
         raise InvalidInput(
             f"the {what} name {name[:20]!r}... takes {size} bytes; the limit is {MAX_NAME}"
         )
-    return name
-
-
-def _require_printable(name: str, what: str) -> str:
-    """Return a name without line ends and the like, as people copy names. Names of queues may have
-    them, as in 1.0.0.
-    """
-    if not name.isprintable():
-        raise InvalidInput(f"the {what} name {name!r} holds a character that cannot be printed")
     return name
 
 

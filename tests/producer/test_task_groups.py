@@ -109,10 +109,40 @@ def test_the_progress_of_a_group_is_shown_in_words(client, queue):
 
 
 @pytest.mark.parametrize("name", ["night\n", "a\x1b[31m"])
-def test_a_group_and_a_feed_have_no_name_that_cannot_be_printed(client, name):
-    for named in (client.group, lambda name: client.forget_feed("video", name)):
+def test_a_new_group_has_no_name_that_cannot_be_printed(client, queue, name, cli):
+    ways = (
+        lambda: client.group(name).open(),
+        lambda: client.workflow(name),
+        lambda: queue.enqueue_many(["a"], keys=["a"], group=name),
+        lambda: blueque.feed("files", "video", name=name, client=client),
+    )
+    for make in ways:
         with pytest.raises(InvalidInput, match="cannot be printed"):
-            named(name)
+            make()
+    assert cli.keys() == []
+
+
+@pytest.mark.parametrize("name", ["night\n", "a\u00a0b"])
+def test_a_group_whose_name_an_earlier_version_took_can_be_ended_and_forgotten(
+    client, queue, redis, name
+):
+    protocol.open_group(redis, name, 1000, time.time())
+    group = client.group(name)
+    queue.enqueue("a", group=group)
+    held = queue.enqueue("b", after=blueque.after(any=group))
+
+    group.close()
+    assert group.cancel()
+    assert len([*group.tasks()]) == group.progress().members == 1
+    assert client.get_task(held).status == "blocked"
+
+
+def test_a_feed_whose_name_an_earlier_version_took_can_be_forgotten(client, cli):
+    name = "a\nb"
+    cli.hset(keys.feed("video", name), mapping={"feed": name, "queue": "video"})
+
+    assert client.forget_feed("video", name)
+    assert not cli.exists(keys.feed("video", name))
 
 
 def test_what_is_done_to_a_group_that_is_not_there_is_refused(client):
