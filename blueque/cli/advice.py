@@ -15,10 +15,8 @@ _SUBVERBS = {
     **dict.fromkeys(("describe", "info", "get"), "show"),
     **dict.fromkeys(("retry", "rerun"), "requeue"),
 }
+_OF_GROUPS = ("--run", "--runs", "--batch", "--workflow")
 _OPTIONS = {
-    **dict.fromkeys(
-        ("--run", "--runs", "--batch", "--workflow"), "a group is named with --group NAME"
-    ),
     **dict.fromkeys(("--count", "--size"), "blueque queue ls, or blueque status, counts tasks"),
     **dict.fromkeys(("--result", "--results"), "blueque show ID and blueque export have results"),
 }
@@ -43,7 +41,11 @@ def of_option(typed: str, context: click.Context | None) -> str:
     """Return what is meant by an unknown option; empty if that is not clear."""
     if typed in _OPTIONS:
         return _OPTIONS[typed]
-    state = _state(typed.lstrip("-"), context.command) if context is not None else None
+    if context is None:
+        return ""
+    if typed in _OF_GROUPS and any("--group" in param.opts for param in context.command.params):
+        return "a group is named with --group NAME"
+    state = _state(typed.lstrip("-"), context.command)
     return f"did you mean --state {state}?" if state else ""
 
 

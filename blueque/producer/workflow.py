@@ -38,6 +38,7 @@ from blueque.producer.room import Joining, ask_for_room
 from blueque.protocol.graphs import Graph, enqueue_graph, why_too_large
 from blueque.queries import groups
 from blueque.system import process
+from blueque.text.hints import of_group
 
 log = logging.getLogger("blueque")
 
@@ -221,5 +222,5 @@ class Workflow(TaskGroup):
             why = (
                 f"another workflow has this name, without a task of key {key!r}; give each its own"
             )
-            then = f"name, or remove that one when it has ended: blueque group rm {self.name}"
+            then = f"name, or remove that one when it has ended: {of_group('rm', self.name)}"
             raise WrongGroup(self.name, f"{why} {then}")

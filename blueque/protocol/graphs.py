@@ -4,6 +4,7 @@ close_graph, if they are too many for that.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -227,7 +228,7 @@ def _is_ours(graph: Graph, found: _Record) -> bool:
 def was_cancelled(group: str) -> WrongGroup:
     """Return the error for a workflow that was cancelled before all of its tasks were there."""
     then = "when it has ended, remove it and commit it again"
-    why = f"it was cancelled before all of its tasks were there; {then}: blueque group rm {group}"
+    why = f"it was cancelled before all of its tasks were there; {then}: blueque group rm {shlex.quote(group)}"
     return WrongGroup(group, why, "cancelled")
 
 

@@ -311,12 +311,12 @@ def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
     limits = {MAKING: LONG_MAKING, "open": LONG_OPEN}
     left = [each for each in groups if now - each.since > limits[each.state]]
     for group, state, since in left[:MOST]:
-        name, age = shlex.quote(group), span(now - since)
+        age = span(now - since)
         sentence = f"it is open, and no task has joined it for {age}: no program has closed it"
-        command = f"blueque group close {name}"
+        command = hints.of_group("close", group)
         if state == MAKING:
             sentence = f"it is making, and no task has come for {age}: its producer may have died"
-            command = f"blueque group show {name}"
+            command = hints.of_group("show", group)
         yield Concern(condition_on(group), "unclosed", sentence, command)
     if len(left) > MOST:
         sentence = f"{len(left) - MOST} more are open or making for long"

@@ -69,7 +69,7 @@ def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client
     shown = run("group", "show", "a night").stdout.splitlines()
 
     assert [line.split()[3] for line in shown[-6:-1]] == ["gone"] * 5
-    assert shown[-1] == "(2 more BAD tasks: blueque group show 'a night' --json)"
+    assert shown[-1] == "(2 more BAD tasks: blueque group show --json 'a night')"
     assert len(json.loads(run("group", "show", "a night", "--json").stdout)["bad"]) == 7
 
 
@@ -294,6 +294,26 @@ def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, r
     flow.add("video", "p")
 
     with pytest.raises(WrongGroup, match=r"commit it again: blueque group rm night$"):
+        flow.commit()
+
+
+def test_the_advice_of_a_refusal_has_the_name_in_quotes(run, client, redis):
+    unfinished(redis, group="a night")
+    done = client.group("two nights").open()
+    done.close()
+
+    advice = {
+        ("close", "a night"): "Or: blueque group cancel 'a night'",
+        ("rm", "a night"): "See it: blueque group show 'a night'",
+        ("requeue", "a night"): "See it: blueque group show 'a night'",
+        ("cancel", "two nights"): "See it: blueque group show 'two nights'",
+    }
+    for words, line in advice.items():
+        assert line in run("group", *words).stderr.splitlines()
+    client.group("a night").cancel()
+    flow = client.workflow("a night")
+    flow.add("video", "p")
+    with pytest.raises(WrongGroup, match=r"commit it again: blueque group rm 'a night'$"):
         flow.commit()
 
 

@@ -128,6 +128,11 @@ def test_words_of_before_name_the_command_for_groups(run, words, hint):
     assert (refused.returncode, hint in refused.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("words", ["archive video --batch 1", "status --run"])
+def test_an_option_for_groups_is_not_named_where_there_is_none(run, words):
+    assert "--group" not in run(*words.split()).stderr
+
+
 def gone_members(client, queue, cli):
     """Make a closed group of one complete and four gone tasks; two of these were cancelled."""
     names = [f"k{number}" for number in range(5)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -100,7 +99,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
         click.echo("\n" + "\n".join(printing.table([one.column for one in shown], rows)))
     if len(bad) > _SHOWN:
         rest = f"{seen.bad - _SHOWN} more BAD tasks"
-        click.echo(f"({rest}: blueque group show {shlex.quote(name)} --json)")
+        click.echo(f"({rest}: {command_for('show --json', name)})")
     if bad and seen.is_whole and not seen.is_cancelling:
         printing.talk(f"To run them again: {command_for('requeue', name)}")
 
@@ -119,7 +118,7 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
     try:
         group.close()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"Or: blueque group cancel {name}") from error
+        raise Failure(REFUSED, str(error), f"Or: {command_for('cancel', name)}") from error
     _say(group, as_json, "closed")
 
 
@@ -146,7 +145,7 @@ def cancel(
         require_consent(is_sure, facts, "Cancel?")
     if seen.has_ended or not group.cancel(reason=reason):
         why = f"group {name!r} has ended already"
-        raise Failure(REFUSED, why, f"See it: blueque group show {name}")
+        raise Failure(REFUSED, why, f"See it: {command_for('show', name)}")
     _say(group, as_json, "to be cancelled")
 
 
@@ -176,7 +175,7 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     try:
         requeued = group.requeue()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: blueque group show {name}") from error
+        raise Failure(REFUSED, str(error), f"See it: {command_for('show', name)}") from error
     if as_json:
         printing.print_json("group", item=group_item(group.progress()), bad=[], requeued=requeued)
         return
@@ -208,7 +207,7 @@ def remove(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> N
     try:
         group.delete()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: blueque group show {name}") from error
+        raise Failure(REFUSED, str(error), f"See it: {command_for('show', name)}") from error
     if as_json:
         printing.print_json("group", item=group_item(seen), bad=[])
     else:
