@@ -110,9 +110,11 @@ def target_of(options: Mapping[str, Any]) -> Target:
     for name in ("json", "append"):
         if not isinstance(said.get(name, False), bool):
             raise InvalidType(f"option {name!r} is True or False, not {said[name]!r}")
-    of_tasks = {name: value for name, value in said.items() if name in _OF_TASKS}
-    if "tags" in of_tasks:  # perhaps an iterator
-        of_tasks["tags"] = require_tags(of_tasks["tags"])
+    of_tasks = {
+        name: _TO_COPY[name](value) if name in _TO_COPY else value
+        for name, value in said.items()
+        if name in _OF_TASKS
+    }
     params = said.get("params", ())
     target = Target(
         said["queue"],
@@ -124,7 +126,7 @@ def target_of(options: Mapping[str, Any]) -> Target:
         said.get("eta"),
         said.get("priority", 0),
         said.get("keep"),
-        said.get("max_bytes", max_bytes()),
+        _read("max_bytes", str(said.get("max_bytes", max_bytes()))),
         of_tasks,
         {name: value for name, value in said.items() if name in _LINKS},
         isinstance(params, str),
@@ -238,6 +240,16 @@ def _after(text: str) -> After:
     return wanted
 
 
+def _plain(context: object) -> Any:
+    return json.loads(require_context(context))
+
+
+# Of these Python takes any iterable or mapping, but Spark cannot copy each to its workers.
+_TO_COPY: dict[str, Callable[[Any], Any]] = {
+    "tags": require_tags,
+    "resources": require_resources,
+    "context": _plain,
+}
 _LINKS: dict[str, Callable[[str], Any]] = {"after": _after, "broken": _name}
 _OF_TASKS: dict[str, Callable[[str], Any]] = {
     "resources": _resources,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import pytest
 
@@ -82,8 +84,28 @@ def test_options_of_python_are_values_and_none_is_not_given():
 
     target = of_python(lead=None, tags=iter(["night"]), params=("a, b",), **given)
 
-    assert target.constants == {**given, "tags": ["night"]}
+    amounts = {"gpu": 2, "memory": 2**30}
+    assert target.constants == {**given, "resources": amounts, "tags": ["night"]}
     assert (target.keys, target.parameters, target.is_value) == (("id",), ("a, b",), False)
+
+
+def test_spark_can_copy_whatever_mapping_and_iterable_python_gives():
+    target = of_python(
+        resources=MappingProxyType({"gpu": 1}),
+        context=MappingProxyType({"night": [1]}),
+        tags=iter(["a"]),
+        after=after(ok=iter(["b"])),
+    )
+
+    assert pickle.loads(pickle.dumps(target)) == target
+    assert target.options == {"resources": {"gpu": 1}, "context": {"night": [1]}, "tags": ["a"]}
+
+
+@pytest.mark.parametrize("size", [-1, 10.5, "much"])
+def test_the_limit_of_parameters_is_a_size(size):
+    assert of_python(max_bytes="8KiB").max_bytes == of_python(max_bytes=8192).max_bytes == 8192
+    with pytest.raises(InvalidInput, match="option 'max_bytes'"):
+        of_python(max_bytes=size)
 
 
 def test_what_tasks_wait_for_is_said_in_text_or_in_python():
