@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from types import TracebackType
 
@@ -179,11 +179,11 @@ class TaskGroup(Group):
             log.info("cancel_group group=%s by=%s", self.name, who)
         return is_cancelled
 
-    def requeue(self, by: str | None = None) -> list[str]:
+    def requeue(self, by: str | None = None, only: Collection[str] | None = None) -> list[str]:
         """Put the members in line again that have failed or were cancelled; return their ids. `wait`
         then waits for them.
 
-        by: who requeues them (this user and host if left out).
+        by: who requeues them (this user and host if left out). only: none but these tasks.
         Raises NoSuchGroup; WrongGroup for a workflow whose tasks are not all there, and for a group
             that is being cancelled.
         """
@@ -193,8 +193,9 @@ class TaskGroup(Group):
             why = "it is being cancelled; wait until its tasks have ended"
             raise WrongGroup(self.name, why)
         who = process.who_of(by)
-        requeued: list[str] = []
-        for task in groups.look_at(self._redis, groups.bad_members(self._redis, self.name)):
+        bad, requeued = groups.bad_members(self._redis, self.name), list[str]()
+        chosen = bad if only is None else [task for task in bad if task in only]
+        for task in groups.look_at(self._redis, chosen):
             queue, mark = task.queue or "", os.urandom(16).hex()
             try:
                 operator.requeue(self._redis, queue, task.task, mark, time.time(), who)

@@ -297,6 +297,29 @@ def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, r
         flow.commit()
 
 
+def test_only_the_tasks_are_requeued_that_the_question_was_about(run, client, queue, monkeypatch):
+    group = client.group("night").open()
+    first, second = (queue.enqueue(number, group=group) for number in range(2))
+    queue.cancel(first)
+
+    def answer(*words, **others):
+        queue.cancel(second)  # meanwhile
+
+    monkeypatch.setattr("blueque.cli.verbs.group.require_consent", answer)
+    assert json.loads(run("group", "requeue", "night", "--json").stdout)["requeued"] == [first]
+    assert client.get_task(second).status == "cancelled"
+    assert group.requeue() == [second]
+
+
+def test_a_requeue_that_asked_nothing_requeues_nothing(run, client, queue, monkeypatch):
+    group = client.group("night").open()
+    task = queue.enqueue("a", group=group)
+    monkeypatch.setattr("blueque.cli.verbs.group.say_what_is_gone", lambda *_: queue.cancel(task))
+
+    assert run("group", "requeue", "night").stdout == "night  0 tasks in line again\n"
+    assert client.get_task(task).status == "cancelled"
+
+
 def test_the_advice_of_a_refusal_has_the_name_in_quotes(run, client, redis):
     unfinished(redis, group="a night")
     done = client.group("two nights").open()

@@ -173,7 +173,8 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     if able:
         require_consent(is_sure, consent.of_requeue(able), "Put them in line again?")
     try:
-        requeued = group.requeue()
+        # What fails while a person reads the question was not asked about.
+        requeued = group.requeue(only={task.id for task in able})
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"See it: {command_for('show', name)}") from error
     if as_json:
