@@ -1082,6 +1082,8 @@ class Model:
         record = self._record(name)
         if "hold" not in record or "collected" in record:
             return False
+        if record["state"] == "open" or self.groups[name].open:
+            raise Refusal(WrongGroup)
         record["collected"] = now
         return True
 

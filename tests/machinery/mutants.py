@@ -1985,6 +1985,13 @@ IN_THE_MODEL = [
         "",
     ),
     Mutant(
+        "collect_group does not ask for open members",
+        "opening",
+        "collect_group",
+        "if size:",
+        "if False:",
+    ),
+    Mutant(
         "drop_group drops what has not ended",
         "groups",
         "drop_group",

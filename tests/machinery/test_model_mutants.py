@@ -51,6 +51,14 @@ def deleted(machine: QueueMachine) -> None:
     machine.delete(Chosen(attempt.task), False, True)
 
 
+def group_collected_too_early(machine: QueueMachine) -> None:
+    begin(machine)
+    machine.join_group(Chosen(None), "video", "night", [], 1, "reopen", "", True)
+    machine._see_to("night", "collect", [])  # it is open
+    machine._see_to("night", "close", [])
+    machine._see_to("night", "collect", [])
+
+
 def group_dropped_too_early(machine: QueueMachine) -> None:
     machine._open_group("night")
     machine.both(
@@ -97,6 +105,7 @@ def last_of_another_line(machine: QueueMachine) -> None:
 HISTORIES: dict[str, Callable[[QueueMachine], None]] = {
     "create does not enter a task in the index of tags": begin,
     "delete leaves a task in the index of tags": deleted,
+    "collect_group does not ask for open members": group_collected_too_early,
     "drop_group drops what has not ended": group_dropped_too_early,
     "pop takes of the default line whatever there is": first_of_another_line,
     "place puts in line what a listener has popped": another_priority_while_popped,
