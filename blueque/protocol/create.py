@@ -102,13 +102,12 @@ def _create_keyed(
     def decide(*replies: Any) -> Verdict[list[bool] | None]:
         if of_each is None:
             return _by_numbers(new, *replies)
-        known, _ = of_each.known(replies)
-        return _by_each(new, known)
+        return _by_each(new, of_each.known(replies))
 
     def look_at_each(is_unknown: bool = False) -> AnyLook:
         nonlocal of_each
         of_each = LookAtEach([task.decode() for task in new.ids], are_keyed=True)
-        return Look(of_each.watch, of_each.reads, new.first)
+        return Look(of_each.watch, of_each.reads.commands, new.first)
 
     def run(look: AnyLook) -> list[bool] | None:
         return transact(redis, "create", look, decide, again=look_at_each, meanwhile=meanwhile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import keys
 from blueque.model.conditions import are_met, mark
@@ -44,13 +44,13 @@ def enqueue_after(
     _require_room(tasks, parents.names)
     is_keyed = not tasks[0].is_drawn
     of_each = LookAtEach([new.task for new in tasks], is_keyed)
+    of_parents = of_each.reads.add(parents.reads)
 
     def decide(*replies: Any) -> Verdict[list[bool]]:
-        known, of_parents = of_each.known(replies)
-        is_new, is_ours = _new_and_ours(tasks, known, is_keyed)
+        is_new, is_ours = _new_and_ours(tasks, of_each.known(replies), is_keyed)
         if not any(is_new):
             return Answer(is_ours)
-        found = parents.found(of_parents)
+        found = parents.found(replies[of_parents])
         made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
         found.require_open(joins_of(made))
         if not is_missing_met:
@@ -59,8 +59,8 @@ def enqueue_after(
         done = [any(either) for either in zip(is_new, is_ours, strict=True)]
         return Change([*creation(made, found.statuses, now), *expiring(made)], done)
 
-    watch, reads = [*of_each.watch, *parents.watch], [*of_each.reads, *parents.reads]
-    return transact(redis, "enqueue_after", Look(watch, reads, tasks[0].task), decide)
+    look: AnyLook = Look([*of_each.watch, *parents.watch], of_each.reads.commands, tasks[0].task)
+    return transact(redis, "enqueue_after", look, decide)
 
 
 def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Look
@@ -77,25 +76,23 @@ class Known(NamedTuple):
 class LookAtEach:
     """What to watch and to read in order to know each of some tasks that are to be made.
 
-    are_keyed: they have keys, so that any of them may be there.
+    are_keyed: they have keys, so that any of them may be there. More may be added to `reads`.
     """
 
     def __init__(self, tasks: Sequence[str], are_keyed: bool) -> None:
-        self._are_keyed = are_keyed
-        self.watch = [keys.task(task) for task in tasks]
-        self.reads: list[Command] = [("EXISTS", key) for key in self.watch]
-        if are_keyed:
-            self.reads += [("HGET", key, "enqueued_by") for key in self.watch]
-            self.reads += [("MGET", *[keys.key_kept(task) for task in tasks])]
+        self.watch, self.reads = [keys.task(task) for task in tasks], Reads()
+        self._exist = self.reads.add(("EXISTS", key) for key in self.watch)
+        keyed = tasks if are_keyed else ()
+        self._made_by = self.reads.add(("HGET", keys.task(task), "enqueued_by") for task in keyed)
+        kept: Command = ("MGET", *map(keys.key_kept, keyed))
+        self._kept = self.reads.add([kept] if keyed else [])
 
-    def known(self, replies: Iterable[Any]) -> tuple[list[Known], list[Any]]:
-        """Return what is known of each task, and the replies that come after those to the reads."""
-        left, count = iter(replies), len(self.watch)
-        exist = [*islice(left, count)]
-        if not self._are_keyed:
-            return [*map(Known, exist)], [*left]
-        made_by, kept = [*islice(left, count)], next(left)
-        return [*map(Known, exist, made_by, kept)], [*left]
+    def known(self, replies: Sequence[Any]) -> list[Known]:
+        """Return what is known of each task."""
+        exist, kept = replies[self._exist], replies[self._kept]
+        if not kept:
+            return [*map(Known, exist)]
+        return [*map(Known, exist, replies[self._made_by], kept[0])]
 
 
 def fields_of(task: str) -> Look[list[str | None]]:
