@@ -1750,17 +1750,19 @@ class Families(Machine):
         if attempt.token is None or not attempt.is_started:
             return
         records, news = [], []
-        for name in names:
+        ids = [spawned_id(attempt.task, name) for name in names]
+        # One of these may be there already, and none can wait for itself or for a later one.
+        others = [task for task in self.known if task not in ids]
+        for task in ids:
             wanted: dict[str, str] = {}
             if waits == "others":
-                wanted = {self.pick(data, self.known): kind for kind in kinds}
+                wanted = {self.pick(data, others): kind for kind in kinds}
             elif waits == "nobody":
                 wanted = {"nobody": kinds[0]}
             elif waits == "each other" and news:
                 wanted = {news[-1].task: kinds[0]}
             elif waits == "itself" and is_at_the_end:
                 wanted = {attempt.task: kinds[0]}
-            task = spawned_id(attempt.task, name)
             by = {"spawned_by": attempt.task}
             records.append(NewTask(task, queue, "in", by, wanted, None))
             given = {"parameters": "in", **by}

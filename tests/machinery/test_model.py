@@ -145,7 +145,6 @@ FLOORS = {
     "reopen_group: True": 25,
     "reopen_group: WrongGroup": 25,
     "collect_group: True": 4,
-    "collect_group: WrongGroup": 4,
     "settle_members: None": 30,
     "finish_group: some": 80,
     "settle_group: some": 80,
