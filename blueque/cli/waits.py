@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import together
 from blueque.cli.verbs.show import find_one
 from blueque.model.conditions import after, conditions_of
@@ -75,11 +76,14 @@ def open_group(client: Client, options: Mapping[str, Any]) -> None:
         client.group(group).open()
 
 
-def proved(values: Iterator[Any]) -> Iterator[Any]:
-    """Return the parameters of new tasks, once the first of them has proved to be good, or there are
-    none: a group is opened then, and not before.
+def proved(values: Iterator[Any], group: str) -> Iterator[Any]:
+    """Return the parameters of new tasks, once the first of them has proved to be good: their group
+    is opened then, and not before. Ends the program if there are none.
     """
     first = [*islice((value for value in values if value is not FLUSH), 1)]
+    if not first:
+        message = "the input has no rows, so nothing was enqueued"
+        raise Failure(USAGE, f"{message} and group {group} was not opened")
     return chain(first, values)
 
 

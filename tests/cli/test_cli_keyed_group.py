@@ -65,6 +65,16 @@ def test_a_bad_first_line_opens_no_group(run, state):
     assert (refused.returncode, "stays open" in refused.stderr, state()) == (2, False, {})
 
 
+@pytest.mark.parametrize("key", [[], ["--key-field", "id"]])
+@pytest.mark.parametrize("rows", ["", "\n\n"])
+def test_an_input_without_rows_opens_no_group(run, state, key, rows):
+    refused = run("enqueue", Q, "--lines", *key, "--group", "g", stdin=rows)
+
+    said = "the input has no rows, so nothing was enqueued and group g was not opened"
+    assert (refused.returncode, said in refused.stderr, refused.stdout) == (2, True, "")
+    assert state() == {}
+
+
 def test_the_tasks_of_a_group_are_found_wherever_they_are(run, client, queue, monkeypatch):
     names = [f"k{number}" for number in range(4)]
     queue.enqueue_many(names, keys=names, group="n1")

@@ -126,8 +126,8 @@ def enqueue(
     moves to the queue of --expired-to. Once it has started, it may run again at any time.
 
     With --group the task joins a group of tasks, for which others can wait. A new group is opened once the input has proved
-    to be good. blueque group close NAME says that no more tasks join; with --key-field the group that it has opened is closed
-    at the end. blueque group show NAME says how far it is.
+    to be good; an input without rows is refused. blueque group close NAME says that no more tasks join; with --key-field the
+    group that it has opened is closed at the end. blueque group show NAME says how far it is.
     """
     client = invocation.client()
     due = _due(eta, delay)
@@ -146,7 +146,7 @@ def enqueue(
         lines = Lines(source or "-", as_text if is_text else as_json, client.max_bytes, key_field)
         values = lines.values()
         if options.get("group") is not None:
-            values = proved(values)
+            values = proved(values, options["group"])
             if key_field is None:  # a call with keys opens its group, and closes it at its end
                 open_group(client, options)
         batches = (
