@@ -297,6 +297,19 @@ def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, r
         flow.commit()
 
 
+def test_no_requeue_is_advised_of_tasks_that_are_gone(run, client, queue, cli):
+    with client.group("a night") as group:
+        task = queue.enqueue("a", group=group)
+    queue.enqueue("b", after=group)
+    queue.cancel(task)
+    settle(client)
+    cli.delete(keys.task(task))
+
+    assert "again" not in run("group", "show", "a night").stderr
+    said = run("group", "requeue", "a night").stderr
+    assert said.endswith("start only with blueque unblock. See: blueque graph 'a night'\n")
+
+
 def test_only_the_tasks_are_requeued_that_the_question_was_about(run, client, queue, monkeypatch):
     group = client.group("night").open()
     first, second = (queue.enqueue(number, group=group) for number in range(2))

@@ -21,7 +21,7 @@ from blueque.documents.groups import group_item, of_group, of_groups
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model.group import MAKING, shown_state
 from blueque.sentences import consent
-from blueque.text.hints import of_group as command_for
+from blueque.text import hints
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -91,6 +91,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
         printing.print_json("group", **of_group(seen, bad, now))
         return
     _print_table([seen], now)
+    tasks: Sequence[Task] = ()
     if bad:
         inspector = invocation.client().get_inspector()
         tasks = inspector.with_contents(inspector.tasks(bad[:_SHOWN]))
@@ -99,9 +100,10 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
         click.echo("\n" + "\n".join(printing.table([one.column for one in shown], rows)))
     if len(bad) > _SHOWN:
         rest = f"{seen.bad - _SHOWN} more BAD tasks"
-        click.echo(f"({rest}: {command_for('show --json', name)})")
-    if bad and seen.is_whole and not seen.is_cancelling:
-        printing.talk(f"To run them again: {command_for('requeue', name)}")
+        click.echo(f"({rest}: {hints.of_group('show --json', name)})")
+    can_run = any(task.status is not None for task in tasks)
+    if can_run and seen.is_whole and not seen.is_cancelling:
+        printing.talk(f"To run them again: {hints.of_group('requeue', name)}")
 
 
 @group.command(short_help="Let no more tasks join a group.")
@@ -118,7 +120,7 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
     try:
         group.close()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"Or: {command_for('cancel', name)}") from error
+        raise Failure(REFUSED, str(error), f"Or: {hints.of_group('cancel', name)}") from error
     _say(group, as_json, "closed")
 
 
@@ -145,7 +147,7 @@ def cancel(
         require_consent(is_sure, facts, "Cancel?")
     if seen.has_ended or not group.cancel(reason=reason):
         why = f"group {name!r} has ended already"
-        raise Failure(REFUSED, why, f"See it: {command_for('show', name)}")
+        raise Failure(REFUSED, why, f"See it: {hints.of_group('show', name)}")
     _say(group, as_json, "to be cancelled")
 
 
@@ -166,7 +168,7 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
 
     client = invocation.client()
     group, inspector = client.group(name), client.get_inspector()
-    _seen(invocation, group)
+    seen = _seen(invocation, group)
     bad = inspector.tasks(groups.bad_members(client.connections, name))
     able = [task for task in bad if task.status is not None]
     say_what_is_gone(name, len(bad) - len(able))
@@ -176,7 +178,7 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
         # What fails while a person reads the question was not asked about.
         requeued = group.requeue(only={task.id for task in able})
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: {command_for('show', name)}") from error
+        raise Failure(REFUSED, str(error), f"See it: {hints.of_group('show', name)}") from error
     if as_json:
         printing.print_json("group", item=group_item(group.progress()), bad=[], requeued=requeued)
         return
@@ -186,6 +188,9 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     in_line = count(len(requeued) - blocked, "task")
     click.echo(printing.clean(f"{name}  {in_line} in line again{also}"))
     say_what_they_wait_for(inspector, able, outcomes)
+    if len(bad) > len(able) and seen.waiting:
+        graph = hints.of_queue("graph", name)
+        printing.talk(f"Tasks that wait for them start only with blueque unblock. See: {graph}")
 
 
 @group.command("rm", short_help="Forget a group that has ended.")
@@ -208,7 +213,7 @@ def remove(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> N
     try:
         group.delete()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: {command_for('show', name)}") from error
+        raise Failure(REFUSED, str(error), f"See it: {hints.of_group('show', name)}") from error
     if as_json:
         printing.print_json("group", item=group_item(seen), bad=[])
     else:
