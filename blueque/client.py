@@ -267,7 +267,7 @@ class Client:
 
         A queue that is named twice counts once.
         select: the order of several queues: `blueque.RoundRobin()`,
-            `blueque.ReducedLottery({"a": 3})`, or a callable, see selection.py; None: the first one
+            `blueque.ReducedLottery({"a": 3})`, or a callable, see queue_order.py; None: the first one
             with work. The order and weights in blueque.toml are for the program blueque-listener
             only.
         """

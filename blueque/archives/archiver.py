@@ -121,7 +121,7 @@ def archive(
         their end, or as "7d".
     limit: the most tasks; batch: how many at a time. engine: what writes the files; pyarrow if left
         out.
-    tell: called often, with a ArchiveProgress. A run that was killed is continued by the next one from
+    tell: called often, with an ArchiveProgress. A run that was killed is continued by the next one from
         where it was; a run at work is waited for.
     Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol/archive.md, "claim_batch".
     """

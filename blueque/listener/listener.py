@@ -42,7 +42,7 @@ class Listener:
     """
 
     def __init__(self, redis: Redis, queues: Sequence[str], select: Select | None = None) -> None:
-        """Listen to these queues. select: from which to take next, see selection.py."""
+        """Listen to these queues. select: from which to take next, see queue_order.py."""
         if not queues:
             raise InvalidInput("a listener needs at least one queue")
         self.queues = list(dict.fromkeys(queues))

@@ -32,7 +32,7 @@ class ForkingRunner:
     task_callback: a plain function of one argument, the task. Raises InvalidInput for another. What
         `blueque.handler` says of retries and limits does not count here.
     grace: seconds between SIGTERM and SIGKILL when a task is stopped.
-    select: from which of several queues to take, see selection.py; else from the first that has
+    select: from which of several queues to take, see queue_order.py; else from the first that has
         work.
     """
 
