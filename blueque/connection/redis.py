@@ -189,10 +189,11 @@ class Redis:
         while True:
             try:
                 connection = self.connection()
+                if ("EXEC",) in commands and connection.look_ahead is not None:
+                    connection.look_ahead = None
+                    connection.exchange([("UNWATCH",)])  # or the EXEC may answer nil
                 replies = connection.exchange(commands)
                 raise_not_now(replies)
-                if ("EXEC",) in commands:  # nothing is watched any more
-                    connection.look_ahead = None
                 return (
                     replies
                     if self.wrong_types is None

@@ -241,6 +241,14 @@ def test_a_look_sent_ahead_with_what_is_refused_leaves_nothing_watched(proxy, th
     assert proxy.writes - before == 2, "its first EXEC was refused"
 
 
+def test_a_read_of_one_instant_is_answered_although_a_look_sent_ahead_is_out_of_date(redis, cli):
+    transact(redis, "try", ADD, add, next_look=AFTER)
+    cli.set("a", "changed")
+
+    assert redis.read(("MULTI",), ("GET", "a"), ("EXEC",))[-1] == ["changed"]
+    assert redis.look_ahead is None
+
+
 def test_no_answer_is_given_from_a_look_sent_ahead_for_that_may_be_hours_old(redis, cli):
     transact(redis, "try", ADD, add, next_look=AFTER)
     cli.set("a", "changed")
