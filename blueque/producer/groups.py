@@ -155,8 +155,8 @@ class TaskGroup(Group):
     def close(self, expected: int = 0) -> None:
         """Say that no more tasks join: the group ends with the last of its members.
 
-        expected: how many members it must have. If it has fewer, for a failover has taken some
-            back, it stays as it is: make them again while it is open.
+        expected: how many members it must have. If it has fewer, as after a failover, it stays as
+            it is: make the missing ones while it is open.
         Raises NoSuchGroup; WrongGroup if it has fewer. Source: docs/protocol/groups.md,
         "close_group".
         """

@@ -17,12 +17,14 @@ from blueque.model.new_task import Fields
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import ask_for_room_of
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.groups import LOST_MEMBERS, close_group
+from blueque.protocol.groups import close_group, fewer
 from blueque.protocol.members import MemberBatch, enqueue_members, most_members
 from blueque.protocol.opening import OTHERWISE, open_group, reopen_group
 from blueque.queries import groups
 
 KEEP = "90d"  # how long a group that a call opens is kept after its end
+# Redis had acknowledged each of the expected tasks.
+PUT_AGAIN = "put all of them again; Redis may have lost some, as in a failover"
 
 log = logging.getLogger("blueque")
 
@@ -97,11 +99,11 @@ class KeyedGroup(NamedTuple):
         Raises WrongGroup if it has fewer: make all again, and close it then. NoSuchGroup.
         """
         if not self.is_ours:
-            if (lost := expected - self.count(redis)) > 0:
-                raise WrongGroup(self.name, LOST_MEMBERS.format(lost))
+            if (members := self.count(redis)) < expected:
+                raise WrongGroup(self.name, fewer(members, expected, PUT_AGAIN))
             return
         now = time.time()
-        close_group(redis, self.name, now, expected)
+        close_group(redis, self.name, now, expected, PUT_AGAIN)
         log.info("close_group group=%s", self.name)
         end_if_over(redis, self.name, now)
 

@@ -17,12 +17,11 @@ from blueque.protocol.opening import sets_of
 from blueque.protocol.parents import LOOK_EVERY, GroupParent
 from blueque.protocol.settling import Settled, tell_dependents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.text.format import count
 
 MEMBERS_AT_ONCE = 100  # members of one settle_members
-LOST_MEMBERS = (
-    "Redis has lost {} of the tasks that it had taken, as in a failover; put all of them again"
-)
-LOST_FOR_GOOD = "it takes no more members, and has {} fewer than it must"
+MAKE_MISSING = "make the missing ones before you close it"
+CLOSED = "it is closed; open it again, and make the missing ones"
 _OF_CANCEL = ("cancel", "cancelled_by", "cancel_reason")
 
 
@@ -34,24 +33,24 @@ def closing(group: str, now: float) -> list[Command]:
     ]
 
 
-def close_group(redis: Redis, group: str, now: float, expected: int = 0) -> None:
+def close_group(
+    redis: Redis, group: str, now: float, expected: int = 0, otherwise: str = MAKE_MISSING
+) -> None:
     """Declare that no more tasks join a group: it ends with the last of its members.
 
-    expected: how many members it must have; a failover may have taken some back.
+    expected: how many members it must have. otherwise: what to do if it is open and has fewer.
     Raises NoSuchGroup; WrongGroup if it has fewer, and for a workflow whose tasks are not all there.
     """
 
     def decide(reply: list[str | None], joined: int, listed: int) -> Verdict[None]:
         (state,) = reply
-        missing = expected - joined - listed
         if state is None:
             raise NoSuchGroup(group)
         if state == MAKING:
             raise WrongGroup(group, "not all of its tasks are there; commit it again, or cancel it")
-        if missing > 0:
-            raise WrongGroup(
-                group, (LOST_MEMBERS if state == "open" else LOST_FOR_GOOD).format(missing)
-            )
+        if joined + listed < expected:
+            way_on = otherwise if state == "open" else CLOSED
+            raise WrongGroup(group, fewer(joined + listed, expected, way_on))
         if state != "open":
             return Answer(None)
         return Change(closing(group, now), None)
@@ -60,6 +59,11 @@ def close_group(redis: Redis, group: str, now: float, expected: int = 0) -> None
     sizes = (("ZCARD", keys.members(group)), ("LLEN", keys.listed_members(group)))
     look: Look[list[str | None], int, int] = Look([key], [("HMGET", key, "state"), *sizes])
     transact(redis, "close_group", look, decide)
+
+
+def fewer(members: int, expected: int, way_on: str) -> str:
+    """Return why a group with too few members is not closed, and what to do."""
+    return f"it has {count(members, 'task')}, {expected} are expected: {way_on}"
 
 
 def cancel_group(

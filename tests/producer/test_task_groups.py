@@ -356,7 +356,9 @@ def test_tasks_that_a_failover_takes_back_are_made_again_by_the_same_call(
     assert (passes, made, group.progress().members) == ([0, 1], 500, 500)
     group.close(expected=500)
     with (
-        pytest.raises(WrongGroup, match="Redis has lost 50 of the tasks"),
+        pytest.raises(
+            WrongGroup, match="it has 450 tasks, 500 are expected: put all of them again"
+        ),
         client.group("once") as once,
     ):
         queue.enqueue_many(
@@ -375,12 +377,25 @@ def test_a_group_that_has_lost_members_is_not_closed(client, queue, cli):
     queue.enqueue_many(NAMES, keys=NAMES, group=group)
     lose(cli, "night", 2)
 
-    with pytest.raises(WrongGroup, match="Redis has lost 2 of the tasks"):
+    with pytest.raises(WrongGroup, match="it has 498 tasks, 500 are expected: make the missing"):
         group.close(expected=500)
     assert group.progress().state == "open"
     queue.enqueue_many(NAMES, keys=NAMES, group=group)
     group.close(expected=500)
     assert group.progress().state == "closed"
+
+
+def test_a_group_with_fewer_tasks_than_are_expected_says_how_many_and_blames_no_failover(
+    client, queue
+):
+    group = client.group("night").open()
+    queue.enqueue("a", group=group)
+
+    with pytest.raises(WrongGroup) as refused:
+        group.close(expected=5)
+
+    way_on = "make the missing ones before you close it"
+    assert str(refused.value) == f"group 'night': it has 1 task, 5 are expected: {way_on}"
 
 
 def test_a_group_that_is_closed_still_tells_that_it_has_lost_members(client, queue, cli):
@@ -389,7 +404,9 @@ def test_a_group_that_is_closed_still_tells_that_it_has_lost_members(client, que
     group.close(expected=500)
     lose(cli, "night", 2)
 
-    with pytest.raises(WrongGroup, match="takes no more members, and has 2 fewer than it must"):
+    with pytest.raises(
+        WrongGroup, match="it has 498 tasks, 500 are expected: it is closed; open it again"
+    ):
         group.close(expected=500)
     group.close()
     assert group.progress().state == "closed"
