@@ -82,16 +82,15 @@ def quick_encoder(limit: int) -> Callable[[Any], tuple[bytes, bool]]:
     to_json = quick_json()
 
     def encode_one(value: Any) -> tuple[bytes, bool]:
+        packed = None
         try:
             if type(value) is str:
                 packed, is_json = value.encode(), False
             elif _is_plain(value):
                 packed, is_json = "".join(to_json(value, 0)).encode(), True
-            else:
-                return whole(value)
-        except Exception:  # `encode` raises the right error
-            return whole(value)
-        return (packed, is_json) if len(packed) <= limit else whole(value)
+        except Exception:  # `encode` raises the right error, and that error alone
+            packed = None
+        return whole(value) if packed is None or len(packed) > limit else (packed, is_json)
 
     def whole(value: Any) -> tuple[bytes, bool]:
         text, encoding = encode(value, "the parameters", limit)
@@ -289,9 +288,9 @@ def _to_json(value: Any, what: str) -> str:
     try:
         return _compact(value)
     except TypeError as error:
-        raise InvalidType(unfit_value.why(value, what, error)) from error
+        raise InvalidType(unfit_value.why(value, what, error)) from None
     except ValueError as error:  # NaN, infinity, a value that holds itself
-        raise InvalidInput(unfit_value.why(value, what, error)) from error
+        raise InvalidInput(unfit_value.why(value, what, error)) from None
     except RecursionError as error:
         raise InvalidInput(f"{what}: nested too deeply for JSON") from error
 

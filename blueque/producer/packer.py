@@ -221,7 +221,10 @@ class Packer:
         return ids_of_keys(self._plan.queue, its_keys)
 
     def _refuse(self, row: Any, position: int) -> None:
-        encode(row, f"the parameters at position {position}", self._plan.max_bytes)
+        try:
+            encode(row, f"the parameters at position {position}", self._plan.max_bytes)
+        except InvalidInput as error:
+            raise error from None  # it says all that the error without a position does
 
 
 def _put(redis: Redis, batch: Batch, meanwhile: Meanwhile) -> list[bool]:
@@ -280,4 +283,4 @@ class _Values:
         try:
             return self._require(value)
         except InvalidInput as error:
-            raise type(error)(f"{self._name}: at position {position}: {error}") from error
+            raise type(error)(f"{self._name}: at position {position}: {error}") from None

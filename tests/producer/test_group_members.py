@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import BatchFailed, Client, NoSuchGroup, RedisAway, WrongGroup
+from blueque import BatchFailed, Client, InvalidInput, NoSuchGroup, RedisAway, WrongGroup
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.group import Links
@@ -301,6 +302,22 @@ def test_a_failover_that_takes_the_group_back_asks_for_the_same_call(client, que
 
     seen = client.group("r").progress()
     assert (seen.state, seen.members) == ("closed", 2500)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"n": {1}, "id": "b"}, "the parameters at position 1: .* type set"),
+        ({"n": float("nan"), "id": "b"}, "the parameters at position 1: "),
+        ({"n": 1, "id": ""}, "keys: at position 1: a key takes"),
+    ],
+)
+def test_a_bad_row_is_told_in_one_error(queue, bad, said):
+    with pytest.raises(InvalidInput, match=said) as refused:
+        queue.enqueue_many([{"n": 1, "id": "a"}, bad], keys="id", group="r")
+
+    printed = "".join(traceback.format_exception(refused.value))
+    assert printed.count("Traceback (most recent call last)") == 1
 
 
 def test_a_failover_that_takes_the_close_back_is_mended_by_the_same_call(client, queue, cli):
