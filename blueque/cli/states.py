@@ -36,7 +36,8 @@ class States(click.Choice):  # type: ignore[type-arg]  # generic in newer click 
         known, name = [str(choice) for choice in self.choices], word.lower()
         name = ALIASES.get(name, name)
         if name not in known:
-            close = get_close_matches(name, known, n=1)
+            others = [alias for alias, state in ALIASES.items() if state in known]
+            close = get_close_matches(name, [*known, *others], n=1)
             meant = f"did you mean {close[0]}? The states are" if close else "the states are"
             self.fail(f"unknown state {word!r}: {meant} {', '.join(known)}", param, ctx)
         return name

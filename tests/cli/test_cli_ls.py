@@ -172,6 +172,7 @@ def test_a_list_says_what_each_task_is_without_secrets(ls, client):
         (["--sort", "foo"], "unknown column; the columns are id"),
         (["--since", "long ago"], "or an age such as 24h"),
         (["--state", "startd"], "did you mean started?"),
+        (["--state", "runing"], "did you mean running?"),
         (["--limit", "0"], "0"),
     ],
 )
