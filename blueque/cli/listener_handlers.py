@@ -142,10 +142,16 @@ def registered_among(
             own = found.get(first) if queue != first else look(handlers[queue])
         except InvalidInput as error:
             where = f"queue {queue!r}: " if len({*kinds(handlers).values()}) > 1 else ""
-            raise Failure(CONFIGURATION, f"{where}{error}") from error
+            raise Failure(CONFIGURATION, f"{where}{error}", _advice(handlers[queue])) from error
         if own is not None:
             found[queue] = own
     return found
+
+
+def _advice(name: HandlerName) -> str:
+    """Return what may be meant by a callable that cannot be imported; empty if that is not clear."""
+    is_module = name.run is not None and ":" not in name.run
+    return f"For a module of decorated handlers: --module {name.run}" if is_module else ""
 
 
 def _no_handler(queue: str, modules: Sequence[str]) -> tuple[str, ...]:
