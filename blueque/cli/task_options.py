@@ -73,7 +73,7 @@ def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
         click.option(
             "--lead",
             type=DURATION,
-            help="Send SIGUSR1 so long before a limit; it ends a program without a handler for it.",
+            help="How long before a limit the task gets SIGUSR1. This signal ends a program that does not handle it.",
         ),
     )
 

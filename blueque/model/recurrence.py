@@ -74,7 +74,7 @@ def read_rule(
     Raises InvalidInput or InvalidType. The sentence begins with the name of the wrong option.
     """
     if cron is None and every is None:
-        raise InvalidInput("cron: neither cron nor every is given, and a rule needs one of them")
+        raise InvalidInput("cron: give cron or every: a rule needs one of them")
     if cron is not None and every is not None:
         raise InvalidInput("cron: it is given together with every, and a rule takes one of them")
     if timezone is not None and every is not None:

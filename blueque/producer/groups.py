@@ -128,10 +128,12 @@ class TaskGroup(Group):
         return is_opened
 
     def collected(self) -> bool:
-        """Note that its results are where they are needed: retention may delete its members.
+        """End the `hold` of the group: you have read its results, and retention may delete its members.
 
-        False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup before
-            `wait` returns: some of its tasks are not known to have ended, or more may join.
+        True: this call has ended the hold. False: an earlier call has ended it, or the group was
+            opened without `hold`.
+        Raises NoSuchGroup if there is no such group, or Blueque has forgotten it; WrongGroup for a
+            held group that is open, or has tasks that have not ended: call `wait` first.
         Source: docs/protocol/groups.md, "collect_group".
         """
         is_noted = collect_group(self._redis, self.name, time.time())
@@ -180,8 +182,8 @@ class TaskGroup(Group):
         return is_cancelled
 
     def requeue(self, by: str | None = None, only: Collection[str] | None = None) -> list[str]:
-        """Put the members in line again that have failed or were cancelled; return their ids. `wait`
-        then waits for them.
+        """Put the failed and cancelled members in line again, and return their ids. `wait` then
+        waits for them.
 
         by: who requeues them (this user and host if left out). only: none but these tasks.
         Raises NoSuchGroup; WrongGroup for a workflow whose tasks are not all there, and for a group

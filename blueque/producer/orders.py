@@ -157,9 +157,9 @@ class TaskOrders:
         return operator.ask_stack(self._redis, self.name, task_id, mark)
 
     def requeue(self, task_id: str, by: str | None = None) -> str:
-        """Put a failed or cancelled task in line again, as if it had never run. This is your
-        consent to another start. Return the status that it has then: `pending`, or `blocked` if it
-        still waits for other tasks.
+        """Put a failed or cancelled task in line again. This is your consent to another start.
+        Return the status that it has then: `pending`, or `blocked` if it still waits for other
+        tasks. Its failures and interruptions count from 0 again; the numbers of its attempts go on.
 
         by: who requeues it (this user and host if left out). If its last attempt is still running
             somewhere, it can no longer report.

@@ -219,7 +219,7 @@ class Schedule:
         return set_schedule(self._redis, self.name, Define(definition, "hand"), process.who_of(by))
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
-        """Have nothing come of it until it is resumed. False: it was paused already.
+        """Make no task at its planned times until it is resumed. False: it was paused already.
 
         by, reason: who pauses it (this user and host if left out), and why.
         Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "set_schedule".

@@ -102,7 +102,7 @@ class Define(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Have nothing come of a schedule until it is resumed."""
+    """Make no task of a schedule at its planned times until it is resumed."""
 
     reason: str | None = None
 

@@ -47,7 +47,7 @@ _LIMITS = {
     "lead": "lead",
 }
 _LARGE = 1 << 20  # amounts from here on are bytes
-_KEPT = "An earlier attempt no longer counts; its late result would stay there."
+_KEPT = "If the earlier attempt still runs, its result no longer counts and stays there."
 _PRINTED = "The output of the earlier attempt is there."
 _BESIDE = 40  # columns for a label and for the text behind a cut value
 

@@ -249,7 +249,8 @@ def _of_last(
     help = of_schedule("history", name)
     if last.task is not None and last.task == seen.record.get("current") and seen.status in OPEN:
         since = "" if seen.since is None else f" for {span(seen.now - seen.since)}"
-        sentence += f" It has been {seen.status}{since}."
+        doing = "running" if seen.status == "started" else seen.status
+        sentence += f" It has been {doing}{since}."
         help = f"blueque {'show' if seen.status == 'started' else 'why'} {last.task}"
         if not is_minded and seen.status == "pending":
             sentence += f" No listener serves {seen.record.get('queue')}."

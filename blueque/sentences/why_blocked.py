@@ -107,9 +107,10 @@ def how_it_ended(task: Task, causes: Mapping[str, Sequence[Task]] | None = None)
 
 
 def members_of(group: Task) -> str:
-    """Return `812 of 1000 tasks have ended, 3 of them not well`, or `1 of 1 task has ended`."""
+    """Return `812 of 1000 tasks have ended, 3 of them without success`, or `1 of 1 task has ended`."""
     members, left, bad = (int(group.fields[name]) for name in ("members", "open", "bad"))
-    well = "" if not bad else ", but not well" if members == 1 else f", {bad} of them not well"
+    which = "but" if members == 1 else f"{bad} of them"
+    well = f", {which} without success" if bad else ""
     verb = "has" if members == 1 else "have"
     return f"{members - left} of {count(members, 'task')} {verb} ended{well}"
 

@@ -72,12 +72,12 @@ class Enqueued(NamedTuple):
             return group.progress()
 
     def requeue(self, by: str | None = None) -> list[str]:
-        """Put the tasks in line again that have failed or were cancelled; return their ids."""
+        """Put the failed and cancelled tasks in line again, and return their ids."""
         with self._opened() as group:
             return group.requeue(by)
 
     def collected(self) -> bool:
-        """Note that the results are where they are needed: retention may delete the tasks."""
+        """End the `hold` of the group: retention may delete its tasks. See `TaskGroup.collected`."""
         with self._opened() as group:
             return group.collected()
 

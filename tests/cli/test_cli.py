@@ -1055,7 +1055,7 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
         (
             {"requeued": "aabb", "last_files": "gpu-1:/spool/abcd-1/1"},
             "requeued +A person put it in line again.\n"
-            "last_files +gpu-1:/spool/abcd-1/1\n +An earlier attempt no longer counts; its late result would stay there.",
+            "last_files +gpu-1:/spool/abcd-1/1\n +If the earlier attempt still runs, its result no longer counts and stays there.",
         ),
     ],
 )

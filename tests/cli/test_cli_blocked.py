@@ -332,8 +332,10 @@ def test_why_says_how_far_a_group_is(why, run, redis, night):
     codes, text = why("child-1")
 
     assert codes == ["group", "no_listener"]
-    assert "It waits for group night-1: 2 of 3 tasks have ended, 1 of them not well. " in text
-    assert "  group night-1  open, 2 of 3 tasks have ended, 1 of them not well" in graph(
+    assert (
+        "It waits for group night-1: 2 of 3 tasks have ended, 1 of them without success. " in text
+    )
+    assert "  group night-1  open, 2 of 3 tasks have ended, 1 of them without success" in graph(
         run, "child-1"
     )
     assert "            group night-1: open\n" in run("show", "child-1").stdout
@@ -351,10 +353,11 @@ def test_why_says_that_a_group_is_open_and_how_to_close_it(why, redis, night):
     (_, text), (_, closed) = why("child-1"), why("child-2")
 
     assert (
-        "It waits for group night 2: 1 of 1 task has ended, but not well. The group is open" in text
+        "It waits for group night 2: 1 of 1 task has ended, but without success. The group is open"
+        in text
     )
     assert "  blueque group close 'night 2'\n" in text
-    assert "1 of them not well.\n" in closed and "group close" not in closed
+    assert "1 of them without success.\n" in closed and "group close" not in closed
 
 
 def test_why_says_how_far_a_group_is_that_runs_again(why, redis):
@@ -372,7 +375,7 @@ def test_why_says_how_far_a_group_is_that_runs_again(why, redis):
 
     again = why("child-1")[1]
 
-    assert "has failed: 1 of 1 task has ended, but not well. It stays cancelled" in failed
+    assert "has failed: 1 of 1 task has ended, but without success. It stays cancelled" in failed
     assert "Of that group, 0 of 1 task has ended. It stays cancelled until" in again
     assert again.endswith("blueque requeue child-1\n")
 
@@ -386,7 +389,7 @@ def test_why_says_that_a_group_has_not_ended_well(why, run, redis, night):
 
     told, ended, below = why("child-1"), why("child-2"), why("leaf-1")
 
-    how = "has failed: 3 of 3 tasks have ended, 1 of them not well."
+    how = "has failed: 3 of 3 tasks have ended, 1 of them without success."
     assert told[0] == ["group"] and f"group night-1, for which it waits, {how}" in told[1]
     assert f"It was cancelled because group night-1, for which it waited, {how}" in ended[1]
     assert f"group night-1, for which child-1 waits, {how}" in below[1]

@@ -363,7 +363,7 @@ def test_graph_draws_a_group_with_its_tasks_and_what_waits_for_it(run, redis, na
     assert lines[0] == "Its tasks:"
     assert lines[1] == "  x 8 video: 1 cancelled, 7 pending"
     assert lines[2].startswith("    member-7  video  cancelled ")
-    assert lines[3] == "group night-1  open, 1 of 8 tasks have ended, 1 of them not well"
+    assert lines[3] == "group night-1  open, 1 of 8 tasks have ended, 1 of them without success"
     assert lines[4] == "1 task waits for it:"
     assert lines[5].startswith("  child-1  audio  blocked")
     assert (found["task"], found["has_more"]) == ("group night-1", False)

@@ -107,7 +107,7 @@ def test_the_options_of_a_task_are_those_of_enqueue(run, client):
         (("--cron", "1 2 3"), "--cron: '1 2 3' has 3 fields, not five"),
         (("--every", "5s"), "--every: it must be from 10s to 366d"),
         (("--every", "soon"), "--every: 'soon' is not a duration"),
-        ((), "--cron: neither cron nor every is given"),
+        ((), "--cron: give cron or every"),
         (("--every", "1h", "--catch-up", "all"), '--catch-up: "all" needs overlap = "allow"'),
         (("--every", "1h", "--overlap", "replace"), 'use "queue", with which the new task waits'),
         (("--every", "1h", "--jitter", "2d"), "--jitter: it must be from 0 to 1d"),
@@ -280,7 +280,7 @@ def test_show_says_which_task_runs_instead(run, client, cli):
 
     found = reasons(run, "hourly")["skipped"]
 
-    assert f"{task} had not ended (started). It has been started for " in found["sentence"]
+    assert f"{task} had not ended (started). It has been running for " in found["sentence"]
     assert found["command"] == f"blueque show {task}"
     listener.leave()
 

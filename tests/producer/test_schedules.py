@@ -587,7 +587,7 @@ def test_a_queue_with_a_schedule_is_not_forgotten(client, hourly):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"every": None}, "neither cron nor every"),
+        ({"every": None}, "give cron or every"),
         ({"overlap": "wait"}, 'overlap: it is \'wait\'; it has to be one of "skip", "queue"'),
         ({"overlap": "replace"}, 'overlap: "replace" is gone; use "queue", with which'),
         ({"catch_up": "all"}, 'catch_up: "all" needs overlap = "allow"'),

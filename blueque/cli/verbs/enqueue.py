@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 @click.option(
     "--keep",
     metavar="DURATION",
-    help="How long a key or --id outlives its task, default 1d; of --key-field with --group, the group, default 90d.",
+    help="How long a key or --id stays in use after its task was deleted; default 1d. With --key-field and --group: how long "
+    "the keys stay in use after the group has ended; default 90d.",
 )
 @click.option(
     "--start-within",

@@ -57,7 +57,8 @@ def list_groups(invocation: Invocation, as_json: bool) -> None:
     and some of its tasks have not ended.
 
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the tasks
-    that wait for the group. Standard error says when the last tasks of one came that is making.
+    that wait for the group. For each group that is making, standard error says when its last
+    tasks came.
 
     One that has ended is forgotten after a while, see blueque group rm.
     """
@@ -142,7 +143,7 @@ def cancel(
     seen = _seen(invocation, group)
     facts = f"{count(seen.open, 'task')} of group {name} would be cancelled"
     if not seen.open:
-        facts = f"no more tasks could join group {name}; it has no task that has not ended"
+        facts = f"no more tasks could join group {name}; no task of it would be cancelled"
     if not seen.has_ended:
         require_consent(is_sure, facts, "Cancel?")
     if seen.has_ended or not group.cancel(reason=reason):
@@ -157,7 +158,7 @@ def cancel(
 @json_option
 @shared_options
 def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
-    """Put the tasks of a group in line again that have failed or were cancelled.
+    """Put the failed and cancelled tasks of a group in line again.
 
     It asks first: with this you allow their work to start a second time. Tasks that wait for the group wait on. A task of
     the group that waits for others is blocked again if one of these has not ended yet.
@@ -203,7 +204,7 @@ def remove(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> N
 
     If it was cancelled before all of its tasks were made, these are deleted too: none has run, and you can make it again.
     It asks before it deletes them.
-    It is refused, with exit code 5, if the group has not ended, or tasks wait for it.
+    It is refused, with exit code 5, if the group has not ended, or tasks wait for it: blueque graph GROUP names them.
     """
     group = invocation.client().group(name)
     seen = _seen(invocation, group)
@@ -213,7 +214,9 @@ def remove(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> N
     try:
         group.delete()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: {hints.of_group('show', name)}") from error
+        # Once it has ended, only the tasks that wait for it are in the way: `graph` names them.
+        see = hints.of_queue("graph", name) if seen.has_ended else hints.of_group("show", name)
+        raise Failure(REFUSED, str(error), f"See it: {see}") from error
     if as_json:
         printing.print_json("group", item=group_item(seen), bad=[])
     else:

@@ -12,7 +12,7 @@ from blueque.cli.states import ALIASES
 EXIT_CODES = {
     0: "done; of wait and run: the task is complete",
     failure.BUG: "unexpected error: a bug, please report it",
-    failure.USAGE: "wrong usage, or the beginning of several ids",
+    failure.USAGE: "wrong usage, or an ID that is the beginning of the ids of several tasks",
     failure.MISSING: "no such task, group, queue or node",
     failure.NOT_COMPLETE: "the awaited task failed, was cancelled or lost (wait, run)",
     failure.REFUSED: "the task, group, queue or node is not in a state that allows it",
@@ -63,8 +63,8 @@ _MORE = {
 }
 # Words that are shown but are not states.
 WORDS = {
-    "interrupting": "it runs and is being interrupted: it has its grace to end, then it runs again",
-    "cancelling": "it runs and is being cancelled: it has its grace to end. See: blueque show ID",
+    "interrupting": "it still runs and was told to end; after its grace it is killed. Then it runs again",
+    "cancelling": "it still runs and was told to end; after its grace it is killed. See: blueque show ID",
     "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
     "if its policy allows. To run all again: blueque requeue -q QUEUE --error-type lost",
     "poison": "an error type: it was lost too often to run again. See: blueque show ID",
@@ -72,25 +72,27 @@ WORDS = {
 }
 # Things without a state.
 THINGS = {
-    "batch": "a group that one call opens, fills with tasks that have keys, and closes: blueque enqueue --lines --key-field "
-    "--group, or enqueue_many. See: blueque group ls",
+    "batch": "a group that one call with keys opens, fills with the tasks of one queue, and closes: blueque enqueue --lines "
+    "--key-field --group, or enqueue_many. See: blueque group ls",
     "attempt": "one run of a task, numbered from 1; a retry is the next attempt. See: blueque history ID",
     "beat": "what a listener writes into Redis every 10 s, or --beat, to show that it lives",
     "feed": "a file or directory whose rows become tasks bit by bit, as it may be larger than Redis",
-    "group": "tasks of any queues, under a name, for which others wait together. See: blueque group ls",
+    "group": "a named set of tasks, of any queues, for which other tasks can wait together. See: blueque group ls",
     "grace": "the time between SIGTERM and SIGKILL for a task that is to end: 30 s, or --grace",
     "handler": "the Python callable (--handler) or the program (--exec) that a listener runs for each task",
     "host": "a machine that listeners run on. See: blueque node ls",
-    "key": "a name for the work of a task, chosen by the producer: the same key in the same queue is the same task",
+    "key": "a name for the work of a task, chosen by the producer: the same key in the same queue is the same task. In a "
+    "call that makes many tasks in a group, the key counts in that queue and group",
     "lease": "the time without a beat after which a listener counts as silent: 60 s, or --lease",
-    "line": "the tasks of a queue that wait with the same priority and the same needs, the oldest first",
+    "line": "the pending tasks of a queue that have the same priority and the same needs, in the order in which listeners take "
+    "them",
     "listener": "a process that takes one task at a time from its queues and supervises it: blueque-listener QUEUE",
     "node": "a listener as Redis knows it, by the name of its host and its process: HOST_PID",
     "policy": "when a failed task runs again by itself: --retry",
     "schedule": "a rule by which a task comes again and again, under a name. See: blueque schedule ls",
     "slot": "a place for one task at a time; blueque-listener --slots N has N of them, each a listener of its own",
-    "workflow": "a group whose tasks, and what each of them waits for, are made all at once or not at all; it is made in "
-    "Python. See: blueque group ls",
+    "workflow": "a group whose tasks are all made at once, or not at all, with what each of them waits for; only Python can "
+    "make it. See: blueque group ls",
     "spool": "the directory where a listener keeps the files of its attempts, such as their output: --spool, BLUEQUE_SPOOL",
 }
 _TOPICS = {

@@ -104,8 +104,8 @@ def ls(
     blueque ls --finished --sort -ran --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
-    State held means the blocked tasks that go on only if you act, for another task for which they wait has failed, was
-    cancelled or is gone. NOTE names that task, and `blueque why` says what helps.
+    State held means the blocked tasks that do not go on by themselves: they wait for a task that has failed, was cancelled
+    or is gone. NOTE names that task, and `blueque why` says what helps.
 
     FOR is the time in that state. The order of states is started, reserved, pending, scheduled, blocked, failed,
     cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their
@@ -114,9 +114,9 @@ def ls(
     WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --group,
     --tag, --schedule, --error-type or --text, and without --state, tasks in all states are listed.
 
-    With --state pending alone, REASON says why a task waits, and START in about how long it may start: from the
-    progress of the tasks before it, and from how long tasks of its queue usually run. `blueque why` tells more. It is
-    said of the first 100 tasks.
+    With --state pending alone, REASON says why a task waits, and START estimates in how much time it can start. The
+    estimate uses the progress of the tasks before it, and how long tasks of its queue usually run. Only the first 100 tasks
+    have a REASON and a START. `blueque why` tells more.
 
     Columns: id, what, queue, state, for, node, note, pid, attempt, priority, ran (how long), progress, left, error,
     error_text, title, key, producer, group, parameters, result, reason, start, created, eta, started, finished,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST = 1_000_000  # tasks that one command makes with --yes
 
 
-@click.command(short_help="Have nothing come of a recurring task until it is resumed.")
+@click.command(short_help="Pause a recurring task until it is resumed.")
 @click.argument("name", metavar="SCHEDULE")
 @click.option("--reason", metavar="TEXT", help="Why; show says it, and ls, if it fits.")
 @by_option
@@ -37,7 +37,7 @@ _MOST = 1_000_000  # tasks that one command makes with --yes
 def pause(
     invocation: Invocation, name: str, reason: str | None, by: str | None, as_json: bool
 ) -> None:
-    """Have nothing come of a recurring task until blueque schedule resume. Its tasks run on.
+    """Pause a recurring task: no task is made at its planned times until blueque schedule resume. Its tasks run on.
 
     \b
     blueque schedule pause nightly --reason 'the disk is full'
@@ -51,7 +51,9 @@ def pause(
 
 @click.command(short_help="End the pause of a recurring task.")
 @click.argument("name", metavar="SCHEDULE")
-@click.option("--catch-up", is_flag=True, help="Have come what was planned during the pause.")
+@click.option(
+    "--catch-up", is_flag=True, help="Make the tasks that were planned during the pause, too."
+)
 @by_option
 @json_option
 @shared_options
@@ -60,8 +62,8 @@ def resume(
 ) -> None:
     """End the pause of a recurring task.
 
-    What was planned during the pause does not come. With --catch-up it does, by what the schedule says of missed times:
-    see catch_up and window.
+    No task is made for the planned times of the pause. With --catch-up, tasks are made for them as the schedule says of
+    missed times: see catch_up and window.
     """
     schedule = find_schedule(invocation.client(), name)
     was_paused = schedule.resume(catch_up, by)
