@@ -23,6 +23,7 @@ from blueque.text.json_errors import NotJson, as_json
 
 PATIENCE = 0.2  # seconds that a line waits for more lines
 READ = 1 << 16
+MOST_COMPARED = 100_000  # rows whose keys are compared: their ids take about 15 MB
 
 Read = Callable[[bytes], Any]
 
@@ -124,7 +125,7 @@ def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
         raise
     progress.end()
     if has_keys and not progress.is_shown:
-        printing.talk(f"{printing.count(progress.tasks, 'task')}, {progress.new} of them new")
+        printing.talk(progress.summary())
 
 
 class Progress:
@@ -133,6 +134,7 @@ class Progress:
     def __init__(self, has_keys: bool) -> None:
         self.tasks = self.new = 0
         self._has_keys = has_keys
+        self._different: set[str] = set()
         self._began = time.monotonic()
         self._line = Line(is_wanted=not sys.stdout.isatty())
         self.is_shown = self._line.is_shown
@@ -140,13 +142,32 @@ class Progress:
     def add(self, ids: list[TaskId]) -> None:
         self.tasks += len(ids)
         self.new += sum(task.is_new for task in ids)
+        if self._has_keys and self.tasks <= MOST_COMPARED:
+            self._different.update(ids)
         self._line.draw(self._text)
 
     def clear(self) -> None:
         self._line.clear()
 
     def end(self) -> None:
-        self._line.end(self._text())
+        self._line.end(self._text() + self._remark())
+
+    def summary(self) -> str:
+        """Return how many tasks the rows have made, and how many rows repeat a key of another row."""
+        repeats = self._repeats()
+        rows = f"{printing.count(self.tasks, 'row')}, " if repeats else ""
+        tasks = printing.count(self.tasks - repeats, "task")
+        return f"{rows}{tasks}, {self.new} of them new{self._remark()}"
+
+    def _repeats(self) -> int:
+        """Return how many rows repeat a key; 0 if there are too many rows to compare."""
+        is_compared = self._has_keys and self.tasks <= MOST_COMPARED
+        return self.tasks - len(self._different) if is_compared else 0
+
+    def _remark(self) -> str:
+        repeats = self._repeats()
+        verb = "repeats" if repeats == 1 else "repeat"
+        return f": {printing.count(repeats, 'row')} {verb} a key" if repeats else ""
 
     def _text(self) -> str:
         rate = self.tasks / max(time.monotonic() - self._began, 0.001)

@@ -18,6 +18,7 @@ from faults import Fault
 from running import clean_environment
 from transactions import protocol
 
+from blueque.cli import input_lines
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model import ids as task_id
@@ -256,6 +257,31 @@ def test_a_field_of_each_line_is_its_key(run, cli):
 
     assert result.stdout.split() == line(cli) == [task_id.id_of_key("video", key) for key in "ab"]
     assert result.stderr == "2 tasks, 1 of them new\n"
+
+
+def rows_of(numbers):
+    """Return the lines of a file with a key each."""
+    return "".join(f'{{"name": "k{number}"}}\n' for number in numbers)
+
+
+@pytest.mark.parametrize("group", [[], ["--group", "g"]])
+def test_rows_that_repeat_a_key_are_counted_also_in_another_batch(run, cli, group):
+    rows = rows_of([*range(249), 3, *range(249, 499)])
+
+    first = run("--lines", "--key-field", "name", *group, stdin=rows)
+    again = run("--lines", "--key-field", "name", *group, stdin=rows_of([1, 1, 2, 2]))
+
+    assert first.stderr == "500 rows, 499 tasks, 499 of them new: 1 row repeats a key\n"
+    assert again.stderr == "4 rows, 2 tasks, 0 of them new: 2 rows repeat a key\n"
+    assert len(line(cli)) == 499
+
+
+def test_the_keys_of_more_rows_than_are_remembered_are_not_compared(run, monkeypatch):
+    monkeypatch.setattr(input_lines, "MOST_COMPARED", 3)
+
+    told = run("--lines", "--key-field", "name", stdin=rows_of([1, 1, 2, 3])).stderr
+
+    assert told == "4 tasks, 3 of them new\n"
 
 
 @pytest.mark.parametrize(
