@@ -328,12 +328,6 @@ def test_the_good_lines_before_a_bad_one_are_in_the_group(run, client):
     assert members(client, "night-1") == result.stdout.split() != []
 
 
-def test_no_lines_open_a_group_too(run, client):
-    assert run("enqueue", "video", "--lines", "--group", "night-1", stdin="\n").returncode == 0
-
-    assert client.group("night-1").progress().state == "open"
-
-
 def test_a_task_that_is_due_later_opens_its_group(run, client):
     words = ["--in", "1h", "--group", "night-1"]
     first = run("enqueue", "video", "1", *words).stdout
