@@ -63,8 +63,8 @@ _MORE = {
 }
 # Words that are shown but are not states.
 WORDS = {
-    "interrupting": "it still runs and was told to end; after its grace it is killed. Then it runs again",
-    "cancelling": "it still runs and was told to end; after its grace it is killed. See: blueque show ID",
+    "interrupting": "it still runs and was told to end; if it has not ended after its grace, it is killed. Then it runs again",
+    "cancelling": "it still runs and was told to end; if it has not ended after its grace, it is killed. See: blueque show ID",
     "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
     "if its policy allows. To run all again: blueque requeue -q QUEUE --error-type lost",
     "poison": "an error type: it was lost too often to run again. See: blueque show ID",
