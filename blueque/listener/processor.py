@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from blueque.connection.redis import AnyLook, Redis
+from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, printable, require_number
@@ -18,7 +18,6 @@ from blueque.model.task import Task
 from blueque.protocol import attempts, ends, logs_and_checkpoints, operator, placement, recover
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
-from blueque.protocol.watches import fields_of
 from blueque.text.format import one_line
 
 log = logging.getLogger("blueque")
@@ -45,7 +44,6 @@ class Processor:
         self._named = task.id, task.queue, task.node  # for the log
         self._max_bytes = max_bytes
         self.is_awaited = False  # the attempt has ended its task, and others wait for that
-        self.next_look: AnyLook | None = None  # to send with the end, see transact
 
     def start(self, pid: int, identity: Mapping[str, str | int] | None = None) -> Any:
         """Record that process `pid` runs the task, and return the parameters of the task.
@@ -63,8 +61,7 @@ class Processor:
     def record_start(self, pid: int, facts: Mapping[str, str | int]) -> None:
         """Do the same with other facts of the process as well; from then on `task` is started."""
         now = time.time()
-        next_look = fields_of(self.task.id)  # most tasks end next
-        attempts.start(self._redis, self._attempt, pid, now, facts, next_look)
+        attempts.start(self._redis, self._attempt, pid, now, facts)
         news = {"status": "started", "pid": pid, "started": now, **facts}
         fields = {**self.task.fields, **{name: str(value) for name, value in news.items()}}
         self.task = Task(self.task.id, fields)
@@ -278,9 +275,7 @@ class Processor:
 
     def _end(self, how: End) -> str:
         """Record how the attempt has ended; return the status that its task has now."""
-        status, self.is_awaited = ends.end(
-            self._redis, self._attempt, how, time.time(), self.next_look
-        )
+        status, self.is_awaited = ends.end(self._redis, self._attempt, how, time.time())
         self._wake_waiting()
         return status
 

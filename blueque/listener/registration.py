@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from blueque.connection.redis import AnyLook, Redis
+from blueque.connection.redis import Redis
 from blueque.errors import Contended, NotFree, NotRegistered, RedisAway, RedisRefused, Taken
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -128,11 +128,6 @@ class Registration:
     ) -> None:
         """Write into our registration what we do; see `Listener.announce`."""
         operator.order(self._redis, self.queue, self.node, what, by)
-
-    @property
-    def look_of_pop(self) -> AnyLook:
-        """The look of the pop that follows the end of a task, to be sent with that end."""
-        return reserving.look_of_pop(self.queue, self.node)
 
     def take_marker(self, marker: str) -> None:
         """Take notice of a marker that has come, if it is ours. Source: docs/protocol.md, "wait"."""

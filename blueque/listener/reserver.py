@@ -26,7 +26,6 @@ from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
 from blueque.protocol import alignment, placement, reserving
 from blueque.protocol.reserving import Popped
-from blueque.protocol.watches import fields_of
 from blueque.queries.inspector import Inspector
 from blueque.queries.queues import running_limit_of
 from blueque.queries.schedules import clock_of
@@ -231,12 +230,9 @@ class Reserver:
         token = ours.tokens.setdefault(task_id, os.urandom(16).hex())
         attempt = AttemptRef(ours.queue, task_id, token, ours.node)
         instance, newest = ours.instance or "", self.newest_attempts(task_id)
-        next_look = fields_of(task_id)  # start comes next
         try:
             now = time.time() if now is None else now
-            fields = reserving.reserve(
-                self._redis, attempt, instance, now, is_met, line, newest, next_look
-            )
+            fields = reserving.reserve(self._redis, attempt, instance, now, is_met, line, newest)
         except NotFree as error:
             del ours.tokens[task_id]
             log.info("reserve queue=%s node=%s: %s", ours.queue, ours.node, error)

@@ -223,7 +223,6 @@ class AttemptEnd:
         processor, task = watch.processor, watch.processor.task
         if watch.reason == "superseded":
             raise NotOwner(task.id, None, watch.error)
-        processor.next_look = self._listener.of(task.queue).look_of_pop
         has_begun = record is not None or watch.attempt.has_begun()
         reporter.finish(task, outcome_record.last_words(record) if has_begun else "")
         if record is not None and record["status"] == "complete":

@@ -42,7 +42,6 @@ from blueque.producer.room import ask_for_room, only_new_of
 from blueque.producer.settings import Settings
 from blueque.protocol import reserving, submit
 from blueque.protocol.create import OneTask, create
-from blueque.protocol.watches import absence
 from blueque.queries.tasks import load
 
 log = logging.getLogger("blueque")
@@ -292,13 +291,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
     def _next_id(self) -> str:
         """Return the id that the call before on this connection has drawn, or a random one."""
         ahead = self._redis.look_ahead
-        if (
-            ahead is not None
-            and ahead.task is not None
-            and ahead == absence(ahead.task, is_drawn=True)
-        ):
-            return ahead.task
-        return random_id()
+        return (ahead.task if ahead is not None else None) or random_id()
 
 
 def _meaning(fields: Mapping[str, Any]) -> tuple[str | None, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blueque.connection.redis import AnyLook, Redis
+from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.events import Event, after, note_event
@@ -19,12 +19,10 @@ def start(
     pid: int,
     now: float,
     identity: Mapping[str, str | int] | None = None,
-    next_look: AnyLook | None = None,
 ) -> None:
     """Record that process `pid` runs the task. Nothing of the task may run before this returns.
 
     identity: pid_start, boot and ns, which tell this process from a later one with the same pid.
-    next_look: see transact.
     """
     queue, task, token, node = attempt
     key = keys.task(task)
@@ -45,7 +43,7 @@ def start(
             None,
         )
 
-    transact(redis, "start", fields_of(task), decide, next_look=next_look)
+    transact(redis, "start", fields_of(task), decide)
 
 
 def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:

@@ -150,13 +150,10 @@ class Ended(NamedTuple):
     is_awaited: bool
 
 
-def end(
-    redis: Redis, attempt: AttemptRef, how: End, now: float, next_look: AnyLook | None = None
-) -> Ended:
+def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
     """Record how an attempt has ended: its task has ended, too, or waits for the next attempt.
 
     An attempt that was declared lost still counts, unless the task has run again since.
-    next_look: see transact.
     Raises NotOwner; InvalidInput for new tasks that are too many or too large.
     """
     task, token = attempt.task, attempt.token
@@ -177,7 +174,7 @@ def end(
 
     own = fields_of(task)
     look: AnyLook = Look((*own.watch, *spawning.watch), (*own.reads, *spawning.reads), task)
-    return transact(redis, "end", look, decide, next_look=next_look)
+    return transact(redis, "end", look, decide)
 
 
 def _has_ended_so(how: End, token: str | None, fields: TaskFields) -> bool:

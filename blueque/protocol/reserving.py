@@ -64,14 +64,9 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
             lambda replies: Popped(replies[0], replies[1]),
         )
 
-    return transact(redis, "pop", look_of_pop(queue, node), decide, repeatable=False)
-
-
-def look_of_pop(queue: str, node: str) -> Look[list[str | None], list[str | None], int]:
-    """Return the look of a pop, which is the same for each line."""
     registration, settings = keys.listener(queue, node), keys.settings(queue)
     lines = keys.lines(queue)
-    return Look(
+    look: Look[list[str | None], list[str | None], int] = Look(
         # The lines as well: a line that was added since the look may have the turn.
         (registration, settings, lines),
         (
@@ -80,6 +75,7 @@ def look_of_pop(queue: str, node: str) -> Look[list[str | None], list[str | None
             ("ZCARD", lines),
         ),
     )
+    return transact(redis, "pop", look, decide, repeatable=False)
 
 
 class _Room(NamedTuple):
@@ -113,7 +109,6 @@ def reserve(
     is_met: bool = True,
     line: str | None = None,
     newest: Mapping[str | None, int] | None = None,
-    next_look: AnyLook | None = None,
 ) -> dict[str, str] | None:
     """Reserve a popped task for a new attempt and return its fields; None: the task was not
     available, and its hint is dropped.
@@ -125,14 +120,13 @@ def reserve(
     line: from which the task was popped; what its tasks need is set aside. None: not known.
     newest: the number of the newest attempt in our spool, by `created` of the task: Redis may have
         forgotten it; at None, of those whose end was not reported, whatever their `created`.
-    next_look: see transact.
     Raises NotFree when the task is back at the head of its line, because what it needs is taken,
     or because its `start_before` has passed: `expire` it.
     """
     resources = None if line is None else (needs_of(line) or Needs()).resources
     offer, room = _Offer(is_met, resources), _Room()
     while True:
-        reserved = _reserve(redis, attempt, instance, now, offer, newest or {}, room, next_look)
+        reserved = _reserve(redis, attempt, instance, now, offer, newest or {}, room)
         if not isinstance(reserved, _Room):
             break
         room = reserved  # which room the task needs is known from its fields only
@@ -149,7 +143,6 @@ def _reserve(
     offer: _Offer,
     newest: Mapping[str | None, int],
     room: _Room,
-    next_look: AnyLook | None,
 ) -> _Reserved:
     queue, task, token, node = attempt
     drop: Command = ("LREM", keys.reserved(queue, node), 1, task)
@@ -190,7 +183,7 @@ def _reserve(
         return Change(commands, kept | written)
 
     look = _reserve_look(queue, task, node, room)
-    return transact(redis, "reserve", look, decide, next_look=next_look)
+    return transact(redis, "reserve", look, decide)
 
 
 def _newest(fields: Mapping[str, str], newest: Mapping[str | None, int] | None) -> int:

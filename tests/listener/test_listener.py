@@ -60,16 +60,6 @@ def held(cli, node=None):
     return cli.lrange(f"blueque_reserved_tasks_video_{node or node_id()}", 0, -1)
 
 
-def test_a_producer_on_the_connection_of_a_listener_does_not_take_the_id_of_the_task(client, queue):
-    """The look at the task has been sent ahead, as that at a spare id is."""
-    running = queue.enqueue("in")
-    task = client.get_listener("video").listen()
-    other = queue.enqueue("in")
-
-    assert task.id == running != other
-    assert client.get_task(running).status == "reserved"
-
-
 # What it says of itself
 
 

@@ -35,7 +35,6 @@ from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.states import Entry, Place
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
-from blueque.protocol import reserving
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.pruning import FinishedTask, ended_at
 from blueque.protocol.recover import Loss
@@ -125,7 +124,6 @@ def execute(world: World, task: Task) -> dict[str, Any]:
 
 def report(world: World, redis: Redis, task: Task, record: dict[str, Any]) -> None:
     processor = Processor(redis, task, MAX_BYTES)
-    processor.next_look = reserving.look_of_pop(QUEUE, task.node or "")  # as a slot does
     status = "" if "retry" in task.fields and record["status"] == "failed" else record["status"]
     end(world, task, status, lambda: processor.report(record))
 

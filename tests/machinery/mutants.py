@@ -815,7 +815,7 @@ MUTANTS = [
     Mutant(
         "pop does not watch whether the queue is paused",
         "reserving",
-        "look_of_pop",
+        "pop",
         "(registration, settings, lines),",
         "(registration, lines),",
         "pause",
@@ -1728,15 +1728,6 @@ MUTANTS = [
         '[("UNWATCH",), _MULTI, *commands, _EXEC]',
         "double entry",
         (2, 0),
-    ),
-    Mutant(
-        "a look that is sent ahead watches nothing",
-        "transaction",
-        "_execute",
-        '("WATCH", *next_look.watch)',
-        '("UNWATCH",)',
-        "cancel",
-        (1, 0),
     ),
     Mutant(
         "create does not watch the task",
