@@ -41,8 +41,11 @@ def end(cli, task_id, **fields):
 
 
 def is_waiting(cli):
-    """Tell whether somebody has tracking on, as who waits has."""
-    return any("t" in known["flags"] for known in cli.client_list())
+    """Tell whether somebody has tracking on, as who waits has, and has looked since."""
+    return any(
+        "t" in known["flags"] and not known["cmd"].startswith("client")
+        for known in cli.client_list()
+    )
 
 
 JSON = {"result_encoding": "json"}
