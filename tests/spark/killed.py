@@ -159,7 +159,8 @@ def driver(
             time.sleep(0.05)
         yield
     finally:
-        kill(started.pid)
+        if started.poll() is None:  # else it has ended by itself, and the error above says why
+            kill(started.pid)
         started.wait()
         cli.delete(*map(mishaps.key, steps))
 
