@@ -46,7 +46,7 @@ def recheck_dependents(
 ) -> RecheckCount:
     """Look at up to a hundred dependents of a task or a group, from the one at this place on.
 
-    One with a key of a wrong type counts as waiting: nobody knows that it does not.
+    One with a key of a wrong type counts as waiting, because its state cannot be read.
     is_one_enough: stop at the first that waits.
     """
     removed = waiting = 0

@@ -372,8 +372,8 @@ def test_a_group_without_members_ends_when_it_is_closed(redis, cli):
     assert statuses(cli, "z") == ["pending"]
 
 
-def test_a_group_does_not_end_when_a_member_runs_again_meanwhile(redis, other, overtaken, cli):
-    open_group(redis)
+def run_again_meanwhile(redis, other, overtaken):
+    """Close the group of a failed task, which is requeued between the next look and its EXEC."""
     join(redis, "a")
     protocol.close_group(redis, GROUP, 5.5)
     fail(redis, "a")
@@ -384,22 +384,18 @@ def test_a_group_does_not_end_when_a_member_runs_again_meanwhile(redis, other, o
         protocol.settle_members(other, GROUP, ["a"])
 
     overtaken(run_again)
+
+
+def test_a_group_does_not_end_when_a_member_runs_again_meanwhile(redis, other, overtaken, cli):
+    open_group(redis)
+    run_again_meanwhile(redis, other, overtaken)
     assert protocol.finish_group(redis, GROUP, 12.5) == "closed"
     assert standing(cli) == ("closed", {"a"}, set())
 
 
 def test_a_group_is_not_collected_when_a_member_runs_again_meanwhile(redis, other, overtaken):
     protocol.open_group(redis, GROUP, KEEP, 2.5, Terms(hold=KEEP))
-    join(redis, "a")
-    protocol.close_group(redis, GROUP, 5.5)
-    fail(redis, "a")
-    protocol.settle_members(redis, GROUP, ["a"])
-
-    def run_again():
-        protocol.requeue(other, "video", "a", "mark", 11.5)
-        protocol.settle_members(other, GROUP, ["a"])
-
-    overtaken(run_again)
+    run_again_meanwhile(redis, other, overtaken)
     with pytest.raises(WrongGroup, match=r"open tasks \(1\)"):
         protocol.collect_group(redis, GROUP, 12.5)
 

@@ -23,7 +23,7 @@ def fill(client: Client, now: float) -> dict[str, str]:
     nodes = [f"{host}_{number}" for host, count in HOSTS.items() for number in range(count)]
     for node in nodes:
         for queue in ("render.4k", "ocr.batch"):
-            # Nobody beats for it, and a browser takes long: it must not be silent meanwhile.
+            # It beats only once, and the tests of a browser take longer than the usual lease.
             facts = {"beat_every": 10, "lease": 3600, "version": "2.0"}
             protocol.register(redis, queue, node, "i1", facts, now)
             protocol.beat(redis, [Heartbeat(queue, node, "i1", 10)], now)
