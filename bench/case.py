@@ -14,13 +14,12 @@ class Target(NamedTuple):
     """A number that was promised: ours, or ours to theirs in the same round, must not be below or
     above a bound.
 
-    bound: None when the number shall only be told. why: what was hoped for, and why it is not
-        promised.
+    why: what a reader should know when it is not met.
     """
 
     name: str
     wanted: str
-    bound: float | None
+    bound: float
     is_least: bool
     ours: Place
     theirs: Place | None = None
@@ -28,24 +27,13 @@ class Target(NamedTuple):
     why: str = ""
 
 
-class Lines(NamedTuple):
-    """A plot of lines: what is on its axes, and a line for each metric."""
-
-    along: str  # a metric
-    along_words: str
-    words: str
-    metrics: list[tuple[str, str]]
-    is_log: bool = True
-
-
 class Case(NamedTuple):
     """One case.
 
     columns: metric and heading. headline: the metric that ratios and plots show, None: no ratios.
-    rows: names of rows that are not systems. plot: bars, steps, lines or none.
-    lines: what a plot of lines shows: the metric of its x axis with its words, that of the y axis,
-        and the metrics.
-    question: what its chart tells a person who has to decide; such charts open the page.
+    rows: names of rows that are not systems.
+    question: a heading, and after a line break what the case tells a person who has to decide. A case
+        with a question is on the page, with its chart: bars, or steps of `plot`, along `axis`.
     """
 
     name: str
@@ -56,7 +44,6 @@ class Case(NamedTuple):
     headline: str | None
     targets: list[Target]
     rows: dict[str, str] = {}  # noqa: RUF012  # a NamedTuple's default is never changed
+    question: str = ""
     plot: str = "bars"
     axis: str = ""
-    lines: Lines | None = None
-    question: str = ""

@@ -15,7 +15,7 @@ from bench import (
     watching,
     working,
 )
-from bench.case import Case, Lines, Place, Target
+from bench.case import Case, Place, Target
 from bench.pipeline_cases import PIPELINE_CASES
 from blueque.model.queue_order import NAMES
 
@@ -53,7 +53,6 @@ CASES = [
             ),
         ],
         {"raw": "*raw limit*"},
-        axis="tasks/s",
     ),
     Case(
         "bulk",
@@ -116,22 +115,6 @@ CASES = [
                 ("keys", "rate"),
                 ("raw_keys", "rate"),
             ),
-            Target(
-                "`enqueue_many(keys=, group=)`",
-                "the share of the raw limit of 1.0.0",
-                None,
-                True,
-                ("group", "rate"),
-                ("raw", "rate"),
-            ),
-            Target(
-                "`enqueue_many(keys=)`",
-                "the share of the raw limit of 1.0.0",
-                None,
-                True,
-                ("keys", "rate"),
-                ("raw", "rate"),
-            ),
         ],
         {
             "group": "keyed, in a group",
@@ -140,7 +123,6 @@ CASES = [
             "raw_keys": "*raw limit, the record without a group*",
             "raw": "*raw limit, the record of 1.0.0*",
         },
-        plot="none",
     ),
     Case(
         "put_many",
@@ -151,7 +133,6 @@ CASES = [
         [("rate", "tasks/s"), ("p50", "p50 ms of a call"), ("p99", "p99 ms of a call")],
         "rate",
         [],
-        axis="tasks/s",
     ),
     Case(
         "drain",
@@ -183,28 +164,12 @@ CASES = [
                 ("rq", "rate"),
             ),
             Target(
-                "drain, process per task, 2 slots",
-                "the share of the fork limit",
-                None,
-                True,
-                ("blueque", "rate"),
-                ("forks", "rate"),
-            ),
-            Target(
                 "drain, `--reuse 100`, 2 slots",
                 "2 x blueque 1.0.0",
                 2.0,
                 True,
                 ("reuse", "rate"),
                 ("blueque_1_0_0", "rate"),
-            ),
-            Target(
-                "drain, `--reuse 100`, 2 slots",
-                "times Celery's pool",
-                None,
-                True,
-                ("reuse", "rate"),
-                ("celery", "rate"),
             ),
         ],
         {"forks": "*fork limit*", "reuse": "Blueque, `--reuse 100`"},
@@ -285,8 +250,6 @@ CASES = [
                 ("blueque", "commands"),
             ),
         ],
-        plot="steps",
-        axis="ms until a listener has the task",
     ),
     Case(
         "backlog",
@@ -323,13 +286,6 @@ CASES = [
             ),
         ],
         {"1000": "1,000", "10000": "10,000", "100000": "100,000", "1000000": "1,000,000"},
-        plot="lines",
-        lines=Lines(
-            "tasks",
-            "tasks in line",
-            "us per call",
-            [("enqueue_us", "enqueue"), ("reserve_us", "reserve")],
-        ),
     ),
     Case(
         "drain_full",
@@ -357,7 +313,6 @@ CASES = [
             )
         ],
         {"empty": "an empty Redis", "full": "1,000,000 complete tasks"},
-        plot="none",
     ),
     Case(
         "scheduler",
@@ -387,7 +342,6 @@ CASES = [
             )
         ],
         {"few": "5,000 scheduled", "many": "1,000,000 scheduled"},
-        plot="none",
     ),
     Case(
         "idle",
@@ -431,7 +385,6 @@ CASES = [
                 unit=" MiB",
             ),
         ],
-        axis="commands/s",
     ),
     Case(
         "queues",
@@ -443,8 +396,6 @@ CASES = [
         None,
         [],
         {"1": "1 queue", "100": "100 queues"},
-        plot="steps",
-        axis="ms from the call to the handler's first line",
     ),
     Case(
         "many",
@@ -475,7 +426,6 @@ CASES = [
             for count in selecting.COUNTS
             for select in NAMES
         },
-        plot="none",
     ),
     Case(
         "printing",
@@ -497,15 +447,6 @@ CASES = [
                 ("lines", "seconds"),
             ),
             Target(
-                "a handler that prints 50,000 lines/s",
-                "times the time with its output in a file",
-                None,
-                False,
-                ("handler", "seconds"),
-                ("plain", "seconds"),
-                why="1.05 was hoped for; each line is written at once",
-            ),
-            Target(
                 "a program that prints 50,000 lines/s",
                 "1.05 x the time with `python -u`",
                 1.05,
@@ -520,7 +461,6 @@ CASES = [
             "handler": "as a handler",
             "program": "as a task",
         },
-        plot="none",
     ),
     Case(
         "reporting",
@@ -543,7 +483,6 @@ CASES = [
             )
         ],
         {"beats": "beats", "progress": "progress, too", "both": "and a line"},
-        plot="none",
     ),
     Case(
         "status",
@@ -577,7 +516,6 @@ CASES = [
             ),
         ],
         {"few": "10,000 tasks", "many": "1,000,000 tasks"},
-        plot="none",
     ),
     Case(
         "status_queues",
@@ -594,7 +532,6 @@ CASES = [
         None,
         [Target("status, 10,000 queues", "2 s", 2000.0, False, ("10000", "whole"), unit=" ms")],
         {"1000": "1,000 queues", "10000": "10,000 queues"},
-        plot="none",
     ),
     Case(
         "help",
@@ -614,14 +551,6 @@ CASES = [
                 ("verb", "p50"),
                 ("click", "p50"),
             ),
-            Target(
-                "help of the slowest verb",
-                "times `python -c pass`",
-                None,
-                False,
-                ("verb", "p50"),
-                ("pass", "p50"),
-            ),
         ],
         {
             "pass": "`python -c pass`",
@@ -629,7 +558,6 @@ CASES = [
             "help": "`blueque --help`",
             "verb": "`blueque VERB --help`",
         },
-        plot="none",
     ),
     Case(
         "recurring",
@@ -640,19 +568,8 @@ CASES = [
         recurring.recurring,
         [("seconds", "seconds"), ("rate", "tasks/s")],
         None,
-        [
-            Target("10,000 schedules", "10 s", 10.0, False, ("scheduler", "seconds"), unit=" s"),
-            Target(
-                "10,000 schedules",
-                "times as long as as many calls of `enqueue`",
-                None,
-                False,
-                ("scheduler", "seconds"),
-                ("enqueue", "seconds"),
-            ),
-        ],
+        [Target("10,000 schedules", "10 s", 10.0, False, ("scheduler", "seconds"), unit=" s")],
         {"scheduler": "`blueque-scheduler`", "enqueue": "`Queue.enqueue`"},
-        plot="none",
     ),
     Case(
         "web",
@@ -686,22 +603,6 @@ CASES = [
             _web("a log of 1,000 lines", "80 ms", 80.0, ("log", "cold95"), " ms"),
             _web("24 h of 20 queues", "400 ms", 400.0, ("timeline", "cold95"), " ms"),
             _web("the largest page", "100 KB", 100.0, ("task", "all"), " KB"),
-            Target(
-                "page: overview, cold",
-                "times the raw read of its keys",
-                None,
-                False,
-                ("overview", "cold"),
-                ("overview", "raw"),
-            ),
-            Target(
-                "page: a list of 100, cold",
-                "times the raw read of its keys",
-                None,
-                False,
-                ("list", "cold"),
-                ("list", "raw"),
-            ),
         ],
         {
             "overview": "overview",
@@ -710,7 +611,6 @@ CASES = [
             "log": "log of 1,000 lines",
             "timeline": "24 h, 20 queues with 10,000 events each",
         },
-        plot="none",
     ),
     Case(
         "web_viewers",
@@ -752,7 +652,6 @@ CASES = [
             ),
         ],
         {"none": "no viewer", "one": "1 viewer", "many": "50 viewers", "left": "they have left"},
-        plot="none",
     ),
     Case(
         "web_changes",
@@ -774,7 +673,6 @@ CASES = [
             "progress": "progress, on the page of its task",
             "log": "a line of a log, there",
         },
-        plot="none",
     ),
     Case(
         "dashboards",
@@ -801,7 +699,6 @@ CASES = [
             "flower": "Flower",
             "bull_board": "bull-board",
         },
-        plot="none",
     ),
     *PIPELINE_CASES,
 ]

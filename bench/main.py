@@ -63,6 +63,8 @@ def main() -> None:
     text = report.page(known["facts"], known.get("versions", {}), names, numbers, notes)
     (output / "benchmarks.md").write_text(text)
     _draw(report.drawings(names, numbers), pictures)
+    if arguments.write_only:
+        print("\n\n".join(report.whole(case, numbers[case.name]) for case in names) + "\n")
     print(report.targets(names, numbers))
     print(f"written: {output / 'benchmarks.md'}")
 
@@ -236,7 +238,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--write-only",
         action="store_true",
-        help="measure nothing; write the page from the numbers kept",
+        help="measure nothing; write the page from the numbers kept, and print the tables of all cases",
     )
     arguments = parser.parse_args()
     known = compared if arguments.against else cases

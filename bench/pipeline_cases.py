@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench import pipeline
-from bench.case import Case, Lines, Target
+from bench.case import Case, Target
 
 PIPELINE_CASES = [
     Case(
@@ -61,7 +61,6 @@ PIPELINE_CASES = [
             "raw": "*raw limit*",
             "raw_record": "*raw limit with the fields of today*",
         },
-        axis="rows/s",
     ),
     Case(
         "partitions",
@@ -76,14 +75,6 @@ PIPELINE_CASES = [
         None,
         [],
         {"1": "1 partition", "2": "2 partitions", "4": "4 partitions", "8": "8 partitions"},
-        plot="lines",
-        lines=Lines(
-            "size",
-            "partitions",
-            "rows/s",
-            [("keyed", "bs.enqueue, keyed"), ("naive", "foreachPartition"), ("raw", "raw limit")],
-            is_log=False,
-        ),
     ),
     Case(
         "out_of",
@@ -122,7 +113,6 @@ PIPELINE_CASES = [
             "arrow": "`blueque archive`, without Spark",
             "raw": "*raw limit*",
         },
-        axis="tasks/s",
     ),
     Case(
         "feed",
@@ -153,7 +143,6 @@ PIPELINE_CASES = [
             ),
         ],
         {"fed": "1,000,000 rows", "fed_10": "10,000,000 rows", "raw": "*raw limit*"},
-        axis="rows/s",
     ),
     Case(
         "stats",
@@ -176,6 +165,5 @@ PIPELINE_CASES = [
                 unit=" s",
             ),
         ],
-        plot="none",
     ),
 ]

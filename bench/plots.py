@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import statistics
 import sys
@@ -34,12 +33,9 @@ def main() -> None:
         figure, axes = plt.subplots(
             figsize=(7.2, max(1.2 + 0.34 * len(drawing["series"]), 3.0)), layout="constrained"
         )
-        {"bars": bars, "steps": steps, "lines": functools.partial(lines, drawing)}[drawing["kind"]](
-            axes, drawing["series"]
-        )
+        {"bars": bars, "steps": steps}[drawing["kind"]](axes, drawing["series"])
         axes.set_title(drawing["title"], fontweight="bold")
-        if drawing["axis"]:
-            axes.set_xlabel(drawing["axis"])
+        axes.set_xlabel(drawing["axis"])
         figure.savefig(directory / drawing["file"], dpi=110, metadata={"Software": None})
         plt.close(figure)
 
@@ -96,35 +92,6 @@ def steps(axes: Any, series: list[Any]) -> None:
     axes.set_xscale("log")
     axes.set_ylabel("% of tasks")
     axes.grid(alpha=0.25, which="both")
-    # no line is hidden by it
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-
-def lines(drawing: dict[str, Any], axes: Any, series: list[Any]) -> None:
-    """Medians, and a band from the lowest to the highest."""
-    highest = 0.0
-    for number, (name, points) in enumerate(series):
-        sizes = [size for size, _ in points]
-        middles = [statistics.median(values) for _, values in points]
-        highest = max([highest, *(max(values) for _, values in points)])
-        axes.plot(sizes, middles, "o-", label=name, color=LINES[number % len(LINES)])
-        axes.fill_between(
-            sizes,
-            [min(values) for _, values in points],
-            [max(values) for _, values in points],
-            color=LINES[number % len(LINES)],
-            alpha=0.15,
-        )
-    if drawing["is_log"]:
-        axes.set_xscale("log")
-    else:
-        axes.set_xticks(sorted({size for _, points in series for size, _ in points}))
-    axes.yaxis.set_major_formatter(
-        lambda value, place: f"{value:,.0f}" if highest >= 100 else f"{value:g}"
-    )
-    axes.set_ylim(0, highest * 1.15)
-    axes.set_ylabel(drawing["words"])
-    axes.grid(alpha=0.25)
     # no line is hidden by it
     axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 

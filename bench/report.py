@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -36,50 +35,39 @@ HEAD = """\
 
 Blueque beside what one would take instead, in one run on one machine: `bin/bench` has installed the peers, run all this and
 written this page. Trust the ratios, which are taken round by round, and not the last digit of anything: numbers are given as
-the median of all rounds, with the lowest and the highest behind it. What was promised, and what came out, is [at the
-end](#what-was-promised-and-what-came-out).
+the median of all rounds, with the lowest and the highest behind it. The three questions that most people ask come first, then
+[everything that is promised](#what-is-promised-and-what-was-measured). `bin/bench --write-only` prints the tables of all
+cases from [`benchmarks/results.json`](benchmarks/results.json), which has each number of each round.
 """
 
 PROMISED = """\
-## What was promised, and what came out
+## What is promised, and what was measured
 
 A/A is the same thing measured twice in each round, the second time to the first: a difference as small as that shows nothing.
 Where a case measures nothing twice, it is a round to the round before.
 """
 
-REPEAT = """\
+METHOD = """\
 ## To repeat it
 
 ```
 bin/bench                                   # everything, about an hour; rewrites this page
 bin/bench --cases drain pickup --rounds 9   # only these; the others stay as they are
-bin/bench --scale 0.1 --rounds 1 --output /tmp/bench
 bin/bench --peers rq huey                   # only these beside Blueque
+bin/bench --against main~1                  # this checkout and that commit
 ```
 
 It starts a Redis of its own on a free port of the loopback interface, without persistence, empties it before each run, and
-ends whatever it has started. The peers are installed from the package index as their own documentation says, each into an
-environment of its own in `.venv-bench`, and configured as they come; 1.0.0 has the redis-py that it was made for. In each
-round every system has its turn, and another one is the first. Before each run the load of others is measured; while it is
-above 5 % of the machine, the run waits, up to a minute in all. What was left of it is given with each case. Every
-number of every round lies in [`benchmarks/results.json`](benchmarks/results.json).
+ends what it has started. The peers are installed from the package index as their own documentation says, each into an
+environment of its own in `.venv-bench`, and configured as they come. In each round every system has its turn, and another one
+is the first. Before each run the load of others is measured; while it is above 5 % of the machine, the run waits, up to a
+minute in all.
 
-## To compare two commits
-
-```
-bin/bench --against main~1                  # this checkout, uncommitted changes included, and that commit
-bin/bench --against HEAD                    # without changes: how far a comparison can be trusted
-```
-
-It prints what a task costs in processor time, by process: the producer, the listener (master and slots), the task processes
-with their children, and Redis. The cases are enqueue, bulk, drain, pickup and idle. Both versions use the packages of
-`.venv`. In each of 15 rounds both start anew, each with a Redis of its own, and then take turns in blocks of a fraction of a
-second, so that other load on the machine slows both alike; the idle listeners, four of each version, are measured all at the
-same time. For enqueue, producer and Redis share a core: where the kernel puts the two changes what a call costs by more than
-most commits do, so compare its rate with nothing else. The ratio is the median of the ratios of the rounds. Its 95 %
-interval is made of order statistics of these ratios, so it is exact whatever their distribution, and needs six rounds or
-more. "Not slower" means that the interval for the whole processor time of a task includes 1.03 or less. The
-exit code is 0 if no case is slower, 1 if one is, and 2 if one could not be measured.
+With `--against`, both versions start anew in each of 15 rounds, each with a Redis of its own, and take turns in blocks of a
+fraction of a second, so that other load slows both alike. It prints what a task costs in processor time, by process. The
+ratio is the median of the ratios of the rounds, its 95 % interval is made of their order statistics. "Not slower" means that
+the interval for all processes together includes 1.03 or less. The exit code is 0 if no case is slower, 1 if one is, and 2 if
+one could not be measured.
 """
 
 
@@ -92,18 +80,16 @@ def page(
 ) -> str:
     """Return the page. results: by the name of the case; a case without any is left out."""
     measured = [case for case in cases if case.name in results]
-    parts = [HEAD, *(_lead(case) for case in measured if case.question), _machine(facts, versions)]
-    parts += [_case(case, results[case.name]) for case in measured]
+    parts = [HEAD, *(_answer(case, results[case.name]) for case in measured if case.question)]
+    parts += [PROMISED, targets(measured, results), _machine(facts, versions)]
     parts += [notes.strip()] if notes.strip() else []
-    parts += [PROMISED, targets(measured, results), REPEAT]
+    parts += [METHOD]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def drawings(cases: Sequence[Case], results: dict[str, Numbers]) -> list[Drawing]:
     """Return what is to be drawn, for `plots`."""
-    drawn = [
-        case for case in cases if case.plot != "none" and results.get(case.name, {}).get("rows")
-    ]
+    drawn = [case for case in cases if case.question and results.get(case.name, {}).get("rows")]
     return [_drawing(case, results[case.name]) for case in drawn]
 
 
@@ -116,8 +102,6 @@ def judge(target: Target, numbers: Numbers) -> tuple[list[float], str] | None:
         ours = ratios(ours, _values(numbers, target.theirs))
     if not ours:
         return None
-    if target.bound is None:
-        return ours, ""
     middle = median(ours)
     is_met = middle >= target.bound if target.is_least else middle <= target.bound
     return ours, "met" if is_met else "**not met**"
@@ -135,8 +119,7 @@ def targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
     for case in cases:
         for target in case.targets:
             verdict = judge(target, results[case.name])
-            bound = "" if target.bound is None else "at least " if target.is_least else "at most "
-            wanted = bound + target.wanted
+            wanted = ("at least " if target.is_least else "at most ") + target.wanted
             if verdict is None:
                 lines.append([target.name, wanted, "–", "", "not measured"])
                 continue
@@ -158,12 +141,22 @@ def _same(target: Target, numbers: Numbers) -> str:
     return f"{spread(found)} x, by rounds" if found else "–"
 
 
-def _lead(case: Case) -> str:
-    """Return the chart of a case, with what it tells a person who has to decide."""
+def _answer(case: Case, numbers: Numbers) -> str:
+    """Return a question of the page with its text, its chart and its table."""
     heading, _, text = case.question.partition("\n")
-    anchor = re.sub(r"[^\w -]", "", case.title.lower()).replace(" ", "-")
-    body = textwrap.fill(f"{text} [Numbers](#{anchor}).", WIDTH, break_on_hyphens=False)
-    return f"## {heading}\n\n{body}\n\n![{case.title}](benchmarks/{case.name}.png)"
+    chart = f"![{case.title}](benchmarks/{case.name}.png)"
+    return "\n\n".join(
+        [f"## {heading}", _filled(text), chart, _filled(case.about), *_found(case, numbers)]
+    )
+
+
+def whole(case: Case, numbers: Numbers) -> str:
+    """Return all that is known of a case, for the terminal."""
+    return "\n\n".join([f"## {case.title}", _filled(case.about), *_found(case, numbers)])
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False)
 
 
 def _measured(target: Target, values: list[float]) -> str:
@@ -175,14 +168,13 @@ def _machine(facts: dict[str, str], versions: dict[str, str]) -> str:
     return "## The machine, and who took part\n\n" + table(["", ""], lines)
 
 
-def _case(case: Case, numbers: Numbers) -> str:
-    parts = [f"## {case.title}", textwrap.fill(case.about, WIDTH), rows_table(case, numbers)]
+def _found(case: Case, numbers: Numbers) -> list[str]:
     failed = [f"- {_name(case, row)} is missing: {why}" for row, why in numbers["failed"].items()]
-    parts += ["\n".join(failed)] if failed else []
-    if numbers["rows"] and case.plot != "none" and not case.question:
-        parts.append(f"![{case.title}](benchmarks/{case.name}.png)")
-    parts.append(_circumstances(numbers))
-    return "\n\n".join(parts)
+    return [
+        rows_table(case, numbers),
+        *(["\n".join(failed)] if failed else []),
+        _circumstances(numbers),
+    ]
 
 
 def rows_table(case: Case, numbers: Numbers) -> str:
@@ -232,27 +224,16 @@ def _drawing(case: Case, numbers: Numbers) -> Drawing:
         "axis": case.axis,
     }
     names = {row: _name(case, row).strip("*") for row in rows}
-    if case.plot == "bars":
-        found = [(names[row], rows[row].get(case.headline, [])) for row in _ordered(case, rows)]
-        return drawing | {"series": [[name, values] for name, values in found if values]}
-    if case.plot == "steps":
-        found = [(names[row], numbers["samples"].get(row, [])) for row in _ordered(case, rows)]
-        return drawing | {"series": [[name, values] for name, values in found if values]}
-    plan = case.lines
-    assert plan is not None, f"{case.name} does not say what its lines are"
-    lines = [
-        [
-            name,
-            [[rows[row][plan.along][0], rows[row][metric]] for row in rows if metric in rows[row]],
-        ]
-        for metric, name in plan.metrics
+    found = [
+        (
+            names[row],
+            numbers["samples"].get(row, [])
+            if case.plot == "steps"
+            else rows[row].get(case.headline, []),
+        )
+        for row in _ordered(case, rows)
     ]
-    return drawing | {
-        "series": lines,
-        "axis": plan.along_words,
-        "words": plan.words,
-        "is_log": plan.is_log,
-    }
+    return drawing | {"series": [[name, values] for name, values in found if values]}
 
 
 def current(case: Case, numbers: Numbers) -> Numbers:
