@@ -104,6 +104,6 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
     return {
         "attempt": int(attempt) if attempt.isdecimal() else None,
         "value": json_of(its.get("value")),
-        "files_left": its.get("files_left"),
+        "directory": its.get("directory"),
         **times(at=at),
     }

@@ -141,8 +141,8 @@ class Processor:
         logs_and_checkpoints.note(self._redis, self._attempt, number, one_line(text), at)
 
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
-        """Record where the next attempt is to go on; parts: value, files and files_left, those that
-        have changed.
+        """Record where the next attempt is to go on; parts: value and directory, those that have
+        changed.
 
         Raises NotOwner. Source: docs/protocol/recovery.md, "checkpoint".
         """

@@ -276,7 +276,7 @@ def _close(task: Task, attempt: Attempt, keeps_cwd: bool) -> None:
             pass
     try:
         attempt.mark_reported(
-            is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path))
+            is_wanted=task.status in WAITING and checkpoint.has_files(attempt.path)
         )
     except OSError as error:  # a full disk: it is kept longer than need be
         log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)

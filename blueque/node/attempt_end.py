@@ -306,7 +306,7 @@ def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
     """Tell whether the task is to run again, and may go on from the directory that this attempt has
     left.
     """
-    if not (attempt.has_left_files() and checkpoint.entries(attempt.path)):
+    if not (attempt.has_left_files() and checkpoint.has_files(attempt.path)):
         return False
     try:
         return client.get_task(task.id).status in WAITING

@@ -1,14 +1,12 @@
-"""CheckpointSync: copies checkpoints from the files of an attempt to Redis, and to the files of the
-next attempt.
+"""CheckpointSync: copies the checkpoint value from the files of an attempt to Redis, and from Redis
+to the files of the next attempt. A checkpoint directory stays on its host: Redis has its place.
 """
 
 from __future__ import annotations
 
-import binascii
 import errno
 import logging
 import os
-import time
 from collections.abc import Mapping
 
 from blueque.listener.processor import Processor
@@ -16,43 +14,33 @@ from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
-from blueque.spool.checkpoint import Entry, Mark, TooMuch
+from blueque.spool.checkpoint import Mark
 from blueque.spool.spool import Spool
 from blueque.system import hosts
 
 log = logging.getLogger("blueque")
 
-PACE = 1.0  # seconds between two looks
-SHARE = 10  # after a look that took long comes a rest so many times as long
-TRIES = 5  # to read value and directory while neither changes
 # errors that may pass
 _WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class CheckpointSync:
-    """Copies the checkpoint of one attempt to Redis.
+    """Copies the checkpoint value of one attempt to Redis, and the place of its directory.
 
-    limit: bytes that a value may take, and a directory when it is packed.
+    limit: bytes that a value may take.
     """
 
     def __init__(self, attempt: Attempt, limit: int) -> None:
         self._path, self._limit = attempt.path, limit
-        self._mark: Mark | None = None  # of what Redis has
-        self._marks: object = None
-        self._has_looked = False
+        # the value and whether the directory has files, as of the last look
+        self._seen: tuple[Mark | None, bool] | None = None
         # parts of which Redis may have something; None: not looked at yet
         self._sent: frozenset[str] | None = None
-        self._is_all_sent = False
-        self._logged: set[str] = set()
-        self._next_look = 0.0
+        self._is_all_sent = self._has_warned = False
 
     def step(self, processor: Processor) -> None:
         """Send what has changed. Raises what Redis does, NotOwner, OSError."""
-        if time.monotonic() >= self._next_look:
-            began = time.monotonic()
-            self._tell(processor, is_over=False)
-            now = time.monotonic()
-            self._next_look = began + max(PACE / 2, SHARE * (now - began))
+        self._send(processor, is_over=False)
 
     def finish(self, processor: Processor) -> None:
         """Send all of it, once, at the end of the attempt. Raises what Redis does, NotOwner."""
@@ -60,94 +48,43 @@ class CheckpointSync:
             return
         # If another program has the key, the end must be reported all the same.
         unless_wrong_type(
-            lambda: self._tell(processor, is_over=True),
+            lambda: self._send(processor, is_over=True),
             lambda error: log.error("checkpoint task=%s: %s", processor.task.id, error),
         )
         self._is_all_sent = True
 
-    def _tell(self, processor: Processor, is_over: bool) -> None:
-        look = self._look(processor.task, is_over)
-        if look is None:
+    def _send(self, processor: Processor, is_over: bool) -> None:
+        seen = checkpoint.mark(self._path), checkpoint.has_files(self._path)
+        if seen == self._seen and not is_over:
             return
-        parts, mark, marks = look
+        mark, has_files = seen
+        parts = self._value(processor.task, mark) | self._directory(has_files)
         if parts:
             self._note({name for name in parts if parts[name] is not None})
             processor.checkpoint(parts)
-        self._mark, self._marks, self._has_looked = mark, marks, True
+        self._seen = seen
 
-    def _look(
-        self, task: Task, is_over: bool
-    ) -> tuple[dict[str, str | None], Mark | None, object] | None:
-        """Return what to send, and the marks by which a change is seen; None: value and directory
-        could not be read together.
-        """
-        for _ in range(TRIES):
-            found = checkpoint.entries(self._path) or []
-            mark, marks = checkpoint.mark(self._path), checkpoint.marks(found)
-            # The value first: then the files are never older than it.
-            parts = self._value(task, mark, is_over)
-            if marks != self._marks or is_over:
-                files = self._files(task, found)
-                if files is None:
-                    return None
-                parts |= files
-            # As long as nothing comes or goes there, what the value names is among what we have
-            # read.
-            if _names(checkpoint.entries(self._path) or []) == _names(found):
-                return parts, mark, marks
-        self._log_once(
-            "pace",
-            "checkpoint task=%s: its directory changes faster than it can be read; the one before counts",
-            task.id,
-        )
-        return None
-
-    def _value(self, task: Task, mark: Mark | None, is_over: bool) -> dict[str, str | None]:
-        if self._has_looked and not is_over and mark == self._mark:
-            return {}
+    def _value(self, task: Task, mark: Mark | None) -> dict[str, str | None]:
         if mark is None:
             return {"value": None} if "value" in self._get_sent() else {}
         value = checkpoint.read(self._path, self._limit) if mark[1] <= self._limit else None
-        if value is None:
-            self._log_once(
-                "value",
+        if value is not None:
+            return {"value": value}
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
                 "checkpoint task=%s: %s/%s is not JSON, or takes more than %s bytes; the one before counts",
                 task.id,
                 self._path,
                 checkpoint.VALUE,
                 f"{self._limit:,}",
             )
-            return {}
-        return {"value": value}
+        return {}
 
-    def _files(self, task: Task, found: list[Entry]) -> dict[str, str | None] | None:
-        """Return what to send of the directory; None: it cannot be read."""
-        if not found:
-            return {"files": None, "files_left": None} if "files" in self._get_sent() else {}
-        try:
-            packed = checkpoint.pack(self._path, found, self._limit)
-        except TooMuch:
-            self._log_once(
-                "files",
-                "checkpoint task=%s: %s/%s takes more than %s bytes when it is packed, and stays on this host",
-                task.id,
-                self._path,
-                checkpoint.DIRECTORY,
-                f"{self._limit:,}",
-            )
-            return {
-                "files": None,
-                "files_left": f"{hosts.host_name()}:{self._path}/{checkpoint.DIRECTORY}",
-            }
-        except OSError as error:
-            self._log_once(
-                "disk",
-                "checkpoint task=%s: its directory cannot be read: %s; the one before counts",
-                task.id,
-                error,
-            )
-            return None
-        return {"files": binascii.b2a_base64(packed, newline=False).decode(), "files_left": None}
+    def _directory(self, has_files: bool) -> dict[str, str | None]:
+        if has_files:
+            return {"directory": f"{hosts.host_name()}:{self._path}/{checkpoint.DIRECTORY}"}
+        return {"directory": None} if "directory" in self._get_sent() else {}
 
     def _get_sent(self) -> frozenset[str]:
         if self._sent is None:
@@ -156,23 +93,13 @@ class CheckpointSync:
 
     def _note(self, sent: set[str]) -> None:
         """Note what Redis may have from now on, for us and for the next listener."""
-        all_sent = self._get_sent() | {"value" if name == "value" else "files" for name in sent}
+        all_sent = self._get_sent() | sent
         if all_sent != self._sent:
             self._sent = all_sent
             try:
                 checkpoint.note_known(self._path, all_sent)
             except OSError:  # a full disk: we know it ourselves
                 pass
-
-    def _log_once(self, kind: str, message: str, *values: object) -> None:
-        """Log it once."""
-        if kind not in self._logged:
-            self._logged.add(kind)
-            log.warning(message, *values)
-
-
-def _names(found: list[Entry]) -> list[tuple[str, int]]:
-    return [(name, stat.st_ino) for name, stat in found]
 
 
 def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
@@ -188,7 +115,7 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
     if value is not None:
         checkpoint.write(attempt.path, value)
     try:
-        _carry_directory(spool, task, attempt, directory, kept, limit)
+        _carry_directory(spool, task, attempt, directory, kept)
     except OSError as error:
         if error.errno in _WAIT_FOR:
             raise
@@ -197,7 +124,7 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
         )
     except Exception:  # a task may have left anything in it
         log.exception("checkpoint task=%s: its directory cannot be had, it begins without", task.id)
-    names = {"value": checkpoint.VALUE, "files": checkpoint.DIRECTORY}
+    names = {"value": checkpoint.VALUE, "directory": checkpoint.DIRECTORY}
     handed = {part for part, name in names.items() if os.path.exists(f"{attempt.path}/{name}")}
     if handed:
         checkpoint.note_known(attempt.path, handed)
@@ -206,12 +133,7 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
 
 
 def _carry_directory(
-    spool: Spool,
-    task: Task,
-    attempt: Attempt,
-    directory: str | None,
-    kept: Mapping[str, str],
-    limit: int,
+    spool: Spool, task: Task, attempt: Attempt, directory: str | None, kept: Mapping[str, str]
 ) -> None:
     # from a try before, when the disk was full
     if os.path.isdir(f"{attempt.path}/{checkpoint.DIRECTORY}"):
@@ -223,38 +145,17 @@ def _carry_directory(
             pass
         else:
             return
-    _take_from_redis(task, attempt, kept, limit)
+    if "directory" in kept:
+        _warn_of_missing(task, kept["directory"])
 
 
-def _take_from_redis(task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
-    """Have the directory of an attempt be the one that Redis has, or log why that cannot be."""
-    if "files" in kept:
-        try:
-            left_out = checkpoint.unpack(binascii.a2b_base64(kept["files"]), attempt.path, limit)
-        except ValueError as error:
-            log.error("checkpoint task=%s: its files cannot be unpacked: %s", task.id, error)
-        else:
-            if left_out:
-                names = ", ".join(left_out)
-                log.warning(
-                    "checkpoint task=%s: left out what would reach outside of its directory: %s",
-                    task.id,
-                    names,
-                )
-    elif "files_left" in kept:
-        host, _, path = kept["files_left"].partition(":")
-        if hosts.has_been_this_machine(host) and not os.path.isdir(path):
-            log.warning(
-                "checkpoint task=%s: its directory %s was removed, for its age or for want of room",
-                task.id,
-                path,
-            )
-        else:
-            log.warning(
-                "checkpoint task=%s: its directory was too large to come here from %s",
-                task.id,
-                kept["files_left"],
-            )
+def _warn_of_missing(task: Task, place: str) -> None:
+    host, _, path = place.partition(":")
+    if hosts.has_been_this_machine(host) and not os.path.isdir(path):
+        why = "was removed, for its age or for want of room"
+    else:
+        why = "stays on its host"
+    log.warning("checkpoint task=%s: its directory %s %s; it begins without", task.id, place, why)
 
 
 def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:

@@ -99,8 +99,8 @@ def checkpoint(
     """Record where the next attempt can go on.
 
     number: of the attempt. created: of the task; it tells the task from a later one with its id.
-    parts: the parts that have changed: `value`, in JSON; `files`, the packed directory;
-        `files_left`, where a directory is that is too large for Redis. None: the part is gone.
+    parts: the parts that have changed: `value`, in JSON; `directory`, where its files are: a host
+        and a path. None: the part is gone.
     """
     task = attempt.task
     key = keys.checkpoint(task)

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.steps import Reader
 
-# the fields of a checkpoint for people; the files may be large
-_CHECKPOINT = ("attempt", "at", "value", "files_left", "created")
+# the fields of a checkpoint
+_CHECKPOINT = ("attempt", "at", "value", "directory", "created")
 
 
 class Signs(NamedTuple):
     """The current time, when a listener last beat, and when its task last printed, in Unix seconds.
 
     listener: of the task, if one holds it.
-    checkpoint: as `Inspector.checkpoint` returns it, without the packed directory.
+    checkpoint: as `Inspector.checkpoint` returns it.
     usual: how long tasks of the queue usually run, for a running task without progress.
     stuck: that SIGKILL does not end it.
     """

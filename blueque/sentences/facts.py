@@ -278,18 +278,20 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
     its, at = signs.checkpoint, seconds_of(signs.checkpoint.get("at"))
     if not its:
         return None
-    known = json_of(its.get("value"))
+    number = its.get("attempt")
+    whose = f", of attempt {number}" if number != str(task.attempt) else ""
+    where = f"its directory is at {its['directory']}" if "directory" in its else ""
+    if "value" not in its:
+        return f"{where}{whose}"
+    known = json_of(its["value"])
     text = (
         known
         if isinstance(known, str) and known == its.get("value")
         else json.dumps(known, ensure_ascii=False)
     )
-    value = clean(text if "value" in its else "files only")
-    value = within(value, max(terminal_width() - _BESIDE, _BESIDE))
-    number = its.get("attempt")
-    whose = f", of attempt {number}" if number != str(task.attempt) else ""
-    where = f"\nits directory is kept at {its['files_left']}" if "files_left" in its else ""
-    return f"{value}, {ago(None if at is None else signs.now - at)}{whose}{where}"
+    value = within(clean(text), max(terminal_width() - _BESIDE, _BESIDE))
+    age = ago(None if at is None else signs.now - at)
+    return "\n".join(filter(None, (f"{value}, {age}{whose}", where)))
 
 
 def number_of(task: Task, name: str) -> int | float | str:

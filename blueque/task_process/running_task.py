@@ -290,10 +290,9 @@ class RunningTask(Task):
     @property
     def checkpoint_dir(self) -> Path:
         """A directory for checkpoint files, made at the first use. The next attempt finds it as it
-        was.
+        was, if it runs on the same host with the same spool.
 
-        On another host only if it takes at most 1 MiB when packed. Outside of a task it is removed
-        when the process ends.
+        On another host it is empty. Outside of a task it is removed when the process ends.
         """
         from pathlib import Path  # here: every fork copies what the listener has imported
 

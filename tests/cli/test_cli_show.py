@@ -99,16 +99,19 @@ def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
         AttemptRef("video", "abcd-1", "token", NODE),
         1,
         str(now - 3720),
-        {"value": '{"frame":223}'},
+        {"value": '{"frame":223}', "directory": "gpu-1:/s/1"},
         now - 60,
     )
 
     assert re.search(
-        r'^checkpoint  {"frame": 223}, 1 m(?: \d+ s)? ago$', shown("abcd-1"), re.MULTILINE
+        r'^checkpoint  {"frame": 223}, 1 m(?: \d+ s)? ago\n +its directory is at gpu-1:/s/1$',
+        shown("abcd-1"),
+        re.MULTILINE,
     )
     item = json.loads(shown("abcd-1", "--json"))["item"]["checkpoint"]
-    assert (item["value"], item["attempt"], item["at_seconds"]) == (
+    assert (item["value"], item["directory"], item["attempt"], item["at_seconds"]) == (
         {"frame": 223},
+        "gpu-1:/s/1",
         1,
         pytest.approx(now - 60),
     )
@@ -129,7 +132,7 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
         AttemptRef("video", "abcd-1", "token", NODE),
         1,
         None,
-        {"files_left": "gpu-1:/s/1"},
+        {"directory": "gpu-1:/s/1"},
         now,
     )
     protocol.end(
@@ -143,11 +146,7 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
     assert (
         "no longer counts" not in found and "The output of the earlier attempt is there." in found
     )
-    assert re.search(
-        r"^checkpoint  files only, .* ago.*\n +its directory is kept at gpu-1:/s/1$",
-        found,
-        re.MULTILINE,
-    )
+    assert re.search(r"^checkpoint  its directory is at gpu-1:/s/1$", found, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("now")

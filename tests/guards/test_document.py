@@ -809,7 +809,7 @@ CHECKPOINT = {
     "ATTEMPT": 1,
     "CREATED": "1.0",
     "GONE": [],
-    "PARTS": ["value", 7, "files", "eJw="],
+    "PARTS": ["value", 7, "directory", "host:/spool/t1/1"],
 }
 END = {**TASK, "PID": 99, "FINISHED": 9.0, "FACTS": [], "BY": ["finished_by", T], "GONE": []}
 CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
@@ -3461,15 +3461,15 @@ SAMPLES = [
         "checkpoint",
         "as usual",
         given(registered(), started("t1")),
-        checkpoint(value="7", files="eJw="),
+        checkpoint(value="7", directory="host:/spool/t1/1"),
         CHECKPOINT,
     ),
     Sample(
         "checkpoint",
-        "too large files",
+        "its directory is gone",
         given(registered(), started("t1")),
-        checkpoint(value="7", files=None, files_left="host:/spool/t1/1"),
-        {**CHECKPOINT, "GONE": ["files"], "PARTS": ["value", 7, "files_left", "host:/spool/t1/1"]},
+        checkpoint(value="7", directory=None),
+        {**CHECKPOINT, "GONE": ["directory"], "PARTS": ["value", 7]},
         ["there are such"],
     ),
     Sample(
@@ -3478,9 +3478,9 @@ SAMPLES = [
         given(
             registered(),
             started("t1"),
-            raw("HSET", keys.checkpoint("t1"), "attempt", 3, "created", "0.5", "files", "eJw="),
+            raw("HSET", keys.checkpoint("t1"), "attempt", 3, "created", "0.5", "value", "6"),
         ),
-        checkpoint(value="7", files=None),
+        checkpoint(value="7", directory=None),
         {**CHECKPOINT, "PARTS": ["value", 7]},
         ["it is of another task"],
     ),
@@ -3492,10 +3492,16 @@ SAMPLES = [
             started("t1"),
             raw("HSET", keys.checkpoint("t1"), "attempt", 1, "created", "1.0", "value", "6"),
         ),
-        checkpoint(value="7", files="eJw="),
+        checkpoint(value="7", directory="host:/spool/t1/1"),
         CHECKPOINT,
     ),
-    Sample("checkpoint", "declared lost", lost(), checkpoint(value="7", files="eJw="), CHECKPOINT),
+    Sample(
+        "checkpoint",
+        "declared lost",
+        lost(),
+        checkpoint(value="7", directory="host:/spool/t1/1"),
+        CHECKPOINT,
+    ),
     Sample(
         "checkpoint",
         "not started",

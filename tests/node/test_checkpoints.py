@@ -4,9 +4,7 @@ runs, Redis or not.
 
 from __future__ import annotations
 
-import binascii
 import errno
-import io
 import json
 import os
 import re
@@ -15,8 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
-import zlib
 
 import pytest
 from handlers import has_moved, is_sound, ledger, let_go, pid_of, running
@@ -31,7 +27,7 @@ from blueque.node.checkpoint_sync import CheckpointSync
 from blueque.spool import checkpoint as checkpoint_files
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
-from blueque.system import process
+from blueque.system import hosts, process
 from blueque.task_process.running_task import RunningTask
 
 # The parameters say up to which number to count, each a checkpoint, and how to go on from there.
@@ -52,8 +48,6 @@ WORK = """
         ledger = os.open("ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(ledger, f"{task.id} {task.attempt} {os.getpid()}\\n".encode())
         os.close(ledger)
-        if "large" in how:
-            (task.checkpoint_dir / "noise").write_bytes(os.urandom(2**20 + 1))
         if "more" in how:
             while not Path("more").exists():
                 time.sleep(0.005)
@@ -68,6 +62,7 @@ WORK = """
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "0.9s")
 AT_ONCE = Retry(max=1, backoff=0, jitter=0)
 NINE = [{"number": 9}, {"state": "9"}]
+NINE_ELSEWHERE = [{"number": 9}, {}]  # the directory stays on its host
 
 
 @pytest.fixture
@@ -186,91 +181,6 @@ def test_outside_of_a_task_a_checkpoint_is_checked_and_goes_nowhere(tmp_path, mo
         task.checkpoint({1: 2})
 
 
-def directory(path):
-    made = RunningTask("t1", {}, str(path)).checkpoint_dir
-    (made / "sub").mkdir()
-    (made / "model-100").write_bytes(b"m" * 300_000)
-    (made / "sub" / "run").write_text("#!/bin/sh")
-    (made / "sub" / "run").chmod(0o755)
-    (made / "latest").symlink_to("model-100")
-    return made
-
-
-def test_a_directory_is_unpacked_as_it_was_and_the_same_files_make_the_same_bytes(tmp_path):
-    (tmp_path / "other").mkdir()
-    directory(tmp_path)
-    packed = checkpoint_files.pack(str(tmp_path), checkpoint_files.entries(str(tmp_path)), 2**20)
-    assert packed == checkpoint_files.pack(
-        str(tmp_path), checkpoint_files.entries(str(tmp_path)), 2**20
-    )
-    checkpoint_files.unpack(packed, str(tmp_path / "other"), 2**20)
-    made = tmp_path / "other" / "checkpoint"
-    assert sorted(str(path.relative_to(made)) for path in made.rglob("*")) == [
-        "latest",
-        "model-100",
-        "sub",
-        "sub/run",
-    ]
-    assert (made / "latest").read_bytes() == b"m" * 300_000 and os.readlink(
-        made / "latest"
-    ) == "model-100"
-    assert os.access(made / "sub" / "run", os.X_OK)
-
-
-def test_what_would_reach_outside_or_is_no_file_does_not_travel(tmp_path):
-    (tmp_path / "other").mkdir()
-    made = directory(tmp_path)
-    (made / "passwords").symlink_to("/etc/passwd")
-    (made / "up").symlink_to("../../up")
-    os.mkfifo(made / "pipe")
-    packed = checkpoint_files.pack(str(tmp_path), checkpoint_files.entries(str(tmp_path)), 2**20)
-    assert checkpoint_files.unpack(packed, str(tmp_path / "other"), 2**20) == ["passwords", "up"]
-    assert sorted(os.listdir(tmp_path / "other" / "checkpoint")) == ["latest", "model-100", "sub"]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"nonsense", checkpoint_files.pack("/nowhere", [], 100)[:-3]],
-    ids=["empty", "nonsense", "cut"],
-)
-def test_what_is_no_packed_directory_is_refused(tmp_path, content):
-    with pytest.raises(ValueError, match=r"incomplete or too large|incorrect header"):
-        checkpoint_files.unpack(content, str(tmp_path), 100)
-
-
-def test_a_file_that_another_replaces_while_it_is_packed_is_packed_whole(tmp_path):
-    made = RunningTask("t1", {}, str(tmp_path)).checkpoint_dir
-    (made / "model").write_bytes(b"old")
-    found = checkpoint_files.entries(str(tmp_path))
-    (made / "model.new").write_bytes(b"one that is longer")
-    os.rename(made / "model.new", made / "model")
-    (tmp_path / "other").mkdir()
-    checkpoint_files.unpack(
-        checkpoint_files.pack(str(tmp_path), found, 2**20), str(tmp_path / "other"), 2**20
-    )
-    assert (tmp_path / "other" / "checkpoint" / "model").read_bytes() == b"one that is longer"
-
-
-def test_what_is_packed_can_be_unpacked_however_small_the_limit(tmp_path):
-    made = RunningTask("t1", {}, str(tmp_path)).checkpoint_dir
-    (tmp_path / "other").mkdir()
-    for number in range(200):
-        (made / str(number)).touch()
-    found = checkpoint_files.entries(str(tmp_path))
-    with pytest.raises(checkpoint_files.TooMuch):  # though it would take less than that packed
-        checkpoint_files.pack(str(tmp_path), found, 3000)
-    packed = checkpoint_files.pack(str(tmp_path), found[:31], 3000)
-    assert checkpoint_files.unpack(packed, str(tmp_path / "other"), 3000) == []
-
-
-def test_what_is_too_large_packed_or_unpacked_is_not_packed(tmp_path):
-    made = RunningTask("t1", {}, str(tmp_path)).checkpoint_dir
-    for size, name in ((1100, "noise"), (16_001, "zeros")):
-        (made / name).write_bytes(os.urandom(size) if name == "noise" else bytes(size))
-        with pytest.raises(checkpoint_files.TooMuch):
-            checkpoint_files.pack(str(tmp_path), checkpoint_files.entries(str(tmp_path)), 1000)
-
-
 # What is here, and what Redis has
 
 
@@ -344,7 +254,9 @@ def test_the_directory_of_an_attempt_that_still_runs_is_copied(tmp_path):
         assert (RunningTask("t1", {}, attempt.path).checkpoint_dir / "state").read_text() == "7"
 
 
-def test_for_a_directory_that_is_removed_just_then_there_is_what_redis_has(tmp_path, monkeypatch):
+def test_an_attempt_begins_without_a_directory_that_is_removed_just_then(
+    tmp_path, monkeypatch, caplog
+):
     spool, told = Spool(str(tmp_path / "spool"), 2**20), Told()
     spool.open()
     _, first = made(spool, 1, 7)
@@ -354,10 +266,23 @@ def test_for_a_directory_that_is_removed_just_then_there_is_what_redis_has(tmp_p
     monkeypatch.setattr(
         spool, "is_in_use", lambda path: spool._remove_attempt(path) or is_in_use(path)
     )
-    checkpoint_sync.carry(
-        spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20
-    )
-    assert (RunningTask("t1", {}, second.path).checkpoint_dir / "state").read_text() == "7"
+    kept = {**told.has, "attempt": "1", "created": "1.5"}
+    checkpoint_sync.carry(spool, task, second, kept, 2**20)
+    found = RunningTask("t1", {}, second.path)
+    assert found.checkpointed == 7 and not any(found.checkpoint_dir.iterdir())
+    assert f"its directory {told.has['directory']} was removed" in caplog.text
+
+
+def test_an_attempt_begins_without_a_directory_of_another_host_and_says_where_it_is(
+    tmp_path, caplog
+):
+    spool = Spool(str(tmp_path / "spool"), 2**20)
+    spool.open()
+    task, second = made(spool, 2, has_begun=False)
+    kept = {"directory": "gpu-9:/s/1/checkpoint", "attempt": "1", "created": "1.5"}
+    checkpoint_sync.carry(spool, task, second, kept, 2**20)
+    assert not os.path.exists(f"{second.path}/checkpoint")
+    assert "its directory gpu-9:/s/1/checkpoint stays on its host" in caplog.text
 
 
 def test_a_directory_that_is_still_in_use_is_copied_without_what_cannot_be(tmp_path, monkeypatch):
@@ -431,55 +356,32 @@ class Told:
         self.times += 1
         self.has = {name: text for name, text in (self.has | parts).items() if text is not None}
 
-    def files(self):
-        data = zlib.decompress(binascii.a2b_base64(self.has["files"]))
-        return tarfile.open(fileobj=io.BytesIO(data)).getnames()
 
-
-def test_a_value_and_files_that_are_told_belong_together(tmp_path, monkeypatch):
-    task = RunningTask("t1", {}, str(tmp_path))
-    told = Told()
-    teller = CheckpointSync(Attempt(str(tmp_path), ""), 2**20)
-    pack, numbers = checkpoint_files.pack, iter(range(1, 4))
-
-    def advance():
-        """Save one file more, name it, and remove the one before, as the guide says."""
-        number = next(numbers, None)
-        if number is not None:
-            (task.checkpoint_dir / f"model-{number}").touch()
-            task.checkpoint(f"model-{number}")
-            (task.checkpoint_dir / f"model-{number - 1}").unlink(missing_ok=True)
-
-    def pack_slowly(*args):
-        advance()
-        return pack(*args)
-
-    advance()
-    monkeypatch.setattr(checkpoint_files, "pack", pack_slowly)
-    teller.finish(told.of(task))
-    assert (told.has["value"], told.files()) == ('"model-3"', ["model-3"])
-
-
-def test_while_the_directory_cannot_be_read_the_checkpoint_before_counts(
-    tmp_path, monkeypatch, caplog
-):
-    task = RunningTask("t1", {}, str(tmp_path))
-    told = Told()
-    teller = CheckpointSync(Attempt(str(tmp_path), ""), 2**20)
+def test_redis_is_told_the_value_and_where_the_directory_is_as_often_as_they_change(tmp_path):
+    task, told = RunningTask("t1", {}, str(tmp_path)), Told()
+    sync = CheckpointSync(Attempt(str(tmp_path), ""), 2**20)
+    sync.step(told.of(task))
+    assert told.times == 0
     (task.checkpoint_dir / "model-1").touch()
+    sync.step(told.of(task))
+    place = f"{hosts.host_name()}:{tmp_path}/checkpoint"
+    assert told.has == {"directory": place}
     task.checkpoint("model-1")
-    teller._tell(told.of(task), is_over=False)
-    (task.checkpoint_dir / "model-2").touch()
-    task.checkpoint("model-2")
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
-        )
-        teller._tell(told.of(task), is_over=True)
-    assert (told.has["value"], told.files()) == ('"model-1"', ["model-1"])
-    assert "its directory cannot be read" in caplog.text
-    teller._tell(told.of(task), is_over=False)
-    assert (told.has["value"], told.files()) == ('"model-2"', ["model-1", "model-2"])
+    for _ in range(2):
+        sync.step(told.of(task))
+    assert (told.has, told.times) == ({"value": '"model-1"', "directory": place}, 2)
+    for _ in range(2):
+        sync.finish(told.of(task))
+    assert (told.has, told.times) == ({"value": '"model-1"', "directory": place}, 3)
+
+
+def test_what_is_no_value_is_not_sent_and_is_logged_once(tmp_path, caplog):
+    task, told = RunningTask("t1", {}, str(tmp_path)), Told()
+    sync = CheckpointSync(Attempt(str(tmp_path), ""), 100)
+    for text in ("{", "1" * 101):
+        (tmp_path / "checkpoint.json").write_text(text)
+        sync.step(told.of(task))
+    assert told.times == 0 and caplog.text.count("is not JSON, or takes more than 100 bytes") == 1
 
 
 def test_a_checkpoint_that_an_attempt_has_been_handed_and_removes_does_not_come_back(tmp_path):
@@ -491,16 +393,16 @@ def test_a_checkpoint_that_an_attempt_has_been_handed_and_removes_does_not_come_
     checkpoint_sync.carry(
         spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20
     )
-    teller = CheckpointSync(second, 2**20)
-    teller._tell(told.of(task), is_over=False)
-    assert set(told.has) == {"value", "files"}
+    sync = CheckpointSync(second, 2**20)
+    sync.step(told.of(task))
+    assert set(told.has) == {"value", "directory"}
     os.unlink(f"{second.path}/checkpoint.json")
     shutil.rmtree(f"{second.path}/checkpoint")
-    teller._tell(told.of(task), is_over=False)
+    sync.step(told.of(task))
     # of which Redis has to let go at its end
     assert told.has == {} and checkpoint_files.exists(second.path)
     before = told.times
-    teller._tell(told.of(task), is_over=False)
+    sync.step(told.of(task))
     assert told.times == before
 
 
@@ -508,10 +410,10 @@ def test_what_an_adopted_attempt_has_told_and_removes_is_removed_by_the_next_lis
     spool, told = Spool(str(tmp_path / "spool"), 2**20), Told()
     spool.open()
     task, first = made(spool, 1, 7)
-    CheckpointSync(first, 2**20)._tell(told.of(task), is_over=False)
+    CheckpointSync(first, 2**20).step(told.of(task))
     os.unlink(f"{first.path}/checkpoint.json")
-    CheckpointSync(first, 2**20)._tell(told.of(task), is_over=False)
-    assert set(told.has) == {"files"}
+    CheckpointSync(first, 2**20).step(told.of(task))
+    assert set(told.has) == {"directory"}
 
 
 def test_a_value_that_is_larger_than_a_reader_would_write_is_read(tmp_path):
@@ -535,38 +437,31 @@ def test_the_next_attempt_reads_the_checkpoint_of_one_that_has_failed_on_its_hos
     assert cli.exists(keys.checkpoint(other), keys.checkpoint(task)) == 1
     assert audit(programs.client._redis, 0.3) == []
     assert first.stop() == 0
-    programs.listener("work:run", spool="elsewhere")
+    second = programs.listener("work:run", spool="elsewhere")
     queue.requeue(other)
     done = outcome(programs.client, other)
-    assert (done.result, done.attempt) == (NINE, 2)
+    assert (done.result, done.attempt) == (NINE_ELSEWHERE, 2)
     assert "elsewhere" in done.files
+    second.says("stays on its host; it begins without")
     queue.delete_task(programs.client.get_task(task))
     queue.delete_task(programs.client.get_task(other))
     assert cli.keys("blueque_checkpoint_*") == [] and is_sound(programs.client)
 
 
-def test_a_directory_that_is_too_large_stays_on_its_host_and_is_carried_over_there(programs, queue):
-    first = programs.listener("work:run")
-    here, there = queue.enqueue("9 large fails goes on"), queue.enqueue("9 large fails goes on")
-    later = queue.enqueue("9 large fails goes on", retry=Retry(max=1, backoff=1000))
-    assert [outcome(programs.client, task).status for task in (here, there)] == ["failed"] * 2
-    first.says("takes more than 1,048,576 bytes when it is packed, and stays on this host")
-    # Only what runs again keeps its place in a spool that is too full.
+def test_only_the_directory_of_what_runs_again_keeps_its_place_in_a_spool_that_is_too_full(
+    programs, queue
+):
+    programs.listener("work:run")
+    failed = queue.enqueue("9 fails goes on")
+    later = queue.enqueue("9 fails goes on", retry=Retry(max=1, backoff=1000))
+    assert outcome(programs.client, failed).status == "failed"
     until(
-        lambda: len([*programs.directory.glob("spool/*@1/reported")]) == 3,
-        what="all three to be reported",
+        lambda: len([*programs.directory.glob("spool/*@1/reported")]) == 2,
+        what="both to be reported",
     )
     assert [path.parent.name for path in programs.directory.glob("spool/*/wanted")] == [
         f"{later}@1"
     ]
-    queue.requeue(here)
-    # the noise has come, which is no text
-    assert outcome(programs.client, here).error.startswith("UnicodeDecodeError")
-    assert first.stop() == 0
-    second = programs.listener("work:run", spool="elsewhere")
-    queue.requeue(there)
-    assert outcome(programs.client, there).result == [{"number": 9}, {}]
-    second.says("its directory was too large to come here from")
 
 
 # Of one whose processes were killed
@@ -594,7 +489,8 @@ def test_after_a_task_process_was_killed_the_next_attempt_reads_its_newest_check
         programs.listener("work:run", spool=spool)
     queue.requeue(task.id)
     done = outcome(programs.client, task.id)
-    assert (done.result, done.attempt) == (NINE, 2), done.error
+    found = NINE if spool == "spool" else NINE_ELSEWHERE
+    assert (done.result, done.attempt) == (found, 2), done.error
 
 
 def test_a_task_whose_listener_was_killed_has_its_checkpoints_told_by_the_next(programs, queue):
@@ -625,7 +521,7 @@ def test_after_a_whole_node_was_killed_the_next_attempt_goes_on_from_its_checkpo
     kill_node(programs, task)
     programs.listener("work:run", *QUICK, spool="elsewhere")
     done = outcome(programs.client, task.id)
-    assert (done.result, done.attempt, done.interruptions) == (NINE, 2, 1)
+    assert (done.result, done.attempt, done.interruptions) == (NINE_ELSEWHERE, 2, 1)
     assert is_sound(programs.client)
 
 
