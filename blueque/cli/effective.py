@@ -21,9 +21,9 @@ from blueque.text.hints import amount
 if TYPE_CHECKING:
     from blueque.cli.options import Invocation
 
-# of [listener]: a variable for one overrules the other one in the file
 _WITH_SECRETS = ("parameters", "context")  # names of values whose secrets are hidden
-_EXCLUSIVE = (("handler", "exec"), ("spawn", "preload"))
+# a variable for one overrules the other one in the file
+_HANDLERS = {"listener.handler", "listener.exec"}
 
 
 # The defaults of [web].
@@ -83,18 +83,13 @@ def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -
 
 def without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Return the values of the file that variables do not overrule. given: set by variables."""
-    overruled = set()
-    for pair in _EXCLUSIVE:
-        names = {f"listener.{key}" for key in pair}
-        if names & {*given}:
-            overruled |= names
-    if "listener.handler" in overruled:
-        overruled |= {
+    overruled: set[str] = set()
+    if _HANDLERS & {*given}:
+        overruled = {*_HANDLERS, "listener.modules"} | {
             name
             for name in said
             if name.startswith("queues.") and name.endswith((".handler", ".exec"))
         }
-        overruled.add("listener.modules")
     return {name: value for name, value in said.items() if name not in overruled}
 
 
@@ -150,7 +145,6 @@ def defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "log_level": units.LOG_LEVEL,
         "resources": {},
         "warm": True,
-        "spawn": False,
         "preload": [],
         "reuse": 1,
         "reuse_for": None,

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from blueque.cli import listener_handlers
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
-from blueque.cli.listener_handlers import found_from_here, handlers_of, importing, registered_among
+from blueque.cli.listener_handlers import found_from_here, handlers_of, registered_among
 from blueque.cli.listener_queues import (
     chosen_among,
     fixed_of,
@@ -169,9 +169,6 @@ class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click
     help="Import the callable before there is a task; default unless the host has the resource gpu.",
 )
 @click.option(
-    "--spawn", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads."
-)
-@click.option(
     "--preload", metavar="MODULE", multiple=True, help="Import this once for all tasks of a slot."
 )
 @click.option(
@@ -317,7 +314,9 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     named = named or dict.fromkeys(found.get_queues())
     handlers = handlers_of(context, config, named, found)
     weights, select = chosen_among(config, named, options.get("select"))
-    values = {**said, **options, **importing(context, said, handlers)}
+    values = {**said, **options}
+    # programs import nothing
+    preload = values.get("preload", ()) if any(name.run for name in handlers.values()) else ()
     amounts = (
         _amounts(context, options["resources"])
         if "resources" in options
@@ -353,8 +352,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "on_term": on_term,
             "resources": amounts,
             "is_warm": values.get("warm", GPU not in amounts),
-            "is_spawned": values.get("spawn", False),
-            "preload": values.get("preload", ()),
+            "preload": preload,
             "reuse": reuse_of(config, options, handlers),
             "surroundings": surroundings,
             "of_queues": limits_of(config, own, names, options.get("retry"), limits),

@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Look = Callable[[Sequence[str]], dict[str, Registered]]
 
 # what makes no sense for a program, which always runs in its own process
-_FOR_CALLABLES = ("spawn", "preload", "reuse", "reuse_for")
+_FOR_CALLABLES = ("preload", "reuse", "reuse_for")
 DECORATOR = '@blueque.handler("{}")'
 
 
@@ -102,7 +102,7 @@ def handlers_of(
     if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
         if ParameterSource.COMMANDLINE in map(context.get_parameter_source, _FOR_CALLABLES):
             raise click.UsageError(
-                "--spawn, --preload, --reuse and --reuse-for need --handler: a program always runs in its own process"
+                "--preload, --reuse and --reuse-for need --handler: a program always runs in its own process"
             )
         _refuse_swallowed(context.command, found["exec"])
         found["exec"] = found["exec"][found["exec"][0] == "--" :]
@@ -178,29 +178,6 @@ def found_from_here(
         paths = [os.path.abspath(path) for path in config.queue(queue).pythonpath]
         found[queue] = name._replace(exec=words, paths=paths)
     return found
-
-
-def importing(
-    context: click.Context, said: Mapping[str, Any], handlers: Mapping[str, HandlerName]
-) -> dict[str, Any]:
-    """Return how task processes import their callables: `spawn` and `preload`."""
-    for key in ("reuse", "reuse_for"):
-        refuse_both(
-            context, "spawn", key, "with --spawn, each task has a fresh interpreter to itself"
-        )
-    found = nearest(context, said, "spawn", "preload")
-    if found.get("spawn") and found.get("preload"):
-        refuse_both(
-            context,
-            "spawn",
-            "preload",
-            "--preload works with forks only: with --spawn, each task imports everything itself",
-        )
-    is_for_any = any(name.run for name in handlers.values())
-    return {
-        "spawn": bool(is_for_any and found.get("spawn")),
-        "preload": found.get("preload", ()) if is_for_any else (),
-    }
 
 
 def _refuse_swallowed(command: click.Command, program: Sequence[str]) -> None:

@@ -42,8 +42,6 @@ from blueque.model.units import HandlerName, Keep
 
 Path = tuple[str, ...]
 
-_SPAWNED = "with spawn = true, each task has a fresh interpreter to itself"
-
 
 class Checker:
     """Turns the values of a file into a Config. path: of the file, for errors."""
@@ -67,8 +65,6 @@ class Checker:
         for name, table in own.get("queues", {}).items():
             self._checked(("queues", name), require_queue_name, name)
             queues[name] = queue = self._queue(("queues", name), table)
-            if listener.get("spawn"):
-                self._refuse_reuse(("queues", name), queue.reused, _SPAWNED)
             if "exec" in listener if queue.handler is None else queue.handler.exec is not None:
                 self._refuse_reuse(
                     ("queues", name), queue.reused, "a program always runs in its own process"
@@ -107,13 +103,6 @@ class Checker:
                     ("listener", name),
                     f"it is {listener[name]:g} s: at least three beats of {beat:g} s are needed, {3 * beat:g} s",
                 )
-        if listener.get("spawn"):
-            self._refuse_reuse(("listener",), listener, _SPAWNED)
-        if listener.get("spawn") and listener.get("preload"):
-            raise self._refused(
-                ("listener", "preload"),
-                "preload works with forks only: with spawn = true, each task imports everything itself",
-            )
 
     def _queue(self, path: Path, values: Any) -> QueueConfig:
         own = _with_limits(self._table(path, values, queue_checks()))

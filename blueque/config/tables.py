@@ -106,7 +106,6 @@ def listener_checks() -> dict[str, Callable[[Any], Any]]:
         "on_term": one_of(ON_TERM),
         "resources": require_resources,
         "warm": read_yes_or_no,
-        "spawn": read_yes_or_no,
         "preload": read_texts,
         "modules": read_modules,
         "hooks": read_callable_name,

@@ -14,7 +14,7 @@ from blueque.model.retry import Retry
 from blueque.model.surroundings import Surroundings
 from blueque.model.units import LOG_LEVEL, HandlerName, Keep, Timing
 from blueque.node.options import Defaults
-from blueque.task_process import fresh_interpreter
+from blueque.task_process.job import Job
 
 CHOICES = "BLUEQUE_LISTENER_CHOICES"  # names the descriptor of the memory where they lie
 _EMPTY: Mapping[str, Surroundings] = MappingProxyType({})
@@ -25,8 +25,7 @@ class Choices(NamedTuple):
 
     limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or
         stop.
-    resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a
-        fresh interpreter.
+    resources: how much of each our node has. is_warm: import ahead of the task.
     preload: modules that each fork server imports, so that its forks have them.
     reuse: how many tasks a process takes, and for how many seconds, by queue; see `Reuse.of`.
     """
@@ -49,7 +48,6 @@ class Choices(NamedTuple):
     on_term: str
     resources: dict[str, int]
     is_warm: bool
-    is_spawned: bool
     preload: list[str]
     reuse: dict[str, tuple[int | None, float | None]]
     of_queues: dict[str, tuple[list[float | None], str | None]]  # limits, retry
@@ -81,12 +79,10 @@ class Choices(NamedTuple):
         )
 
     @property
-    def job(self) -> fresh_interpreter.Job:
+    def job(self) -> Job:
         """What the task processes do."""
         url = None if self.task_redis is False else self.redis_url
-        return fresh_interpreter.Job(
-            self.handlers, self.max_bytes, url, self.task_redis is True, self.hooks
-        )
+        return Job(self.handlers, self.max_bytes, url, self.task_redis is True, self.hooks)
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number

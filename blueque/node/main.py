@@ -49,7 +49,7 @@ from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import log_to_stderr
 from blueque.system.systemd import Notifier
 from blueque.system.title import Title
-from blueque.task_process import fork_server, fresh_interpreter, package_copy, process_end
+from blueque.task_process import fork_server, job, package_copy, process_end
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
@@ -183,7 +183,7 @@ def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Maste
     units.connect_as_listener(choices.job.redis_url)
     reuse = _reuse(choices)
     # One process follows that of all tasks; each may have loaded a large model.
-    has_burst = not choices.is_spawned and {*reuse.values()} <= {ONCE}
+    has_burst = {*reuse.values()} <= {ONCE}
     work = Work(
         _life(choices),
         choices.is_warm,
@@ -235,21 +235,17 @@ def _preload(choices: Choices) -> str | None:
 
 def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
     """Return what a task process does that the listener itself has forked."""
-    if choices.is_spawned:
-        return functools.partial(fresh_interpreter.become, choices.job)
 
     def live(spool: Spool, handshake: int, prepared: str | None) -> int:
         process_end.disown()
         _preload(choices)  # as the fork server would have; what fails there fails in the handler
-        return fresh_interpreter.run(choices.job, spool, handshake, prepared)
+        return job.run(choices.job, spool, handshake, prepared)
 
     return live
 
 
 def _reuse(choices: Choices) -> dict[str, Reuse]:
-    """Return how many tasks a process takes, by queue. A fresh interpreter takes one."""
-    if choices.is_spawned:
-        return {}
+    """Return how many tasks a process takes, by queue."""
     return {queue: Reuse.of(*said) for queue, said in choices.reuse.items()}
 
 
@@ -260,7 +256,6 @@ def _fork_server(choices: Choices, package: int) -> fork_server.Orders:
     """
     return fork_server.Orders(
         list(choices.job),
-        choices.is_spawned,
         choices.spool,
         0,
         -1,

@@ -29,13 +29,13 @@ from typing import Any, NamedTuple, NoReturn
 
 from blueque.model import units
 from blueque.model.units import HandlerName
-from blueque.spool.task_spool import Blank, TaskSpool
+from blueque.spool.task_spool import TaskSpool
 from blueque.system import process, signals, unix_sockets
 from blueque.system.dropped_prints import dropping_prints
-from blueque.task_process import fresh_interpreter, handlers, main, process_end, stack_dump
-from blueque.task_process.fresh_interpreter import Job
+from blueque.task_process import handlers, main, process_end, stack_dump
 from blueque.task_process.handlers import Handler, Work, place_of
 from blueque.task_process.import_ahead import import_for_handler
+from blueque.task_process.job import Job
 from blueque.task_process.package_copy import PackageCopy
 from blueque.task_process.rehearsal import practise, rehearse
 from blueque.task_process.remembered import Imports, Remembered
@@ -76,7 +76,7 @@ def is_replaced() -> bool:
 class Orders(NamedTuple):
     """What a fork server needs to know.
 
-    job: what the task processes run; its fields. is_spawned: each in a fresh interpreter.
+    job: what the task processes run; its fields.
     spool: its directory. slot: the pid of the slot. end: the descriptor of our end of the socket.
     package: that of a copy of the package, see package_copy.py.
     preload: modules to import here. paths: the import path.
@@ -86,7 +86,6 @@ class Orders(NamedTuple):
     """
 
     job: list[Any]
-    is_spawned: bool
     spool: str
     slot: int
     end: int
@@ -248,10 +247,8 @@ class _Server:
         signals.unblock(main.HELD_BACK)
         process.close_runs(sorted((self._end, self._hear, read, reap)))
         middle = os.getpid()
-        blanks: list[Blank | None] = [None] * len(handshakes)
-        if not self._orders.is_spawned:
-            # Here, one after the other: processes that all make one at once disturb each other.
-            blanks = [self._spool.make_blank(f"{middle}.{n}") for n in range(len(handshakes))]
+        # Here, one after the other: processes that all make one at once disturb each other.
+        blanks = [self._spool.make_blank(f"{middle}.{n}") for n in range(len(handshakes))]
         pids: list[int] = []
         error = 0
         try:
@@ -292,8 +289,6 @@ class _Server:
         self._reaped = reaped
         if self._work.get(prepared or "") is None:  # it prepares nothing
             os.close(reaped)
-        if self._orders.is_spawned:
-            fresh_interpreter.become(self._job, self._spool, handshake, prepared)
         return main.live(self._work_of, self._spool, handshake, prepared, origin=origin)
 
     def _await_slot(self) -> bool:

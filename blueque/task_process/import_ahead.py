@@ -42,20 +42,6 @@ def import_for_daemon(is_plain: bool = True) -> None:
         import redis
 
 
-def import_for_tasks() -> None:
-    """Import what a task process may need of the standard library besides what it has.
-
-    A fork server has copies of it: see remembered.py.
-    """
-    import datetime
-    import pathlib
-    import shutil
-    import traceback
-    import zoneinfo
-
-    import blueque.spool.refused_value
-
-
 def import_for_handler() -> None:
     """Import what an imported handler may need later, where the process is no fork of a listener.
 

@@ -66,13 +66,9 @@ ALONE = Origin()  # it does all that itself
 
 
 def main(
-    work_of: Callable[[str], Work],
-    spool: TaskSpool,
-    handshake: int,
-    prepared: str | None = None,
-    is_outdated: Callable[[], bool] = lambda: False,
+    work_of: Callable[[str], Work], spool: TaskSpool, handshake: int, prepared: str | None = None
 ) -> int:
-    """Be a task process from a fork of a listener, or the start of an interpreter, to the exit status.
+    """Be a task process from a fork of a listener to the exit status.
 
     The arguments are those of `live`.
     """
@@ -81,7 +77,7 @@ def main(
     # signals that were sent to the listener; SIGUSR2 is handled before the fork
     signals.discard(set(SIGNALS) - {signal.SIGUSR2})
     settle(spool.max_bytes)
-    return live(work_of, spool, handshake, prepared, is_outdated)
+    return live(work_of, spool, handshake, prepared)
 
 
 def settle(max_bytes: int) -> None:
@@ -107,14 +103,12 @@ def live(
     spool: TaskSpool,
     handshake: int,
     prepared: str | None = None,
-    is_outdated: Callable[[], bool] = lambda: False,
     origin: Origin = ALONE,
 ) -> int:
     """Wait for a task, run it, write the exit record; return the exit status.
 
     work_of: returns how to run the tasks of a queue. handshake: a descriptor, see handshake.py.
     prepared: the queue whose handler to import before there is a task.
-    is_outdated: called when there is a task; True: leave the task to another process.
     """
     is_warm = prepared is not None
     blank, pid = origin.blank, os.getpid()
@@ -145,7 +139,7 @@ def live(
         origin.practise()
     while True:
         assignment = listener.assignment()
-        if assignment is None or is_outdated():
+        if assignment is None:
             return _leave(is_warm)
         if setting is None and assignment.may_rest:
             setting = Setting()

@@ -327,18 +327,6 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "redis_url: 'http://x' is not a Redis address: redis://host:port/db, rediss:// or unix://",
         ),
         (
-            "[listener]\nspawn = true\npreload = ['json']",
-            "listener.preload: preload works with forks only: with spawn = true, each task imports everything itself",
-        ),
-        (
-            "[listener]\nspawn = true\nreuse = 2",
-            "listener.reuse: with spawn = true, each task has a fresh interpreter to itself",
-        ),
-        (
-            "[listener]\nspawn = true\n[queues.a]\nreuse_for = '1h'",
-            "queues.a.reuse_for: with spawn = true, each task has a fresh interpreter to itself",
-        ),
-        (
             "[listener]\nexec = ['true']\n[queues.a]\nreuse = 2",
             "queues.a.reuse: a program always runs in its own process",
         ),
@@ -477,16 +465,6 @@ def test_an_error_names_the_key_apart():
         str(error) == "/etc/blueque.toml: queues.a.retry.backof: unknown key; did you mean backoff?"
     )
     assert (error.path, error.key) == ("/etc/blueque.toml", "queues.a.retry.backof")
-
-
-def test_one_task_for_each_process_is_what_spawn_means_anyway():
-    assert parse("[listener]\nspawn = true\nreuse = 1").listener["reuse"] == 1
-
-
-def test_nothing_is_wrong_with_one_preload_beside_a_listener_that_does_not_spawn():
-    assert parse("[listener]\nspawn = false\npreload = ['json']\nbeat = 0.2\nlease = 0.6").listener[
-        "preload"
-    ] == ["json"]
 
 
 def test_a_byte_order_mark_is_passed_over(tmp_path):

@@ -499,20 +499,12 @@ def test_config_shows_what_each_option_is_and_where_it_comes_from(run, tmp_path)
 
 def test_config_shows_nothing_of_the_file_that_a_variable_overrules(run, tmp_path):
     (tmp_path / "blueque.toml").write_text(
-        '[listener]\nhandler = "tasks:work"\nspawn = true\n[queues.a]\nexec = "true"\nweight = 2\n[queues."b.run"]\nhandler = "b:c"'
+        '[listener]\nhandler = "tasks:work"\n[queues.a]\nexec = "true"\nweight = 2\n[queues."b.run"]\nhandler = "b:c"'
     )
-    result = run(
-        "main", "config", "--json", environ={"BLUEQUE_EXEC": "./work.sh", "BLUEQUE_PRELOAD": "json"}
-    )
+    result = run("main", "config", "--json", environ={"BLUEQUE_EXEC": "./work.sh"})
     found = {
         one["name"]: (one["value"], one["origin"]) for one in json.loads(result.stdout)["items"]
     }
-    assert (found["listener.exec"], found["listener.preload"]) == (
-        ("./work.sh", "environment"),
-        ("json", "environment"),
-    )
-    assert (found["listener.handler"], found["listener.spawn"]) == (
-        (None, "default"),
-        (False, "default"),
-    )
+    assert found["listener.exec"] == ("./work.sh", "environment")
+    assert found["listener.handler"] == (None, "default")
     assert [name for name in found if name.startswith("queues.")] == ["queues.a.weight"]

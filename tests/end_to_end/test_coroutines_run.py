@@ -99,7 +99,7 @@ def run(programs, parameters, **options):
     return ended(programs.client, programs.client.get_queue("work").enqueue(parameters, **options))
 
 
-@pytest.mark.parametrize("option", [(), ("--spawn",), ("--no-warm",)], ids=repr)
+@pytest.mark.parametrize("option", [(), ("--no-warm",)], ids=repr)
 def test_a_coroutine_runs_to_its_end_and_its_result_is_that_of_the_task(programs, option):
     programs.write(WORK)
     programs.listener("work:run", *option)

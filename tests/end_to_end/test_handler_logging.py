@@ -59,13 +59,7 @@ AS_PYTHON_HAS_THEM = {
     "root": [logging.WARNING, 0],
     "own": [logging.NOTSET, True, False, 0],
 }
-WAYS = {
-    "warm": (),
-    "cold": ("--no-warm",),
-    "spawned": ("--spawn",),
-    "spawned cold": ("--spawn", "--no-warm"),
-    "preloaded": ("--preload", "work"),
-}
+WAYS = {"warm": (), "cold": ("--no-warm",), "preloaded": ("--preload", "work")}
 
 
 @pytest.fixture

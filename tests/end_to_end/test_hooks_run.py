@@ -76,7 +76,7 @@ def all_told(programs, task, number=1):
     return until(lambda: len(found := told(programs, task)) == number and found, what="the hooks")
 
 
-@pytest.mark.parametrize("option", [(), ("--spawn",), ("--no-warm",)], ids=repr)
+@pytest.mark.parametrize("option", [(), ("--no-warm",)], ids=repr)
 def test_hooks_are_called_around_a_task(programs, option):
     programs.listener("work:run", "--hooks", "hooks:Hooks", *option)
 

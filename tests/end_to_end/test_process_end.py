@@ -268,7 +268,7 @@ def programs(shared_server, tmp_path_factory):
 def ended(programs):
     """Run one of the functions above in a task with this option, and return it as it has ended."""
     queues = {}
-    for option in ("", "--spawn", "--reuse 100"):
+    for option in ("", "--reuse 100"):
         queues[option] = programs.client.get_queue(f"end{option.replace(' ', '')}")
         programs.listener("work:run", *option.split(), queue=queues[option].name)
 
@@ -305,7 +305,7 @@ def plain(programs, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("option", "how"),
-    [(option, how) for option in ("", "--spawn") for how in LEAVE]
+    [("", how) for how in LEAVE]
     + [("--reuse 100", how) for how in LEAVE if how not in OF_THE_PROCESS],
 )
 def test_a_task_leaves_what_a_plain_interpreter_leaves(ended, plain, tmp_path, option, how):
@@ -424,7 +424,7 @@ def _wait(programs: Programs, *options: str, **limits: float):
     return task
 
 
-@pytest.mark.parametrize("option", ["", "--spawn", "--reuse 100"])
+@pytest.mark.parametrize("option", ["", "--reuse 100"])
 def test_the_log_of_a_task_names_the_threads_it_waits_for(shared_server, tmp_path, option):
     with Programs(shared_server.url, tmp_path, TOLD_SOON) as programs:
         task = _wait(programs, *option.split())

@@ -637,11 +637,6 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
 @pytest.mark.parametrize(
     ("arguments", "refusal"),
     [
-        (("--handler", "work:run", "--spawn", "--reuse", "2"), "a fresh interpreter to itself"),
-        (
-            ("--handler", "work:run", "--spawn", "--reuse-for", "1h"),
-            "a fresh interpreter to itself",
-        ),
         (("--reuse", "2", "--exec", "true"), "need --handler"),
         (("--reuse-for", "1h", "--exec", "true"), "need --handler"),
         (("--handler", "work:run", "--reuse", "0"), "--reuse: 0 is not a whole number from 1"),

@@ -97,9 +97,8 @@ def are_run_once(programs, *ids):
     return is_sound(programs.client)
 
 
-@pytest.mark.parametrize("option", [(), ("--spawn",)], ids=repr)
-def test_a_task_makes_parts_and_one_that_waits_for_all_of_them(programs, option):
-    listener = programs.listener("work:run", *option)
+def test_a_task_makes_parts_and_one_that_waits_for_all_of_them(programs):
+    listener = programs.listener("work:run")
 
     split = ended(programs.client, enqueue(programs, "split"))
 

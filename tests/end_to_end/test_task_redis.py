@@ -88,9 +88,7 @@ def run(programs, queue="work"):
     return task
 
 
-@pytest.mark.parametrize(
-    "option", [(), ("--spawn",), ("--preload", "work"), ("--no-warm",)], ids=repr
-)
+@pytest.mark.parametrize("option", [(), ("--preload", "work"), ("--no-warm",)], ids=repr)
 def test_a_handler_enqueues_the_next_task_without_an_address(programs, option):
     programs.listener("work:enqueue_next", *option)
 
@@ -109,11 +107,8 @@ def contents(directory: Path) -> dict[Path, bytes]:
     return found
 
 
-@pytest.mark.parametrize("option", [(), ("--spawn",)], ids=repr)
 @pytest.mark.parametrize("place", ["option", "BLUEQUE_REDIS_URL", "REDIS_URL", "file"])
-def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(
-    programs, cli, place, option
-):
+def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(programs, cli, place):
     command = [
         sys.executable,
         "-m",
@@ -123,7 +118,6 @@ def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(
         "spool",
         "--handler",
         "work:look",
-        *option,
     ]
     environ = {place: programs.url} if place.endswith("REDIS_URL") else {}
     if place == "file":
@@ -220,7 +214,7 @@ def test_a_program_gets_the_address_only_when_the_listener_says_so(programs):
     programs.listener("--task-redis", *program, queue="by-option")
     programs.write("[listener]\ntask_redis = true", "blueque.toml")
     programs.listener(*program, queue="by-file")
-    programs.listener("work:look", "--spawn", queue="python")
+    programs.listener("work:look", queue="python")
 
     found = [run(programs, queue).result for queue in ("by-default", "by-option", "by-file")]
 
@@ -228,10 +222,9 @@ def test_a_program_gets_the_address_only_when_the_listener_says_so(programs):
     assert PASSWORD not in run(programs, "python").result, "a callable has it in memory only"
 
 
-@pytest.mark.parametrize("option", [(), ("--spawn",)], ids=repr)
-def test_no_task_gets_the_address_when_the_listener_says_so(programs, option):
+def test_no_task_gets_the_address_when_the_listener_says_so(programs):
     environ = {"BLUEQUE_TASK_REDIS": "false", "BLUEQUE_REDIS_URL": programs.url}
-    programs.listener("work:url", *option, environ=environ)
+    programs.listener("work:url", environ=environ)
     programs.listener(
         "--exec",
         "sh",

@@ -16,7 +16,7 @@ def shown(pid: int) -> tuple[str, str]:
     return (place / "comm").read_text().strip(), command
 
 
-@pytest.mark.parametrize("option", [(), ("--spawn",), ("--reuse", "2")], ids=repr)
+@pytest.mark.parametrize("option", [(), ("--reuse", "2")], ids=repr)
 def test_ps_tells_the_processes_of_a_listener_and_their_tasks_apart(programs, option):
     programs.write(WORK)
     listener = programs.listener("work:run", *option)

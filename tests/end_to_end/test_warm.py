@@ -1,5 +1,5 @@
-"""Task processes that are ready before their task: with the handler imported, spawned or forked,
-some of it preloaded.
+"""Task processes that are ready before their task: with the handler imported, some of it
+preloaded.
 
 An import is the user's code: whatever it does, the listener goes on, and a task fails with it as it
 would without.
@@ -14,7 +14,7 @@ import time
 
 import pytest
 from handlers import ended, files, has_begun, has_moved, pid_of
-from running import ROOT, Programs, fork_server_of, is_there, patched, task_processes_of, until
+from running import Programs, fork_server_of, is_there, patched, task_processes_of, until
 
 # An import that tells of itself, and does what the file `what` says; but for the first, which is
 # the check at the start.
@@ -102,15 +102,12 @@ def test_a_listener_with_gpus_imports_nothing_ahead_unless_told(programs):
     warm_spare_of(programs, programs.listener("work:run", "--resource", "gpu=1", "--warm"))
 
 
-@pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
-def test_what_an_import_prints_goes_to_the_files_of_the_task_that_runs_in_its_process(
-    programs, options
-):
+def test_what_an_import_prints_goes_to_the_files_of_the_task_that_runs_in_its_process(programs):
     become(
         programs,
         "print('from the import'); print('a warning', file=sys.stderr); os.system('echo from a child')",
     )
-    started = programs.listener("work:run", *options)
+    started = programs.listener("work:run")
     warm_spare_of(programs, started)
 
     for _ in range(2):
@@ -134,7 +131,7 @@ def test_output_that_an_import_sends_elsewhere_stays_there(programs):
     assert "running" in (programs.directory / "own.log").read_text()
 
 
-@pytest.mark.parametrize("options", [(), ("--spawn",), ("--no-warm",)], ids=repr)
+@pytest.mark.parametrize("options", [(), ("--no-warm",)], ids=repr)
 def test_an_import_that_fails_ahead_is_tried_again_for_the_task_and_the_listener_lives(
     programs, options
 ):
@@ -156,7 +153,6 @@ def test_an_import_that_fails_ahead_is_tried_again_for_the_task_and_the_listener
     assert started.slots() == [slot]
 
 
-@pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
 @pytest.mark.parametrize(
     ("what", "error"),
     [
@@ -167,10 +163,10 @@ def test_an_import_that_fails_ahead_is_tried_again_for_the_task_and_the_listener
     ids=repr,
 )
 def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_reason(
-    programs, what, error, options
+    programs, what, error
 ):
     become(programs, what)
-    programs.listener("work:run", *options)
+    programs.listener("work:run")
     until(lambda: len(imports(programs)) == 2, what="an import ahead")
 
     task, _ = run(programs)
@@ -262,28 +258,6 @@ def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_on
     assert run(programs)[0].status == "complete"
 
 
-def test_interpreters_that_cannot_start_are_not_tried_without_a_pause(programs, tmp_path):
-    programs.write(
-        """
-        import os, sys
-        from pathlib import Path
-        if "blueque.task_process.fresh_interpreter" in sys.orig_argv and Path("broken").exists():
-            os._exit(9)
-    """,
-        "sitecustomize.py",
-    )
-    (tmp_path / "broken").touch()  # before the first of them, which would live to see the task
-    programs.listener("work:run", "--spawn", environ={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
-    task_id = programs.client.get_queue("work").enqueue("")
-    until(lambda: (programs.client.get_task(task_id).attempt or 0) >= 3, what="the third try")
-
-    time.sleep(1.0)
-
-    assert programs.client.get_task(task_id).attempt <= 4
-    (tmp_path / "broken").unlink()
-    assert ended(programs.client, task_id).status == "complete"
-
-
 def test_a_task_that_comes_while_its_process_still_imports_runs_when_that_is_done(programs):
     become(programs, "while not Path('go').exists(): time.sleep(0.005)")
     spare = warm_spare_of(programs, programs.listener("work:run"))
@@ -373,8 +347,7 @@ def test_an_import_that_closes_its_gate_costs_a_try_and_no_more(programs):
     assert run(programs)[0].status == "complete", started.log
 
 
-@pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
-def test_a_listener_killed_has_its_warm_task_adopted(programs, options):
+def test_a_listener_killed_has_its_warm_task_adopted(programs):
     programs.write("""
         import time
         from pathlib import Path
@@ -384,9 +357,7 @@ def test_a_listener_killed_has_its_warm_task_adopted(programs, options):
                 time.sleep(0.005)
             return "done"
     """)
-    started = programs.listener(
-        "work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s", *options
-    )
+    started = programs.listener("work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s")
     task_id = programs.client.get_queue("work").enqueue("")
     task = until(
         lambda: (seen := programs.client.get_task(task_id)).status == "started" and seen,
@@ -414,100 +385,6 @@ def test_a_listener_killed_while_its_task_waits_for_an_import_has_it_run_anew(pr
 
     task = ended(programs.client, task_id)
     assert (task.status, task.failures, task.interruptions) == ("complete", None, None)
-
-
-# --spawn
-
-SPAWNED = """
-    import json, os, sys, threading
-    import blueque
-
-    def run(task):
-        assert blueque.current_task() is task
-        print("hello")
-        return {
-            "arguments": sys.orig_argv, "path": sys.path, "cwd": os.getcwd(),
-            "environ": {name: value for name, value in os.environ.items() if name != "LC_CTYPE"},
-            "leader": os.getsid(0) == os.getpid(), "parent": os.getppid(),
-            "open": sorted(set(os.listdir("/proc/self/fd")) - {"0", "1", "2"}, key=int),
-            "signals": open("/proc/self/status").read().split("SigBlk:")[1].split()[0],
-        }
-"""
-
-
-@pytest.mark.parametrize("warm", ["--warm", "--no-warm"])
-def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_forked_one(
-    programs, warm
-):
-    programs.write(SPAWNED)
-    found = {}
-    for kind in ((), ("--spawn",)):
-        started = programs.listener("work:run", warm, *kind)
-        task, _ = run(programs)
-        assert task.status == "complete", task.error
-        assert (files(programs, task) / "stdout").read_text() == "hello\n"
-        assert task.result["parent"] == started.slots()[0]
-        found[kind] = task.result
-        started.stop()
-    forked, spawned = found[()], found[("--spawn",)]
-    assert "blueque.task_process.fresh_interpreter" in spawned["arguments"]
-    assert "blueque.task_process.fresh_interpreter" not in forked["arguments"]
-    for same in ("path", "cwd", "leader", "signals"):
-        assert spawned[same] == forked[same], same
-    own = {
-        "BLUEQUE_TASK_ID",
-        "BLUEQUE_TASK_DIR",
-        "BLUEQUE_CHECKPOINT",
-        "BLUEQUE_CHECKPOINT_DIR",
-        "BLUEQUE_STOP_FILE",
-        "BLUEQUE_NODE",
-        "BLUEQUE_PROGRESS",
-    }
-    assert {**spawned["environ"], **dict.fromkeys(own)} == {
-        **forked["environ"],
-        **dict.fromkeys(own),
-    }
-    assert len(spawned["open"]) <= len(forked["open"])
-
-
-def test_a_spawned_task_process_imports_ahead_too(programs):
-    spare = warm_spare_of(programs, programs.listener("work:run", "--spawn"))
-
-    task, pid = run(programs)
-
-    assert (pid, task.result) == (spare, [spare, spare])
-
-
-def test_a_spawned_task_has_the_room_of_its_listener_for_its_result_when_the_disk_is_full(programs):
-    programs.write("""
-        import errno, os
-
-        def run(task):
-            write = os.pwrite
-            def refuse(*_):
-                os.pwrite = write
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.pwrite = refuse
-            return "done"
-    """)
-    programs.listener("work:run", "--spawn")
-
-    assert run(programs)[0].result == "done"
-
-
-def test_threads_that_an_import_starts_are_there_for_a_spawned_task(programs):
-    programs.write("""
-        import queue, threading
-        asked, answers = queue.Queue(), queue.Queue()
-        threading.Thread(target=lambda: answers.put(asked.get() * 2), daemon=True).start()
-
-        def run(task):
-            asked.put(21)
-            return answers.get(timeout=10)
-    """)
-    programs.listener("work:run", "--spawn")
-
-    assert run(programs)[0].result == 42
 
 
 # --preload
@@ -568,9 +445,7 @@ def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, tex
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--spawn", "--preload", "heavy"], "--preload works with forks only"),
         (["--preload", "heavy", "--exec", "true"], "need --handler"),
-        (["--spawn", "--exec", "true"], "need --handler"),
         (["--resource", "gpu"], "write NAME=AMOUNT"),
         (["--resource", "gpu=1", "--resource", "gpu=2"], "named twice"),
         (["--resource", "GPU=1"], "small letters"),

@@ -434,36 +434,6 @@ def test_programs_that_tasks_run_are_reported_after_the_replacement(programs, si
     assert is_clean(site, listener.log)
 
 
-def test_a_fresh_interpreter_runs_to_its_end_and_the_next_waits_for_a_package(programs, site):
-    programs.write(WORK.replace("IMPORTS", "from blueque import Client"))
-    listener = programs.listener("work:run", "--resource", "gpu=3", "--spawn", slots=3)
-    options = {"resources": {"gpu": 1}}
-    running = [begin(programs, how, **options) for how in ("use_client", "complete", "give_up")]
-
-    site.replace("empty", listener)
-    let_go(programs)
-    ends = [ended(programs.client, task.id) for task in running]
-    assert [(task.status, task.fields.get("error_type")) for task in ends] == [
-        ("complete", None),
-        ("complete", None),
-        ("failed", "Fail"),
-    ], [task.error for task in ends]
-    assert site.late({run.pid for run in ledger(programs)}) == []  # others may just have begun
-
-    # The interpreters that wait for a task came before the replacement; the next ones cannot even
-    # begin.
-    following = [programs.client.get_queue("work").enqueue("complete", **options) for _ in range(6)]
-    missing = "No module named"
-    until(lambda: len(listener.lines(missing)) > 3, what="interpreters that cannot begin")
-    assert {run.task for run in ledger(programs)}.isdisjoint(following)
-    site.bring_back()
-    for task_id in following:
-        task = ended(programs.client, task_id, 60)
-        assert task.status == "complete", task.error
-    assert len(listener.lines("reason=not_begun")) > 3
-    assert listener.stop() == 0
-
-
 def test_a_scheduler_goes_on_after_the_replacement(frail, own_server: Server, site):
     scheduler = frail.scheduler(own_server.url)
     scheduler.says("blueque-scheduler")

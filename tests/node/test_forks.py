@@ -506,15 +506,6 @@ def test_a_handler_sees_the_arguments_of_its_listener(programs):
     assert all("film:arguments" in words and "--no-warm" in words for words in said)
 
 
-def test_a_handler_in_a_fresh_interpreter_sees_the_arguments_of_its_listener(programs):
-    programs.write(LATE, "film.py")
-    programs.listener("film:arguments", "--spawn")
-
-    words = ended(programs.client, programs.client.get_queue("work").enqueue("")).result
-
-    assert "film:arguments" in words and "--spawn" in words
-
-
 def channels_of(pid: int) -> list[str]:
     """Return the pipes and sockets that a process has."""
     kept = []
