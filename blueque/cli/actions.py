@@ -12,7 +12,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, REFUSED, Failure
-from blueque.cli.verbs.show import find_one
+from blueque.cli.named_tasks import find_one
 from blueque.errors import BluequeError, InvalidInput
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from blueque.cli.progress_line import Line
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model.encoding import FLUSH, quick_encoder
 from blueque.model.ids import TaskId, require_key
-from blueque.text.json_errors import NotJson, as_json
+from blueque.text.json_errors import NotJson, as_json, as_text
 
 PATIENCE = 0.2  # seconds that a line waits for more lines
 READ = 1 << 16
@@ -221,3 +221,26 @@ def open_file(source: str, advice: str) -> Iterator[IO[bytes]]:
 
 def advice(error: InvalidInput) -> str:
     return "To send a plain string: --text" if isinstance(error, NotJson) else ""
+
+
+def parameters_of(source: str | None, is_text: bool) -> Any:
+    """Return the parameters of one task from the command line."""
+    read: Read = as_text if is_text else as_json
+    if source is None:
+        if is_text:
+            raise click.UsageError("--text needs a string, @FILE, or - for standard input")
+        raise click.UsageError(
+            "the input is missing: JSON, @FILE, or - for standard input; null for none"
+        )
+    if source == "-":
+        content = sys.stdin.buffer.read()
+    elif source.startswith("@"):
+        content = read_file(
+            source, "Pass a string that begins with @ through standard input: --text -"
+        )
+    else:
+        content = source.encode("utf-8", "surrogateescape")
+    try:
+        return read(content)
+    except InvalidInput as error:
+        raise Failure(USAGE, str(error), advice(error)) from error

@@ -11,6 +11,7 @@ import click
 from blueque.cli.advice import like
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation
+from blueque.cli.values import DAYS
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
@@ -24,6 +25,17 @@ def queues_options(command: Decorated) -> Decorated:
         "-q", "--queue", "named", multiple=True, metavar="PATTERN", help="The same as QUEUE."
     )
     return click.argument("patterns", nargs=-1, metavar="[QUEUE...]")(option(command))
+
+
+days_option = click.option(
+    "--since",
+    "days",
+    type=DAYS,
+    default="7d",
+    show_default=True,
+    metavar="DAYS",
+    help="So many days, today included.",
+)
 
 
 def pattern_option(help: str, name: str = "patterns") -> Callable[[Decorated], Decorated]:

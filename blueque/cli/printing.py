@@ -7,6 +7,7 @@ value is printed whole.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -34,7 +35,7 @@ from blueque.text.terminal import width as width
 from blueque.text.terminal import within as within
 from blueque.text.terminal import wrapped as wrapped
 
-_COLOURS = {
+_OF_STATES = {
     "started": "blue",
     "reserved": "yellow",
     "complete": "green",
@@ -51,6 +52,7 @@ _COLOURS = {
     "dead": "red",
     "gone": "red",
 }
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NARROWEST, _BRIEF = 8, 12
 _COMFORTABLE = 16  # as far as a column shrinks before the spaces between the others do
 
@@ -136,8 +138,13 @@ def paint(text: str, word: str, **style: Any) -> str:
     wanted = context.color if context is not None else None
     if wanted is False or (wanted is None and not _has_colours()):
         return text
-    colour = _COLOURS.get(word)
+    colour = _OF_STATES.get(word)
     return click.style(text, fg=colour, **style) if colour or style else text
+
+
+def harmless(text: str) -> str:
+    """Return text that is safe for any terminal: without colours, with control characters escaped."""
+    return "\t".join(map(clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
 
 
 def _has_colours() -> bool:

@@ -68,3 +68,4 @@ COMMAND = Value("command", units.parse_program)  # a program and its arguments, 
 POLICY = Value("policy", _read_policy)  # 3 or {"max": 3, "backoff": 60}
 TIME_TO_COME = Value("time", functools.partial(read_time, is_ahead=True))
 MOMENT = Value("time", read_moment)
+DAYS = Value("days", lambda text: units.whole_days(units.parse_duration(text), text))

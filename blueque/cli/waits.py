@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli.failure import USAGE, Failure
+from blueque.cli.named_tasks import find_one
 from blueque.cli.options import together
-from blueque.cli.verbs.show import find_one
 from blueque.model.conditions import after, conditions_of
 from blueque.model.encoding import FLUSH
 from blueque.model.group import Group, group_of

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.advice import like
-from blueque.cli.failure import USAGE, Failure
-from blueque.cli.input_lines import Lines, Read, advice, print_ids, read_file
+from blueque.cli.failure import Failure
+from blueque.cli.input_lines import Lines, parameters_of, print_ids
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.task_options import label_options, limit_options, needs, needs_options
+from blueque.cli.unserved import warn_of_no_listener
 from blueque.cli.values import DURATION, TIME_TO_COME
 from blueque.cli.waits import open_group, proved, wait_options, waits
-from blueque.errors import InvalidInput, NoSuchGroup
+from blueque.errors import NoSuchGroup
 from blueque.model.encoding import LAST_SECOND
 from blueque.sentences.made import not_new
 from blueque.text.hints import of_group
 from blueque.text.json_errors import as_json, as_text
 
 if TYPE_CHECKING:
-    from blueque.client import Client
     from blueque.producer.groups import TaskGroup
 
 
@@ -192,42 +191,9 @@ def _with_way_on(failure: Failure, group: TaskGroup) -> Failure:
     return Failure(failure.exit_code, failure.message, way_on, *failure.advice)
 
 
-def warn_of_no_listener(invocation: Invocation, client: Client, queue: str) -> None:
-    """Say if a queue has no listener: its name may be a mistake."""
-    inspector = client.get_inspector()
-    if not any(node.queue == queue and not node.is_unheard for node in inspector.nodes()):
-        meant = like(queue, (name for name in inspector.queues() if name != queue))
-        printing.talk(
-            f"No listener serves {queue} yet, so the task waits.{meant} Start one: {invocation.serve(queue)}"
-        )
-
-
 def _is_watched() -> bool:
     """Tell whether a person reads the output: a script may run before its listener does."""
     return sys.stderr.isatty()
-
-
-def parameters_of(source: str | None, is_text: bool) -> Any:
-    """Return the parameters of one task from the command line."""
-    read: Read = as_text if is_text else as_json
-    if source is None:
-        if is_text:
-            raise click.UsageError("--text needs a string, @FILE, or - for standard input")
-        raise click.UsageError(
-            "the input is missing: JSON, @FILE, or - for standard input; null for none"
-        )
-    if source == "-":
-        content = sys.stdin.buffer.read()
-    elif source.startswith("@"):
-        content = read_file(
-            source, "Pass a string that begins with @ through standard input: --text -"
-        )
-    else:
-        content = source.encode("utf-8", "surrogateescape")
-    try:
-        return read(content)
-    except InvalidInput as error:
-        raise Failure(USAGE, str(error), advice(error)) from error
 
 
 def _due(eta: float | None, delay: float | None) -> float | None:

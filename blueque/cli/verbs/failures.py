@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import click
 
 from blueque.cli import printing
-from blueque.cli.named import queues_matching, queues_options
+from blueque.cli.named import days_option, queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
-from blueque.cli.verbs.stats import days_option
 from blueque.documents.numbers import of_failures
 from blueque.queries.failures import UNKNOWN, Kind
 

@@ -9,8 +9,8 @@ import click
 
 from blueque.cli import graph_text, printing
 from blueque.cli.failure import MISSING, Failure
+from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, json_option, shared_options
-from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import edges, of_graph
 from blueque.model.group import condition_on, group_of
 

@@ -13,10 +13,10 @@ from blueque.cli import printing
 from blueque.cli.event_program import PlaceFile, call
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option, queues_matching
+from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.values import COMMAND, MOMENT
-from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import event_item, of_history
 from blueque.errors import RedisAway
 from blueque.model.parts import in_parts

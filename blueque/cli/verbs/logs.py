@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections import deque
@@ -14,9 +13,9 @@ import click
 from blueque.cli import printing
 from blueque.cli.log_files import from_files
 from blueque.cli.named import pattern_option, queues_matching
+from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.progress_line import Line
-from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import of_line
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
@@ -35,7 +34,6 @@ SHOWN = 200  # lines on a terminal, by default
 MAX_NAMED = 4  # tasks that a command names
 MOST_TASKS = 1000  # running tasks of queues that are followed
 RUNNING = ("started", "reserved")
-_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @click.command()
@@ -112,11 +110,6 @@ def logs(
         _follow(client, places, queues, wanted, printer)
 
 
-def harmless(text: str) -> str:
-    """Return text that is safe for any terminal: without colours, with control characters escaped."""
-    return "\t".join(map(printing.clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
-
-
 class _Wanted(NamedTuple):
     """Which lines to show."""
 
@@ -163,7 +156,7 @@ class _Printer:
             if self._as_json:
                 printing.print_json_line("log", **of_line(line))
                 continue
-            click.echo(self._before(line.task, line.at) + harmless(line.text))
+            click.echo(self._before(line.task, line.at) + printing.harmless(line.text))
 
     def follow(self, lines: Iterable[LogLine], is_whole: bool) -> None:
         """Print lines of several tasks, as they come. is_whole: of both streams."""

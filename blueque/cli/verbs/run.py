@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
+from blueque.cli.endings import detached, tell_ending
 from blueque.cli.failure import NOT_COMPLETE
+from blueque.cli.input_lines import parameters_of
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.task_options import limit_options, needs, needs_options
-from blueque.cli.verbs.enqueue import parameters_of, warn_of_no_listener
-from blueque.cli.verbs.logs import PACE, harmless
-from blueque.cli.verbs.wait import detached, tell_ending
+from blueque.cli.unserved import warn_of_no_listener
 from blueque.documents.contents import contents
 from blueque.documents.tasks import as_item
 from blueque.errors import NoSuchTask, RedisAway
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
 
+PACE = 0.5  # seconds between two reads
 LONG = 5.0  # seconds in line after which it mentions blueque why
 
 
@@ -118,7 +119,7 @@ class _Output:
             if not is_error:
                 self._said = line.text
             click.echo(
-                harmless(line.text) if printing.is_terminal() else line.text,
+                printing.harmless(line.text) if printing.is_terminal() else line.text,
                 err=is_error or self._has_object,
             )
 
@@ -127,7 +128,7 @@ class _Output:
         result = task.result
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         if result is not None and text != self._said:
-            click.echo(harmless(text) if printing.is_terminal() else text)
+            click.echo(printing.harmless(text) if printing.is_terminal() else text)
 
 
 def _follow(client: Client, task_id: str, output: _Output) -> Task:

@@ -13,6 +13,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, USAGE, Failure
+from blueque.cli.input_lines import parameters_of
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.program import given
@@ -29,7 +30,6 @@ from blueque.cli.schedule_options import (
     with_bounds,
 )
 from blueque.cli.task_options import label_options, limit_options, needs, needs_options
-from blueque.cli.verbs.enqueue import parameters_of
 from blueque.documents.schedules import item
 from blueque.errors import InvalidInput, WrongSchedule
 from blueque.model.schedule import differing

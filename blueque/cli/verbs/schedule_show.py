@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
+from blueque.cli.fact_lines import print_fact
 from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import find_schedule
-from blueque.cli.verbs.show import print_fact
 from blueque.documents.schedules import of_history, of_recurring, options_of
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode

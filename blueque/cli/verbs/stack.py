@@ -10,9 +10,8 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
+from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, shared_options
-from blueque.cli.verbs.logs import harmless
-from blueque.cli.verbs.show import find_one
 from blueque.model.log_line import OURS, STACK
 from blueque.queries import task_log
 from blueque.sentences.stack import as_traceback
@@ -70,7 +69,7 @@ def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
             TIMED_OUT, f"task {name} was asked but has shown nothing: it may have just ended"
         )
     for line in as_traceback(lines[1:], task, shows_all):
-        click.echo(harmless(line))
+        click.echo(printing.harmless(line))
 
 
 def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:

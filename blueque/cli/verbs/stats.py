@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.named import queues_matching, queues_options
+from blueque.cli.named import days_option, queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, span
 from blueque.cli.selection import selected
 from blueque.cli.task_options import tag_option
-from blueque.cli.values import Value
 from blueque.documents.numbers import of_statistics
 from blueque.model import histogram
 from blueque.model.states import FINISHED
-from blueque.model.units import parse_duration, whole_days
 from blueque.queries.selection import Selection
 from blueque.text.eta import roughly
 
@@ -35,21 +33,6 @@ _MANY = [
     ),
 ]
 _ONE = [Column(""), *number_columns("COUNT", "MEAN", "+-", "p50", "p90", "p95", "MAX")]
-
-
-def _read_days(text: str) -> int:
-    return whole_days(parse_duration(text), text)
-
-
-days_option = click.option(
-    "--since",
-    "days",
-    type=Value("days", _read_days),
-    default="7d",
-    show_default=True,
-    metavar="DAYS",
-    help="So many days, today included.",
-)
 
 
 @click.command()

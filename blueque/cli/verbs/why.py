@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from blueque.cli import printing
+from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, json_option, shared_options
-from blueque.cli.verbs.show import find_one
 from blueque.documents.tasks import of_inquiry
 from blueque.sentences import why as words
 from blueque.sentences.start import about_start, seconds_to_start

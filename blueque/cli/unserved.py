@@ -1,0 +1,22 @@
+"""Say that no listener serves a queue: its name may be a mistake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blueque.cli import printing
+from blueque.cli.advice import like
+
+if TYPE_CHECKING:
+    from blueque.cli.options import Invocation
+    from blueque.client import Client
+
+
+def warn_of_no_listener(invocation: Invocation, client: Client, queue: str) -> None:
+    """Say if a queue has no listener: its name may be a mistake."""
+    inspector = client.get_inspector()
+    if not any(node.queue == queue and not node.is_unheard for node in inspector.nodes()):
+        meant = like(queue, (name for name in inspector.queues() if name != queue))
+        printing.talk(
+            f"No listener serves {queue} yet, so the task waits.{meant} Start one: {invocation.serve(queue)}"
+        )
