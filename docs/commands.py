@@ -1,5 +1,5 @@
 """Write docs/commands.md, the reference of all commands, from their --help: `.venv/bin/python
-docs/commands.py`.
+docs/commands.py`. With --print, print the page; with --count, print each command with its options.
 """
 
 from __future__ import annotations
@@ -45,8 +45,44 @@ def describe(command: click.Command, name: str, parent: click.Context | None) ->
                     yield from describe(found, verb, context)
 
 
+def count() -> str:
+    """Return a line for each command with its options, but for those that all commands have, and the sums."""
+    found = {
+        path: [option.opts[-1] for option in own_options(command)]
+        for name, program in PROGRAMS.items()
+        for path, command in commands(program, name)
+    }
+    lines = [f"{len(names):4}  {path}  {' '.join(names)}".rstrip() for path, names in found.items()]
+    total = sum(map(len, found.values()))
+    return "\n".join([*lines, f"{len(found)} commands, {total} options", ""])
+
+
+def commands(
+    command: click.Command, path: str, seen: set[int] | None = None
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield each command that is no group, once, by the first path that leads to it."""
+    seen = set() if seen is None else seen
+    if not isinstance(command, click.Group):
+        if id(command) not in seen:
+            yield path, command
+        seen.add(id(command))
+        return
+    context = click.Context(command, info_name=path)
+    for verb in command.list_commands(context):
+        found = command.get_command(context, verb)
+        if found is not None and not found.hidden:
+            yield from commands(found, f"{path} {verb}", seen)
+
+
+def own_options(command: click.Command) -> list[click.Option]:
+    """Return the options of a command, but for those that all commands have."""
+    return [one for one in command.params if isinstance(one, click.Option) and one.expose_value]
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--print"]:
         sys.stdout.write(page())
+    elif sys.argv[1:] == ["--count"]:
+        sys.stdout.write(count())
     else:
         PAGE.write_text(page())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from blueque.model.states import FINISHED, LOST
@@ -71,11 +71,16 @@ def unpolicied(tasks: Iterable[Task]) -> list[Task]:
     return [task for task in running if task.retry is None]
 
 
-def of_delete(tasks: Sequence[Task]) -> str:
-    """Return what is gone if these finished tasks are deleted."""
+def of_delete(tasks: Sequence[Task], uncollected: Collection[str] = ()) -> str:
+    """Return what is gone if these finished tasks are deleted.
+
+    uncollected: the groups whose results are kept until they have been collected.
+    """
     found = Counter(task.status or "" for task in tasks)
     states = ", ".join(f"{found[status]} {status}" for status in FINISHED if found[status])
-    return f"{of_prune(len(tasks))}: {states}"
+    kept = sum(task.group in uncollected for task in tasks)
+    also = f"; the results of {kept:,} have not been collected" if kept else ""
+    return f"{of_prune(len(tasks))}: {states}{also}"
 
 
 def of_prune(number: int) -> str:

@@ -21,10 +21,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from blueque.errors import BluequeError, InvalidInput, RedisAway
+from blueque.faces.orders import FEW, ORDERS, Given, Order
 from blueque.model.task import Task
 from blueque.text.eta import read_progress
 from blueque.text.what import what
-from blueque.web.acts import ACTS, FEW, Act, Order
 from blueque.web.api import answered, wants_json
 from blueque.web.filters import command_of, filter_of
 from blueque.web.preferences import form_of, is_path, reason_of
@@ -43,11 +43,12 @@ MOST_SEEN = 2000  # tasks that a form names
 
 
 class Outcome(NamedTuple):
-    """What became of one task: its new state, or why it was refused."""
+    """What became of one task: its new state with a remark, or why it was refused."""
 
     task: str
     state: str
     refusal: str = ""
+    remark: str = ""
 
 
 class Done(NamedTuple):
@@ -73,7 +74,7 @@ class Orders:
         form = await form_of(request) if request.method == "POST" else None
         if form is not None and wants_json(request):
             verb = request.path_params["verb"]
-            kind = ACTS[verb].kind or verb if verb in ACTS else verb
+            kind = kind_of(verb)
             return await answered(self._shared, visit, kind, self._for_program, verb, form)
         return await self._shared.guarded(visit, self._answer, request.path_params["verb"], form)
 
@@ -122,7 +123,7 @@ class Orders:
             raise HTTPException(503, f"{len(done.outcomes)} done, then it stopped: {done.trouble}")
         return _content(verb, act, done, form, {task.id: task.queue for task in tasks}, ids)
 
-    def _tasks(self, visit: Visit, act: Act) -> list[Task]:
+    def _tasks(self, visit: Visit, act: Order) -> list[Task]:
         """Return the tasks that the address selects and that can be ordered so."""
         reader = visit.reader
         ids = [task for task in visit.query.get("id", ()) if task]
@@ -133,21 +134,19 @@ class Orders:
             states = [state for state in (wanted.states or act.states) if state in act.states]
             found = look(wanted._replace(states=states), MOST, visit).tasks if states else []
         mine = [task for task in found if task.status in act.states and visit.site.has(task.queue)]
-        if "started" in act.states and not act.field and act.word == "Interrupt":
-            return [reader.inspector.task(task.id) for task in mine]
-        return mine
+        return [*act.loaded(reader.client, mine)]
 
     def _question(
         self,
         visit: Visit,
         verb: str,
-        act: Act,
+        act: Order,
         tasks: Sequence[Task],
         mistake: str = "",
         form: Mapping[str, str] | None = None,
     ) -> Page:
         now = visit.reader.inspector.now()
-        sentence = act.ask(tasks, now) if tasks else ""
+        sentence = act.ask(visit.reader.client, tasks) if tasks else ""
         shown = sorted(tasks, key=lambda task: task.started or now)[:SHOWN]
         named = visit.reader.inspector.with_contents(shown)
         context = {
@@ -167,28 +166,31 @@ class Orders:
             "mistake": mistake,
             "form": form or {},
             "back": _back(visit),
-            "command": command_of(visit, verb, act.states) if not visit.query.get("id") else "",
+            "command": command_of(visit, verb, act.states)
+            if act.selects and not visit.query.get("id")
+            else "",
             "is_live": False,
         }
         return Page("consent.html", context)
 
     def _give(
-        self, visit: Visit, verb: str, act: Act, tasks: Sequence[Task], form: Mapping[str, str]
+        self, visit: Visit, verb: str, act: Order, tasks: Sequence[Task], form: Mapping[str, str]
     ) -> None:
         """Give the order to each task, and remember what became of it."""
         states = {*act.states}
         if form.get("running", "0") == "0":
             states.discard("started")  # the viewer has not agreed to end running work
         by = f"{visit.viewer.name}@web"
-        order = Order(by, reason_of(form), states, form.get("value", ""))
-        self._note("order", visit, verb, tasks=len(tasks), reason=order.reason)
+        given = Given(by, reason_of(form), states, form.get("value", "").strip())
+        self._note("order", visit, verb, tasks=len(tasks), reason=given.reason)
         outcomes: list[Outcome] = []
         trouble = ""
         for task in tasks:
             try:
                 if task.status not in states:
                     raise InvalidInput("it has started meanwhile")
-                outcomes.append(Outcome(task.id, act.do(visit.reader.client, task, order)))
+                state = act.do(visit.reader.client, task, given)
+                outcomes.append(Outcome(task.id, state, remark=act.remark(given)))
             except RedisAway as error:
                 trouble = str(error)
                 break
@@ -207,7 +209,7 @@ class Orders:
         if done is None:
             raise HTTPException(404, "What became of this order is no longer known.")
         context = {
-            "act": ACTS[done.verb],
+            "act": ORDERS[done.verb],
             "done": [one for one in done.outcomes if not one.refusal],
             "refused": [one for one in done.outcomes if one.refusal],
             "trouble": done.trouble,
@@ -231,8 +233,13 @@ class Orders:
         log.info("web %s %s", what, json.dumps({**told, "query": dict(visit.query)}))
 
 
-def _act(verb: str) -> Act:
-    act = ACTS.get(verb)
+def kind_of(verb: str) -> str:
+    """Return the kind of the object in docs/json.md that answers an order."""
+    return ORDERS[verb].command.partition(" ")[0] if verb in ORDERS else verb
+
+
+def _act(verb: str) -> Order:
+    act = ORDERS.get(verb)
     if act is None:
         raise HTTPException(404, f"There is no order {verb}.")
     return act
@@ -240,7 +247,7 @@ def _act(verb: str) -> Act:
 
 def _content(
     verb: str,
-    act: Act,
+    act: Order,
     done: Done,
     form: Mapping[str, str],
     queues: Mapping[str, str | None],
@@ -249,17 +256,13 @@ def _content(
     """Return the content of the object of an order. ids: those that were named."""
     left_out = {*ids} - {one.task for one in done.outcomes}
     refused = [Outcome(task, "", "it is not in a state for that") for task in sorted(left_out)]
-    more: dict[str, Any] = {"dry_run": False} if verb in ("cancel", "requeue", "delete") else {}
-    if verb == "priority":
-        more["priority"] = int(form["value"])
-    if verb == "move":
-        more["queue"] = form["value"]
+    more: dict[str, Any] = {"dry_run": False} if act.selects else {}
     return more | {
         "items": [
             {
                 "id": one.task,
                 "queue": form["value"] if verb == "move" and one.state else queues.get(one.task),
-                "status": None if one.refusal else act.status or one.state,
+                "status": None if one.refusal else one.state,
                 "refusal": one.refusal or None,
             }
             for one in [*done.outcomes, *refused]
@@ -287,7 +290,7 @@ def require_operator(visit: Visit) -> None:
         raise HTTPException(403, f"This needs the role operator; {who} may only look.")
 
 
-def _mistake(act: Act, tasks: Sequence[Task], form: Mapping[str, str]) -> str:
+def _mistake(act: Order, tasks: Sequence[Task], form: Mapping[str, str]) -> str:
     """Return why the order is not given; empty: nothing is wrong."""
     expected = form.get("expected", "")
     if not 0 < len(form.get("number", "")) < 200 or not re.fullmatch("[0-9]{1,9}", expected):

@@ -12,6 +12,7 @@ from blueque.audit.doctor import Doctor
 from blueque.documents import doctor, numbers, orders, schedules, status, tasks
 from blueque.documents import groups as of_groups
 from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.faces.orders import RUNS
 from blueque.model.group import condition_on
 from blueque.model.units import parse_duration
 from blueque.queries import groups
@@ -21,7 +22,6 @@ from blueque.queries.timeline import silenced
 from blueque.sentences import attention, recurring, why
 from blueque.sentences.start import seconds_to_start, starts
 from blueque.web import fence
-from blueque.web.acts import RUNS
 from blueque.web.filters import filter_of
 from blueque.web.views.tasks import look, matching
 from blueque.web.visit import Visit

@@ -42,6 +42,7 @@ ROOMS = (
     "metrics",
     "client",
     "documents",
+    "faces",
     "task_process",
     "node",
     "feeder",

@@ -11,6 +11,7 @@ from asking import ask_app
 from transactions import protocol
 
 from blueque.audit.audit import Report
+from blueque.faces.orders import FEW, ORDERS
 from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
@@ -18,7 +19,6 @@ from blueque.sentences.attention import Concern
 from blueque.sentences.consent import of_requeue
 from blueque.web import create_app
 from blueque.web.access import Viewer
-from blueque.web.acts import ACTS, FEW
 from blueque.web.shared import Shared
 from blueque.web.site import Site
 from blueque.web.views import overview
@@ -177,7 +177,7 @@ def test_who_may_only_look_and_a_read_only_page_change_nothing(client, queue, ev
     form = {"number": "1", "expected": "1", "name": "video"}
     for app in (viewer, frozen):
         assert "/acts/" not in ask_app(app, f"/tasks/{task}").text
-        for path in [f"/acts/{verb}?id={task}" for verb in ACTS] + [
+        for path in [f"/acts/{verb}?id={task}" for verb in ORDERS] + [
             "/controls/queue/pause",
             "/doctor",
         ]:
@@ -340,7 +340,7 @@ def test_every_key_is_looked_at_once_at_a_time_and_all_see_what_is_wrong(
 
 
 def test_every_state_in_which_a_task_can_be_has_its_orders():
-    ordered = {state for act in ACTS.values() for state in act.states}
+    ordered = {state for act in ORDERS.values() for state in act.states}
     assert ordered == {"pending", "scheduled", "blocked", "reserved", "started", *FINISHED}
 
 

@@ -191,7 +191,7 @@ def test_a_program_orders_without_a_question(client, queue, tasks):
     assert answer.json()["items"][1]["refusal"] == "it is not in a state for that"
     assert again.json()["items"][0]["status"] == "cancelled"
     assert client.get_task(tasks["pending"]).cancelled_by == "ci@web"
-    assert (moved["priority"], moved["items"][0]["status"]) == (7, "pending")
+    assert (moved["kind"], moved["items"][0]["status"]) == ("move", "pending")
 
 
 def test_a_program_says_how_many_tasks_it_expects(client, queue, everything):

@@ -10,13 +10,13 @@ from asking import NODE, ask_app
 from transactions import protocol
 
 from blueque.audit.server_check import Check
+from blueque.faces.orders import ORDERS
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.protocol.feeding import FeedRef
 from blueque.web import create_app, fence
 from blueque.web.access import Viewer
-from blueque.web.acts import ACTS
 from blueque.web.api import KINDS
 from blueque.web.controls import CONTROLS
 from blueque.web.live import Live
@@ -148,7 +148,7 @@ def test_orders_for_others_change_nothing_and_say_what_is_said_of_nothing(client
     app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
     before = everything()
     form = {"value": "1", "running": "1"}
-    for verb in ACTS:
+    for verb in ORDERS:
         for name in ("hidden", "after"):
             answers = [
                 ask_app(app, f"/acts/{verb}?id={task}", "POST", data=form, headers=OWN | accept)

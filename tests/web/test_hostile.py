@@ -12,9 +12,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from blueque import Client
+from blueque.faces.orders import ORDERS
 from blueque.web import bounded_stream, create_app, reader
 from blueque.web.access import COOKIE, Viewer
-from blueque.web.acts import ACTS
 from blueque.web.api import KINDS
 from blueque.web.bounded_stream import BoundedStream
 from blueque.web.logins import Logins
@@ -156,7 +156,7 @@ def test_no_get_needs_more_than_rights_to_read(client, queue, start):
     reading = Client(client.url.replace("redis://", "redis://looks:secret@"), patience=0.0)
     app = create_app(reading, authorize=lambda scope: PROGRAM)
     forms = ["/new", f"/new?from={task}", "/done/x"]
-    forms += [f"/acts/{verb}?id={task}" for verb in ACTS]
+    forms += [f"/acts/{verb}?id={task}" for verb in ORDERS]
     try:
         answers = {path: ask_app(app, path).status_code for path in [*paths_of(task), *forms]}
         assert {path: code for path, code in answers.items() if code >= 500} == {}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from starlette.exceptions import HTTPException
 
 from blueque.errors import NoSuchGroup
+from blueque.faces.orders import FEW
 from blueque.model.group import condition_on
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
@@ -16,7 +17,6 @@ from blueque.sentences import consent
 from blueque.text.format import count
 from blueque.text.what import what
 from blueque.web import fence, graph
-from blueque.web.acts import FEW
 from blueque.web.visit import Page, Visit
 
 MOST = 200  # groups on the page

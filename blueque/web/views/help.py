@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from blueque.web.acts import ACTS
+from blueque.faces.orders import ORDERS
 from blueque.web.visit import Page, Visit
 
 
@@ -65,15 +65,13 @@ STATES = (
     ("failed", "It has ended badly, or its host is gone."),
     ("cancelled", "A person has ended it, or what it waited for."),
 )
-_COMMANDS = {"now": "schedule run"}  # of orders whose command has another name
 
 
 def help(visit: Visit) -> Page:
     """Return the page that explains the others."""
     answers = [each for each in ANSWERS if visit.may_act or not each.is_order]
     orders = [
-        (act.word, sorted(act.states), f"blueque {_COMMANDS.get(verb, verb)}")
-        for verb, act in ACTS.items()
+        (order.word, sorted(order.states), f"blueque {order.command}") for order in ORDERS.values()
     ]
     context = {"answers": answers, "orders": orders, "keys": KEYS, "states": STATES}
     return Page("help.html", {**context, "is_live": False})

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from starlette.responses import PlainTextResponse, Response
 
 from blueque.documents.contents import value_of
+from blueque.faces.orders import allowed
 from blueque.model.states import FINISHED
 from blueque.queries import timeline
 from blueque.queries.history import Event
@@ -26,7 +27,6 @@ from blueque.text.eta import read_progress, roughly
 from blueque.text.format import clean, span
 from blueque.text.what import what
 from blueque.web import fence, hosts, log
-from blueque.web.acts import allowed
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:

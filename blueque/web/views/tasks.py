@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.responses import RedirectResponse, Response
 
 from blueque.documents.contents import value_of
+from blueque.faces.orders import ORDERS, Order
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listeners import names_of
@@ -22,7 +23,6 @@ from blueque.text.eta import read_progress
 from blueque.text.format import as_cell, clean, no_open_task
 from blueque.text.what import what
 from blueque.web import fence
-from blueque.web.acts import ACTS, Act
 from blueque.web.filters import LIMITS, Filter, command_of, filter_of
 from blueque.web.visit import Page, Visit, iso
 
@@ -180,9 +180,9 @@ def _begins(listing: Listing, visit: Visit) -> Mapping[str, Start]:
     return reader.shared(("starts", ids), lambda: starts(reader.inspector, listing.tasks))
 
 
-def _acts(wanted: Filter, counts: Mapping[str, int]) -> Iterator[tuple[str, Act, str]]:
+def _acts(wanted: Filter, counts: Mapping[str, int]) -> Iterator[tuple[str, Order, str]]:
     """Yield what can be ordered for tasks of a list, and for which of them: of all states, or of some."""
-    for verb, act in ACTS.items():
+    for verb, act in ORDERS.items():
         fit = [state for state in wanted.shown if state in act.states]
         number = sum(counts.get(state, 0) for state in fit)
         if len(fit) == len(wanted.shown):

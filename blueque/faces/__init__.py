@@ -1,0 +1,5 @@
+"""What the command line and the page share: the orders that people give.
+
+One row for each order for tasks says what a person reads before, and how it is done.
+May import: client and documents, and what is below them. Begin with orders.py.
+"""
