@@ -190,14 +190,14 @@ def client(url: str) -> Iterator[Client]:
 @pytest.fixture
 def redis(client: Client) -> Redis:
     """What the functions of blueque.protocol take."""
-    return client._redis
+    return client.connections
 
 
 @pytest.fixture
 def other(url: str) -> Iterator[Redis]:
     """The same for somebody else, who does something in between."""
     client = Client(url, patience=2.0)
-    yield client._redis
+    yield client.connections
     client.close()
 
 

@@ -266,10 +266,12 @@ def owner(client: Client, task_id: str) -> str:
     task = client.get_task(task_id)
     assert task.status == "started", task.fields
     queue = task.queue or ""
-    (lists, members) = client._redis.read(
+    (lists, members) = client.connections.read(
         ("KEYS", keys.reserved(queue, "*")), ("SMEMBERS", keys.started(queue))
     )
-    held = client._redis.read(*[("LRANGE", key, 0, -1) for key in sorted(lists)]) if lists else []
+    held = (
+        client.connections.read(*[("LRANGE", key, 0, -1) for key in sorted(lists)]) if lists else []
+    )
     having = [
         key for key, ids in zip(sorted(lists), held, strict=True) for each in ids if each == task_id
     ]
@@ -317,7 +319,7 @@ ELSEWHERE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 def is_sound(client: Client, settle: float = 0.3) -> bool:
     """Tell whether an audit finds nothing wrong; what it has found is the failure."""
     findings = [
-        finding.sentence for finding in audit(client._redis, settle) if not finding.is_warning
+        finding.sentence for finding in audit(client.connections, settle) if not finding.is_warning
     ]
     assert findings == []
     return True

@@ -486,7 +486,7 @@ def clean_environment() -> dict[str, str]:
 
 def write_hint(client: Client, queue: str, task_id: str, **fields: str) -> None:
     """Put a task in line as another program might: with an id of its own choice."""
-    redis = client._redis
+    redis = client.connections
     now = str(time.time())
     known = {
         "status": "pending",

@@ -619,7 +619,7 @@ def naive(url: str, directory: Path, between: Callable[[], object] = lambda: Non
     for piece in pieces:
         for batch in client.read(piece, ["task_id", "listed_as"]):
             for task, status in zip(*[column.to_pylist() for column in batch.columns], strict=True):
-                client._redis.read(
+                client.connections.read(
                     ("DEL", keys.task(task)), ("LREM", LISTS[status](QUEUE), 1, task)
                 )
 

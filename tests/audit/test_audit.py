@@ -1510,7 +1510,7 @@ def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
 
     def work(node: str) -> None:
         with contextlib.closing(Client(url)) as client:
-            own, instance = client._redis, f"i-{node}"
+            own, instance = client.connections, f"i-{node}"
             protocol.register(own, "busy", node, instance, {}, 1.0)
             while not stop.is_set():
                 task, token = uuid.uuid4().hex, uuid.uuid4().hex

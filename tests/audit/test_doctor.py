@@ -548,8 +548,8 @@ def test_a_checkup_does_not_loosen_the_guard_of_a_spare_id(server, client, cli):
     """An EXEC ends every watch on its connection, and with it that of the next enqueue's spare id."""
     queue = client.get_queue("video")
     queue.enqueue("p")
-    assert client._redis.look_ahead is not None
-    spare = client._redis.look_ahead.task
+    assert client.connections.look_ahead is not None
+    spare = client.connections.look_ahead.task
 
     Doctor(client.connections).check()
     cli.hset(keys.task(spare), "status", "taken")

@@ -330,7 +330,7 @@ class Consumer(threading.Thread):
         self.taken, self.longest, self.is_over = [], 0, threading.Event()
 
     def run(self):
-        redis = self.client._redis
+        redis = self.client.connections
         while True:
             was_over = self.is_over.is_set()
             length, some = redis.read(

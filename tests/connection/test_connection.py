@@ -94,7 +94,7 @@ def test_a_server_that_stands_still_is_away_once_the_time_for_an_answer_has_pass
 
 def ask(client, *command):
     """Return Redis' answer to one command on the connection of the client."""
-    return client._redis.read(command)[0]
+    return client.connections.read(command)[0]
 
 
 def count(cli, command):
@@ -361,7 +361,7 @@ def test_an_interruption_between_a_command_and_its_reply_closes_the_connection(
     server, kind, monkeypatch, interruption
 ):
     client = kind(server, patience=0)
-    connection = client._redis.connection()
+    connection = client.connections.connection()
 
     def interrupt(count):
         raise interruption
@@ -391,7 +391,7 @@ def test_bytes_that_are_not_utf_8_make_the_round_trip(server, cli, kind):
 
         (node,) = client.get_inspector().listeners("video")
         assert client.get_inspector().registration("video", node) == {"instance": "\udc80"}
-        client._redis.connection().exchange([("SADD", "copy", node, "ä", 1.5, 2)])
+        client.connections.connection().exchange([("SADD", "copy", node, "ä", 1.5, 2)])
         assert raw.smembers("copy") == {b"\xff\xfe_1", "ä".encode(), b"1.5", b"2"}
 
 

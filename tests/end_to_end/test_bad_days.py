@@ -377,7 +377,7 @@ def test_a_hint_without_a_task_is_dropped_and_makes_no_stump(programs, state):
     listener = programs.listener("work:run")
     task_id = programs.client.get_queue("work").enqueue("quick")
     outcome(programs.client, task_id)
-    programs.client._redis.read(("LPUSH", "blueque_pending_tasks_work", "gone", task_id))
+    programs.client.connections.read(("LPUSH", "blueque_pending_tasks_work", "gone", task_id))
     following = programs.client.get_queue("work").enqueue("quick")
     assert outcome(programs.client, following).result == "done"
     assert listener.stop() == 0

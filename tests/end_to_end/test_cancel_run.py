@@ -60,7 +60,7 @@ def stop(pid):
 
 def is_in_no_list(programs, task_id):
     """Tell whether only the list of cancelled tasks has the task."""
-    redis = programs.client._redis
+    redis = programs.client.connections
     (keys,) = redis.read(("KEYS", "blueque_*"))
     (cancelled,) = redis.read(("LRANGE", "blueque_cancelled_tasks_work", 0, -1))
     assert cancelled.count(task_id) == 1

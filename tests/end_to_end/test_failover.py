@@ -166,7 +166,7 @@ def test_a_write_without_a_transaction_goes_to_the_new_primary(pair, kind):
     client.get_task("t1")
     pair.fail_over()
 
-    reserving.wake(client._redis, "video")
+    reserving.wake(client.connections, "video")
 
     assert pair.new.zrange("blueque_wake_video", 0, -1) == [b"0"]
 

@@ -108,7 +108,7 @@ def test_the_refusals_are_the_same_in_memory(client, fake):
 def test_a_change_between_look_and_exec_is_noticed_in_memory(client, fake):
     queue = client.get_queue("video")
     queue.enqueue("in")
-    spare = client._redis.look_ahead.task
+    spare = client.connections.look_ahead.task
     fake.hset(f"blueque_task_{spare}", "status", "theirs")
 
     queue.enqueue("in")

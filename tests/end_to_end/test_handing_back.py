@@ -131,7 +131,7 @@ def test_drained_a_task_that_looks_hands_itself_back_and_goes_on_elsewhere_befor
     task = begin(programs, "hand_back")
     following = queue.enqueue("finish")
     if from_afar:
-        protocol.order(programs.client._redis, "work", task.node, "drain", "ann")
+        protocol.order(programs.client.connections, "work", task.node, "drain", "ann")
     else:
         listener.send(signal.SIGTERM)
     assert listener.wait() == 0
@@ -164,7 +164,7 @@ def test_left_behind_a_task_is_not_asked_until_somebody_drains_its_node(programs
         what="its beats without a master",
     )
     assert not (files(programs, task) / "stop").exists() and is_there(task.pid)
-    protocol.order(programs.client._redis, "work", task.node, "drain", "ann")
+    protocol.order(programs.client.connections, "work", task.node, "drain", "ann")
     until(lambda: programs.left() == [], what="the leaving of the listener")
     goes_on(programs, task.id, "drain")
 

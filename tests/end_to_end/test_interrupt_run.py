@@ -113,7 +113,7 @@ def test_an_order_is_for_one_attempt_and_not_for_the_next_one_of_the_same_proces
     token = ended(programs.client, first).token
     second = begin(programs, "wait")
 
-    redis = programs.client._redis
+    redis = programs.client.connections
     # As an order that came too late, and was left in a task that runs again.
     redis.read(("HSET", keys.task(second.id), "interrupt", token, "stack", "mark"))
     beat = _beat(programs, second.node)

@@ -281,7 +281,9 @@ def test_listeners_that_are_drained_from_afar_leave_after_their_task_and_are_not
     idle, other = [pid for pid in listener.slots() if pid != int(busy)]
 
     def drain(pid):
-        assert protocol.order(programs.client._redis, "work", f"{host}_{pid}", "drain", "a test")
+        assert protocol.order(
+            programs.client.connections, "work", f"{host}_{pid}", "drain", "a test"
+        )
 
     drain(idle)
     until(lambda: not is_there(idle), 2, "the leaving of an idle listener")

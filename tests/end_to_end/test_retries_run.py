@@ -55,7 +55,7 @@ def run(programs, how, queue="work", **options):
 def test_a_task_that_fails_runs_again_as_often_as_its_policy_says_after_longer_and_longer_pauses(
     programs,
 ):
-    queue, redis = programs.client.get_queue("work"), programs.client._redis
+    queue, redis = programs.client.get_queue("work"), programs.client.connections
     task_id = queue.enqueue("fail", retry=Retry(max=2, backoff=0.4, factor=2, jitter=0))
     etas = []
     for failures in (1, 2):

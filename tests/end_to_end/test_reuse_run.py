@@ -659,7 +659,7 @@ def test_an_order_for_a_task_that_has_ended_does_not_touch_the_next_one(programs
     second = begin(programs, "wait")
     assert second.pid == first.pid
 
-    redis = programs.client._redis
+    redis = programs.client.connections
     with pytest.raises(WrongState):
         programs.client.get_queue("work").cancel(first.id)
     # As a program may write it that has seen the task a moment before.
@@ -727,7 +727,7 @@ def test_the_stack_of_each_task_is_its_own(programs, before):
 
 
 def _show_stack(programs: Programs, task) -> None:
-    programs.client._redis.read(("HSET", keys.task(task.id), "stack", "mark"))
+    programs.client.connections.read(("HSET", keys.task(task.id), "stack", "mark"))
     path = files(programs, task) / "stack"
     until(lambda: path.exists() and "in await_word" in path.read_text(), what="its stack")
 
@@ -761,7 +761,7 @@ def test_an_end_that_a_killed_listener_has_not_reported_is_reported_once_and_its
     first = run(programs, "quick")[0]
     second = begin(programs, "wait")
     assert second.pid == first.pid
-    programs.client._redis.read(("CLIENT", "PAUSE", 60_000, "WRITE"))
+    programs.client.connections.read(("CLIENT", "PAUSE", 60_000, "WRITE"))
     try:
         let_go(programs)
         until((files(programs, second) / "exit").exists, what="its exit record")
@@ -771,7 +771,7 @@ def test_an_end_that_a_killed_listener_has_not_reported_is_reported_once_and_its
 
         until(lambda: not is_there(second.pid), what="the end of a process without a listener")
     finally:
-        programs.client._redis.read(("CLIENT", "UNPAUSE"))
+        programs.client.connections.read(("CLIENT", "UNPAUSE"))
     done = ended(programs.client, second.id)
     assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
     assert len(ledger(programs, second.id)) == 1 and is_sound(programs.client)
@@ -864,7 +864,7 @@ def test_an_end_that_redis_has_lost_is_reported_again_while_the_process_runs_ano
     """The living pid is no proof that the earlier task runs."""
     programs.listener("work:run", "--reuse", "100", "--time-limit", "1h", *QUICK)
     first = begin(programs, "wait")
-    redis, before = programs.client._redis, programs.client.get_task(first.id).fields
+    redis, before = programs.client.connections, programs.client.get_task(first.id).fields
     let_go(programs, first.id)
     assert ended(programs.client, first.id).status == "complete"
     second = begin(programs, "wait")

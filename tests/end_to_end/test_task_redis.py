@@ -50,7 +50,7 @@ WORK = """
 
     def connection(task):
         client = blueque.Client()
-        return client._redis.read(("CLIENT", "ID"))[0]
+        return client.connections.read(("CLIENT", "ID"))[0]
 
     def use_client(task):
         client = task.client

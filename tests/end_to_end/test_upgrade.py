@@ -66,7 +66,7 @@ def complete(client, *names):
 def test_no_key_is_unknown(client, cli):
     cli.sadd("blueque_bounded", "video")  # it was there if a queue had a `max_pending`
 
-    assert "unknown_key" not in {finding.code for finding in audit(client._redis)}
+    assert "unknown_key" not in {finding.code for finding in audit(client.connections)}
 
 
 def test_all_tasks_are_found_as_they_were(client):
@@ -138,7 +138,7 @@ def test_an_open_group_takes_tasks_and_ends_when_it_is_closed(programs, client):
     until(lambda: winter.progress().state == "ended", what="the end of the group")
     assert winter.progress().bad == 0
     assert winter.delete()
-    assert {finding.queue for finding in audit(client._redis)}.isdisjoint({"photos", "albums"})
+    assert {finding.queue for finding in audit(client.connections)}.isdisjoint({"photos", "albums"})
 
 
 def test_a_closed_group_ends_and_is_cancelled(programs, client):
@@ -181,7 +181,7 @@ def test_tasks_of_runs_are_run_and_those_that_are_held_back_stay_so(programs, cl
     programs.listener("work:run", queue="rows")
 
     assert {each.status for each in client.wait(in_line, timeout=30)} == {"complete"}
-    codes = {finding.code for finding in audit(client._redis)}
+    codes = {finding.code for finding in audit(client.connections)}
     assert "missing" not in codes  # or a repair would put the others in line
     held = [task for task in ids if task not in in_line]
     assert {client.get_task(task).status for task in held} <= {"pending", "complete"}

@@ -179,7 +179,7 @@ def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(
     for number in range(50):
         put(redis, f"t{number}", 1.0 + number, needs=f"lock:{number}=1")
     put(redis, "plain", 0.5)
-    fetched, read = [], client._redis.read
+    fetched, read = [], client.connections.read
 
     def count(*commands):
         replies = read(*commands)
@@ -190,7 +190,7 @@ def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(
         )
         return replies
 
-    monkeypatch.setattr(client._redis, "read", count)
+    monkeypatch.setattr(client.connections, "read", count)
     heads = client.get_inspector().heads("video")
     next(heads)
     assert fetched[:2] == [10, 2] and len(fetched) == 3
@@ -407,7 +407,7 @@ def lose_the_answer(client, monkeypatch):
             return answer
 
         with monkeypatch.context() as patch:
-            patch.setattr(client._redis, "patience", 0)
+            patch.setattr(client.connections, "patience", 0)
             patch.setattr(transaction, "_execute", execute_in_vain)
             with pytest.raises(RedisAway):
                 listener.take()

@@ -62,7 +62,7 @@ def round_trips(client):
     """Count how often something is sent while an action goes on."""
 
     def count(action):
-        redis, sent = client._redis, []
+        redis, sent = client.connections, []
         connection = redis.connection()
         connection.send = lambda commands, send=connection.send: sent.append(1) or send(commands)
         try:

@@ -111,7 +111,7 @@ class Chaos:
         if stage.scheduler is not None:
             self._samples.take("scheduler", stage.scheduler.pid, len(runs))
         if stage.is_redis_well:
-            (names,) = stage.control._redis.read(("KEYS", "*"))
+            (names,) = stage.control.connections.read(("KEYS", "*"))
             self._samples.keys.append(
                 sum(not name.startswith(keys.belongings("")) for name in names)
             )
@@ -154,8 +154,10 @@ class Chaos:
         began = now()
         self._until(lambda: not self._unended(), DRAIN, "the end of every task")
         self.table["seconds to drain"] = round(now() - began, 1)
-        self._until(lambda: not audit(stage.control._redis, 0.3), 15.0, "an audit without findings")
-        self.wrong += [finding.sentence for finding in audit(stage.control._redis, 0.5)]
+        self._until(
+            lambda: not audit(stage.control.connections, 0.3), 15.0, "an audit without findings"
+        )
+        self.wrong += [finding.sentence for finding in audit(stage.control.connections, 0.5)]
         # New listeners look through their spools at once: nothing may be open there that has ended.
         for node in stage.nodes:
             self._replace(node)
@@ -167,7 +169,7 @@ class Chaos:
     def _unended(self) -> list[str]:
         control = self._stage.control
         known = [task for task, promise in self._promises.read().items() if promise.is_accepted]
-        counts = control._redis.read(
+        counts = control.connections.read(
             ("LLEN", keys.complete(QUEUE)),
             ("LLEN", keys.failed(QUEUE)),
             ("LLEN", keys.cancelled(QUEUE)),
@@ -180,7 +182,7 @@ class Chaos:
         found: dict[str, str | None] = {}
         for first in range(0, len(tasks), 500):
             some = tasks[first : first + 500]
-            replies = self._stage.control._redis.read(
+            replies = self._stage.control.connections.read(
                 *[("HGET", keys.task(task), "status") for task in some]
             )
             found |= dict(zip(some, replies, strict=True))
@@ -214,7 +216,7 @@ class Chaos:
             node.end()
         self._until(lambda: not stage.left(), LEAVE, "the end of all processes")
         self.table["processes left"] = len(stage.left())
-        (held,) = stage.control._redis.read(("EXISTS", keys.listeners(QUEUE)))
+        (held,) = stage.control.connections.read(("EXISTS", keys.listeners(QUEUE)))
         if held:
             self.wrong.append("listeners that have left are still among the listeners")
 
@@ -243,7 +245,7 @@ class Chaos:
         )
         for task, promise in tasks.items():
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
-        (known,) = self._stage.control._redis.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
+        (known,) = self._stage.control.connections.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
         self.wrong += [f"task {task} is nobody's" for task in known if task not in tasks]
         self.wrong += self._samples.wrong()
         self.wrong += [

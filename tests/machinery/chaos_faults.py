@@ -364,7 +364,7 @@ class Injector:
         stage, scheduler = self._stage, self._stage.scheduler
         if scheduler is None or not scheduler.is_running or not stage.is_redis_well:
             return None
-        (waiting,) = stage.control._redis.read(("ZCARD", keys.scheduled(QUEUE)))
+        (waiting,) = stage.control.connections.read(("ZCARD", keys.scheduled(QUEUE)))
         if not waiting:
             return None
         stage.scheduler = None
@@ -410,7 +410,7 @@ class Injector:
         runs = self._runs()
         if not self._stage.is_redis_well or not runs:
             return None
-        (count,) = self._stage.control._redis.read(
+        (count,) = self._stage.control.connections.read(
             ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         )
         return f"{count} connections with {len(runs)} tasks running" if count else None

@@ -85,7 +85,7 @@ def scheduled(client):
 
 def the_task(client):
     """Return the id of the only task."""
-    return client._redis.read(("ZRANGE", "blueque_tasks_video", 0, 0))[0][0]
+    return client.connections.read(("ZRANGE", "blueque_tasks_video", 0, 0))[0][0]
 
 
 def complete(client):
@@ -100,7 +100,7 @@ def failed(client):
 
 
 def finished(client, status):
-    (task_id,) = client._redis.read(("LRANGE", f"blueque_{status}_tasks_video", 0, 0))[0]
+    (task_id,) = client.connections.read(("LRANGE", f"blueque_{status}_tasks_video", 0, 0))[0]
     return client.get_task(task_id)
 
 
@@ -132,7 +132,7 @@ def dead(*steps):
     """
 
     def seed(client):
-        redis = client._redis
+        redis = client.connections
         protocol.register(redis, Q, ALIVE, "i3", {}, 1.5)
         protocol.register(redis, Q, DEAD, "i2", {}, 1.5)
         protocol.enqueue(redis, Q, "t1", "in", 5.5)
@@ -143,47 +143,47 @@ def dead(*steps):
 
 
 def pop(client, _):
-    protocol.pop(client._redis, Q, DEAD, "i2")
+    protocol.pop(client.connections, Q, DEAD, "i2")
 
 
 def reserve(client, _):
-    protocol.reserve(client._redis, AttemptRef(Q, "t1", "token", DEAD), "i2", 6.5)
+    protocol.reserve(client.connections, AttemptRef(Q, "t1", "token", DEAD), "i2", 6.5)
 
 
 def start(client, _):
-    protocol.start(client._redis, AttemptRef(Q, "t1", "token", DEAD), 77, 7.5)
+    protocol.start(client.connections, AttemptRef(Q, "t1", "token", DEAD), 77, 7.5)
 
 
 def fence(client, _):
-    return protocol.fence(client._redis, Q, DEAD, "i2", "0", 9.25)
+    return protocol.fence(client.connections, Q, DEAD, "i2", "0", 9.25)
 
 
 def recover(client, _):
-    return protocol.recover(client._redis, Q, "t1", DEAD, "i2", 8.5)
+    return protocol.recover(client.connections, Q, "t1", DEAD, "i2", 8.5)
 
 
 def lose(client, default=None):
     return protocol.lose(
-        client._redis, AttemptRef(Q, "t1", "token", DEAD), "i2", Loss("gone"), default, 9.5
+        client.connections, AttemptRef(Q, "t1", "token", DEAD), "i2", Loss("gone"), default, 9.5
     )
 
 
 def adopt(client, _):
-    return protocol.adopt(client._redis, AttemptRef(Q, "t1", "token", DEAD), ALIVE, "i3", 9.5)
+    return protocol.adopt(client.connections, AttemptRef(Q, "t1", "token", DEAD), ALIVE, "i3", 9.5)
 
 
 def restore(client, _):
     return protocol.restore(
-        client._redis, AttemptRef(Q, "t1", "token", ALIVE), "i3", 77, {}, 7.5, 9.5
+        client.connections, AttemptRef(Q, "t1", "token", ALIVE), "i3", 77, {}, 7.5, 9.5
     )
 
 
 def reassert(client, _):
-    return protocol.reassert(client._redis, Q, "t1", ALIVE, "i3", OURS, 9.5)
+    return protocol.reassert(client.connections, Q, "t1", ALIVE, "i3", OURS, 9.5)
 
 
 def complete_t1(client, _):
-    protocol.end(client._redis, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7)
+    protocol.end(client.connections, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7)
 
 
 def lose_t1(client, _):
@@ -196,33 +196,33 @@ def born(kind="ok", **options):
 
     def enqueue_after(client, _):
         new = NewTask("t2", Q, "in", options, conditions)
-        return protocol.enqueue_after(client._redis, [new], 6.0)
+        return protocol.enqueue_after(client.connections, [new], 6.0)
 
     return enqueue_after
 
 
 def settle(client, _):
-    return protocol.settle(client._redis, "t1", 10.5)
+    return protocol.settle(client.connections, "t1", 10.5)
 
 
 def recheck(client, _):
-    return protocol.recheck(client._redis, Q, "t2", 10.5)
+    return protocol.recheck(client.connections, Q, "t2", 10.5)
 
 
 def unblock(client, _):
-    return protocol.unblock(client._redis, Q, "t2", 10.5, "ann")
+    return protocol.unblock(client.connections, Q, "t2", 10.5, "ann")
 
 
 def cancel_t2(client, _):
-    return protocol.cancel(client._redis, Q, "t2", "ann", None, 10.5)
+    return protocol.cancel(client.connections, Q, "t2", "ann", None, 10.5)
 
 
 def cancel_t1(client, _):
-    return protocol.cancel(client._redis, Q, "t1", "ann", None, 9.5)
+    return protocol.cancel(client.connections, Q, "t1", "ann", None, 9.5)
 
 
 def of_1_0_0(client):
-    client._redis.read(
+    client.connections.read(
         ("SADD", "blueque_listeners_video", DEAD), ("ZINCRBY", "blueque_queues", 1, Q)
     )
 
@@ -249,7 +249,7 @@ def two_in_line(client):
 def three_due(client):
     for eta in (1.5, 2.5, 3.5):
         task_id = client.get_queue("video").schedule("in", 4e9)
-        client._redis.read(("ZADD", "blueque_scheduled_tasks_video", eta, task_id))
+        client.connections.read(("ZADD", "blueque_scheduled_tasks_video", eta, task_id))
 
 
 def reserved_by_the_dead(client):
@@ -257,8 +257,8 @@ def reserved_by_the_dead(client):
     reserved(client)
     for kind in ("reserved_tasks", "listener"):
         key = f"blueque_{kind}_video_"
-        client._redis.read(("RENAME", f"{key}{node_id()}", f"{key}host_2"))
-    client._redis.read(
+        client.connections.read(("RENAME", f"{key}{node_id()}", f"{key}host_2"))
+    client.connections.read(
         ("SADD", "blueque_listeners_video", "host_2"),
         ("SREM", "blueque_listeners_video", node_id()),
     )
@@ -266,16 +266,18 @@ def reserved_by_the_dead(client):
 
 def started_by_the_dead(client):
     reserved_by_the_dead(client)
-    (task_id,) = client._redis.read(("LINDEX", "blueque_reserved_tasks_video_host_2", 0))
-    client._redis.read(("HSET", f"blueque_task_{task_id}", "status", "started"))
+    (task_id,) = client.connections.read(("LINDEX", "blueque_reserved_tasks_video_host_2", 0))
+    client.connections.read(("HSET", f"blueque_task_{task_id}", "status", "started"))
 
 
 def instance(client, node):
-    return client._redis.read(("HGET", f"blueque_listener_video_{node}", "instance"))[0]
+    return client.connections.read(("HGET", f"blueque_listener_video_{node}", "instance"))[0]
 
 
 def claim(client, _):
-    return protocol.claim(client._redis, "video", node_id(), "host_2", instance(client, "host_2"))
+    return protocol.claim(
+        client.connections, "video", node_id(), "host_2", instance(client, "host_2")
+    )
 
 
 RUN = (pop, reserve, start)
@@ -315,7 +317,7 @@ CALLS = {
     "beat with a task": Call(
         started,
         lambda client, _: protocol.beat(
-            client._redis,
+            client.connections,
             [Heartbeat("video", node_id(), instance(client, node_id()), 5)],
             9.5,
             the_task(client),
@@ -382,12 +384,12 @@ CALLS = {
     ),
     "order": Call(
         listening,
-        lambda client, _: protocol.order(client._redis, "video", node_id(), "drain", "ann"),
+        lambda client, _: protocol.order(client.connections, "video", node_id(), "drain", "ann"),
     ),
-    "observe": Call(dead(), lambda client, _: protocol.observe(client._redis, [Q])),
+    "observe": Call(dead(), lambda client, _: protocol.observe(client.connections, [Q])),
     "fence": Call(dead(pop, reserve), fence),
     "fence one of 1.0.0": Call(
-        of_1_0_0, lambda client, _: protocol.fence(client._redis, Q, DEAD, None, None, 9.25)
+        of_1_0_0, lambda client, _: protocol.fence(client.connections, Q, DEAD, None, None, 9.25)
     ),
     "recover what was popped": Call(dead(pop, fence), recover),
     "recover what was reserved": Call(dead(pop, reserve, fence), recover),
@@ -400,14 +402,14 @@ CALLS = {
     "complete what was lost": Call(
         dead(pop, reserve, start, fence, lambda client, _: lose(client)),
         lambda client, _: protocol.end(
-            client._redis, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7
+            client.connections, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7
         ),
     ),
     "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),
     "reassert": Call(dead(), reassert),
     "deregister the dead": Call(
         dead(fence),
-        lambda client, _: protocol.deregister(client._redis, Q, DEAD, "i2", is_dead=True),
+        lambda client, _: protocol.deregister(client.connections, Q, DEAD, "i2", is_dead=True),
     ),
     "enqueue after": Call(dead(), born()),
     "enqueue after a cancelled task": Call(dead(cancel_t1), born(broken="cancel")),
@@ -422,7 +424,7 @@ CALLS = {
     "cancel a blocked task": Call(dead(born()), cancel_t2),
     "requeue a task that is to wait": Call(
         dead(born(), cancel_t2),
-        lambda client, _: protocol.requeue(client._redis, Q, "t2", "mark", 11.5),
+        lambda client, _: protocol.requeue(client.connections, Q, "t2", "mark", 11.5),
     ),
     "wake": Call(nothing, lambda client, _: client.get_queue("video").wake_listener()),
     "leave": Call(listening, lambda client, listener: listener.leave()),

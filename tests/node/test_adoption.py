@@ -422,7 +422,7 @@ def test_a_task_that_a_key_has_made_anew_is_not_overwritten_by_the_attempt_of_it
     queue = programs.client.get_queue("work")
     queue.delete_task(programs.client.get_task(task.id))
     # as the same key does
-    protocol.enqueue(programs.client._redis, "work", task.id, "another", time.time())
+    protocol.enqueue(programs.client.connections, "work", task.id, "another", time.time())
     os.kill(slot, signal.SIGCONT)
     until(lambda: not is_there(task.pid), what="the end of the attempt")
     client = programs.client

@@ -435,7 +435,7 @@ def test_the_next_attempt_reads_the_checkpoint_of_one_that_has_failed_on_its_hos
     assert outcome(programs.client, other).status == "failed"
     # nobody goes on from one that is complete
     assert cli.exists(keys.checkpoint(other), keys.checkpoint(task)) == 1
-    assert audit(programs.client._redis, 0.3) == []
+    assert audit(programs.client.connections, 0.3) == []
     assert first.stop() == 0
     second = programs.listener("work:run", spool="elsewhere")
     queue.requeue(other)

@@ -276,7 +276,7 @@ def test_the_wait_for_its_answer_goes_on_through_signals(url, tmp_path):
         task = programs.client.get_queue("work").enqueue("quick")
         line = ("LLEN", keys.pending("work"))
         until(
-            lambda: programs.client._redis.read(line) == [0],
+            lambda: programs.client.connections.read(line) == [0],
             what="the task, for which there is no process",
         )
 

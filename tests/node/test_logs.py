@@ -479,7 +479,7 @@ def test_an_answer_that_was_lost_doubles_no_line_and_a_stranger_adds_none(client
     ]
     assert cli.xlen(keys.log_head(task)) == 1
     with pytest.raises(NotOwner):
-        protocol.log(client._redis, AttemptRef("work", task, "another", node), 1, lines)
+        protocol.log(client.connections, AttemptRef("work", task, "another", node), 1, lines)
 
 
 def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):

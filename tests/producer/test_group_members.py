@@ -144,7 +144,11 @@ def test_text_stays_text_and_rows_keep_their_order(client, cli):
     some = [(b"a", False), (b"100 %s", False), ("ä\r\n".encode(), False)]
 
     assert Members(client).put_texts(some, names(3)) == 3
-    assert [load(client._redis, task).parameters for task in line(cli)] == ["a", "100 %s", "ä\r\n"]
+    assert [load(client.connections, task).parameters for task in line(cli)] == [
+        "a",
+        "100 %s",
+        "ä\r\n",
+    ]
     assert line(cli) == ids_of(names(3))
 
 
@@ -168,10 +172,10 @@ def test_each_row_may_have_its_own_eta_and_priority(client, cli):
 
 def test_members_are_run_like_any_others_also_by_1_0_0(client):
     Members(client).put(names(2))
-    old = LegacyQueue(client._redis, Q)
+    old = LegacyQueue(client.connections, Q)
 
     finish_and_delete(client, 1)
-    assert load(client._redis, old.dequeue("old_1", time.time())).parameters == {"of": "key 1"}
+    assert load(client.connections, old.dequeue("old_1", time.time())).parameters == {"of": "key 1"}
 
 
 # Once

@@ -34,7 +34,7 @@ KEYS = [f"key {number}" for number in range(10)]
 
 def statuses(client, queue=Q):
     """Return how many tasks of a queue have which status."""
-    (ids,) = client._redis.read(("ZRANGE", keys.tasks(queue), 0, -1))
+    (ids,) = client.connections.read(("ZRANGE", keys.tasks(queue), 0, -1))
     found = [client.get_task(task).status for task in ids]
     return {status: found.count(status) for status in sorted(set(found))}
 
@@ -214,7 +214,7 @@ def test_members_get_what_they_wait_for_from_the_group_also_when_it_is_gone(clie
     queue.enqueue_many(KEYS[:5], keys=KEYS[:5], group=group)
     assert statuses(client) == {"blocked": 5, "pending": 1}
     run_all(client, Q)
-    while not protocol.settle(client._redis, parent, time.time()).is_over:
+    while not protocol.settle(client.connections, parent, time.time()).is_over:
         pass
     queue.delete_task(client.get_task(parent))
 

@@ -203,7 +203,7 @@ def test_the_tasks_of_a_schedule_have_its_title_and_no_producer(client, cli):
     task = client.get_task(cli.zrange(keys.tasks("video"), 0, -1)[0])
     assert (task.title, task.producer, task.schedule) == (TITLE, None, "hourly")
     assert again.record["version"] == 1  # the same definition, in whichever process
-    assert Firing(client._redis).step() != 0.0
+    assert Firing(client.connections).step() != 0.0
 
 
 def test_a_task_keeps_its_title_and_producer_when_it_is_moved_and_requeued(client, queue):

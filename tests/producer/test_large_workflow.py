@@ -176,7 +176,7 @@ def test_another_process_goes_on_where_a_producer_has_died(
 @pytest.mark.parametrize("write", range(1, 9))
 def test_all_is_there_once_although_an_answer_is_lost(client, proxy, cli, fault, write):
     through = Client(proxy.url, patience=2.0)
-    through._redis.read(("PING",))
+    through.connections.read(("PING",))
     flow = fan(through, size=400)
     proxy.arm(fault, write)
 

@@ -54,13 +54,13 @@ def miss(cli, name, hours, late=5):
 
 def fire(client):
     """Do what a scheduler does until nothing is due."""
-    firing = Firing(client._redis)
+    firing = Firing(client.connections)
     while firing.step() == 0.0:
         pass
 
 
 def tasks(client, queue="reports"):
-    (ids,) = client._redis.read(("ZRANGE", keys.tasks(queue), 0, -1))
+    (ids,) = client.connections.read(("ZRANGE", keys.tasks(queue), 0, -1))
     return [client.get_task(task) for task in ids]
 
 
@@ -125,7 +125,7 @@ def test_a_planned_time_comes_to_one_task_that_knows_it(client, cli, hourly):
 
 def test_nothing_comes_of_a_new_schedule_before_its_time(client, cli, hourly):
     schedule = hourly()
-    assert Firing(client._redis).step() > 0
+    assert Firing(client.connections).step() > 0
     assert tasks(client) == [] and schedule.record["last"] <= time.time()
     (first,) = schedule.next_times()
     assert 0 < first.timestamp() - time.time() <= HOUR and first.timestamp() % HOUR == 0
@@ -144,10 +144,10 @@ def test_the_task_shows_its_planned_time_in_the_zone_of_the_schedule(client, cli
 def test_any_number_of_schedulers_make_one_task(client, cli, hourly, other):
     hourly()
     (planned,) = miss(cli, "hourly", 1)
-    record = schedules.records(client._redis, ["hourly"])[0]
+    record = schedules.records(client.connections, ["hourly"])[0]
     plans = [plan_of("hourly", record, planned + 5) for _ in range(2)]
 
-    first = protocol.fire(client._redis, "hourly", plans[0])
+    first = protocol.fire(client.connections, "hourly", plans[0])
     second = protocol.fire(other, "hourly", plans[1])
 
     assert (first.what, second) == ("made", None)
@@ -199,7 +199,7 @@ def test_a_schedule_that_cannot_be_read_keeps_no_other_waiting(client, cli, hour
     hourly("good")
     miss(cli, "good", 1)
 
-    firing = Firing(client._redis)
+    firing = Firing(client.connections)
     for _ in range(5):
         firing.step()
 
@@ -236,7 +236,7 @@ def test_a_listener_makes_the_tasks_of_its_own_queues(client, cli, hourly):
         miss(cli, f"other {number}", 1, late=10)
     hourly("mine")
     miss(cli, "mine", 1)
-    firing = Firing(client._redis, ["reports"])
+    firing = Firing(client.connections, ["reports"])
     cli.config_resetstat()
 
     while firing.step() == 0.0:
@@ -665,8 +665,8 @@ def test_a_pause_with_more_times_than_are_counted_loses_nothing_that_is_not_due_
 
 def due(client, name="hourly"):
     """Return what a scheduler has read of a schedule that is due."""
-    (record,) = schedules.records(client._redis, [name])
-    return plan_of(name, record, schedules.first(client._redis, 1)[0])
+    (record,) = schedules.records(client.connections, [name])
+    return plan_of(name, record, schedules.first(client.connections, 1)[0])
 
 
 @pytest.mark.parametrize(
@@ -689,7 +689,7 @@ def test_fire_makes_nothing_of_a_record_that_changes_before_its_exec(
     theirs.client = someone
     overtaken(lambda: act(theirs))
 
-    assert protocol.fire(client._redis, "hourly", plan) is None
+    assert protocol.fire(client.connections, "hourly", plan) is None
 
     made = [each[0] for each in (what(client) if cli.exists(keys.schedule("hourly")) else [])]
     assert len(tasks(client)) == made.count("made") <= 1
@@ -705,7 +705,7 @@ def test_fire_looks_again_when_the_task_before_ends_before_its_exec(client, cli,
     plan = due(client)
     overtaken(lambda: cli.hset(keys.task(running.id), "status", "complete"))
 
-    assert protocol.fire(client._redis, "hourly", plan).what == "made"
+    assert protocol.fire(client.connections, "hourly", plan).what == "made"
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -725,7 +725,7 @@ def test_fire_makes_no_task_that_comes_to_be_before_its_exec(
                 other.get_schedule("hourly").backfill(planned, planned)
 
         overtaken(act)
-        assert protocol.fire(client._redis, "hourly", plan).what == "made"
+        assert protocol.fire(client.connections, "hourly", plan).what == "made"
     assert len(tasks(client)) == (0 if is_kept else 1)
 
 
@@ -853,7 +853,7 @@ def test_whatever_a_record_holds_the_others_come(client, cli, hourly, fields):
     cli.zadd(keys.SCHEDULES, {b"no \xff text": 1})
     hourly("good")
     miss(cli, "good", 1)
-    firing = Firing(client._redis)
+    firing = Firing(client.connections)
     for _ in range(5):
         firing.step()
     assert [task.schedule for task in tasks(client)] == ["good"]

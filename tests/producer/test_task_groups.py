@@ -21,7 +21,7 @@ from blueque.queries import groups
 
 def end(client, queue, task, is_well=True):
     """Let a task in line be run by a listener, and end."""
-    redis, attempt = client._redis, AttemptRef(queue.name, task, f"token {task}", "host_1")
+    redis, attempt = client.connections, AttemptRef(queue.name, task, f"token {task}", "host_1")
     protocol.register(redis, queue.name, "host_1", "i1", {}, time.time())
     redis.read(("LREM", keys.pending(queue.name), 0, task))
     redis.read(("LPUSH", keys.reserved(queue.name, "host_1"), task))
@@ -74,7 +74,7 @@ def test_a_task_waits_for_tasks_and_groups_at_once(client, queue):
     client.group("night").close()
     assert client.get_task(waiting).status == "blocked"
     end(client, queue, first)
-    protocol.settle(client._redis, first, time.time())
+    protocol.settle(client.connections, first, time.time())
 
     assert client.get_task(waiting).status == "pending"
     assert client.get_task(waiting).parents == [first]

@@ -77,7 +77,7 @@ def test_the_same_name_again_changes_nothing_and_names_the_same_tasks(client, ev
 @pytest.mark.parametrize("write", [1, 2])
 def test_a_workflow_is_there_once_although_an_answer_is_lost(client, proxy, cli, fault, write):
     through = Client(proxy.url, patience=2.0)
-    through._redis.read(("PING",))
+    through.connections.read(("PING",))
     flow, tasks = diamond(through)
     proxy.arm(fault, write)
 
@@ -254,9 +254,9 @@ def test_a_workflow_whose_tasks_were_deleted_is_still_the_same_and_not_made_agai
     flow.commit()
     flow.cancel()
     while flow.progress().state != "ended":
-        settle_groups_step(client._redis, 2e9)
+        settle_groups_step(client.connections, 2e9)
     for task in tasks:
-        protocol.delete(client._redis, client.get_task(task).queue, task, is_forced=True)
+        protocol.delete(client.connections, client.get_task(task).queue, task, is_forced=True)
 
     assert not diamond(client)[0].commit()
     assert not any(cli.exists(keys.task(task)) for task in tasks)
@@ -274,7 +274,7 @@ def test_nothing_is_added_to_a_workflow_that_was_committed(client):
 
 def test_nothing_is_added_to_a_workflow_that_has_to_be_committed_again(client, proxy):
     through = Client(proxy.url, patience=0.2)
-    through._redis.read(("PING",))
+    through.connections.read(("PING",))
     flow, _ = diamond(through)
     through.close()
     proxy.stop_listening()

@@ -849,7 +849,7 @@ def test_a_member_that_a_person_runs_again_after_a_cancel_runs(redis, cli):
 def test_the_body_runs_although_an_answer_is_lost(redis, cli, proxy, fault, write):
     """Celery #3363: the body of a chord never runs after a lost answer."""
     client = Client(proxy.url, patience=2.0)
-    through = client._redis
+    through = client.connections
     through.read(("PING",))
     open_group(redis)
     join(redis, "a", "b")

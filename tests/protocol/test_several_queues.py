@@ -119,7 +119,7 @@ def test_the_task_of_a_slot_of_several_queues_that_is_killed_is_adopted(programs
 def test_an_order_to_drain_in_one_queue_drains_the_slot_in_all(programs):
     listener = programs.listener("work:run", "B", queue="A")
     task = begin(programs, queue="A")
-    protocol.order(programs.client._redis, "B", task.node, "drain", "ann")
+    protocol.order(programs.client.connections, "B", task.node, "drain", "ann")
     listener.says("told to drain")
     left = programs.client.get_queue("B").enqueue("quick")
     let_go(programs)

@@ -59,7 +59,7 @@ def test_what_is_left_is_counted_by_what_keeps_it(client, watcher):
     queue.enqueue(3, resources={"gpu": 1})
     queue.enqueue(4, after=first)
     queue.schedule(5, time.time() + 1000)
-    client._redis.read(("ZADD", keys.scheduled("audio"), 5, "due"))  # no scheduler is there
+    client.connections.read(("ZADD", keys.scheduled("audio"), 5, "due"))  # no scheduler is there
     assert left(seen) == {"video": Left(3, 0, 0, 1), "audio": Left(due=1)}
     assert seen.statuses == {"video": "3 pending, 1 blocked", "audio": "1 due"}
     listener = client.get_listener("video")
@@ -98,7 +98,7 @@ def test_join_returns_when_the_last_task_has_ended_and_waits_for_what_it_has_hel
     second = queue.enqueue(2, after=first)
     joined = aside(Client(url).get_queue("video").join, 10)
     take(client).complete("one")
-    protocol.settle(client._redis, first, time.time())
+    protocol.settle(client.connections, first, time.time())
     processor = take(client)
     assert processor.task.id == second and not joined.done()
     processor.complete("two")

@@ -378,7 +378,7 @@ def test_who_could_not_look_or_beat_begins_to_observe_anew(own_server, disturb):
     with redis_py.Redis.from_url(own_server.url, decode_responses=True) as cli:
         client = Client(own_server.url, patience=2.0)
         judge = Recovery(client.with_patience(0).connections)
-        register(client._redis)
+        register(client.connections)
         look_for(judge, LEASE * 0.6)
         assert is_alive(cli)
         began = disturb(judge, own_server, cli)

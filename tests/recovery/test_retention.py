@@ -336,7 +336,7 @@ def test_of_two_that_have_both_counted_one_looks_again(client, finish, cli, othe
     seen = [FinishedTask(one, float(cli.hget(keys.task(one), "updated"))) for one in ids]
     # The other one knows of more of them.
     overtaken(lambda: protocol.prune(other, "video", "complete", seen[:6], 4))
-    assert protocol.prune(client._redis, "video", "complete", seen, 4) == 0
+    assert protocol.prune(client.connections, "video", "complete", seen, 4) == 0
     assert left(cli) == ids[:3:-1]
 
 

@@ -55,7 +55,7 @@ def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spar
     )
 
     assert done[:5] == (Q, "tonight", 2, 2, 2) and not done.is_replay and done.duplicates == 0
-    ids = client._redis.read(("ZRANGE", keys.tasks(Q), 0, -1))[0]
+    ids = client.connections.read(("ZRANGE", keys.tasks(Q), 0, -1))[0]
     a, b = sorted(map(client.get_task, ids), key=lambda task: task.fields["key"])
     assert (a.parameters, a.status, a.eta, a.fields["key"], a.fields["group"]) == (
         {"scene": "a", "frame": 1},
@@ -89,7 +89,7 @@ def test_one_column_of_text_that_is_named_is_what_the_task_gets(spark, client, e
 
 
 def _only(client, queue):
-    (ids,) = client._redis.read(("LRANGE", keys.pending(queue), 0, -1))
+    (ids,) = client.connections.read(("LRANGE", keys.pending(queue), 0, -1))
     (task,) = ids
     return task
 
@@ -112,7 +112,7 @@ def test_columns_may_be_given_as_such_and_in_any_case(spark, client, enqueue):
     enqueue(frame.withColumnRenamed("note", "a.b`c"), "odd", key="a.b`c", **said)
 
     def task(queue):
-        (ids,) = client._redis.read(("ZRANGE", keys.tasks(queue), 0, -1))
+        (ids,) = client.connections.read(("ZRANGE", keys.tasks(queue), 0, -1))
         return client.get_task(ids[0])
 
     plain, made, replaced, alone, odd = map(task, ("plain", "made", "replaced", "alone", "odd"))
