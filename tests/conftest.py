@@ -81,7 +81,7 @@ LONG = (
     "test_traces_run.py",
     "test_chaos_dependencies.py",
     "test_settling_run.py",
-    "test_surroundings_run.py",
+    "test_working_directory_run.py",
     "test_stack.py",
     "test_dev.py",
     "test_cli_archive.py",

@@ -14,7 +14,7 @@ from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.connection.address import hide_password
 from blueque.model import units
-from blueque.model.surroundings import CWD, KEEP_CWD
+from blueque.model.working_directory import CWD, KEEP_CWD
 from blueque.system import hosts
 from blueque.text.hints import amount
 

@@ -24,14 +24,7 @@ if TYPE_CHECKING:
     from blueque.node.handler_check import Registered
 
 _OF_LISTENER = ("retry", *LIMITS, "reuse", "reuse_for", "cwd", "keep_cwd")  # which both may have
-_OF_QUEUE = {
-    "weight": 1,
-    "resources": {},
-    "pythonpath": [],
-    "umask": None,
-    "nice": None,
-    "cgroup": None,
-}
+_OF_QUEUE = {"weight": 1, "resources": {}, "pythonpath": []}
 _RUNS = ("handler", "exec")
 
 

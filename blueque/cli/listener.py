@@ -18,13 +18,13 @@ from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.listener_handlers import found_from_here, handlers_of, registered_among
 from blueque.cli.listener_queues import (
     chosen_among,
+    cwd_of,
     fixed_of,
     held_to,
     limits_of,
     named_queues,
     own_of,
     reuse_of,
-    surroundings_of,
 )
 from blueque.cli.options import (
     WITH_SHORT_HELP,
@@ -47,7 +47,6 @@ from blueque.model import units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
 from blueque.model.queue_order import NAMES, is_own_select
-from blueque.model.surroundings import CWD, KEEP_CWD
 from blueque.model.units import (
     BEAT,
     LEASE,
@@ -61,6 +60,7 @@ from blueque.model.units import (
     require_callable_name,
     require_module_name,
 )
+from blueque.model.working_directory import CWD, KEEP_CWD
 from blueque.node.reload import ANSWER_TO, complete_environment
 from blueque.system import signals
 from blueque.system.hosts import VARIABLE as HOST
@@ -323,12 +323,12 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
         else said.get("resources", {})
     )
     names, limits = [*named], _limits(options)
-    surroundings = surroundings_of(config, options, names)
+    cwd = cwd_of(config, options, names)
     policy = values.get("retry")
     on_term = values.get("on_term") or ("drain" if is_in_container() else "leave")
     spool_limit, log_limit = _room(said, options)
     timing = _timing(config, options)
-    programs = found_from_here(config, handlers, surroundings)
+    programs = found_from_here(config, handlers, cwd)
     look_at_one = functools.partial(look_at, url, source, task_url)
     registered = registered_among(programs, found.handlers, look_at_one)
     own, remarks = own_of(config, registered, options)
@@ -354,7 +354,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "is_warm": values.get("warm", GPU not in amounts),
             "preload": preload,
             "reuse": reuse_of(config, options, handlers),
-            "surroundings": surroundings,
+            "cwd": cwd,
             "of_queues": limits_of(config, own, names, options.get("retry"), limits),
             "fixed": fixed_of(config, own, names, options, weights),
             "retention": {name: config.retention_of(name) for name in names},

@@ -17,8 +17,8 @@ from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.program import nearest, refuse_both
 from blueque.config.checker import shown_path
 from blueque.errors import InvalidInput
-from blueque.model.surroundings import Surroundings
 from blueque.model.units import HandlerName
+from blueque.model.working_directory import WorkingDirectory
 
 if TYPE_CHECKING:
     from blueque.config.contents import Config
@@ -167,13 +167,13 @@ def _no_handler(queue: str, modules: Sequence[str]) -> tuple[str, ...]:
 
 
 def found_from_here(
-    config: Config, handlers: Mapping[str, HandlerName], surroundings: Mapping[str, Surroundings]
+    config: Config, handlers: Mapping[str, HandlerName], cwd: Mapping[str, WorkingDirectory]
 ) -> dict[str, HandlerName]:
     """Return what runs the tasks of each queue, with paths that hold in any working directory."""
     found = {}
     for queue, name in handlers.items():
         words = name.exec
-        if words and "/" in words[0] and surroundings.get(queue, Surroundings()).has_own_cwd:
+        if words and "/" in words[0] and cwd.get(queue, WorkingDirectory()).is_own:
             words = [os.path.abspath(words[0]), *words[1:]]
         paths = [os.path.abspath(path) for path in config.queue(queue).pythonpath]
         found[queue] = name._replace(exec=words, paths=paths)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.config.checker import shown_path
 from blueque.errors import InvalidInput
 from blueque.model import queue_settings, units
 from blueque.model.queue_order import require_weight
-from blueque.model.surroundings import Surroundings
-from blueque.system import cgroup
+from blueque.model.working_directory import WorkingDirectory
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -152,21 +150,16 @@ def held_to(limits: Mapping[str, int | float | None]) -> list[int | float | None
     return [*most, limits.get("grace", units.GRACE), limits.get("lead", 0.0)]
 
 
-def surroundings_of(
+def cwd_of(
     config: Config, options: Mapping[str, Any], names: Sequence[str]
-) -> dict[str, Surroundings]:
-    """Return the surroundings of the tasks of each queue for which any are given."""
+) -> dict[str, WorkingDirectory]:
+    """Return where the tasks of each queue work for which anything is said of that."""
     found = {}
     for queue in names:
-        said = {**config.listener, **config.queue(queue).surroundings, **options}
-        own = Surroundings(**{name: said[name] for name in Surroundings._fields if name in said})
-        if own.cgroup is not None:
-            try:
-                own = own._replace(cgroup=cgroup.locate(own.cgroup))
-            except OSError as error:
-                reason = f"cgroup: {error.strerror}: name a directory, as /sys/fs/cgroup/batch"
-                raise Failure(CONFIGURATION, f"queue {queue!r}: {reason}") from error
-        if own != Surroundings():
+        said = {**config.listener, **config.queue(queue).cwd, **options}
+        fields = WorkingDirectory._fields
+        own = WorkingDirectory(**{name: said[name] for name in fields if name in said})
+        if own != WorkingDirectory():
             found[queue] = own
     return found
 

@@ -13,7 +13,6 @@ from blueque.config.tables import (
     FINISHED,
     REUSE,
     RULE,
-    SURROUNDINGS,
     listener_checks,
     log_checks,
     queue_checks,
@@ -107,8 +106,7 @@ class Checker:
     def _queue(self, path: Path, values: Any) -> QueueConfig:
         own = _with_limits(self._table(path, values, queue_checks()))
         reused = {name: own.pop(name) for name in REUSE if name in own}
-        names = (*CWD_KEYS, *SURROUNDINGS)
-        surroundings = {name: own.pop(name) for name in names if name in own}
+        cwd = {name: own.pop(name) for name in CWD_KEYS if name in own}
         self._require_one_handler(path, own)
         name = HandlerName(own.pop("handler", None), own.pop("exec", None))
         retention = self._retention((*path, "retention"), own.pop("retention", {}))
@@ -117,7 +115,7 @@ class Checker:
             retention=retention,
             handler=name if any(name) else None,
             reused=MappingProxyType(reused),
-            surroundings=MappingProxyType(surroundings),
+            cwd=MappingProxyType(cwd),
         )
 
     def _aliases(self, values: Mapping[str, Any], queues: Collection[str]) -> dict[str, str]:

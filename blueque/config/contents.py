@@ -25,7 +25,7 @@ class QueueConfig(NamedTuple):
     reused: `reuse` and `reuse_for`, those that are said: how many tasks a process takes.
     start_within: seconds in which a new task has to start.
     pythonpath: directories in which a task finds Python modules first.
-    surroundings: of its tasks, those that are said; fields of `Surroundings`.
+    cwd: `cwd` and `keep_cwd`, those that are said: where its tasks work.
     """
 
     weight: float | None = None
@@ -37,7 +37,7 @@ class QueueConfig(NamedTuple):
     reused: Mapping[str, int | float] = _EMPTY
     start_within: float | None = None
     pythonpath: Sequence[str] = ()
-    surroundings: Mapping[str, Any] = _EMPTY
+    cwd: Mapping[str, str] = _EMPTY
 
 
 class ScheduleConfig(NamedTuple):

@@ -48,8 +48,8 @@ from blueque.model.labels import require_tags, require_title
 from blueque.model.lines import require_priority, require_resources
 from blueque.model.schedule import POLICIES
 from blueque.model.start_time import require_within
-from blueque.model.surroundings import CWD, KEEP_CWD, require_umask
 from blueque.model.units import LOG_FORMATS, LOG_LEVELS
+from blueque.model.working_directory import CWD, KEEP_CWD
 
 FINISHED = ("complete", "failed", "cancelled")
 ON_TERM = ("leave", "drain", "stop")
@@ -70,15 +70,6 @@ REUSE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 # Where a task works; in the table of a queue and in that of the listener.
 CWD_KEYS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"cwd": one_of(CWD), "keep_cwd": one_of(KEEP_CWD)}
-)
-
-# What else its process finds; in the table of a queue only.
-SURROUNDINGS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {
-        "umask": require_umask,
-        "nice": lambda value: require_whole(value, "it", -20, 19),
-        "cgroup": lambda value: read_text(value),
-    }
 )
 
 _TABLES = (
@@ -132,7 +123,6 @@ def queue_checks() -> dict[str, Callable[[Any], Any]]:
         **HANDLER,
         **REUSE,
         **CWD_KEYS,
-        **SURROUNDINGS,
         **limit_checks(),
     }
 

@@ -228,8 +228,8 @@ class Adoption:
             if kind == "unknown" and not (is_running or attempt.has_begun()):
                 self._spool.forget(attempt)  # its listener died before it recorded the start
             elif kind in ("closed", "superseded") and not is_running:
-                surroundings = self._defaults.of(task.queue).surroundings
-                _close(task, attempt, surroundings.keeps_cwd(has_failed=True))
+                cwd = self._defaults.of(task.queue).cwd
+                _close(task, attempt, cwd.is_kept(has_failed=True))
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
             elif (

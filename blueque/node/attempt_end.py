@@ -91,8 +91,8 @@ class AttemptEnd:
     def _remove_cwd(self, watch: AttemptWatch, record: outcome_record.Record | None) -> None:
         """Remove the working directory of the attempt, if it has one and the listener keeps none."""
         attempt, task = watch.attempt, watch.task
-        surroundings = self._defaults.of(task.queue).surroundings
-        if not attempt.has_cwd() or surroundings.keeps_cwd(_has_failed(watch, record)):
+        cwd = self._defaults.of(task.queue).cwd
+        if not attempt.has_cwd() or cwd.is_kept(_has_failed(watch, record)):
             return
         for number, _ in enumerate(attempt.remove_cwd(), 1):
             if number % FILES == 0:
@@ -176,7 +176,7 @@ class AttemptEnd:
         }
         record.setdefault("finished", time.time())
         is_killed = watch.reason is None and outcome_record.is_killed(record)
-        if is_killed and self._duties.memory_kills.are_new(watch.task.queue or ""):
+        if is_killed and self._duties.memory_kills.are_new():
             record = outcome_record.as_out_of_memory(record)
         is_handed_back = watch.reason == "stopped" and record.get("handed_back")
         if watch.reason is not None and record["status"] == "failed" and not is_handed_back:

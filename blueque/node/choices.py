@@ -11,13 +11,13 @@ from typing import NamedTuple
 from blueque.listener.resources import Pool
 from blueque.model.limits import Limits
 from blueque.model.retry import Retry
-from blueque.model.surroundings import Surroundings
 from blueque.model.units import LOG_LEVEL, HandlerName, Keep, Timing
+from blueque.model.working_directory import WorkingDirectory
 from blueque.node.options import Defaults
 from blueque.task_process.job import Job
 
 CHOICES = "BLUEQUE_LISTENER_CHOICES"  # names the descriptor of the memory where they lie
-_EMPTY: Mapping[str, Surroundings] = MappingProxyType({})
+_EMPTY: Mapping[str, WorkingDirectory] = MappingProxyType({})
 
 
 class Choices(NamedTuple):
@@ -66,16 +66,15 @@ class Choices(NamedTuple):
     remarks: Sequence[str] = ()  # on what was asked for, for the log
     hooks: str | None = None  # the name of the class
     log_level: str = LOG_LEVEL
-    surroundings: Mapping[str, Surroundings] = _EMPTY  # by queue
+    cwd: Mapping[str, WorkingDirectory] = _EMPTY  # by queue
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
         """Raises ValueError, TypeError: it is not what this version writes."""
         found = cls(**json.loads(text))
-        surroundings = {queue: Surroundings(*its) for queue, its in found.surroundings.items()}
         return found._replace(
             handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()},
-            surroundings=surroundings,
+            cwd={queue: WorkingDirectory(*words) for queue, words in found.cwd.items()},
         )
 
     @property
@@ -99,18 +98,16 @@ class Choices(NamedTuple):
                 weight=self.weights.get(name, 1.0),
                 fixed=self.fixed.get(name, ()),
             )
-        for name, its in self.surroundings.items():
-            queues[name] = queues.get(name, own)._replace(surroundings=its)
+        for name, cwd in self.cwd.items():
+            queues[name] = queues.get(name, own)._replace(cwd=cwd)
         return own._replace(queues=queues)
 
 
-def kinds(
-    handlers: Mapping[str, HandlerName], surroundings: Mapping[str, Surroundings] = _EMPTY
-) -> dict[str, str]:
-    """Return of each queue the first one that has the same handler, and the same surroundings."""
-    whole = {queue: (name, surroundings.get(queue)) for queue, name in handlers.items()}
+def kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
+    """Return of each queue the first one that has the same handler."""
     return {
-        queue: next(other for other in whole if whole[other] == its) for queue, its in whole.items()
+        queue: next(other for other in handlers if handlers[other] == name)
+        for queue, name in handlers.items()
     }
 
 

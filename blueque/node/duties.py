@@ -51,7 +51,7 @@ class Duties:
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
         self.is_drained = False  # an order in Redis has told us to drain
         self._refused_at = NEVER  # since when Redis has refused us, on the monotonic clock
-        self.memory_kills = MemoryKills(context.defaults, context.listener.queues)
+        self.memory_kills = MemoryKills()
 
     def register(self) -> None:
         """Register where we are not registered, and begin. Raises what Redis does."""

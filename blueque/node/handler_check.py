@@ -4,22 +4,20 @@ user's runs in a listener or its master.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model import units
 from blueque.model.retry import Retry
-from blueque.model.surroundings import Surroundings
 from blueque.model.units import HandlerName
 from blueque.node import own_select
-from blueque.system import cgroup, log_writer, process
+from blueque.system import log_writer, process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import stop_logging
 from blueque.task_process.handlers import place_of, resolve, search_first, unfit
@@ -87,40 +85,6 @@ def find(
 
     found = _in_child(redis_url, look, f"the handler {name.run}")
     return None if found is None else Registered(*found)
-
-
-def check_surroundings(surroundings: Mapping[str, Surroundings]) -> str | None:
-    """Return why the processes of tasks cannot have their surroundings, or None. surroundings: by
-    queue.
-    """
-    for queue, its in surroundings.items():
-        what = f"queue {queue!r}: its tasks cannot"
-        if its.nice is not None:
-            try:
-                _in_child(None, functools.partial(_take_niceness, its.nice), what)
-            except InvalidInput as error:
-                return f"{what} have the niceness {its.nice}: {error}"
-        if its.cgroup is not None:
-            try:
-                _in_child(None, functools.partial(_enter, its.cgroup), what)
-            except InvalidInput as error:
-                advice = "it must be delegated to the user of the listener"
-                return f"{what} be put into the cgroup {its.cgroup}: {error}; {advice}"
-    return None
-
-
-def _take_niceness(nice: int) -> None:
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, nice)
-    except OSError as error:
-        raise InvalidInput(f"{error.strerror}") from error
-
-
-def _enter(directory: str) -> None:
-    try:
-        cgroup.enter(directory, os.getpid())
-    except OSError as error:
-        raise InvalidInput(f"{error.strerror}") from error
 
 
 def check_select(name: str, queues: Sequence[str], redis_url: str | None) -> str | None:

@@ -24,7 +24,7 @@ from blueque.node.prefork import TaskProcesses
 from blueque.node.reuse import Reusable, TaskProcess
 from blueque.node.waiting import Waiting
 from blueque.spool.attempt import Attempt
-from blueque.system import cgroup, hosts, process
+from blueque.system import hosts, process
 from blueque.system.outage import Outage
 from blueque.task_process import handshake
 
@@ -184,7 +184,7 @@ class Launcher:
         attempt: Attempt | None = None
         taken: TaskProcess | None = None
         spool, max_bytes = self._context.spool, self._context.client.max_bytes
-        surroundings = self._context.defaults.of(queue).surroundings
+        cwd = self._context.defaults.of(queue).cwd
         while True:
             try:
                 taken = taken or self._processes.take(
@@ -196,10 +196,8 @@ class Launcher:
                     checkpoint_sync.carry(spool, task, attempt, kept, max_bytes)
                 if given is not None:
                     attempt.write_inputs(given)
-                if surroundings.has_own_cwd:
+                if cwd.is_own:
                     attempt.make_cwd()
-                if surroundings.cgroup is not None:
-                    cgroup.enter(surroundings.cgroup, taken.pid)
                 attempt.open(spool.open_path, taken.pid, int(taken.identity["pid_start"]))
             except OSError as error:
                 self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
@@ -229,10 +227,10 @@ class Launcher:
         granted = claim.granted() if claim is not None else {}
         environ = environment(pool.totals, granted) if pool is not None else {}
         held = claim.filenos() if claim is not None else []
-        surroundings = self._context.defaults.of(task.queue).surroundings.for_process()
+        has_own_cwd = self._context.defaults.of(task.queue).cwd.is_own
         known = (task.id, dict(task.fields))
         assignment = handshake.Assignment(
-            attempt.path, granted, environ, time_limit, may_rest, known, surroundings
+            attempt.path, granted, environ, time_limit, may_rest, known, has_own_cwd
         )
         try:
             handshake.assign(taken.handshake, assignment, held)

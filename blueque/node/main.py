@@ -187,7 +187,7 @@ def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Maste
     work = Work(
         _life(choices),
         choices.is_warm,
-        kinds(choices.handlers, choices.surroundings),
+        kinds(choices.handlers),
         burst=BURST if has_burst else 1,
         until_empty=choices.until_empty,
         reuse=reuse,

@@ -10,8 +10,8 @@ from blueque.model import limits
 from blueque.model.limits import Limits
 from blueque.model.queue_settings import NAMES, QueueSettings, read_settings
 from blueque.model.retry import Retry
-from blueque.model.surroundings import Surroundings
 from blueque.model.units import LOG_LIMIT, RETENTION, Keep, Timing
+from blueque.model.working_directory import WorkingDirectory
 
 
 class Defaults(NamedTuple):
@@ -30,7 +30,7 @@ class Defaults(NamedTuple):
     retry: Retry | None = None
     retention: Mapping[str, Keep] = RETENTION
     log_limit: int = LOG_LIMIT
-    surroundings: Surroundings = Surroundings()
+    cwd: WorkingDirectory = WorkingDirectory()
     queues: Mapping[str, Defaults] = MappingProxyType({})
     weight: float = 1.0
     fixed: Collection[str] = ()

@@ -14,8 +14,7 @@ def refusal_of(choices: Choices, is_first: bool = True) -> str | None:
 
     is_first: no listeners run already, which may say other amounts of resources until they leave.
     """
-    refusal = check_work(choices) or handler_check.check_surroundings(choices.surroundings)
-    if refusal is not None:
+    if (refusal := check_work(choices)) is not None:
         return refusal
     try:
         Spool(choices.spool, choices.max_bytes).open()

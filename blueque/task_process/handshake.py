@@ -18,13 +18,10 @@ import json
 import marshal
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from blueque.system import unix_sockets
 from blueque.system.plain_files import identity
-
-if TYPE_CHECKING:
-    from blueque.model.surroundings import ForProcess
 
 _MOST = 200_000  # bytes of a message
 # bytes of a task that travels with its assignment; sockets hold four times that
@@ -42,7 +39,7 @@ class Assignment(NamedTuple):
     environ: variables for it. time_limit: in seconds, if it has one.
     may_rest: whether to wait for another task when this one has ended.
     task: id and fields of the task; None: read them in the file `task`.
-    surroundings: see `Surroundings.for_process`; None: those of the listener.
+    has_own_cwd: whether the task works in the directory of the attempt that is made for that.
     """
 
     path: str
@@ -51,7 +48,7 @@ class Assignment(NamedTuple):
     time_limit: float | None = None
     may_rest: bool = False
     task: tuple[str, dict[str, str]] | None = None
-    surroundings: ForProcess | None = None
+    has_own_cwd: bool = False
 
 
 class Rest(NamedTuple):

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blueque.spool.attempt import CWD, Attempt
 from blueque.spool.outcome_record import CANNOT_WRITE, Record, record_of
@@ -25,9 +25,6 @@ from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
 from blueque.task_process.reuse import Setting, Usage
 from blueque.task_process.running_task import RunningTask, environment
-
-if TYPE_CHECKING:
-    from blueque.model.surroundings import ForProcess
 
 NAME = "blueque-task"  # of task processes, for `ps -o comm`
 SIGNALS = (
@@ -148,7 +145,7 @@ def live(
         attempt = spool.attempt_at(assignment.path)
         if is_own:  # the listener may have looked for it too early
             spool.remove_blank(pid)
-        task = _get_ready(attempt, assignment, output, spool.max_bytes, setting)
+        task = _get_ready(attempt, assignment, output, spool.max_bytes)
         if not listener.may_begin(assignment.may_rest):
             return _leave(is_warm)
         status, may_rest, is_plain = _run(work_of, task, attempt, assignment, setting, origin)
@@ -204,11 +201,7 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
 
 
 def _get_ready(
-    attempt: Attempt,
-    assignment: Assignment,
-    output: Output,
-    max_bytes: int,
-    setting: Setting | None,
+    attempt: Attempt, assignment: Assignment, output: Output, max_bytes: int
 ) -> RunningTask | BaseException:
     """Do what can be done before the start is recorded; return the task, or why it cannot run."""
     try:
@@ -223,26 +216,9 @@ def _get_ready(
         environ = os.environ
         for name, value in variables.items():
             environ[name] = value
-        if assignment.surroundings is not None:
-            _surround(assignment.surroundings, setting)
     except BaseException as error:
         return error
     return task
-
-
-def _surround(surroundings: ForProcess, setting: Setting | None) -> None:
-    """Give this process the umask and the niceness of its queue.
-
-    setting: of a process that takes several tasks. It only gets such of queues with the same
-        surroundings, so both stay; a niceness could not be lowered again.
-    """
-    _, umask, nice = surroundings
-    if nice is not None:
-        os.setpriority(os.PRIO_PGRP, 0, nice)  # with the threads that an import has started
-    if umask is not None:
-        os.umask(umask)
-    if setting is not None:
-        setting.note_process()
 
 
 def _run(
@@ -271,7 +247,7 @@ def _run(
             setting.import_handler(work.prepare)
         if assignment.time_limit is not None:
             os.environ["BLUEQUE_DEADLINE"] = f"{time.time() + assignment.time_limit:.3f}"
-        if assignment.surroundings is not None and assignment.surroundings[0]:
+        if assignment.has_own_cwd:
             _enter_own_cwd(attempt, work)
         record = work.run(task, attempt)
     except BaseException as error:  # SystemExit and KeyboardInterrupt end a task too

@@ -61,19 +61,15 @@ class Setting:
             self._directory: str | None = os.getcwd()
         except OSError:  # it was removed
             self._directory = None
-        self.note_process()
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self._priority = os.getpriority(os.PRIO_PROCESS, 0)
         self._mask = _signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._handlers = {number: _signal.getsignal(number) for number in _SIGNALS}
         self._limits = {kind: resource.getrlimit(kind) for kind in _LIMITS}
         self._processors = _processors()
         self._users = _users()
         self._streams = sys.stdin, sys.stdout, sys.stderr
-
-    def note_process(self) -> None:
-        """Note the umask and the niceness that all tasks of this process have."""
-        self._umask = os.umask(0o077)
-        os.umask(self._umask)
-        self._priority = os.getpriority(os.PRIO_PROCESS, 0)
 
     def restore(self) -> None:
         """Undo what a task has changed. Raises OSError, ValueError or others if that is not allowed."""

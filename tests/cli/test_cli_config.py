@@ -310,7 +310,8 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
     (here / "films.py").write_text(FILMS)
     (here / "blueque.toml").write_text(
         "[listener]\nmodules = ['films']\ntime_limit = '1h'\nlead = '5s'\nretry = 9\n"
-        "cwd = 'task'\n[queues.films]\numask = '027'\ngrace = '5s'\nretention = { complete = '1d' }\n[retention]\nfailed = 'never'"
+        "cwd = 'task'\n[queues.films]\npythonpath = ['lib']\ngrace = '5s'\n"
+        "retention = { complete = '1d' }\n[retention]\nfailed = 'never'"
     )
     monkeypatch.setenv("BLUEQUE_STALL_LIMIT", "9m")
 
@@ -324,7 +325,7 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
     assert said["grace"] == ("5s", "file", "blueque.toml [queues.films]")
     assert said["lead"] == ("5s", "file", "blueque.toml [listener]")
     assert said["memory_limit"] == (None, "default", None)
-    assert said["umask"] == ("027", "file", "blueque.toml [queues.films]")
+    assert said["pythonpath"] == (["lib"], "file", "blueque.toml [queues.films]")
     assert said["cwd"] == ("task", "file", "blueque.toml [listener]")
     assert said["retention.complete"] == ("1d", "file", "blueque.toml [queues.films]")
     assert said["retention.failed"] == ("never", "file", "blueque.toml [retention]")

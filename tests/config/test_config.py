@@ -410,16 +410,6 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "queues.a = { weight = 1, retry = { max = 1, on = [1] } }",
             "queues.a.retry.on: on: 1 is neither an exception class nor the name of one",
         ),
-        ("[queues.a]\numask = 22", 'queues.a.umask: must be text, as "027"'),
-        (
-            "[queues.a]\numask = '0280'",
-            "queues.a.umask: '0280' is not a umask: write octal digits, as \"027\"",
-        ),
-        (
-            "[queues.a]\numask = '300'",
-            "queues.a.umask: '300' would take rights from the user of the task itself",
-        ),
-        ("[queues.a]\nnice = 20", "queues.a.nice: it is 20; it must be from -20 to 19"),
         ("[listener]\ncwd = 'tasks'", "listener.cwd: 'tasks' is not one of listener, task"),
         ('aliases.a = "b"\naliases.b = "c"', "aliases.a: 'b' is an alias itself: name the queue"),
         ('aliases.a = "a"', "aliases.a: 'a' is an alias itself: name the queue"),

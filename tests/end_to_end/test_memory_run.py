@@ -13,7 +13,7 @@ from handlers import ended
 from running import LISTENER, until
 
 MEMORY = Path("/sys/fs/cgroup/memory")  # of version 1, where a test may set a limit
-LIMIT = 100 << 20
+LIMIT = 300 << 20  # for a listener, too
 EAT = "eaten = []\nwhile True: eaten.append(bytearray(10**7))"
 WORK = f"""
     import os
@@ -48,9 +48,9 @@ def limited(name):
 
 def start(programs, directory, kind):
     programs.write(WORK)
-    programs.write(f'[queues.work]\ncgroup = "{directory}"', "blueque.toml")
     environ = {"BLUEQUE_REDIS_URL": programs.url, "BLUEQUE_SPOOL": "spool"}
-    return programs.start([*LISTENER, "work", *PROGRAMS[kind]], environ=environ)
+    enter = ("sh", "-c", f'echo $$ >{directory}/cgroup.procs; exec "$@"', "sh")
+    return programs.start([*enter, *LISTENER, "work", *PROGRAMS[kind]], environ=environ)
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)

@@ -19,9 +19,7 @@ from handlers import ELSEWHERE, begin, ended, is_sound, ledger, let_go, owner
 from running import ROOT, is_there, state_of, until
 
 from blueque import Client, OutcomeUnknown, Retry
-from blueque.model.surroundings import Surroundings
 from blueque.node.memory_kills import MemoryKills
-from blueque.node.options import Defaults, InEffect
 from blueque.spool import outcome_record
 from blueque.system import cgroup, process
 from blueque.system.embedded_redis import running_server
@@ -134,26 +132,24 @@ def test_a_producer_without_an_answer_is_told_the_id_to_ask_for(client, proxy):
 # Processes
 
 
-@pytest.mark.parametrize("queue", ["grouped", "work"])
-def test_a_task_that_the_kernel_kills_for_want_of_memory_says_so(tmp_path, monkeypatch, queue):
-    counted = {"grouped": tmp_path / "memory.events", "work": tmp_path / "vmstat"}
-    for file in counted.values():
-        file.write_text("oom 7\noom_kill 3\noom_group_kill 8\n")
-    monkeypatch.setattr(cgroup, "own_memory", lambda: None)
-    monkeypatch.setattr(process, "VMSTAT", str(counted["work"]))
-    grouped = Defaults(surroundings=Surroundings(cgroup=str(tmp_path)))
-    defaults = InEffect(Defaults(queues={"grouped": grouped}))
-    kills = MemoryKills(defaults, counted)
+@pytest.mark.parametrize("file", ["memory.events", "vmstat"])
+def test_a_task_that_the_kernel_kills_for_want_of_memory_says_so(tmp_path, monkeypatch, file):
+    counted = tmp_path / file
+    counted.write_text("oom 7\noom_kill 3\noom_group_kill 8\n")
+    own = str(tmp_path) if file == "memory.events" else None
+    monkeypatch.setattr(cgroup, "own_memory", lambda: own)
+    monkeypatch.setattr(process, "VMSTAT", str(tmp_path / "vmstat"))
+    kills = MemoryKills()
     kills.note()
     kills.note()
-    assert not kills.are_new(queue)
+    assert not kills.are_new()
 
-    counted[queue].write_text("oom_kill 4\n")
+    counted.write_text("oom_kill 4\n")
     kills.note()
 
-    assert {one: kills.are_new(one) for one in counted} == {one: one == queue for one in counted}
+    assert kills.are_new()
     kills.note()
-    assert not kills.are_new(queue)
+    assert not kills.are_new()
 
 
 @pytest.mark.parametrize(

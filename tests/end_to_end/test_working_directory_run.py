@@ -1,20 +1,16 @@
-"""What the processes of tasks find: a working directory of their own, and what the table of their
-queue says.
-"""
+"""Where tasks work: in a directory of their own, with the modules that the table of their queue names."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 from handlers import ended
 from handlers import files as files_of
 from running import Programs, until
 
-from blueque.system import cgroup
 from blueque.system.embedded_redis import running_server
 
 LISTENER = (sys.executable, "-m", "blueque.cli.listener")
@@ -45,8 +41,6 @@ WORK = """
             "cwd": os.getcwd(),
             "pwd": os.environ["PWD"],
             "at import": AT_IMPORT,
-            "umask": os.umask(0),
-            "nice": os.getpriority(os.PRIO_PROCESS, 0),
             "module": hidden.NAME,
             "module of child": subprocess.check_output([sys.executable, "-c", look], text=True),
             "pid": os.getpid(),
@@ -60,8 +54,6 @@ TOML = """
     handler = "work:run"
     pythonpath = "first"
     keep_cwd = "on-failure"
-    umask = "027"
-    nice = 5
     reuse = 10
 
     [queues.program]
@@ -79,7 +71,7 @@ TOML = """
 def programs(tmp_path_factory):
     with (
         running_server() as server,
-        Programs(server.url, tmp_path_factory.mktemp("surroundings")) as programs,
+        Programs(server.url, tmp_path_factory.mktemp("directories")) as programs,
     ):
         programs.write(WORK)
         for name in ("first", "second"):
@@ -125,20 +117,10 @@ def test_a_task_works_in_an_empty_directory_of_its_own_which_is_gone_when_its_en
     assert first.result["pid"] == second.result["pid"]  # both of them in one process
 
 
-def test_the_table_of_a_queue_names_modules_umask_and_niceness_and_others_do_not_have_them(
-    programs, listener
-):
+def test_the_table_of_a_queue_names_modules_and_others_do_not_have_them(programs, listener):
     own, plain = run(programs, "own")[0].result, run(programs, "plain")[0].result
-    umask = os.umask(0o77)
-    os.umask(umask)
-    assert (own["umask"], own["nice"], own["module"]) == (0o027, 5, "first")
-    assert own["module of child"] == "first\n"
-    assert (plain["umask"], plain["nice"], plain["module"]) == (
-        umask,
-        os.getpriority(os.PRIO_PROCESS, 0),
-        "second",
-    )
-    assert plain["cwd"] == str(programs.directory)
+    assert (own["module"], own["module of child"]) == ("first", "first\n")
+    assert (plain["module"], plain["cwd"]) == ("second", str(programs.directory))
 
 
 def test_a_program_is_found_where_its_listener_was_started_and_works_elsewhere(programs, listener):
@@ -172,39 +154,9 @@ def test_who_adopts_a_task_removes_its_directory(programs):
     assert listener.stop() == 0
 
 
-@pytest.mark.parametrize(
-    ("table", "refusal"),
-    [
-        (
-            'cgroup = "/nowhere/batch"',
-            "queue 'refused': its tasks cannot be put into the cgroup /nowhere/batch: ",
-        ),
-        ('pythonpath = "nowhere"', "/nowhere is not a directory"),
-    ],
-)
-def test_what_a_queue_cannot_have_is_refused_in_a_sentence(programs, table, refusal):
-    config = programs.write(f"[queues.refused]\n{table}", "refused.toml")
+def test_a_directory_for_modules_that_is_missing_is_refused_in_a_sentence(programs):
+    config = programs.write('[queues.refused]\npythonpath = "nowhere"', "refused.toml")
     command = [*LISTENER, "refused", "--handler", "work:run", "--config", str(config)]
     started = programs.start([*command, "--redis-url", programs.url, "--spool", "spool"])
     assert started.wait() == 78
-    assert refusal in started.log
-
-
-def test_tasks_of_a_queue_are_in_the_cgroup_that_it_names(programs):
-    name = f"blueque-test-{os.getpid()}"
-    try:
-        directory = cgroup.locate(name)
-        os.mkdir(directory)
-    except OSError as error:
-        pytest.skip(f"no cgroup is delegated to this user: {error}")
-    try:
-        programs.write(f'[queues.grouped]\ncgroup = "{name}"', "grouped.toml")
-        command = [*LISTENER, "grouped", "--exec", "cat", "/proc/self/cgroup"]
-        environ = {"BLUEQUE_CONFIG": str(programs.directory / "grouped.toml")}
-        environ |= {"BLUEQUE_REDIS_URL": programs.url, "BLUEQUE_SPOOL": "spool"}
-        started = programs.start(command, environ=environ)
-        assert run(programs, "grouped")[0].result.endswith(f"/{name}")
-        assert started.stop() == 0
-    finally:
-        until(lambda: not Path(directory, "cgroup.procs").read_text())
-        os.rmdir(directory)
+    assert "/nowhere is not a directory" in started.log
