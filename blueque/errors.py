@@ -69,11 +69,31 @@ BluequeError
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
+
+# The exit codes of commands.
+BUG = 1  # unexpected error
+USAGE = 2  # wrong usage, ambiguous id
+MISSING = 3  # no such task, queue, node
+NOT_COMPLETE = 4  # an awaited task failed, was cancelled or lost
+REFUSED = 5  # the object is not in a state that allows it
+UNCONFIRMED = 6  # not confirmed: no terminal to ask on, or the answer was not yes
+AWAY = 69  # Redis does not answer, or cannot serve now
+ATTENTION = 75  # something needs attention, or try again
+FORBIDDEN = 77  # password, ACL, read-only replica
+CONFIGURATION = 78  # a mistake in the environment, the file or the server
+TIMED_OUT = 124  # timeout, as of coreutils' timeout
+INTERRUPTED = 130  # Ctrl-C
+PIPE = 141  # the output was closed: SIGPIPE, as a shell reports it
 
 
 class BluequeError(Exception):
-    """The base of all exceptions that Blueque raises."""
+    """The base of all exceptions that Blueque raises.
+
+    exit_code: that of a command which this error ends.
+    """
+
+    exit_code: ClassVar[int] = BUG
 
     def __reduce__(self) -> tuple[Any, ...]:
         # To unpickle, Python would call the class with the message alone.
@@ -88,6 +108,8 @@ def _rebuild(kind: type[BluequeError], args: tuple[object, ...]) -> BluequeError
 
 class InvalidInput(BluequeError, ValueError):
     """A value was refused. Nothing was written."""
+
+    exit_code = USAGE
 
 
 class InvalidType(InvalidInput, TypeError):
@@ -167,6 +189,8 @@ class WrongState(InvalidInput):
     status: of the task; None: there is no such task. why: what forbids it, in words.
     """
 
+    exit_code = REFUSED
+
     def __init__(
         self, task_id: str, status: str | None, wanted: str, why: str | None = None
     ) -> None:
@@ -195,6 +219,8 @@ class HasDependents(InvalidInput):
         for it.
     """
 
+    exit_code = REFUSED
+
     def __init__(self, task_id: str, is_group: bool = False) -> None:
         why = "other tasks wait for it, or will if they are requeued"
         if is_group:
@@ -209,6 +235,8 @@ class WrongGroup(InvalidInput):
     state: open, closed, ended, making or cancelled; None: it does not matter.
     """
 
+    exit_code = REFUSED
+
     def __init__(self, group: str, why: str, state: str | None = None) -> None:
         super().__init__(f"group {group!r}: {why}")
         self.group, self.why, self.state = group, why, state
@@ -216,6 +244,8 @@ class WrongGroup(InvalidInput):
 
 class WrongSchedule(InvalidInput):
     """The schedule is in a state that forbids this. Nothing was written."""
+
+    exit_code = REFUSED
 
     def __init__(self, schedule: str, why: str) -> None:
         super().__init__(f"schedule {schedule!r}: {why}")
@@ -228,6 +258,8 @@ class NoSuchTask(BluequeError, LookupError):
     status: the last one that was seen, if the task was deleted during the wait; None: the task was
         never seen. key: its key and workflow in words, if `Workflow.id_of` has named the task.
     """
+
+    exit_code = MISSING
 
     def __init__(self, task_id: str, status: str | None = None, key: str | None = None) -> None:
         what = (
@@ -247,6 +279,8 @@ class NoSuchGroup(BluequeError, LookupError):
     is_making: there is a workflow with this name, but not all of its tasks are there yet.
     """
 
+    exit_code = MISSING
+
     def __init__(
         self, group: str, is_making: bool = False, is_joined: bool = False, is_lost: bool = False
     ) -> None:
@@ -264,6 +298,8 @@ class NoSuchGroup(BluequeError, LookupError):
 class NoSuchSchedule(BluequeError, LookupError):
     """There is no schedule with this name. Nothing was written."""
 
+    exit_code = MISSING
+
     def __init__(self, schedule: str) -> None:
         super().__init__(f"there is no schedule {schedule!r}")
         self.schedule = schedule
@@ -271,6 +307,8 @@ class NoSuchSchedule(BluequeError, LookupError):
 
 class SnapshotGone(BluequeError):
     """The snapshot has expired, or was removed, before it was read to the end."""
+
+    exit_code = ATTENTION
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -284,6 +322,8 @@ class EventsGone(BluequeError):
 
     place: behind which they were.
     """
+
+    exit_code = ATTENTION
 
     def __init__(self, queue: str, place: str) -> None:
         super().__init__(
@@ -299,6 +339,8 @@ class WaitTimedOut(BluequeError, TimeoutError):
     timeout: in seconds. statuses: of the tasks that have not ended, as last seen, by id; of
         `Queue.join`, what is left to do in each queue, by its name.
     """
+
+    exit_code = TIMED_OUT
 
     def __init__(
         self, timeout: float, statuses: Mapping[str, str | None], message: str | None = None
@@ -321,6 +363,8 @@ class QueueFull(BluequeError):
         need to be discarded; None: that is not done, or would not help.
     """
 
+    exit_code = ATTENTION
+
     def __init__(
         self, queue: str, max_pending: int, pending: int, tasks: int, discards: bool = False
     ) -> None:
@@ -341,6 +385,8 @@ class NotFree(BluequeError):
     want: lock, limit (of how many tasks its queue may run) or resources.
     """
 
+    exit_code = REFUSED
+
     def __init__(self, task_id: str, want: str) -> None:
         super().__init__(f"task {task_id} has to wait: no free {want}")
         self.task_id, self.want = task_id, want
@@ -349,6 +395,8 @@ class NotFree(BluequeError):
 class Contended(BluequeError):
     """The watched keys changed at every try. Nothing was written."""
 
+    exit_code = ATTENTION
+
     def __init__(self, operation: str, attempts: int) -> None:
         super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
         self.operation, self.attempts = operation, attempts
@@ -356,6 +404,8 @@ class Contended(BluequeError):
 
 class NotOwner(BluequeError):
     """The attempt does not own the task, or not any more. Nothing was written."""
+
+    exit_code = REFUSED
 
     def __init__(self, task_id: str, status: str | None, why: str) -> None:
         super().__init__(f"task {task_id} is not ours to change: {why}")
@@ -366,6 +416,8 @@ class NotRegistered(BluequeError):
     """The registration of this listener is gone or belongs to another instance. Nothing was
     written.
     """
+
+    exit_code = REFUSED
 
     def __init__(self, node: str, queue: str) -> None:
         super().__init__(f"listener {node} is not registered on queue {queue!r}")
@@ -378,6 +430,8 @@ class Taken(BluequeError):
     holder: that program, as a node, an instance or a process id; None: not known, or it is gone.
     """
 
+    exit_code = REFUSED
+
     def __init__(self, message: str, holder: str | None = None) -> None:
         super().__init__(message)
         self.holder = holder
@@ -385,6 +439,8 @@ class Taken(BluequeError):
 
 class RedisAway(BluequeError, ConnectionError):
     """Redis did not answer. Nothing was written."""
+
+    exit_code = AWAY
 
 
 class OutcomeUnknown(RedisAway):
@@ -449,6 +505,8 @@ class BatchFailed(BluequeError):
         Redis is back. False: none of it is there. With keys, the same call again settles it.
     """
 
+    exit_code = AWAY
+
     def __init__(
         self, batch: int, position: int, ids: list[str], is_unknown: bool, why: BluequeError
     ) -> None:
@@ -469,6 +527,8 @@ class JobFailed(BluequeError):
     reason: one sentence of the error.
     """
 
+    exit_code = ATTENTION
+
     def __init__(self, queue: str | None, group: str | None, reason: str, fate: str) -> None:
         of_queue = f" for queue {queue!r}" if queue is not None else ""
         of_group = f", group {group!r}" if group is not None else ""
@@ -482,6 +542,8 @@ class SparkEnded(BluequeError):
 
     pid: of the Java process. ending: how it ended, in words.
     """
+
+    exit_code = ATTENTION
 
     def __init__(self, pid: int, ending: str) -> None:
         super().__init__(
@@ -497,6 +559,8 @@ class SubmitFailed(BluequeError):
         output.
     """
 
+    exit_code = ATTENTION
+
     def __init__(self, code: int, said: str) -> None:
         ending = f"exit code {code}" if code >= 0 else f"signal {-code}"
         words = f"; its last lines:\n{said}" if said else ""
@@ -507,6 +571,8 @@ class SubmitFailed(BluequeError):
 class ArchiveRefused(BluequeError):
     """The directory cannot be used as an archive. Nothing was deleted from Redis."""
 
+    exit_code = CONFIGURATION
+
     def __init__(self, directory: str, why: str) -> None:
         super().__init__(f"{directory}: {why}")
         self.directory, self.why = directory, why
@@ -514,6 +580,8 @@ class ArchiveRefused(BluequeError):
 
 class SpoolRefused(BluequeError):
     """The spool directory cannot be used."""
+
+    exit_code = CONFIGURATION
 
 
 class NotInstalled(BluequeError, ImportError):
@@ -524,6 +592,8 @@ class NotInstalled(BluequeError, ImportError):
     oldest, installed: for a package that is too old, the oldest version that works, and the
         installed one; else empty.
     """
+
+    exit_code = CONFIGURATION
 
     def __init__(
         self,

@@ -14,20 +14,7 @@ from typing import NoReturn, TextIO
 import click
 
 from blueque import errors
-from blueque.cli.failure import (
-    ATTENTION,
-    AWAY,
-    BUG,
-    CONFIGURATION,
-    FORBIDDEN,
-    INTERRUPTED,
-    MISSING,
-    PIPE,
-    REFUSED,
-    TIMED_OUT,
-    USAGE,
-    Failure,
-)
+from blueque.cli.failure import AWAY, BUG, CONFIGURATION, FORBIDDEN, INTERRUPTED, PIPE, Failure
 from blueque.cli.options import Invocation
 from blueque.cli.printing import talk
 from blueque.errors import (
@@ -43,43 +30,14 @@ from blueque.errors import (
 )
 from blueque.system import signals
 
-# The first match counts.
-_CODES: list[tuple[type[BluequeError], int, str]] = [
-    (errors.WrongState, REFUSED, ""),
-    (errors.HasDependents, REFUSED, ""),
-    (errors.WrongGroup, REFUSED, ""),
-    (errors.WrongSchedule, REFUSED, ""),
-    (
-        TooLarge,
-        USAGE,
-        "Pass the path of a file instead. For larger parameters and results: max_bytes, or BLUEQUE_MAX_BYTES.",
-    ),
-    (errors.InvalidInput, USAGE, ""),
-    (errors.NoSuchTask, MISSING, ""),
-    (errors.NoSuchGroup, MISSING, ""),
-    (errors.NoSuchSchedule, MISSING, "See them: blueque schedule ls --recurring"),
-    (errors.WaitTimedOut, TIMED_OUT, ""),
-    (errors.NotOwner, REFUSED, ""),
-    (errors.Taken, REFUSED, ""),
-    (errors.NotFree, REFUSED, ""),
-    (errors.NotRegistered, REFUSED, ""),
-    (
-        errors.RedisAway,
-        AWAY,
-        "{origin} Is Redis running there? To use another one: --redis-url URL",
-    ),
-    (errors.QueueFull, ATTENTION, "{what} allow more: {command}"),
-    (errors.Contended, ATTENTION, "Try again in a moment."),
-    (errors.BatchFailed, AWAY, ""),  # if it has a cause, that says more
-    (errors.SpoolRefused, CONFIGURATION, ""),
-    (errors.EventsGone, ATTENTION, ""),
-    (errors.NotInstalled, CONFIGURATION, ""),
-    (errors.ArchiveRefused, CONFIGURATION, ""),
-    (errors.JobFailed, ATTENTION, ""),
-    (errors.SparkEnded, ATTENTION, ""),
-    (errors.SubmitFailed, ATTENTION, ""),
-    (errors.SnapshotGone, ATTENTION, "Try again: it goes on where it was."),
-]
+_ADVICE: dict[type[BluequeError], str] = {
+    TooLarge: "Pass the path of a file instead. For larger parameters and results: max_bytes, or BLUEQUE_MAX_BYTES.",
+    errors.NoSuchSchedule: "See them: blueque schedule ls --recurring",
+    RedisAway: "{origin} Is Redis running there? To use another one: --redis-url URL",
+    QueueFull: "{what} allow more: {command}",
+    errors.Contended: "Try again in a moment.",
+    errors.SnapshotGone: "Try again: it goes on where it was.",
+}
 
 # By the first word of the answer of Redis.
 _REFUSALS: dict[str, tuple[int, str]] = {
@@ -140,15 +98,13 @@ def explain(error: BluequeError, origin: str) -> Failure:
     refusal = error.__cause__
     if type(error) is RedisAway and isinstance(refusal, RedisRefused) and refusal.code in NOT_NOW:
         return Failure(_REFUSALS[refusal.code][0], str(error), _REFUSALS[refusal.code][1])
-    for kind, code, advice in _CODES:
-        if isinstance(error, kind):
-            if isinstance(error, OutcomeUnknown) and error.task_id:
-                advice = f"When Redis is back, see: blueque show {error.task_id}"
-            if isinstance(error, TooLarge) and not error.what.endswith(("parameters", "result")):
-                advice = ""  # no setting makes that limit higher
-            of_queue = _of_full_queue(error) if isinstance(error, QueueFull) else {}
-            return Failure(code, str(error), advice.format(origin=origin, **of_queue))
-    return Failure(BUG, str(error))
+    advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), "")
+    if isinstance(error, OutcomeUnknown) and error.task_id:
+        advice = f"When Redis is back, see: blueque show {error.task_id}"
+    if isinstance(error, TooLarge) and not error.what.endswith(("parameters", "result")):
+        advice = ""  # no setting makes that limit higher
+    of_queue = _of_full_queue(error) if isinstance(error, QueueFull) else {}
+    return Failure(error.exit_code, str(error), advice.format(origin=origin, **of_queue))
 
 
 def _of_full_queue(error: QueueFull) -> dict[str, str]:

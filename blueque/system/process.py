@@ -76,8 +76,10 @@ def parent(pid: int) -> int | None:
 
 def session(pid: int) -> int | None:
     """Return the pid of the leader of its session; None if the process does not exist."""
-    fields = read_stat(pid)
-    return int(fields[3]) if fields else None
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def is_alive(pid: int, known: Mapping[str, str]) -> bool:

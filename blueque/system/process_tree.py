@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from blueque.system.process import start_ticks
-from blueque.system.procfs import has_ended, read_all_stats, read_share_of_memory
+from blueque.system.procfs import has_ended, read_all_stats
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -67,13 +67,15 @@ class Tree:
         Never more than `look` says, and far less for a pool of forks. Slow: some milliseconds for
         each gigabyte.
         """
+        import psutil  # here: a listener does without it while its tasks keep to their limits
+
         total = 0
         for pid, member in self._find(()).items():
             try:
-                total += read_share_of_memory(pid)
-            except ProcessLookupError:
+                total += psutil.Process(pid).memory_full_info().pss
+            except psutil.NoSuchProcess:
                 pass
-            except OSError:  # it has changed its user
+            except psutil.AccessDenied:  # it has changed its user
                 total += member.pages * _PAGE
         return total
 
