@@ -25,10 +25,6 @@ from blueque.task_process.hooks import METHODS, load
 from blueque.task_process.registered import QueueHandler, name_of, registered
 
 _MOST = 4000  # characters of an error
-_INSTEAD = (
-    "use after_end, or blueque history --follow -q QUEUE --on complete --on failed --on cancelled "
-    "--exec PROGRAM --place FILE"
-)
 
 
 class Registered(NamedTuple):
@@ -141,8 +137,6 @@ def check_hooks(
             hooks = load(name)
         except BaseException as error:
             _refuse(f"the hooks {name}", error)
-        if getattr(hooks, "on_end", None) is not None:
-            raise InvalidInput(f"the hooks {name} have on_end, which is never called: {_INSTEAD}")
         found = [method for method in METHODS if getattr(hooks, method, None) is not None]
         if not found:
             raise InvalidInput(f"the hooks {name} have none of {', '.join(METHODS)}")

@@ -143,10 +143,6 @@ def test_hooks_are_called_once_for_each_task_of_a_process_that_is_reused(program
             "bad:Slow",
             "the hook bad:Slow.after_end is a coroutine function (async def): give a plain",
         ),
-        (
-            "bad:Old",
-            "the hooks bad:Old have on_end, which is never called: use after_end, or blueque",
-        ),
         ("bad:Needs", "cannot import the hooks bad:Needs: TypeError: Needs.__init__() missing"),
     ],
 )
@@ -158,9 +154,6 @@ def test_hooks_that_cannot_be_used_are_refused_at_the_start(programs, name, said
             def after_end(self, task): pass
         class Slow:
             async def after_end(self, task, ended): pass
-        class Old:
-            def after_end(self, task, ended): pass
-            def on_end(self, task): pass
         class Needs:
             def __init__(self, name): pass
         """,
