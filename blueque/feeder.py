@@ -13,7 +13,7 @@ from blueque.backlog.job import Feeding, Job
 from blueque.backlog.rows import Shape
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
-from blueque.model.encoding import require_feed_name, require_printable, require_whole
+from blueque.model.encoding import require_feed_name, require_whole
 from blueque.model.labels import bytes_left_for_parameters
 from blueque.model.options import TaskOptions, require_known
 from blueque.text.format import count
@@ -86,7 +86,7 @@ def feed(
     fields = sink.fields_of(**options)
     job = Job(
         sink.name,
-        require_printable(require_feed_name(name), "feed"),
+        require_feed_name(name),
         Backlog(source),
         Shape(_params(params), key, bytes_left_for_parameters(fields, own.max_bytes), skip_bad),
         fields,

@@ -97,6 +97,6 @@ def _require_all(archive: Archive, claim: Claim, files: Sequence[File]) -> None:
         raise ArchiveRefused(
             archive.root,
             f"batch {claim.batch} of queue {claim.queue!r} has {count(rows, 'row')} in its files, and {claim.rows} were "
-            "written: put back what is missing, go on where the batch was begun, or finish it with the version of Blueque "
-            f"that has begun it; if it is lost for good, delete the key {keys.archive(claim.queue)}",
+            "written: put back what is missing, or go on where the batch was begun; "
+            f"if it is lost for good, delete the key {keys.archive(claim.queue)}",
         )

@@ -8,8 +8,7 @@
 A batch is published by one file, whose existence alone counts: to write it twice, or half, does no
 harm. All names but this one are written once, by one writer. A file of a batch that no published
 list has is left by a dead archiver, and the next one removes it. Files with other names count
-without a list: a person may merge small files, and older versions had no lists in a directory.
-The staging folder of these older versions goes with the first batch.
+without a list: a person may merge small files.
 """
 
 from __future__ import annotations
@@ -30,13 +29,12 @@ from blueque.archives.partitions import SUFFIX, File, parse_partition, partition
 from blueque.archives.picking import FILE_FIELDS
 from blueque.archives.stores import REQUESTS_AT_ONCE, Store
 from blueque.errors import ArchiveRefused
-from blueque.model.earlier_versions import BY_RUN, STAGING_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MARK = "_archive.json"
-VERSION = 3  # 1 and 2 are read, too
+VERSION = 3
 
 _WRITTEN, _PUBLISHED, _LIST = "_written", "_published", ".json"
 
@@ -68,27 +66,22 @@ class Archive:
     """One archive.
 
     root: its absolute path, or its URL. identity: tells it from an archive in another place; empty:
-        nothing is in it yet. by: by what its files lie besides queue and day: `group`; or `run`, as an
-        earlier version has made it: it is only read.
+        nothing is in it yet. is_by_group: whether its files lie by group besides queue and day.
     """
 
-    def __init__(self, root: str, identity: str, by: str | None = None) -> None:
-        self.root, self.identity, self.by = root, identity, by
+    def __init__(self, root: str, identity: str, is_by_group: bool = False) -> None:
+        self.root, self.identity, self.is_by_group = root, identity, is_by_group
         self.is_local = stores.scheme_of(root) is None
         self._store = Store(root)
         self._lists: dict[str, list[str]] = {}  # they never change
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.root, self.identity, self.by)
+        return type(self), (self.root, self.identity, self.is_by_group)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The columns of a file."""
-        return tuple(name for name in FILE_FIELDS if name != self.by)
-
-    @property
-    def is_by_group(self) -> bool:
-        return self.by == "group"
+        return tuple(name for name in FILE_FIELDS if name != "group" or not self.is_by_group)
 
     def folders(self, day: str | None, group: str | None) -> list[str]:
         """Return the names of the folders of a file below that of its queue."""
@@ -119,8 +112,6 @@ class Archive:
         ours, seen = f"{claim.batch}-{claim.writer}", self._of_batches(claim.queue, "")
         # All that was seen is of earlier writers: no other writer can publish in this queue now.
         claim.make_sure()
-        if self.is_local:
-            self._leave_older_versions(claim.queue)
         counts = self._counting(claim.queue, self._published(claim.queue))
         dead = [path for path in seen if not posixpath.basename(path).startswith(ours)]
         self._store.remove({*dead} - counts)
@@ -169,18 +160,6 @@ class Archive:
         found = [parse_partition(name, "queue") for name in self._store.names(self._store.path())]
         return [value[0] for value in found if value is not None and value[0] is not None]
 
-    def _leave_older_versions(self, queue: str) -> None:
-        """Remove what an older version has left of the queue, and have it refuse the archive: it
-        does not know of lists. But it may have to finish a batch of another queue first.
-        """
-        self._store.remove_folder(self._hidden(STAGING_FOLDER, queue))
-        found = _mark(self._store) or {}
-        if found.get("version") != VERSION and not self._store.below(
-            self._store.path(STAGING_FOLDER)
-        ):
-            content = json.dumps({**found, "archive": self.identity, "version": VERSION})
-            self._store.replace(self._store.path(MARK), content.encode())
-
     def _files(self, queue: str, names: Sequence[str], beginning: str = "") -> list[File]:
         """Return the files of a queue in these lists or in none, whose name begins so."""
         folder, listed = self._folder(queue), self._listed(queue, names)
@@ -205,14 +184,14 @@ class Archive:
     def _file(self, queue: str, path: str, folder: str) -> File | None:
         """Return the file at this path; None: it is not a file of an archive."""
         *folders, name = path.removeprefix(f"{folder}/").split("/")
-        kinds = ("day",) if self.by is None else ("day", self.by)
+        kinds = ("day", "group") if self.is_by_group else ("day",)
         if len(folders) != len(kinds) or name[0] in "._" or not name.endswith(SUFFIX):
             return None
         values = list(map(parse_partition, folders, kinds))
         if not all(values):
             return None
         found = [value[0] for value in values if value]
-        return File(path, queue, *found[: 2 if self.is_by_group else 1])
+        return File(path, queue, *found)
 
     def _of_batches(self, queue: str, beginning: str) -> list[str]:
         """Return the paths of files and lists of batches whose name begins so, published or not."""
@@ -278,8 +257,6 @@ def create(
     except OSError as error:
         raise ArchiveRefused(root, f"cannot be written to: {error}") from error
     made = open_(path, unverified)
-    if made.by == BY_RUN:
-        raise ArchiveRefused(root, "is by run, of an earlier version: begin another archive")
     if is_by_group is not None and made.is_by_group != is_by_group:
         how = "is" if made.is_by_group else "is not"
         raise ArchiveRefused(root, f"{how} by group, and stays so: begin another archive")
@@ -306,10 +283,9 @@ def open_(path: str | os.PathLike[str], unverified: bool = False) -> Archive:
             f"cannot be read: its {MARK} is damaged. Put it back; if you have no copy and no batch is open, remove it, "
             "and archive again with the same options",
         )
-    if found.get("version") not in range(1, VERSION + 1):
-        raise ArchiveRefused(root, "is an archive of a later version of Blueque")
-    by = [name for name in ("group", BY_RUN) if name in found.get("by", ())]
-    return Archive(root, found["archive"], by[0] if by else None)
+    if found.get("version") != VERSION:
+        raise ArchiveRefused(root, "is an archive of another version of Blueque")
+    return Archive(root, found["archive"], "group" in found.get("by", ()))
 
 
 def _list_of(claim: Claim) -> str:

@@ -105,11 +105,6 @@ class Store:
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
             list(threads.map(remove, paths))
 
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder and all in it; one that is gone already is fine."""
-        with contextlib.suppress(FileNotFoundError):
-            self._files.delete_dir(folder)
-
     def open(self, path: str) -> pa.NativeFile:
         return self._files.open_input_file(path)
 

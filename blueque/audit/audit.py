@@ -74,7 +74,7 @@ def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Fi
     findings = list(invariants.judge(observed))
     blocked: dict[str, str] = {}
     awaited: list[str] = []
-    for task, seen in reads.hashes(redis, [task for task in tasks if task not in observed.staged]):
+    for task, seen in reads.hashes(redis, tasks):
         findings += invariants.judge_task(observed, task, seen)
         if seen.status == "blocked":
             blocked[task] = seen.queue or ""

@@ -19,14 +19,7 @@ from blueque.model.states import FINISHED
 from blueque.queries.groups import members
 
 CODES = ("open_member", "bad_member", "group_end")  # of findings, whose text is the group
-_OF_A_GROUP = (
-    keys.group,
-    keys.members,
-    keys.listed_members,
-    keys.open_members,
-    keys.bad_members,
-    keys.awaiting,
-)
+_OF_A_GROUP = (keys.group, keys.members, keys.open_members, keys.bad_members, keys.awaiting)
 _NOW = 0.0  # the score of a group at which a listener or scheduler is about to look
 
 

@@ -21,7 +21,6 @@ WARNINGS = frozenset(
         "group_end",
         "kept",
         "left_behind",
-        "leftover",
         "line_score",
         "node",
         "open_member",
@@ -175,7 +174,7 @@ class Observation:
     entries: by task. listeners, lines: by queue and name. nodes: the listeners that a key names.
     holders: of each lock, the tasks that hold it, and how many tasks each allows to hold it.
     groups: the names of those that have a record. schedules: of those that have a record or are
-        listed. staged: the tasks that runs of earlier versions hold back: they are in no line on purpose.
+        listed.
     """
 
     bad_keys: dict[str, Finding] = field(default_factory=dict)
@@ -188,7 +187,6 @@ class Observation:
     holders: dict[str, dict[Holder, int]] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     schedules: list[str] = field(default_factory=list)
-    staged: set[str] = field(default_factory=set)
 
     def listener(self, queue: str, node: str | None) -> ListenerSeen:
         return self.listeners.get((queue, node or ""), ListenerSeen())

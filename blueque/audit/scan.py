@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from blueque.audit import earlier_runs
 from blueque.audit.observation import Keys, LineSeen, ListenerSeen, Observation, Pair, QueueSeen
 from blueque.audit.reads import BATCH, read_all, read_flat, read_groups
 from blueque.connection.redis import Command, Redis, as_fields
-from blueque.model import earlier_versions, keys
+from blueque.model import keys
 from blueque.model.lines import needs_of
 from blueque.model.queue_settings import NAMES, malformed
 from blueque.model.states import TYPES, Place
@@ -63,7 +62,6 @@ _OF_ALL = {  # the queues
 _OF_A_GROUP = {
     keys.group(""): "hash",
     keys.members(""): "zset",
-    keys.listed_members(""): "list",
     keys.open_members(""): "set",
     keys.bad_members(""): "set",
     keys.awaiting(""): "zset",
@@ -101,7 +99,6 @@ def scan(redis: Redis) -> Scan:
     _check_kept(redis, observed, found)
     _check_belongings(observed, found)
     _read_schedules(redis, observed, found)
-    earlier_runs.read(redis, observed, found)
     for prefix in _HASHES:
         found.of(prefix, "hash")
     _find_owners(redis, observed, found, queues)
@@ -261,7 +258,7 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
     for key in found.types:
         if key in _OF_ALL or key.startswith(others):
             continue
-        if keys.parse_line(key) is not None or earlier_versions.is_key(key):
+        if keys.parse_line(key) is not None:
             continue
         pairs = owners.get(key) or _possible_owners(redis, found, key, queues)
         if len(pairs) == 1:

@@ -61,8 +61,6 @@ def _judge(name: str, record: Mapping[str, str], score: float | None) -> Iterato
     if score is None:
         sentence = f"{what} is not in {keys.SCHEDULES}: nothing ever comes of it."
         yield _find("schedule_index", name, record, sentence, key=keys.SCHEDULES)
-    elif score == 0 and "doomed" in record:
-        pass  # an earlier version had it looked at; what is due comes
     elif score != wanted and is_in_order:
         sentence = (
             f"{what} has the score {score:.15g}, not {score_of(record)}: {_effect(score, wanted)}."

@@ -108,22 +108,11 @@ rule_options = together(
 )
 
 
-class _Overlap(click.Choice[str]):
-    """What happens if the task before has not ended. It says what to do without `replace`."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value == "replace":
-            from blueque.model.earlier_versions import NO_REPLACE  # here: --help does without
-
-            self.fail(NO_REPLACE, param, ctx)
-        return super().convert(value, param, ctx)
-
-
 # What else a recurring task does.
 policy_options = together(
     click.option(
         "--overlap",
-        type=_Overlap(("skip", "queue", "allow")),
+        type=click.Choice(("skip", "queue", "allow")),
         help="If the task before has not ended: skip this one, queue it, or allow both; default skip.",
     ),
     click.option(

@@ -33,7 +33,6 @@ from blueque.config.values import (
     without_name,
 )
 from blueque.errors import ConfigRefused, InvalidInput
-from blueque.model.earlier_versions import NO_PAUSE
 from blueque.model.encoding import require_queue_name, require_schedule_name
 from blueque.model.recurrence import read_rule
 from blueque.model.schedule import POLICIES, read_policies
@@ -140,8 +139,6 @@ class Checker:
     def _schedule(self, name: str, values: Any) -> ScheduleConfig:
         path = ("schedules", name)
         self._checked(path, require_schedule_name, name)
-        if isinstance(values, dict) and "pause_after_failures" in values:
-            raise self._refused((*path, "pause_after_failures"), NO_PAUSE)
         own = self._table(path, values, schedule_checks())
         queue = own.pop("queue", None)
         if queue is None:

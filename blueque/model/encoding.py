@@ -150,12 +150,12 @@ def require_queue_name(name: object) -> str:
 
 def require_schedule_name(name: object) -> str:
     """Return a valid name of a schedule. Raises InvalidType, InvalidInput."""
-    return require_printable(_require_name(name, "schedule"), "schedule")
+    return _require_printable_name(name, "schedule")
 
 
 def require_group_name(name: object) -> str:
     """Return a valid name of a group. Raises InvalidType, InvalidInput."""
-    checked = _require_name(name, "group")
+    checked = _require_printable_name(name, "group")
     if checked.startswith(GATE):
         raise InvalidInput(
             f"the group name {name!r} begins with {GATE!r}, as only Blueque names them"
@@ -165,18 +165,7 @@ def require_group_name(name: object) -> str:
 
 def require_feed_name(name: object) -> str:
     """Return a valid name of a feed. Raises InvalidType, InvalidInput."""
-    return _require_name(name, "feed")
-
-
-def require_printable(name: str, what: str) -> str:
-    """Return the name of a new thing without line ends and the like, as people copy names. Raises
-    InvalidInput.
-
-    Names of queues may have them, as in 1.0.0, and so may groups and feeds of earlier versions.
-    """
-    if not name.isprintable():
-        raise InvalidInput(f"the {what} name {name!r} holds a character that cannot be printed")
-    return name
+    return _require_printable_name(name, "feed")
 
 
 def require_number(value: object, what: str, lowest: float = 0, highest: float = CENTURY) -> float:
@@ -220,6 +209,16 @@ def require_timeout(timeout: float | None) -> None:
     """Raise InvalidInput unless it is 0 or more seconds; None: no limit."""
     if timeout is not None and not timeout >= 0:  # or NaN
         raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+
+
+def _require_printable_name(name: object, what: str) -> str:
+    """Return a valid name without line ends and the like, which a person could not copy. Names of
+    queues may have them, as in 1.0.0.
+    """
+    checked = _require_name(name, what)
+    if not checked.isprintable():
+        raise InvalidInput(f"the {what} name {name!r} holds a character that cannot be printed")
+    return checked
 
 
 def _require_name(name: object, what: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import record
-from blueque.model.earlier_versions import is_by_run
 from blueque.model.encoding import GATE, require_group_name
 
 # The fields of a record. Type and meaning as in docs/protocol/groups.md, "Groups of tasks"; every
@@ -154,7 +153,7 @@ def workflow_of(parent: str) -> str | None:
 
 def is_of_workflow(made_by: str | None) -> bool:
     """Tell whether a workflow has made a group; else a call with keys, a program or a person has."""
-    return made_by is not None and not (made_by.startswith(_BATCH) or is_by_run(made_by))
+    return made_by is not None and not made_by.startswith(_BATCH)
 
 
 def kind_of(made_by: str | None) -> str:

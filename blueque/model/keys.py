@@ -94,11 +94,6 @@ def members(group_name: str) -> str:  # zset: ids of its tasks, scored by when t
     return f"blueque_joined_{group_name}"
 
 
-# list: ids of its tasks that joined before members had scores; only read, and removed
-def listed_members(group_name: str) -> str:
-    return f"blueque_members_{group_name}"
-
-
 def open_members(group_name: str) -> str:  # set: ids of members that are not known to have ended
     return f"blueque_open_{group_name}"
 

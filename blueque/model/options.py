@@ -165,7 +165,7 @@ def require_known(call: str, options: Iterable[str], known: type) -> None:
     names = known.__annotations__
     for option in options:
         if option not in names:
-            meant = " Did you mean group?" if option in ("run", "workflow") else ""
+            meant = " Did you mean group?" if option == "workflow" else ""
             raise TypeError(
                 f"{call}() got an unexpected keyword argument {option!r}; "
                 f"for tasks there are {', '.join(names)}.{meant}"

@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple, get_args
 from blueque.errors import InvalidInput
 from blueque.model import record
 from blueque.model.cron import read_cron
-from blueque.model.earlier_versions import NO_REPLACE, overlap_of
 from blueque.model.encoding import LAST_SECOND, count_of, require_whole
 from blueque.model.lines import parse_needs, write_needs
 from blueque.model.options import Options
@@ -117,7 +116,7 @@ class Definition(NamedTuple):
                 found["parameters"],
                 found.get("parameters_encoding"),
                 json.loads(found["options"]),
-                overlap_of(found["overlap"]),
+                found["overlap"],
                 found["catch_up"],
                 int(found["window"]),
                 int(found["jitter"]),
@@ -209,8 +208,6 @@ def read_policies(
 
     Raises InvalidInput, which begins with the name of the wrong option.
     """
-    if overlap == "replace":
-        raise InvalidInput(f"overlap: {NO_REPLACE}")
     for what, given, known in (("overlap", overlap, Overlap), ("catch_up", catch_up, CatchUp)):
         if given not in get_args(known):
             words = ", ".join(f'"{word}"' for word in get_args(known))

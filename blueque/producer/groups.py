@@ -20,7 +20,7 @@ from blueque.errors import (
     WrongState,
 )
 from blueque.model.conditions import After, Ids
-from blueque.model.encoding import require_printable, require_timeout
+from blueque.model.encoding import require_timeout
 from blueque.model.group import Group, require_whole
 from blueque.model.group_terms import LONGEST_HOLD, terms_for
 from blueque.model.ids import DEFAULT_KEEP, require_keep
@@ -101,11 +101,9 @@ class TaskGroup(Group):
             Those that are made with keys get it from the group; others must name it, too.
         hold: "until_collected": retention leaves the members alone until `collected` is called, but
             for 30 days at most; or another such time, up to `keep`. They may be archived.
-        Raises WrongGroup if it was opened with another `after`; NoSuchTask, NoSuchGroup; InvalidInput
-            if its name cannot be printed.
+        Raises WrongGroup if it was opened with another `after`; NoSuchTask, NoSuchGroup.
         Source: docs/protocol/groups.md, "open_group".
         """
-        require_printable(self.name, "group")
         terms = terms_for(keep, keep, after, broken, hold)
         open_group(self._redis, self.name, require_keep(keep), time.time(), terms)
         log.info("open_group group=%s", self.name)

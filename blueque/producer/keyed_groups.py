@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from blueque.connection.redis import Redis
 from blueque.errors import NoSuchGroup, WrongGroup
-from blueque.model.encoding import require_printable
 from blueque.model.group import Links, batch_of
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys, require_keep
@@ -119,9 +118,6 @@ def open_keyed(
     """
     now, terms = time.time(), terms._replace(made_by=batch_of(queue))
     seen = groups.load(redis, name)
-    groups.require_ledger(redis, queue, name, seen)
-    if seen is None:
-        require_printable(name, "group")
     if seen is None or seen.record.get("made_by") == terms.made_by:
         keep = require_keep(KEEP) if terms.keep is None else terms.keep
         open_group(redis, name, keep, now, terms)

@@ -19,7 +19,6 @@ from blueque.errors import (
     WrongGroup,
 )
 from blueque.model.conditions import After, Ids, conditions_of
-from blueque.model.encoding import require_printable
 from blueque.model.group import is_of_workflow
 from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
 from blueque.model.new import New
@@ -55,7 +54,6 @@ class Workflow(TaskGroup):
         self, redis: Redis, name: str, broken: Broken = "hold", keep: float | str = DEFAULT_KEEP
     ) -> None:
         super().__init__(redis, name)
-        require_printable(name, "workflow")
         require_broken(broken)
         self._broken, self._keep = broken, require_keep(keep)
         self._mark, self._is_unknown = os.urandom(16).hex(), False

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import InvalidInput, Taken
 from blueque.model import keys
-from blueque.model.earlier_versions import OF_FEEDER, has_beaten
 from blueque.protocol.bulk import Batch
 from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -141,7 +140,7 @@ def begin_feed(
             )
         if record.get("token") == token:
             return Answer(record)
-        if (is_alive or has_beaten(record, now)) and record.get("token") not in (None, dead):
+        if is_alive and record.get("token") not in (None, dead):
             return Answer(record)
         new: dict[str, str | int | float] = {"feed": feed, "queue": queue, "instance": instance}
         new |= {"rows": 0, "tasks": 0, "skipped": 0, "created": now}
@@ -149,9 +148,7 @@ def begin_feed(
             new = {}
         ours: dict[str, str | int | float] = {"state": "open", "source": source, "updated": now}
         ours |= {"token": token, "since": now, **facts}
-        gone = [field for field in OF_FEEDER if field in record]
         commands: list[Command] = [
-            *([("HDEL", key, *gone)] if gone else []),
             *[("HSET", key, *flat(fields)) for fields in (new, ours) if fields],
             _is_alive(ref),
             ("PERSIST", key),

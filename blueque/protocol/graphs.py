@@ -138,10 +138,7 @@ def extend_graph(
     own = dict.fromkeys(new.task for new in tasks)
     others = Parents([name for new in tasks for name in new.conditions if name not in own])
 
-    def decide(
-        reply: list[str | None], made: int, listed: int, exist: int, *replies: Any
-    ) -> Verdict[int]:
-        made += listed
+    def decide(reply: list[str | None], made: int, exist: int, *replies: Any) -> Verdict[int]:
         ours = _require_ours(graph, _Record._make(reply))
         if ours.state != MAKING or made != first:
             return Answer(_tasks_of(graph, ours, made))
@@ -172,8 +169,7 @@ def close_graph(redis: Redis, graph: Graph, now: float) -> int:
     group, gate = graph.group, gate_of(graph.group)
     closed = ("state", "closed", "closed", now)
 
-    def decide(reply: list[str | None], made: int, listed: int) -> Verdict[int]:
-        made += listed
+    def decide(reply: list[str | None], made: int) -> Verdict[int]:
         found = _require_ours(graph, _Record._make(reply))
         if found.state != MAKING or made < len(graph.tasks):
             return Answer(_tasks_of(graph, found, made))
@@ -190,9 +186,8 @@ def close_graph(redis: Redis, graph: Graph, now: float) -> int:
     return transact(redis, "close_graph", _look(group), decide)
 
 
-def _look(group: str) -> Look[list[str | None], int, int]:
-    lengths = (("ZCARD", keys.members(group)), ("LLEN", keys.listed_members(group)))
-    return Look([keys.group(group)], [_ask(group), *lengths])
+def _look(group: str) -> Look[list[str | None], int]:
+    return Look([keys.group(group)], [_ask(group), ("ZCARD", keys.members(group))])
 
 
 def _ask(group: str) -> Command:

@@ -42,22 +42,22 @@ def close_group(
     Raises NoSuchGroup; WrongGroup if it has fewer, and for a workflow whose tasks are not all there.
     """
 
-    def decide(reply: list[str | None], joined: int, listed: int) -> Verdict[None]:
+    def decide(reply: list[str | None], members: int) -> Verdict[None]:
         (state,) = reply
         if state is None:
             raise NoSuchGroup(group)
         if state == MAKING:
             raise WrongGroup(group, "not all of its tasks are there; commit it again, or cancel it")
-        if joined + listed < expected:
+        if members < expected:
             way_on = otherwise if state == "open" else CLOSED
-            raise WrongGroup(group, fewer(joined + listed, expected, way_on))
+            raise WrongGroup(group, fewer(members, expected, way_on))
         if state != "open":
             return Answer(None)
         return Change(closing(group, now), None)
 
     key = keys.group(group)
-    sizes = (("ZCARD", keys.members(group)), ("LLEN", keys.listed_members(group)))
-    look: Look[list[str | None], int, int] = Look([key], [("HMGET", key, "state"), *sizes])
+    size = ("ZCARD", keys.members(group))
+    look: Look[list[str | None], int] = Look([key], [("HMGET", key, "state"), size])
     transact(redis, "close_group", look, decide)
 
 

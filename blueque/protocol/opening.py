@@ -146,5 +146,4 @@ def sets_of(group: str) -> list[str]:
         keys.open_members(group),
         keys.bad_members(group),
         keys.awaiting(group),
-        keys.listed_members(group),
     ]

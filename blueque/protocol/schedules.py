@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Redis, as_hash, time_of
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
-from blueque.model.earlier_versions import OF_SCHEDULE
 from blueque.model.recurrence import planned_times
 from blueque.model.schedule import (
     DEFINED,
@@ -87,9 +86,7 @@ class Define(NamedTuple):
         fields |= {"version": whole_number(found, "version") + 1}
         fields |= {"created": now} if is_new else {}
         score = "+inf" if following is None or "paused" in found else following[1]
-        gone = [
-            field for field in (*DEFINED, *OF_SCHEDULE) if field in found and field not in defined
-        ]
+        gone = [field for field in DEFINED if field in found and field not in defined]
         commands = [
             *([("HDEL", keys.schedule(name), *gone)] if gone else []),
             *moved_on(name, fields, following, score, missed, now),

@@ -111,17 +111,16 @@ def tasks_and_groups(names: Iterable[str]) -> Reader[dict[str, Task]]:
 
 
 def _group(name: str, group: str) -> Reader[Task]:
-    (state, cancel), joined, listed, unended, bad = yield [
+    (state, cancel), members, unended, bad = yield [
         ("HMGET", keys.group(group), "state", "cancel"),
         ("ZCARD", keys.members(group)),
-        ("LLEN", keys.listed_members(group)),
         ("SCARD", keys.open_members(group)),
         ("SCARD", keys.bad_members(group)),
     ]
     status = status_of(state, unended, bad)
     if status is None:
         return Task(name, {})
-    numbers = {"members": str(joined + listed), "open": str(unended), "bad": str(bad)}
+    numbers = {"members": str(members), "open": str(unended), "bad": str(bad)}
     cancelled = {} if cancel is None else {"cancel": cancel}
     return Task(name, {"status": status, "state": state, **cancelled, **numbers})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused, WrongGroup
-from blueque.model import earlier_versions, keys
+from blueque.model import keys
 from blueque.model.group import (
     condition_on,
     gate_of,
@@ -31,9 +31,8 @@ class GroupSeen(NamedTuple):
     """How far a group is.
 
     record: its fields, see docs/protocol/groups.md, "Groups of tasks". `made_by` is what has made
-        the group: `batch of [queue]`, a call with keys, which also closes it; `run [run] of
-        [queue]`, a run of an earlier version; the random mark of a workflow; or the digest of a
-        large one. A group that a program or person has opened has none.
+        the group: `batch of [queue]`, a call with keys, which also closes it; the random mark
+        of a workflow; or the digest of a large one. A group that a program or person has opened has none.
     members: how many tasks have joined it. open: how many of them are not known to have ended.
     bad: how many have ended and are not complete. waiting: how many tasks wait for the group.
     """
@@ -171,17 +170,16 @@ def load_named(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
 
 def group_seen(name: str) -> Reader[GroupSeen | None]:
     """Read how far a group is; None: there is no such group. One round trip."""
-    record, joined, listed, *sizes = yield [
+    record, members, *sizes = yield [
         ("HGETALL", keys.group(name)),
         ("ZCARD", keys.members(name)),
-        ("LLEN", keys.listed_members(name)),
         ("SCARD", keys.open_members(name)),
         ("SCARD", keys.bad_members(name)),
         ("ZCARD", keys.awaiting(name)),
     ]
     if not record:
         return None
-    return GroupSeen(name, parse(as_hash(record)), joined + listed, *sizes)
+    return GroupSeen(name, parse(as_hash(record)), members, *sizes)
 
 
 def names(redis: Redis) -> list[str]:
@@ -198,16 +196,8 @@ def load_all(redis: Redis) -> list[GroupSeen]:
 
 def members(redis: Redis, name: str, first: int = 0, count: int = 100) -> list[str]:
     """Return ids of members, in the order in which they were made."""
-    last, listed = first + count - 1, keys.listed_members(name)
-    early, size, ids = redis.read(
-        ("LRANGE", listed, first, last),
-        ("LLEN", listed),
-        ("ZRANGE", keys.members(name), first, last),
-    )
-    if size:  # those in the list come first
-        span = (max(first - size, 0), last - size)
-        (ids,) = redis.read(("ZRANGE", keys.members(name), *span)) if last >= size else ([],)
-    return [*early, *ids]
+    (ids,) = redis.read(("ZRANGE", keys.members(name), first, first + count - 1))
+    return [*ids]
 
 
 def held(redis: Redis, names: Iterable[str], now: float) -> set[str]:
@@ -218,30 +208,6 @@ def held(redis: Redis, names: Iterable[str], now: float) -> set[str]:
     records = redis.read(*[("HMGET", keys.group(name), "hold", "collected") for name in wanted])
     found = zip(wanted, records, strict=True)
     return {name for name, (hold, collected) in found if is_held(hold, collected, now)}
-
-
-def require_ledger(redis: Redis, queue: str, name: str, seen: GroupSeen | None) -> None:
-    """Raise WrongGroup if the keys of a group do not tell what an earlier version has made: members
-    of it, or a run of this name. seen: the group; None: it is not there.
-    """
-    count, state = redis.read(
-        ("LLEN", keys.listed_members(name)), ("HGET", earlier_versions.run(queue, name), "state")
-    )
-    theirs = "an earlier version of Blueque has"
-    if state == "open":
-        why = f"begun a run of this name for queue {queue!r}: end it with that version first"
-        raise WrongGroup(name, f"{theirs} {why}, or take another name")
-    if state is not None:
-        why = f"made a run of this name for queue {queue!r}, whose keys do not count here"
-        raise WrongGroup(name, f"{theirs} {why}: take another name")
-    if count:
-        why = "made tasks of it, and which keys they have is not known"
-        raise WrongGroup(
-            name, f"{theirs} {why}: make the others with that version, or without keys"
-        )
-    if seen is not None and earlier_versions.is_by_run(seen.record.get("made_by")):
-        why = "made tasks of it with a run, whose keys do not count here"
-        raise WrongGroup(name, f"{theirs} {why}: take another name")
 
 
 def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:

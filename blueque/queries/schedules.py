@@ -16,7 +16,6 @@ from blueque.connection.redis import (
 )
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.model.earlier_versions import SKIPPED
 from blueque.model.parts import in_parts
 from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
@@ -31,10 +30,7 @@ _OF_TASK = ("status", "created", "queued", "eta", "started", "finished", "update
 BATCH = 500  # records that are read in one write
 MAX_WATCHED = 1000  # schedules that are read for what needs attention, of each kind
 _IN_A_ROW = 5  # occurrences of each that are read
-_WATCHED = (
-    *("queue", "at", "current", "failures", "paused", "last"),
-    *("paused_by", "paused_reason"),
-)
+_WATCHED = ("queue", "at", "current", "failures", "paused", "last")
 _BY_ITSELF = ("overlap", "window", "catch_up")  # no person has asked for it
 
 
@@ -67,9 +63,7 @@ class Watched(NamedTuple):
     at: when something comes of it next; None: nothing does. left_out: how many of its last
     occurrences in a row were skipped or missed, though no person has asked for it.
     failures: how many tasks in a row have failed before the one that came last, which is `current`.
-    is_more: more may have been left out than `left_out`. last: the planned time that was decided last;
-    None if a person had an earlier version skip times to come. paused_by, paused_reason: as in the
-    record.
+    is_more: more may have been left out than `left_out`. last: the planned time that was decided last.
     """
 
     name: str
@@ -81,8 +75,6 @@ class Watched(NamedTuple):
     paused: float | None = None
     is_more: bool = False
     last: float | None = None
-    paused_by: str | None = None
-    paused_reason: str | None = None
 
 
 def clock_of(redis: Redis) -> float:
@@ -208,16 +200,8 @@ def _watched(name: str) -> Reader[Watched | None]:
         fields.get("current"),
         _number(fields, "paused"),
         is_more,
-        None if _is_skipped(texts) else _number(fields, "last"),
-        fields.get("paused_by"),
-        fields.get("paused_reason"),
+        _number(fields, "last"),
     )
-
-
-def _is_skipped(texts: Sequence[str]) -> bool:
-    """Tell whether a person has skipped one of the last planned times, which may be to come."""
-    found = map(Occurrence.read, texts)
-    return any(one is not None and (one[0], one.why) == SKIPPED for one in found)
 
 
 def _number(fields: Mapping[str, str], name: str) -> float | None:

@@ -148,12 +148,11 @@ def _parents(task: str) -> Reader[dict[str, str]]:
     if group is None:
         (conditions,) = yield [("HGETALL", keys.conditions(task))]
         return without_gate(as_hash(conditions))
-    bad, listed, joined = yield [
+    bad, members = yield [
         ("SRANDMEMBER", keys.bad_members(group), MAX_BAD),
-        ("LRANGE", keys.listed_members(group), 0, MAX_TASKS - 1),
         ("ZRANGE", keys.members(group), 0, MAX_TASKS - 1),
     ]
-    return dict.fromkeys([*bad, *listed, *joined], OK)  # it is complete when its members are
+    return dict.fromkeys([*bad, *members], OK)  # it is complete when its members are
 
 
 def _dependents(task: str) -> Reader[tuple[int, Sequence[str]]]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
-from blueque.model.earlier_versions import outdated
 from blueque.model.schedule import OPEN, Definition, Occurrence
 from blueque.model.states import FINISHED
 from blueque.sentences.reason import Reason
@@ -213,17 +212,7 @@ def why_nothing(
             f"It is overdue by {span(seen.overdue)}: no scheduler has made its task, and {who}."
         )
         yield Reason("overdue", sentence, "blueque-scheduler")
-    if (what := outdated(seen.fields)) is not None:
-        sentence = f"It was defined by an earlier version: {what}."
-        yield Reason("outdated", sentence, _define_anew(seen))
     yield from _of_last(seen, recent, is_minded, zone)
-
-
-def _define_anew(seen: ScheduleSeen) -> str:
-    """Return the command that writes the record as this version does."""
-    if seen.record.get("origin") == "file":
-        return "blueque schedule apply"
-    return f"{of_schedule('set', seen.name)} --overlap {Definition.of(seen.fields).overlap}"
 
 
 def _of_pause(seen: ScheduleSeen) -> Reason:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.audit.server_check import ahead
-from blueque.model.earlier_versions import PAUSED_BY
 from blueque.text.format import count, span
 
 if TYPE_CHECKING:
@@ -55,13 +54,6 @@ def _overdue(schedule: Watched, now: float, served: Collection[str]) -> str | No
     return f"overdue by {span(late)}: {why}"
 
 
-def _paused(schedule: Watched, now: float, served: Collection[str]) -> str | None:
-    if schedule.paused is None or schedule.paused_by != PAUSED_BY:
-        return None
-    why = f": {schedule.paused_reason}" if schedule.paused_reason else ""
-    return f"paused for {span(max(now - schedule.paused, 0.0))} by an earlier version{why}"
-
-
 def _failing(schedule: Watched, now: float, served: Collection[str]) -> str | None:
     if schedule.failures < MANY or schedule.paused is not None:
         return None
@@ -78,7 +70,6 @@ def _left_out(schedule: Watched, now: float, served: Collection[str]) -> str | N
 _JUDGEMENTS = (
     Judgement("schedule_overdue", _overdue, "overdue"),
     Judgement("schedule_ahead", ahead, "decided for times to come"),
-    Judgement("schedule_paused", _paused, "paused because tasks failed", "resume"),
     Judgement("schedule_failing", _failing, "with tasks that fail each time", "history"),
     Judgement("schedule_left_out", _left_out, "without a task for the last times", "history"),
 )

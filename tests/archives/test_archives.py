@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import signal
 import threading
 import time
@@ -349,78 +348,6 @@ def test_who_reads_at_any_point_sees_each_task_in_one_place_or_in_both(url, cli,
     assert looks > 60 and archived(shelf) == dict.fromkeys(ids, 1)
 
 
-def test_an_archive_of_an_older_version_is_read_and_goes_on(url, cli, shelf):
-    """It had no lists in a directory: a file counted there once it was moved in."""
-    ids = fill(cli, 40)
-    run(url, shelf, limit=20)
-    there = archived(shelf)
-    older(shelf)
-    assert archived(shelf) == there and len(there) == 20
-
-    run(url, shelf)
-
-    require_exact(cli, shelf, ids)
-
-
-def older(shelf: Path, files: str = "queue=*/day=*/*.parquet") -> None:
-    """Make the archive one of an older version: without lists, and without writers in names."""
-    (shelf / "_archive.json").write_text('{"archive": "0123456789abcdef", "version": 1}')
-    for path in shelf.glob(files):
-        batch, _, name = path.name.rpartition("-")
-        path.rename(path.with_name(f"{batch.rpartition('-')[0]}-{name}"))
-    for kind in ("_written", "_published"):
-        shutil.rmtree(shelf / kind, ignore_errors=True)
-
-
-def version(shelf: Path) -> int:
-    return json.loads((shelf / "_archive.json").read_text())["version"]
-
-
-def test_an_older_version_refuses_an_archive_from_the_first_new_batch_on(url, cli, shelf):
-    fill(cli, 40)
-    run(url, shelf, limit=20)
-    older(shelf)
-    staged = shelf / "_staging" / ESCAPED / "20260101T000000-00000000-0000000000000000" / "x"
-    others = shelf / "_staging" / "queue=other" / "x"
-    for path in (staged, others):
-        path.parent.mkdir(parents=True)
-        path.touch()
-
-    run(url, shelf, limit=10)
-    assert not staged.exists() and others.exists()
-    assert version(shelf) == 1  # so that the older version can finish the batch of the other queue
-
-    others.unlink()
-    run(url, shelf)
-    assert version(shelf) == layout.VERSION
-    assert layout.open_(shelf).identity == "0123456789abcdef"
-
-
-def test_a_batch_that_an_older_version_has_written_is_refused_and_left_as_it_is(
-    url, cli, shelf, monkeypatch
-):
-    ids = fill(cli, 4)
-    publish = batch_steps.publish
-    monkeypatch.setattr(batch_steps, "publish", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run(url, shelf)
-    monkeypatch.setattr(batch_steps, "publish", publish)
-    older(shelf)
-    cli.hset(keys.archive(QUEUE), "archive", "0123456789abcdef")
-    staged = shelf / "_staging" / ESCAPED / "x.parquet"
-    staged.parent.mkdir(parents=True)
-    (file,) = shelf.glob("queue=*/day=*/*.parquet")
-    file.rename(staged)
-
-    with pytest.raises(
-        ArchiveRefused, match="finish it with the version of Blueque that has begun"
-    ):
-        run(url, shelf)
-
-    assert staged.exists() and not (shelf / "_published").exists() and version(shelf) == 1
-    assert all(cli.exists(keys.task(task)) for task in ids)
-
-
 def test_a_batch_of_which_redis_forgets_that_it_was_written_is_written_again(
     url, cli, shelf, monkeypatch
 ):
@@ -471,23 +398,6 @@ def test_a_damaged_mark_is_refused_where_there_are_files_and_mended_where_there_
 
     assert json.loads(mark.read_text()) == json.loads(there)
     require_exact(cli, shelf, ids)
-
-
-def test_an_archive_by_run_of_an_earlier_version_is_read_and_not_written(url, cli, shelf):
-    ids = fill(cli, 4)
-    run(url, shelf)
-    (day,) = shelf.glob("queue=*/day=*")
-    (file,) = day.iterdir()
-    (day / "run=nightly").mkdir()
-    file.rename(day / "run=nightly" / file.name)
-    for path in [shelf / "_archive.json", *shelf.glob("_*/**/*.json")]:
-        text = path.read_text().replace('"day"]', '"day", "run"]')
-        path.write_text(text.replace(file.name, f"run=nightly/{file.name}"))
-
-    assert sorted(archives.read(shelf)["task_id"].to_pylist()) == sorted(ids)
-    fill(cli, 1)
-    with pytest.raises(ArchiveRefused, match="is by run, of an earlier version: begin another"):
-        run(url, shelf)
 
 
 def test_a_path_that_is_not_utf_8_is_refused(url, tmp_path):

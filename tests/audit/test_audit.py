@@ -28,7 +28,7 @@ from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
 from blueque.cli.verbs import doctor
 from blueque.connection.redis import Command, Redis
-from blueque.model import earlier_versions, keys
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Links, condition_on
 from blueque.model.lines import line_of, write_needs
@@ -911,14 +911,6 @@ DAMAGES = [
         lambda cli: cli.persist(keys.key_kept("deleted")),
         "kept",
         keys.key_kept("deleted"),
-        None,
-        False,
-    ),
-    Damage(
-        "tasks that a run of an earlier version holds back",
-        lambda cli: cli.rpush(earlier_versions.staged("c"), 1.5, "x"),
-        "leftover",
-        earlier_versions.staged("c"),
         None,
         False,
     ),

@@ -509,21 +509,6 @@ def test_a_feeder_of_another_host_counts_as_dead_when_it_gives_no_sign_of_life(
     assert not cli.exists(keys.feeder("video", "f"))
 
 
-def test_a_feeder_of_an_earlier_version_is_alive_by_its_record(feed, few, cli, redis):
-    protocol.begin_feed(redis, FeedRef("video", "f", "t"), "i", "x", {"node": "ws_7"}, None, 1.0)
-    cli.delete(keys.feeder("video", "f"))  # it never had one
-    earlier = {"crc": 7, "beat": 3, "beat_at": time.time() - 2.4, "beat_every": 5, "lease": 60}
-    cli.hset(FEED, mapping=earlier)
-    with pytest.raises(Taken, match="is fed by ws_7: stop that one"):
-        feed(few)
-    cli.hset(FEED, "beat_at", time.time() - 61)
-
-    feed(few)
-
-    assert numbers(cli) == list(range(5))
-    assert not earlier.keys() & cli.hgetall(FEED).keys()
-
-
 def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(programs, plenty, cli, feed):
     program = start(programs, plenty)
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
@@ -572,16 +557,6 @@ def test_a_feeder_that_waits_shows_that_it_lives(feed, few, cli, monkeypatch, do
     assert cli.hgetall(FEED) == before
     stop.set()
     thread.join(10)
-
-
-def test_a_feed_that_an_older_version_has_left_open_goes_on(feed, plenty, cli):
-    stop = threading.Event()
-    feed(plenty, stop=stop, progress=lambda progress: progress.rows and stop.set())
-    older = {"crc": "17", "token": "t", "node": "ws_7", "lease": "60", "beat_every": "10"}
-    cli.hset(FEED, mapping={**older, "beat": "3", "beat_at": "1.0"})
-
-    assert feed(plenty).fed == 1500
-    assert numbers(cli) == list(range(2500))
 
 
 # Interruptions

@@ -438,12 +438,6 @@ def test_a_schedule_that_does_what_people_want_needs_no_attention(values):
             "nothing comes of it for 10 d: the clock of Redis was ahead; remove it and define it anew",
             "show",
         ),
-        (
-            {"paused": NOW - 7200, "paused_by": "blueque", "paused_reason": "3 tasks failed"},
-            "schedule_paused",
-            "paused for 2 h by an earlier version: 3 tasks failed",
-            "resume",
-        ),
         ({"failures": 3}, "schedule_failing", "its last 3 tasks have failed", "history"),
         (
             {"left_out": 3},
@@ -504,8 +498,6 @@ def test_status_reads_what_is_wrong_with_schedules(client, cli):
 
     client.get_schedule("hourly").pause()
     assert seen(client) == {}
-    cli.hset("blueque_schedule_hourly", "paused_by", "blueque")  # as an earlier version wrote it
-    assert list(seen(client)) == ["schedule_paused"]
 
 
 @pytest.mark.usefixtures("hourly")
@@ -591,10 +583,6 @@ def test_a_schedule_that_a_clock_of_redis_took_ahead_is_said(client, cli, hourly
     cli.hset(keys.schedule("hourly"), mapping={"last": later, "at": later + 3600})
     cli.zadd(keys.SCHEDULES, {"hourly": later + 3600})
     assert "the clock of Redis was ahead" in seen(client)["schedule_ahead"]
-    # An earlier version could skip times to come.
-    skipped = '{"what":"skipped","planned":1,"at":1,"why":"person","by":"ada"}'
-    cli.lpush(keys.occurrences("hourly"), skipped)
-    assert "schedule_ahead" not in seen(client)
 
 
 def test_a_schedule_that_is_removed_and_defined_anew_begins_now(client, cli, hourly):

@@ -109,7 +109,6 @@ def test_the_options_of_a_task_are_those_of_enqueue(run, client):
         (("--every", "soon"), "--every: 'soon' is not a duration"),
         ((), "--cron: give cron or every"),
         (("--every", "1h", "--catch-up", "all"), '--catch-up: "all" needs overlap = "allow"'),
-        (("--every", "1h", "--overlap", "replace"), 'use "queue", with which the new task waits'),
         (("--every", "1h", "--jitter", "2d"), "--jitter: it must be from 0 to 1d"),
         (("--every", "1h", "--window", "5000d"), "--window: it must be from 0 to 3660d"),
         (("--every", "1h", "--keep", "-1"), "--keep: '-1' is not a duration"),
@@ -493,21 +492,6 @@ def test_history_of_a_new_one_says_when_it_comes(run, nightly):
     result = run("schedule", "history", "nightly")
 
     assert "Nothing has come of it yet. Next: in " in result.stderr
-
-
-def test_show_says_what_an_earlier_version_did_otherwise(run, nightly, cli):
-    cli.hset(keys.schedule("nightly"), mapping={"overlap": "replace", "pause_after_failures": 3})
-
-    reason = reasons(run, "nightly")["outdated"]
-
-    assert reason["sentence"] == (
-        'It was defined by an earlier version: overlap = "replace" does what "queue" does, and '
-        "pause_after_failures does nothing."
-    )
-    assert reason["command"] == "blueque schedule set nightly --overlap queue"
-    changed = run(*reason["command"].split()[1:])
-    assert changed.stdout.startswith("nightly  changed: needs, overlap; next in ")
-    assert reasons(run, "nightly") == {}
 
 
 def test_backfill_makes_each_planned_time_once(run, client):

@@ -103,8 +103,6 @@ def test_a_recurring_task_has_what_define_takes():
         ("every = '1h'\ncatch_up = 'all'", 'a.catch_up: "all" needs overlap = "allow", '),
         ("every = '1h'\njitter = '2d'", "a.jitter: it must be from 0 to 1d"),
         ("every = '1h'\nwindow = 'x'", "a.window: 'x' is not a duration"),
-        ("every = '1h'\npause_after_failures = 3", "a.pause_after_failures: it is gone, "),
-        ("every = '1h'\noverlap = 'replace'", 'a.overlap: "replace" is gone; use "queue"'),
         ("every = '1h'\nkeep = -1", "a.keep: it is -1; it must be from 0"),
         ("every = '1h'\npriority = 500", "a.priority: priority 500 is not between -100 and 100"),
         ("every = '1h'\nretry.mx = 1", "a.retry.mx: unknown key; did you mean max?"),

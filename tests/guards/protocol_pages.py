@@ -310,7 +310,6 @@ def index() -> str:
     for key, (page, _) in sorted(key_rows().items()):
         by = sorted(name for name in where if blank(key) in keys[name])
         links = ", ".join(f"[{name}]({link(where[name])}#{name})" for name in by)
-        links = links or "only earlier versions"
         lines.append(f"| [`{key}`]({link(page)}#keys) | {links} |")
     return "\n".join(lines) + "\n"
 

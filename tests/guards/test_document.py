@@ -124,10 +124,6 @@ from blueque.system.embedded_redis import Server
 ROOT = Path(__file__).parents[2]
 # A page and the titles of some of its sections, as docstrings and comments name them.
 PAGE_NAMED = re.compile(r'(docs/protocol[\w./-]*?\.md)((?:,?(?:\s|#)*(?:and )?"[^"]+")*)')
-# Keys that the document describes and nothing writes.
-OF_EARLIER_RUNS = {
-    f"blueque_{kind}" for kind in ("manifest_[]_[]", "run_[]_[]", "staged_[]", "staging_[]_[]")
-}
 CONSTANTS = {
     keys.QUEUES,
     keys.UNSETTLED_TASKS,
@@ -727,9 +723,7 @@ KEYED_LATER = {
     "KEY": ["k3"],
 }
 FEED = 'b 1 "x"'
-EARLIER_FEED = ("beat", 4, "beat_at", -60.0, "beat_every", 5, "lease", 60)
 BEGUN_FEED = {
-    "EARLIER": ["beat", "beat_at", "beat_every", "lease"],
     **TASK,
     "FEED": FEED,
     "SOURCE": "backlog/",
@@ -2498,26 +2492,6 @@ SAMPLES = [
     ),
     Sample(
         "begin_feed",
-        "of one of an earlier version that has stopped",
-        given(begun_feed("token-0"), has_expired, raw("HSET", keys.feed(Q, FEED), *EARLIER_FEED)),
-        begun_feed(),
-        BEGUN_FEED,
-        ["the feeder before was of an earlier version"],
-    ),
-    Sample(
-        "begin_feed",
-        "one of an earlier version is at work",
-        given(
-            begun_feed("token-0"),
-            has_expired,
-            raw("HSET", keys.feed(Q, FEED), *EARLIER_FEED, "beat_at", 9.0),
-        ),
-        begun_feed(),
-        BEGUN_FEED,
-        until="MULTI",
-    ),
-    Sample(
-        "begin_feed",
         "another is at work",
         begun_feed("token-0"),
         begun_feed(),
@@ -2692,7 +2666,7 @@ SAMPLES = [
     Sample(
         "set_schedule",
         "another rule, while a time is due",
-        given(defined(), raw("HSET", keys.schedule(SCHEDULE), "pause_after_failures", 3)),
+        given(defined(), raw("HSET", keys.schedule(SCHEDULE), "parameters_encoding", "json")),
         defined(31.5, rule=Rule(every=30, until=40)),
         {
             **SET,
@@ -2711,7 +2685,7 @@ SAMPLES = [
             ),
             **told("changed", 31.5, why="every, until"),
             "NOW": 31.5,
-            "GONE": ["pause_after_failures"],
+            "GONE": ["parameters_encoding"],
         },
         [FIELD_IS_GONE, IS_DEFINED],
     ),
@@ -6982,9 +6956,9 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
     }
 
     assert {name for name in named if "[]" in name or not re.fullmatch(pattern, name)} == (
-        made | OF_EARLIER_RUNS
+        made
     ) - CONSTANTS
-    assert set(map(blank, key_rows())) == made | OF_EARLIER_RUNS
+    assert set(map(blank, key_rows())) == made
 
 
 def test_the_fields_of_a_task_are_those_in_the_table():
@@ -7061,7 +7035,7 @@ def test_each_key_that_a_section_writes_is_described_on_one_page():
     described = [blank(key) for key in key_rows()]
 
     assert len(set(described)) == len(described)
-    assert {key for name in sections() for key in written(name)} == set(described) - OF_EARLIER_RUNS
+    assert {key for name in sections() for key in written(name)} == set(described)
 
 
 def test_the_ids_that_keys_stand_for_are_those_in_the_tables():

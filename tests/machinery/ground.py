@@ -263,13 +263,7 @@ def _reader(name: str) -> tuple[str | int, ...]:
         return ("SMEMBERS", name)
     lists = {keys.complete(QUEUE), keys.failed(QUEUE), keys.cancelled(QUEUE)}
     if name in lists or name.startswith(
-        (
-            keys.pending(""),
-            keys.reserved(QUEUE, ""),
-            keys.PREFIX + "line_",
-            keys.listed_members(""),
-            keys.occurrences(""),
-        )
+        (keys.pending(""), keys.reserved(QUEUE, ""), keys.PREFIX + "line_", keys.occurrences(""))
     ):
         return ("LRANGE", name, 0, -1)
     return ("ZRANGE", name, 0, -1, "WITHSCORES")

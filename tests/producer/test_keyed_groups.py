@@ -81,11 +81,6 @@ def test_the_same_call_again_changes_nothing_even_when_the_tasks_were_deleted(
     assert {**state(), keys.GROUPS: None} == {**before, keys.GROUPS: None}
 
 
-def test_a_word_of_earlier_versions_for_a_group_names_the_option(queue):
-    with pytest.raises(TypeError, match=r"'run'; for tasks there are .*\. Did you mean group\?"):
-        queue.enqueue_many(KEYS, keys=KEYS, run="n1")
-
-
 def test_new_rows_for_a_group_that_is_closed_are_refused(client, queue, state):
     queue.enqueue_many(KEYS, keys=KEYS, group="n1")
     before = state()
@@ -489,13 +484,3 @@ def test_a_group_is_not_held_for_longer_than_it_is_kept(client, queue):
         client.group("n1").reopen(hold="until_collected")
     assert seen(client)[0] == "closed"
     assert client.group("n1").reopen(hold="1d")
-
-
-def test_a_group_that_a_run_of_an_earlier_version_has_opened_gets_no_keys(client, queue):
-    terms = terms_for(None, KEEP)._replace(made_by="run night of video")
-    protocol.open_group(client.connections, "n1", 60, 1.0, terms)
-
-    with pytest.raises(
-        WrongGroup, match="an earlier version of Blueque has made tasks of it with a run"
-    ):
-        queue.enqueue_many(KEYS, keys=KEYS, group="n1")

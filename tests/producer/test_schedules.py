@@ -13,7 +13,6 @@ from transactions import protocol
 
 import blueque
 from blueque import InvalidInput, NoSuchSchedule, WrongSchedule
-from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence
 from blueque.model.recurrence import jitter_of
@@ -364,28 +363,6 @@ def test_queue_lets_one_wait_for_the_end_of_the_other(client, cli, hourly):
     listener.leave()
 
 
-def test_what_an_earlier_version_replaced_waits_for_the_end_of_the_other(client, cli, hourly):
-    hourly(overlap="queue")
-    earlier = {"overlap": "replace", "doomed": "t1", "pause_after_failures": 3}
-    cli.hset(keys.schedule("hourly"), mapping=earlier)
-    # It had the scheduler look at it at once, to cancel the task before.
-    cli.zadd(keys.SCHEDULES, {"hourly": 0})
-    assert audit(client.connections) == []
-    for late in (300, 200, 100):
-        miss(cli, "hourly", 1, late=late)
-        fire(client)
-        if late == 300:
-            start_one(client)
-
-    assert what(client) == [("made", None, 1), ("made", None, 1), ("skipped", "overlap", 1)]
-    record = client.get_schedule("hourly").record
-    assert cli.zscore(keys.SCHEDULES, "hourly") == record["at"]
-    assert cli.hget(keys.schedule("hourly"), "overlap") == "replace"
-    hourly(overlap="queue")
-    assert not earlier.items() & cli.hgetall(keys.schedule("hourly")).items()
-    assert client.get_schedule("hourly").record["overlap"] == "queue"
-
-
 def test_a_task_without_the_lock_keeps_the_next_from_coming(client, cli, hourly):
     hourly()
     miss(cli, "hourly", 1, late=300)
@@ -589,7 +566,6 @@ def test_a_queue_with_a_schedule_is_not_forgotten(client, hourly):
     [
         ({"every": None}, "give cron or every"),
         ({"overlap": "wait"}, 'overlap: it is \'wait\'; it has to be one of "skip", "queue"'),
-        ({"overlap": "replace"}, 'overlap: "replace" is gone; use "queue", with which'),
         ({"catch_up": "all"}, 'catch_up: "all" needs overlap = "allow"'),
         ({"window": "soon"}, "window: "),
         ({"jitter": "2d"}, "jitter"),

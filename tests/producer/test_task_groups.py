@@ -10,13 +10,11 @@ from grouped import settle
 from transactions import protocol
 
 import blueque
-from blueque.audit.audit import audit
 from blueque.errors import InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import ids_of_group_keys
 from blueque.protocol.ends import End
-from blueque.queries import groups
 
 
 def end(client, queue, task, is_well=True):
@@ -122,29 +120,6 @@ def test_a_new_group_has_no_name_that_cannot_be_printed(client, queue, name, cli
     assert cli.keys() == []
 
 
-@pytest.mark.parametrize("name", ["night\n", "a\u00a0b"])
-def test_a_group_whose_name_an_earlier_version_took_can_be_ended_and_forgotten(
-    client, queue, redis, name
-):
-    protocol.open_group(redis, name, 1000, time.time())
-    group = client.group(name)
-    queue.enqueue("a", group=group)
-    held = queue.enqueue("b", after=blueque.after(any=group))
-
-    group.close()
-    assert group.cancel()
-    assert len([*group.tasks()]) == group.progress().members == 1
-    assert client.get_task(held).status == "blocked"
-
-
-def test_a_feed_whose_name_an_earlier_version_took_can_be_forgotten(client, cli):
-    name = "a\nb"
-    cli.hset(keys.feed("video", name), mapping={"feed": name, "queue": "video"})
-
-    assert client.forget_feed("video", name)
-    assert not cli.exists(keys.feed("video", name))
-
-
 def test_what_is_done_to_a_group_that_is_not_there_is_refused(client):
     group = client.group("never")
 
@@ -248,34 +223,6 @@ def test_a_client_waits_for_tasks_not_for_groups(client, queue):
             client.wait(given)
         with pytest.raises(InvalidType, match="wait takes ids of tasks"):
             client.as_ended(given)
-
-
-def test_members_that_joined_before_members_had_scores_count_and_come_first(client, redis, cli):
-    group = client.group("night").open()
-    queue = client.get_queue("video")
-    early = [queue.enqueue(number, group=group) for number in range(5)]
-    scores = cli.zrange(keys.members("night"), 0, -1)
-    cli.delete(keys.members("night"))
-    cli.rpush(keys.listed_members("night"), *scores)  # as they were kept then
-
-    late = [queue.enqueue(number, group=group) for number in range(5)]
-
-    assert [groups.members(redis, "night", first, 3) for first in (0, 3, 6, 9)] == [
-        early[:3],
-        [*early[3:], late[0]],
-        late[1:4],
-        late[4:],
-    ]
-    assert group.progress().members == 10
-    assert [task.id for task in group.tasks()] == [*early, *late]
-    assert audit(redis) == []
-    group.close()
-    for task in [*early, *late]:
-        queue.cancel(task)
-    settle(client)
-    assert (group.progress().state, group.progress().bad) == ("ended", 10)
-    assert group.delete()
-    assert cli.keys("blueque_*_night") == []
 
 
 # Keys in a group

@@ -284,7 +284,6 @@ def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
         ("lost", "blueque requeue -q video --error-type lost", "Requeue…", None),
         ("poison", "blueque show old", "Requeue…", "Show"),
         ("held", "blueque requeue old", "Requeue…", None),
-        ("schedule_paused", "blueque schedule resume nightly", "Resume", None),
         ("schedule_overdue", "blueque schedule show nightly", "Show", "Show"),
         ("feed_stopped", "blueque feeds video", "Feeds", "Feeds"),
         ("dead", "blueque-listener video, on gpu-3 with its spool", "Hosts", "Hosts"),
