@@ -6,14 +6,17 @@ from collections.abc import Iterable
 
 import click
 
-# Names in other programs, of the verbs of a group.
-_SUBVERBS = {
-    "list": "ls",
-    **dict.fromkeys(("edit", "change", "update"), "set"),
-    **dict.fromkeys(("delete", "remove"), "rm"),
-    **dict.fromkeys(("create", "new"), "add"),
-    **dict.fromkeys(("describe", "info", "get"), "show"),
-    **dict.fromkeys(("retry", "rerun"), "requeue"),
+# Names in other programs, of the verbs of a group: the first that the group has is meant.
+_SUBVERBS: dict[str, tuple[str, ...]] = {
+    "list": ("ls",),
+    **dict.fromkeys(("edit", "change", "update", "set"), ("set", "add --replace")),
+    **dict.fromkeys(("delete", "remove"), ("rm", "forget")),
+    **dict.fromkeys(("create", "new"), ("add",)),
+    **dict.fromkeys(("describe", "info", "get"), ("show",)),
+    **dict.fromkeys(("retry", "rerun"), ("requeue",)),
+    "preview": ("add --dry-run",),
+    "check": ("apply --dry-run",),
+    "backfill": ("trigger --since",),
 }
 _OF_GROUPS = ("--run", "--runs", "--batch", "--workflow")
 _OPTIONS = {
@@ -33,8 +36,10 @@ def like(typed: str, known: Iterable[str]) -> str:
 def of_subverb(typed: str, known: Iterable[str]) -> str:
     """Return a question with the verb of a group that is meant; empty if there is none."""
     verbs = list(known)
-    meant = _SUBVERBS.get(typed.lower())
-    return f" Did you mean {meant}?" if meant in verbs else like(typed, verbs)
+    for meant in _SUBVERBS.get(typed.lower(), ()):
+        if meant.partition(" ")[0] in verbs:
+            return f" Did you mean {meant}?"
+    return like(typed, verbs)
 
 
 def of_option(typed: str, context: click.Context | None) -> str:

@@ -32,7 +32,7 @@ from blueque.system import signals
 
 _ADVICE: dict[type[BluequeError], str] = {
     TooLarge: "Pass the path of a file instead. For larger parameters and results: max_bytes, or BLUEQUE_MAX_BYTES.",
-    errors.NoSuchSchedule: "See them: blueque schedule ls --recurring",
+    errors.NoSuchSchedule: "See them: blueque schedule ls",
     RedisAway: "{origin} Is Redis running there? To use another one: --redis-url URL",
     QueueFull: "{what} allow more: {command}",
     errors.Contended: "Try again in a moment.",

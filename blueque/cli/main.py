@@ -33,7 +33,7 @@ _GROUPS = {
         "history": "Show the events of a task, or follow those of queues.",
         "timeline": "Draw what ran when on which host.",
         "stack": "Show where a running Python task is in its code.",
-        "schedule": "Manage recurring tasks; list scheduled ones, run them now.",
+        "schedule": "Manage recurring tasks.",
         "node": "List, pause, resume and drain listeners and hosts.",
         "stats": "Show how many tasks ended how, and how long they took.",
         "failures": "Show what tasks fail with, how often, and the newest.",
@@ -114,7 +114,8 @@ _SYNONYMS = {
     **dict.fromkeys(("workflow", "workflows", "runs", "batch", "batches", "groups"), "group ls"),
     "exporter": "metrics",
     "settings": "config",
-    **dict.fromkeys(("scheduled", "schedules", "recurring", "cron"), "schedule ls"),
+    **dict.fromkeys(("schedules", "recurring", "cron"), "schedule ls"),
+    "scheduled": "ls --state scheduled",
     **dict.fromkeys(("listener", "listen", "worker", "work", "start"), "blueque-listener"),
     **dict.fromkeys(("scheduler", "beat"), "blueque-scheduler"),
 }

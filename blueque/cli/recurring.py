@@ -44,7 +44,7 @@ def _advice(client: Client, name: str) -> str:
         return f"It is a task. To put a scheduled task in line now: {of_schedule('run', name)}"
     if close := get_close_matches(name, inspector.schedules(), n=1):
         return f"Did you mean {close[0]}?"
-    return "See them: blueque schedule ls --recurring"
+    return "See them: blueque schedule ls"
 
 
 def row(seen: ScheduleSeen, recent: Sequence[Occurrence], is_utc: bool) -> list[str]:

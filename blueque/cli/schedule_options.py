@@ -1,4 +1,4 @@
-"""The options of the verbs that make, change and preview recurring tasks."""
+"""The options of the verbs that make and change recurring tasks."""
 
 from __future__ import annotations
 
@@ -14,25 +14,6 @@ from blueque.cli.values import DURATION, Value, read_moment, read_time
 
 if TYPE_CHECKING:
     from datetime import tzinfo
-
-    from blueque.model.recurrence import Rule
-
-RULE = ("cron", "every", "timezone", "start", "until")
-POLICIES = ("overlap", "catch_up", "window", "jitter")
-LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
-REMOVABLE = (
-    *RULE[2:],
-    *POLICIES,
-    "keep",
-    "priority",
-    "resources",
-    "lock",
-    "retry",
-    *LIMITS,
-    "title",
-    "tags",
-    "context",
-)
 
 
 by_option = click.option("--by", metavar="NAME", help="Who does it; default USER@HOST.")
@@ -62,24 +43,21 @@ def past(text: str, now: float, zone: tzinfo | None) -> float:
     return now - seconds if is_age else _seconds(text, zone, is_ahead=False)
 
 
-def with_bounds(options: Mapping[str, Any], before: Rule | None = None) -> dict[str, Any]:
+def with_bounds(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with `start` and `until` in Unix seconds. A time without a zone is one of the zone
     of the rule; with `every`, it is a local time.
 
-    before: the rule that the options change. Raises InvalidInput for an unknown zone.
+    Raises InvalidInput for an unknown zone.
     """
     found = {key: value for key, value in options.items() if key in ("start", "until")}
-    zone = _zone(options, before) if found else None
+    zone = _zone(options) if found else None
     return {**options, **{key: _seconds(value, zone) for key, value in found.items()}}
 
 
-def _zone(options: Mapping[str, Any], before: Rule | None) -> tzinfo | None:
+def _zone(options: Mapping[str, Any]) -> tzinfo | None:
     from blueque.model.cron import find_zone  # here: --help does without
 
-    if "every" in options or ("cron" not in options and before and before.cron is None):
-        return None
-    of_rule = before.timezone if before and before.cron is not None else "UTC"
-    return find_zone(options.get("timezone", of_rule))
+    return None if "every" in options else find_zone(options.get("timezone", "UTC"))
 
 
 def _seconds(value: str, zone: tzinfo | None, is_ahead: bool = True) -> float:
@@ -122,16 +100,4 @@ policy_options = together(
     ),
     click.option("--window", type=DURATION, help="How far back anything is caught up; default 1d."),
     click.option("--jitter", type=DURATION, help="Let each come later, by less than this."),
-    click.option(
-        "--keep",
-        metavar="DURATION",
-        help="How long a deleted task counts as made, for backfill; default 1d.",
-    ),
-)
-
-
-# The parameters of the tasks.
-task_options = together(
-    click.argument("source", required=False, metavar="[JSON | @FILE | -]"),
-    click.option("--text", "is_text", is_flag=True, help="The input is a string, not JSON."),
 )

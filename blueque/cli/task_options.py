@@ -45,30 +45,39 @@ def needs(resources: Sequence[str], lock: str | None) -> dict[str, Any]:
         raise click.UsageError(f"--lock {error}") from error
 
 
-def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Add the retry policy and the limits of a task, or the defaults of a listener.
+_retry_option = click.option(
+    "--retry",
+    type=POLICY,
+    metavar="N|JSON",
+    help="Run a failed task again: N times, or by a policy.",
+)
+_time_limit_option = click.option(
+    "--time-limit", type=DURATION, help="End a task that runs longer."
+)
+_memory_limit_option = click.option(
+    "--memory-limit", type=SIZE, help="End a task whose processes use more memory: 8GiB."
+)
+
+# The limits that people choose for a task, as the parameters retry, time_limit and memory_limit. The
+# others are those of its handler or its queue.
+task_limit_options = together(_retry_option, _time_limit_option, _memory_limit_option)
+
+
+def limit_options(grace: str) -> Callable[[Decorated], Decorated]:
+    """Add the retry policy and the limits that a listener gives to tasks without their own.
 
     As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead; None: not given.
     All but the first fit `limits.fields`. grace: the default of --grace, for the help.
     """
     return together(
-        click.option(
-            "--retry",
-            type=POLICY,
-            metavar="N|JSON",
-            help="Run a failed task again: N times, or by a policy.",
-        ),
-        click.option("--time-limit", type=DURATION, help="End a task that runs longer."),
+        _retry_option,
+        _time_limit_option,
         click.option(
             "--stall-limit", type=DURATION, help="End a task that reports no progress for so long."
         ),
+        _memory_limit_option,
         click.option(
-            "--memory-limit", type=SIZE, help="End a task whose processes use more memory: 8GiB."
-        ),
-        click.option(
-            "--grace",
-            type=DURATION,
-            help="Time between SIGTERM and SIGKILL" + (f"; default {grace}." if grace else "."),
+            "--grace", type=DURATION, help=f"Time between SIGTERM and SIGKILL; default {grace}."
         ),
         click.option(
             "--lead",
@@ -108,22 +117,7 @@ def _read_title(text: str) -> str:
     return text
 
 
-def _read_context(text: str) -> dict[str, Any]:
-    """Return a context, written as a JSON object."""
-    from blueque.model.labels import require_context  # here: --help does without
-    from blueque.text.json_errors import NotJson, as_json
-
-    try:
-        found = as_json(text.encode("utf-8", "surrogateescape"))
-        require_context(found)
-    except NotJson as error:  # its message has the text, which may have secrets
-        raise InvalidInput(f"not valid JSON ({error.__cause__})") from error
-    except InvalidInput as error:
-        raise InvalidInput(str(error).removeprefix("context: ")) from error
-    return found
-
-
-# As the parameters title, tags and context of `Queue.enqueue`.
+# As the parameters title and tags of `Queue.enqueue`.
 label_options = together(
     click.option(
         "--title",
@@ -132,10 +126,4 @@ label_options = together(
         help="What people read beside its id.",
     ),
     tag_option("A tag to find it by, as customer:17; several times for several."),
-    click.option(
-        "--context",
-        type=Value("context", _read_context),
-        metavar="JSON",
-        help="An object for the handler, beside the parameters.",
-    ),
 )

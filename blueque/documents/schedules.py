@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blueque.documents.tasks import as_item
 from blueque.model.encoding import decode
 from blueque.model.schedule import FIELDS, read_options
 from blueque.text.format import times
-from blueque.text.what import what
 
 if TYPE_CHECKING:
     from blueque.model.schedule import Occurrence
-    from blueque.queries.listing import Listing
     from blueque.queries.schedules import ScheduleSeen
     from blueque.sentences.reason import Reason
     from blueque.text.redaction import Hide
@@ -26,17 +23,15 @@ _HIDDEN = (
 )
 
 
-def of_schedule(
-    seen: Iterable[ScheduleSeen], listing: Listing | None, now: float, hide: Hide
+def of_schedules(
+    seen: Sequence[ScheduleSeen], count: int, now: float, hide: Hide
 ) -> dict[str, Any]:
-    """Return the content of `schedule`: recurring tasks, and those that are scheduled once."""
-    tasks = [] if listing is None else listing.tasks
+    """Return the content of `schedules`: recurring tasks. count: how many there are."""
     return {
         **times(now=now),
-        "recurring": [item(each, hide) for each in seen],
-        "items": [as_item(task, now) | {"what": what(task, hide)} for task in tasks],
-        "has_more": listing is not None and listing.has_more,
-        "more": 0 if listing is None else listing.more,
+        "items": [item(each, hide) for each in seen],
+        "has_more": count > len(seen),
+        "more": count - len(seen),
     }
 
 

@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model.cron import find_zone
-from blueque.model.encoding import Encoded, require_schedule_name, require_time, require_whole
+from blueque.model.encoding import require_schedule_name, require_time, require_whole
 from blueque.model.ids import DEFAULT_KEEP, id_fields, id_of_occurrence, require_keep
-from blueque.model.labels import read_context
-from blueque.model.lines import Needs, parse_needs
 from blueque.model.new_task import NewTask
 from blueque.model.options import TaskOptions
 from blueque.model.recurrence import Rule, planned_times, read_rule
-from blueque.model.retry import Retry
 from blueque.model.schedule import (
     DEFAULT_WINDOW,
     MOST_BACKFILLED,
-    POLICIES,
     CatchUp,
     Definition,
     Occurrence,
@@ -36,7 +32,7 @@ from blueque.model.schedule import (
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.protocol import occurrences
 from blueque.protocol.create import OneTask, create
-from blueque.protocol.schedules import Define, Pause, Resume, delete_schedule, set_schedule
+from blueque.protocol.schedules import Pause, Resume, delete_schedule, set_schedule
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.system import process
@@ -116,27 +112,6 @@ def define(
     )
 
 
-def given(name: str, definition: Definition) -> dict[str, Any]:
-    """Return the arguments of `define` that give this definition, for a queue without settings."""
-    rule, options = definition.rule, dict(definition.options)
-    needs = parse_needs(str(options.pop("needs", ""))) or Needs()
-    is_own = definition.overlap == "queue" and needs.lock == lock_of(name)
-    retry, tags = options.pop("retry", None), options.pop("tags", None)
-    context = options.pop("context", None)
-    return {
-        "parameters": Encoded(definition.parameters.encode(), definition.encoding is not None),
-        **{field: value for field, value in rule._asdict().items() if value is not None},
-        "timezone": None if rule.cron is None else rule.timezone,
-        **{field: getattr(definition, field) for field in POLICIES},
-        "resources": dict(needs.resources),
-        "lock": None if needs.lock is None or is_own else (needs.lock, needs.limit),
-        "retry": None if retry is None else Retry.parse(str(retry)) or False,
-        "tags": None if tags is None else str(tags).split(),
-        "context": None if context is None else read_context(str(context)),
-        **options,
-    }
-
-
 class Schedule:
     """A recurring task: a name, a rule that says when, and the task that comes each time.
 
@@ -207,16 +182,6 @@ class Schedule:
         `delete` there is none.
         """
         return schedules.occurrences(self._redis, self.name, limit)
-
-    def set(self, definition: Definition, by: str | None = None) -> str:
-        """Change what was defined, as `define` returns it. Return `changed` or `same`.
-
-        by: as for `pause`.
-        Raises WrongSchedule if it comes from a file.
-        Source: docs/protocol/schedules.md, "set_schedule".
-        """
-        self._is_stale = True
-        return set_schedule(self._redis, self.name, Define(definition, "hand"), process.who_of(by))
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Make no task at its planned times until it is resumed. False: it was paused already.

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
 
 
-def not_new(task: Task, what: str = "key") -> str:
-    """Return the state of the task that the key or the id of a new one belongs to."""
+def not_new(task: Task) -> str:
+    """Return the state of the task that the key of a new one belongs to."""
     if task.status is None:
-        return f"Not new: the task with this {what} was deleted, and the {what} is still in use."
+        return "Not new: the task with this key was deleted, and the key is still in use."
     is_over = task.status in ("failed", "cancelled")
     again = f"; to run it again: blueque requeue {short_id(task.id)}" if is_over else ""
-    return f"Not new: the task with this {what} is {task.status}{again}"
+    return f"Not new: the task with this key is {task.status}{again}"
 
 
 def of_backfill(name: str, number: int, first: str, last: str, most: int = 0) -> str:

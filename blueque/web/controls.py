@@ -178,7 +178,7 @@ class Controls:
         if isinstance(given, Told):
             return orders.of_told(given, STATES[verb])
         if verb == "trigger":
-            return {"name": name, "task": given}
+            return {"name": name, "planned": None, "tasks": [given]}
         item = schedules.item(visit.reader.client.get_schedule(name).seen, visit.site.hide)
         return {"item": item}
 

@@ -123,7 +123,7 @@ def _failures(visit: Visit) -> Content:
     return numbers.of_failures(visit.reader.inspector.failures(_queues(visit), days), days)
 
 
-def _schedule(visit: Visit) -> Content:
+def _schedules(visit: Visit) -> Content:
     reader, limit = visit.reader, visit.number("limit", 50, 1, MOST)
     queues = _queues(visit)
     seen = [
@@ -132,9 +132,7 @@ def _schedule(visit: Visit) -> Content:
         if visit.site.has(each.record.get("queue"))
         and (not visit.one("queue") or each.record.get("queue") in queues)
     ]
-    listing = reader.inspector.listing(queues, ["scheduled"], limit)
-    listing = listing._replace(tasks=reader.inspector.with_contents(listing.tasks))
-    return schedules.of_schedule(seen[:limit], listing, listing.now, visit.site.hide)
+    return schedules.of_schedules(seen[:limit], len(seen), visit.now, visit.site.hide)
 
 
 def _schedule_history(visit: Visit) -> Content:
@@ -246,7 +244,7 @@ KINDS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
     "timeline": _timeline,
     "statistics": _statistics,
     "failures": _failures,
-    "schedule": _schedule,
+    "schedules": _schedules,
     "schedule_history": _schedule_history,
     "recurring": _recurring,
     "queue_show": _queue_show,

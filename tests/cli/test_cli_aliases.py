@@ -54,7 +54,10 @@ def test_a_task_is_moved_to_the_queue(blueque, client):
 def test_a_recurring_task_is_given_to_the_queue(blueque, client):
     client.set_schedule("nightly", queue="other", every="1d")
 
-    assert blueque("schedule", "set", "nightly", "-q", "old").returncode == 0
+    assert (
+        blueque("schedule", "add", "nightly", "-q", "old", "--every", "1d", "--replace").returncode
+        == 0
+    )
 
     assert client.get_schedule("nightly").record["queue"] == "video"
 

@@ -231,10 +231,10 @@ def test_no_progress_stands_between_ids(environ, cli):
 
 
 def test_a_key_gives_the_same_task_again(run, cli):
-    first, second = (run('"in"', "--key", "a.mov", "--keep", "2h").stdout for _ in range(2))
+    first, second = (run('"in"', "--key", "a.mov").stdout for _ in range(2))
 
     assert first == second == f"{task_id.id_of_key('video', 'a.mov')}\n"
-    assert cli.hmget(keys.task(first.strip()), "key", "keep") == ["a.mov", "7200"]
+    assert cli.hget(keys.task(first.strip()), "key") == "a.mov"
 
 
 def test_a_key_that_has_a_task_already_is_said_with_what_that_is(run, redis):
@@ -378,13 +378,9 @@ def test_a_lock_may_have_any_name(run, cli):
         ["1", "--lock", ""],
         ["1", "--lock", "a=0"],
         ["1", "--key", ""],
-        ["1", "--key", "a", "--keep", "soon"],
         ["--lines", "--key", "a"],
         ["1", "--key-field", "name"],
         ["--lines", "--priority", "101"],
-        ["--lines", "--key-field", "name", "--keep", "soon"],
-        ["1", "--keep", "2h"],
-        ["--lines", "--keep", "2h"],
         ["1", "--resource", "gpu=1", "--resource", "gpu=2"],
         ["1", "--resource", "gpu=1.5"],
         ["1", "--lock", "a=b"],

@@ -128,33 +128,7 @@ def test_nodes_in_json_have_their_beats_in_seconds(url, now):
 
 def test_without_listeners_and_tasks_nothing_is_on_standard_output(run):
     assert run("node", "ls") == (0, [], "no listeners\n")
-    assert run("schedule", "ls") == (0, [], "nothing is scheduled\n")
-
-
-def test_scheduled_tasks_are_listed_the_next_due_at_first_over_all_queues(run, redis, cli):
-    now = Inspector(redis).now()
-    for queue, task, due in (
-        ("video", "t-late", -90),
-        ("audio", "t-hour", 3610),
-        ("video", "t-day", 86410),
-    ):
-        protocol.schedule(
-            redis, queue, task, "1", now + due, now - 100, {"parameters_encoding": "json"}
-        )
-    cli.hset("blueque_task_t-hour", mapping={"last_error_type": "OSError", "priority": 5})
-
-    _, lines, _ = run("schedule", "ls")
-    _, some, remarks = run("schedule", "ls", "--limit", "1")
-    _, audio, _ = run("schedule", "ls", "-q", "aud*")
-
-    assert [line[0] for line in lines] == ["ID", "t-late", "t-hour", "t-day"]
-    assert (lines[1][3:5], lines[3][3:6]) == (["since", "1"], ["in", "1", "d"])
-    assert lines[2][-5:] == ["retry,", "priority", "5,", "after", "OSError"]
-    assert ([line[0] for line in some], remarks) == (
-        ["ID", "t-late"],
-        "(2 more: --limit N shows up to 10000)\n",
-    )
-    assert [line[0] for line in audio] == ["ID", "t-hour"]
+    assert run("schedule", "ls") == (0, [], "no recurring tasks\n")
 
 
 def test_status_knows_at_once_that_the_process_of_a_listener_is_gone_from_this_host(run, redis):

@@ -27,11 +27,8 @@ def test_a_task_is_enqueued_with_its_labels(run, client):
 
 
 def test_a_context_is_shown_without_its_secrets(run, client):
-    task = run(
-        "enqueue", "video", "1", "--context", '{"trace": "4bf9", "token": "x"}'
-    ).stdout.strip()
+    task = client.get_queue("video").enqueue(1, context={"trace": "4bf9", "token": "x"})
 
-    assert client.get_task(task).context == {"trace": "4bf9", "token": "x"}
     assert 'context     {"trace": "4bf9", "token": "[hidden]"}' in run("show", task).stdout
     item = json.loads(run("show", task, "--json").stdout)["item"]
     assert item["context"] == {"trace": "4bf9", "token": "[hidden]"}
@@ -118,15 +115,13 @@ def test_of_many_tasks_with_a_tag_it_says_that_some_were_searched(run, queue, mo
         ),
         (["ls", "--tag", ""], "--tag: a tag takes 1 to 200 bytes, not 0"),
         (["cancel", "7c1f", "--tag", "a"], "not both"),
-        (["enqueue", "video", "1", "--context", "{geheim"], "--context"),
-        (["enqueue", "video", "1", "--context", "[1]"], "it is a dict, not list"),
     ],
 )
 def test_wrong_labels_are_refused(run, line, words):
     result = run(*line)
 
     assert result.returncode == 2
-    assert words in result.stderr and "geheim" not in result.stderr
+    assert words in result.stderr
 
 
 def test_stats_counts_the_tasks_with_a_tag_that_have_ended(run, redis, client):

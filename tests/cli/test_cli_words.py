@@ -146,7 +146,7 @@ def test_every_hint_names_a_verb_and_none_hides_one():
     ("line", "hint"),
     [
         ("queue list", "unknown verb 'list'. Did you mean ls?"),
-        ("schedule edit nightly", "unknown verb 'edit'. Did you mean set?"),
+        ("schedule edit nightly", "unknown verb 'edit'. Did you mean add --replace?"),
         ("node drian", "unknown verb 'drian'. Did you mean drain?"),
         ("group xyzzy", "unknown verb 'xyzzy'."),
         ("ls failed", "too many words: failed. failed is a state: --state failed"),

@@ -80,17 +80,17 @@ LINES = (
     "queue ls",
     "schedule show hourly",
     "schedule history hourly",
-    "schedule preview hourly",
-    "schedule check --config {dir}/schedules.toml",
+    "schedule apply --dry-run --config {dir}/schedules.toml",
     "schedule apply --config {dir}/schedules.toml",
     "schedule ls",
-    "schedule add daily -q reports --every 1d --now",
-    "schedule set daily --jitter 10m",
+    "schedule add daily -q reports --every 1d --dry-run",
+    "schedule add daily -q reports --every 1d",
+    "schedule add daily -q reports --every 1d --jitter 10m --replace",
     "schedule pause daily --reason deploy",
     "schedule show daily",
     "schedule resume daily",
     "schedule trigger daily --force",
-    "schedule backfill daily 2026-01-01T00:00Z 2026-01-03T00:00Z",
+    "schedule trigger daily --since 2026-01-01T00:00Z --until 2026-01-03T00:00Z",
     "schedule rm daily",
     "schedule run late-0001",
     "gc --older-than 1ms --dry-run",
@@ -432,7 +432,7 @@ def events(begin, redis):
 def test_it_names_every_verb_that_has_the_option():
     rows = re.findall(r"^\| (`.*) \| \[`(.*?)`\]\(#(.*?)\)", TEXT, re.M)
     named = {
-        re.sub(" (ID|--queue|--results)$", "", verb)
+        re.sub(" (ID|--queue|--results|--dry-run)$", "", verb)
         for names, _, _ in rows
         for verb in re.findall("`(.*?)`", names)
     }

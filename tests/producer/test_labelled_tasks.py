@@ -155,15 +155,6 @@ def test_the_context_counts_to_the_size_of_the_parameters(made, monkeypatch, cli
     assert not [key for key in cli.keys("blueque_task_*") if cli.hexists(key, "context")]
 
 
-def test_a_schedule_keeps_its_context_when_something_else_is_changed(client, cli, run):
-    client.set_schedule("hourly", queue="video", every="1h", context={"a": 1}, tags=["t"])
-
-    assert run("schedule", "set", "hourly", "--jitter", "1m").returncode == 0
-    client.get_schedule("hourly").trigger()
-    (task,) = cli.zrange(keys.tasks("video"), 0, -1)
-    assert (client.get_task(task).context, client.get_task(task).tags) == ({"a": 1}, ["t"])
-
-
 def test_a_forked_process_names_itself(client, queue, url):
     first = client.get_task(queue.enqueue("in")).producer
 

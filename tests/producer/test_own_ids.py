@@ -120,19 +120,6 @@ def test_a_task_with_an_id_of_its_own_runs(programs, client, queue):
     assert (task.status, task.result) == ("complete", "order:4711.a")
 
 
-def test_the_program_takes_an_id(run, client):
-    assert run("enqueue", "video", "1", "--id", "order-4711").stdout == "order-4711\n"
-    again = run("enqueue", "video", "1", "--id", "order-4711")
-    assert (again.stdout, again.returncode) == ("order-4711\n", 0)
-    assert "Not new" in again.stderr
-    other = run("enqueue", "video", "2", "--id", "order-4711")
-    assert other.returncode == 2
-    assert "there is a task order-4711 already, with other parameters" in other.stderr
-    assert run("enqueue", "video", "1", "--id", "a", "--key", "b").returncode == 2
-    assert "--id is for one task" in run("enqueue", "video", "--lines", "--id", "a").stderr
-    assert client.get_task("order-4711").parameters == 1
-
-
 def test_an_id_that_a_call_has_drawn_for_the_next_one_is_that_of_one_task(client, queue, cli):
     queue.enqueue("first")
     fanned = client.get_fanout("both", to=["audio", "video"]).enqueue("a")

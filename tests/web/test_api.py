@@ -37,7 +37,7 @@ SAME = {
     "timeline": ("", "timeline"),
     "statistics": ("", "stats"),
     "failures": ("", "failures"),
-    "schedule": ("", "schedule ls"),
+    "schedules": ("", "schedule ls"),
     "schedule_history": ("name=nightly", "schedule history nightly"),
     "groups": ("", "group ls"),
     "group": ("name=w", "group show w"),
@@ -170,7 +170,7 @@ def test_orders_for_queues_hosts_and_recurring_tasks_answer_as_their_commands(cl
     _, held = order("/controls/schedule/pause", name="nightly")
     assert (held["kind"], held["item"]["name"]) == ("recurring", "nightly")
     _, made = order("/controls/schedule/trigger", name="nightly")
-    assert client.get_task(made["task"]).schedule == made["name"] == "nightly"
+    assert client.get_task(made["tasks"][0]).schedule == made["name"] == "nightly"
     assert order("/controls/task/stack", name=tasks["pending"])[0] == 406
     code, refused = order("/controls/queue/limit", name="video", most="x")
     assert (code, refused["kind"]) == (400, "error")

@@ -14,7 +14,7 @@ from blueque.cli import printing
 from blueque.cli.failure import Failure
 from blueque.cli.input_lines import Lines, parameters_of, print_ids
 from blueque.cli.options import Invocation, shared_options
-from blueque.cli.task_options import label_options, limit_options, needs, needs_options
+from blueque.cli.task_options import label_options, needs, needs_options, task_limit_options
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.cli.values import DURATION, TIME_TO_COME
 from blueque.cli.waits import open_group, proved, wait_options, waits
@@ -50,18 +50,9 @@ if TYPE_CHECKING:
     "--key", metavar="TEXT", help="The same key is the same task: if it exists, no task is made."
 )
 @click.option(
-    "--id", "own_id", metavar="ID", help="The id of the task: if it exists, no task is made."
-)
-@click.option(
     "--key-field",
     metavar="NAME",
     help="With --lines: the field of the JSON objects that holds the key.",
-)
-@click.option(
-    "--keep",
-    metavar="DURATION",
-    help="How long a key or --id stays in use after its task was deleted; default 1d. With --key-field and --group: how long "
-    "the keys stay in use after the group has ended; default 90d.",
 )
 @click.option(
     "--start-within",
@@ -80,7 +71,7 @@ if TYPE_CHECKING:
 @wait_options
 @needs_options
 @label_options
-@limit_options()
+@task_limit_options
 @shared_options
 def enqueue(
     invocation: Invocation,
@@ -92,9 +83,7 @@ def enqueue(
     eta: float | None,
     delay: float | None,
     key: str | None,
-    own_id: str | None,
     key_field: str | None,
-    keep: str | None,
     resources: Sequence[str],
     lock: str | None,
     **options: Any,
@@ -132,15 +121,10 @@ def enqueue(
     client = invocation.client()
     due = _due(eta, delay)
     options = waits(client.get_inspector(), options) | needs(resources, lock)
-    if keep is not None:
-        if key is own_id is key_field is None:
-            raise click.UsageError("--keep needs --key, --key-field or --id")
-        options["keep"] = keep
     sink = client.get_queue(queue)
     if is_lines:
-        if key is not None or own_id is not None:
-            given = "--key is" if own_id is None else "--id is"
-            raise click.UsageError(f"{given} for one task; use --key-field with --lines")
+        if key is not None:
+            raise click.UsageError("--key is for one task; use --key-field with --lines")
         # refuses bad options, before the first line is read
         sink.enqueue_iter((), keys=key_field, **options)
         lines = Lines(source or "-", as_text if is_text else as_json, client.max_bytes, key_field)
@@ -166,14 +150,14 @@ def enqueue(
     parameters = parameters_of(source, is_text)
     make = sink.enqueue if due is None else functools.partial(sink.schedule, eta=due)
     try:
-        task = make(parameters, key=key, id=own_id, **options)
+        task = make(parameters, key=key, **options)
     except NoSuchGroup:  # then all else is good
         open_group(client, options)
-        task = make(parameters, key=key, id=own_id, **options)
+        task = make(parameters, key=key, **options)
     click.echo(task)
     if not task.is_new:
         found = client.get_inspector().tasks([task])[0]
-        printing.talk(not_new(found, "key" if own_id is None else "id"))
+        printing.talk(not_new(found))
     elif due is None and _is_watched():
         warn_of_no_listener(invocation, client, queue)
 

@@ -14,7 +14,7 @@ from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.progress_line import Line
-from blueque.cli.task_options import label_options, limit_options, needs, needs_options
+from blueque.cli.task_options import label_options, needs, needs_options, task_limit_options
 from blueque.errors import BacklogRefused
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _BAD_ROWS = 20  # that are printed one by one
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @needs_options
 @label_options
-@limit_options()
+@task_limit_options
 @json_option
 @shared_options
 def feed(

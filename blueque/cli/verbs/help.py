@@ -50,7 +50,7 @@ LISTENERS = {
 # What comes next, and what helps.
 _MORE = {
     "blocked": "To see for which, and what holds it up: blueque graph ID, blueque why ID",
-    "scheduled": "blueque-scheduler or a listener of its queue puts it in line. See: blueque schedule ls",
+    "scheduled": "blueque-scheduler or a listener of its queue puts it in line. See: blueque ls --state scheduled",
     "pending": "To see why it waits: blueque why ID. To cancel it: blueque cancel ID",
     "reserved": "If its listener dies before the start, it is in line again.",
     "started": "To see its output: blueque logs -f ID. To end it: blueque cancel ID",

@@ -14,7 +14,7 @@ from blueque.cli.endings import detached, tell_ending
 from blueque.cli.failure import NOT_COMPLETE
 from blueque.cli.input_lines import parameters_of
 from blueque.cli.options import Invocation, json_option, shared_options
-from blueque.cli.task_options import limit_options, needs, needs_options
+from blueque.cli.task_options import needs, needs_options, task_limit_options
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.documents.contents import contents
 from blueque.documents.tasks import as_item
@@ -41,7 +41,7 @@ LONG = 5.0  # seconds in line after which it mentions blueque why
     "--key", metavar="TEXT", help="The same key is the same task: if it exists, follow it."
 )
 @needs_options
-@limit_options()
+@task_limit_options
 @json_option
 @shared_options
 def run(

@@ -1,6 +1,4 @@
-"""`blueque schedule pause`, `resume`, `trigger`, `backfill` and `rm`: change the course of a
-recurring task.
-"""
+"""`blueque schedule pause`, `resume`, `trigger` and `rm`: change the course of a recurring task."""
 
 from __future__ import annotations
 
@@ -72,90 +70,98 @@ def resume(
     say(invocation, schedule, as_json, f"{what}, {nexts}")
 
 
-@click.command(short_help="Make a task of a recurring task now, and print its id.")
+@click.command(short_help="Make a task of a recurring task now.")
 @click.argument("name", metavar="SCHEDULE")
 @click.option("--force", is_flag=True, help="Even if the task before has not ended.")
+@click.option(
+    "--since",
+    "begin",
+    type=PAST_TEXT,
+    metavar="AGE|TIME",
+    help="Instead, make the tasks of all planned times since then: 3d, 2026-11-01.",
+)
+@click.option(
+    "--until",
+    "end",
+    type=PAST_TEXT,
+    metavar="AGE|TIME",
+    help="With --since: until then; default now.",
+)
+@yes_option
 @by_option
 @json_option
 @shared_options
-def trigger(invocation: Invocation, name: str, force: bool, by: str | None, as_json: bool) -> None:
-    """Make a task now, besides those that are planned, and print its id.
+def trigger(
+    invocation: Invocation,
+    name: str,
+    force: bool,
+    begin: str | None,
+    end: str | None,
+    is_sure: bool,
+    by: str | None,
+    as_json: bool,
+) -> None:
+    """Make a task now, besides those that are planned, and print its id; or the tasks of planned times that are past.
 
     \b
     blueque wait "$(blueque schedule trigger nightly)"
+    blueque schedule trigger nightly --since 2026-11-01 --until 2026-11-15
 
     It also works while the schedule is paused. It is refused, with exit code 5, if the task before has not ended and
     overlap lets no other come beside it.
+
+    With --since, each planned time has one task, however often you ask: those that are there already are not made again.
+    They run one after the other, unless the schedule has --overlap allow. Both times are included. A time without a zone is
+    one of the zone of the schedule; with --every, a local time. For more than 1,000 tasks it asks first.
     """
     schedule = find_schedule(invocation.client(), name)
-    task = schedule.trigger(force, by)
-    if as_json:
-        printing.print_json("schedule_trigger", name=name, task=task)
+    if begin is None:
+        if end is not None:
+            raise click.UsageError("--until needs --since")
+        made, planned = [schedule.trigger(force, by)], None
+    elif force or by is not None:
+        raise click.UsageError("--since goes with neither --force nor --by")
     else:
-        click.echo(task)
+        made, planned = _make_past(invocation, schedule, begin, end, is_sure)
+    if as_json:
+        printing.print_json("schedule_trigger", name=name, planned=planned, tasks=made)
+    elif planned is None:
+        click.echo(made[0])
+    else:
+        click.echo(printing.clean(f"{name}  {backfilled(len(made), planned)}"))
 
 
-@click.command(short_help="Make the tasks of planned times that are past.")
-@click.argument("name", metavar="SCHEDULE")
-@click.argument("begin", metavar="FROM", type=PAST_TEXT)
-@click.argument("end", metavar="[TO]", type=PAST_TEXT, required=False)
-@click.option(
-    "--overlap",
-    type=click.Choice(("queue", "allow")),
-    default="queue",
-    show_default=True,
-    help="Run these tasks one after the other, or at the same time.",
-)
-@yes_option
-@json_option
-@shared_options
-def backfill(
-    invocation: Invocation,
-    name: str,
-    begin: str,
-    end: str | None,
-    overlap: str,
-    is_sure: bool,
-    as_json: bool,
-) -> None:
-    """Make the tasks of planned times that are past: of those between FROM and TO, or now, both included.
-
-    \b
-    blueque schedule backfill nightly 2026-11-01 2026-11-15T12:00+01:00
-    blueque schedule backfill hourly 24h
-
-    A planned time has one task, however often it is asked for: those that are there already are not made again. FROM and
-    TO are times or ages. A time without a zone is one of the zone of the schedule; with --every, a local time. For more
-    than 1,000 tasks it asks first.
-
-    To see the tasks: blueque ls --schedule SCHEDULE.
+def _make_past(
+    invocation: Invocation, schedule: Schedule, begin: str, end: str | None, is_sure: bool
+) -> tuple[list[str], int]:
+    """Make the tasks of planned times that are past; return those that are new, and the number of
+    planned times.
     """
-    schedule = find_schedule(invocation.client(), name)
+    name, zone = schedule.name, zone_of(schedule.seen, invocation.is_utc)
     first, last = _span(begin, end, zone_of_rule(schedule.rule), schedule.seen.now)
     times = schedule.planned_between(first, last, _MOST + 1)
-    zone = zone_of(schedule.seen, invocation.is_utc)
-    ends = (whole(times[0], zone), whole(times[-1], zone)) if times else ("", "")
+    if not times:
+        printing.talk(f"Nothing was planned then. See: {of_schedule('show', name)}")
+        return [], 0
+    ends = whole(times[0], zone), whole(times[-1], zone)
     if len(times) > MOST_BACKFILLED:
         most = _MOST if len(times) > _MOST else 0
         require_consent(is_sure, of_backfill(name, len(times), *ends, most), "Make them?")
-    elif times and not as_json:
+    else:
         printing.talk(f"{count(len(times), 'planned time')} from {ends[0]} to {ends[1]}")
-    made = schedule.backfill(first, last, overlap=overlap, most=_MOST)
-    if as_json:
-        printing.print_json("schedule_backfill", name=name, planned=len(times), tasks=made)
-        return
-    click.echo(printing.clean(f"{name}  {backfilled(len(made), len(times))}"))
-    if not times:
-        printing.talk(f"Nothing was planned then. See: {of_schedule('preview', name)}")
+    overlap = "allow" if schedule.definition.overlap == "allow" else "queue"
+    return schedule.backfill(first, last, overlap=overlap, most=_MOST), len(times)
 
 
 def _span(begin: str, end: str | None, zone: tzinfo | None, now: float) -> tuple[float, float]:
-    """Return FROM and TO in Unix seconds. now: the clock of Redis."""
+    """Return both ends in Unix seconds. now: the clock of Redis."""
     first, last = past(begin, now, zone), now if end is None else past(end, now, zone)
     if last > now:
-        raise click.UsageError("TO is still to come: give a time that is past, or none for now")
+        raise click.UsageError(
+            "--until is still to come: give a time that is past, or none for now"
+        )
     if first > last:
-        raise click.UsageError("FROM is later than TO")
+        raise click.UsageError("--since is later than --until")
     return first, last
 
 

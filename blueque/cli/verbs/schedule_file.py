@@ -1,4 +1,4 @@
-"""`blueque schedule apply` and `check`: the recurring tasks in blueque.toml."""
+"""`blueque schedule apply`: the recurring tasks in blueque.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options
 from blueque.cli.printing import count
 from blueque.cli.schedule_options import by_option
-from blueque.errors import ConfigRefused, InvalidInput, RedisAway, WrongSchedule
+from blueque.errors import ConfigRefused, InvalidInput, WrongSchedule
 from blueque.model.recurrence import jitter_of, planned_times
 from blueque.model.schedule import Definition
 from blueque.text.hints import of_schedule, prune_schedules
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blueque.queries.schedules import ScheduleSeen
 
 MOST_AT_ONCE = 1000  # planned times in one minute that are not worth a warning
-_AHEAD = 31 * 86400  # seconds for which `check` looks ahead
+_AHEAD = 31 * 86400  # seconds for which --dry-run looks ahead
 _PLANNED = 200_000  # planned times that it looks at, of all schedules together
 _LEAST = 32  # of each
 _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be removed"}
@@ -34,7 +34,7 @@ _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be
 @click.option(
     "--prune", is_flag=True, help="Remove those that came from a file and are not in this one."
 )
-@dry_run_option("Only say what would change.")
+@dry_run_option("Only check the file, and say what would change.")
 @by_option
 @json_option
 @shared_options
@@ -50,6 +50,9 @@ def apply(
     All are checked before the first is written. One that is the same stays as it is. It is refused, with exit code 5, if
     one of them was made by hand.
 
+    With --dry-run it changes nothing. It warns if more than 1,000 planned times, of all recurring tasks in Redis and in the
+    file, share a minute of the next 31 days: they come one after the other. With jitter they come at different times.
+
     A Redis has one file of recurring tasks. --prune removes all that have come from a file and are not in this one, so
     two files remove each other's. It never removes those that were made by hand.
     """
@@ -58,7 +61,11 @@ def apply(
     client, wanted = _definitions(invocation)
     if not wanted and (not prune or invocation.config.path is None):
         _require_tables(invocation)
-    found, _, _ = _compare(invocation, client, wanted)
+    if dry_run:
+        sound = f"{_path(invocation)}: {count(len(wanted), 'recurring task')}, no mistake"
+        printing.talk(sound)
+    found, seen, now = _compare(invocation, client, wanted)
+    crowded = _crowded(wanted, seen, now) if dry_run else []
     if dry_run:
         done = [
             (each.name, "removed" if each.what == "left" and prune else each.what) for each in found
@@ -67,45 +74,18 @@ def apply(
         done = schedule_file.apply(client.connections, found, prune, by)
     fields = {each.name: each.fields for each in found}
     if as_json:
-        items = [_item(name, what, fields) for name, what in done]
-        printing.print_json("schedule_apply", file=_path(invocation), dry_run=dry_run, items=items)
+        items = [
+            {"name": name, "change": what, "fields": fields.get(name, [])} for name, what in done
+        ]
+        at = [{**printing.times(minute=minute), "planned": number} for minute, number in crowded]
+        path = _path(invocation)
+        printing.print_json("schedule_apply", file=path, dry_run=dry_run, items=items, crowded=at)
         return
     _print_changes(done, fields, dry_run, invocation.config_file)
-    if not done:
-        printing.talk(f"{_path(invocation)} has no recurring tasks, and none has come from a file.")
-
-
-@click.command(short_help="Check the recurring tasks in blueque.toml.")
-@json_option
-@shared_options
-def check(invocation: Invocation, as_json: bool) -> None:
-    """Check the recurring tasks in blueque.toml, and say what blueque schedule apply would do. It changes nothing.
-
-    It warns if more than 1,000 planned times, of all recurring tasks in Redis and in the file, share a minute of the next
-    31 days: they come one after the other. With --jitter, or jitter in the file, they come at different times.
-    """
-    client, wanted = _definitions(invocation)
-    if not wanted:
-        _require_tables(invocation)
-    sound = f"{_path(invocation)}: {count(len(wanted), 'recurring task')}, no mistake"
-    try:
-        found, seen, now = _compare(invocation, client, wanted)
-    except RedisAway:
-        if not as_json:
-            click.echo(printing.clean(sound))
-        raise
-    crowded = _crowded(wanted, seen, now)
-    fields = {each.name: each.fields for each in found}
-    if as_json:
-        items = [_item(each.name, each.what, fields) for each in found]
-        at = [{**printing.times(minute=minute), "planned": number} for minute, number in crowded]
-        printing.print_json("schedule_check", file=_path(invocation), items=items, crowded=at)
-        return
-    click.echo(printing.clean(sound))
-    changes = [(each.name, each.what) for each in found]
-    _print_changes(changes, fields, True, invocation.config_file)
     if crowded:
         _warn(crowded, invocation.is_utc)
+    if not done:
+        printing.talk(f"{_path(invocation)} has no recurring tasks, and none has come from a file.")
 
 
 def _warn(crowded: Sequence[tuple[int, int]], is_utc: bool) -> None:
@@ -158,10 +138,6 @@ def _compare(
 
 def _path(invocation: Invocation) -> str:
     return invocation.config.path or "blueque.toml"
-
-
-def _item(name: str, what: str, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    return {"name": name, "change": what, "fields": list(fields.get(name, ()))}
 
 
 def _print_changes(

@@ -16,6 +16,7 @@ from blueque.documents.schedules import of_history, of_recurring, options_of
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
 from blueque.sentences.recurring import (
+    NEXT,
     RECENT,
     coming,
     have_seconds,
@@ -53,17 +54,27 @@ _COUNTS = ("made", "skipped", "missed", "triggered")
 
 @click.command(short_help="Show everything about a recurring task.")
 @click.argument("name", metavar="SCHEDULE")
+@click.option(
+    "--next",
+    "number",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=NEXT,
+    show_default=True,
+    help="So many planned times.",
+)
 @reveal_option
 @json_option
 @shared_options
-def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> None:
+def show(invocation: Invocation, name: str, number: int, reveals: bool, as_json: bool) -> None:
     """Show everything about a recurring task, what comes next, and why nothing comes.
 
     \b
     blueque schedule show nightly
+    blueque schedule show nightly --next 10
 
     Times of a cron rule are in its time zone. Those of --every, created and updated are local times. With --utc, all are in
-    UTC. The state is updated with each planned time.
+    UTC. The planned times are without jitter. The state is updated with each planned time.
 
     In parameters and context, values of names such as password, token or api_key are shown as "[hidden]". --reveal shows them.
     """
@@ -74,9 +85,11 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
     is_minded = queue is not None and bool(client.get_inspector().listeners(queue))
     reasons = list(why_nothing(seen, recent, is_minded, invocation.is_utc))
     if as_json:
-        printing.print_json("recurring", **of_recurring(seen, planned(schedule), reasons, hide))
+        printing.print_json(
+            "recurring", **of_recurring(seen, planned(schedule, number), reasons, hide)
+        )
         return
-    for label, value in _facts(schedule, seen, recent, hide, invocation.is_utc):
+    for label, value in _facts(schedule, seen, recent, number, hide, invocation.is_utc):
         print_fact(label, value)
     for reason in reasons:
         click.echo()
@@ -156,7 +169,12 @@ def _end(each: Occurrence, zone: tzinfo | None, is_exact: bool) -> str:
 
 
 def _facts(
-    schedule: Schedule, seen: ScheduleSeen, recent: list[Occurrence], hide: Hide, is_utc: bool
+    schedule: Schedule,
+    seen: ScheduleSeen,
+    recent: list[Occurrence],
+    number: int,
+    hide: Hide,
+    is_utc: bool,
 ) -> Iterator[tuple[str, str]]:
     record, zone = seen.record, zone_of(seen, is_utc)
     yield "name", seen.name
@@ -169,7 +187,7 @@ def _facts(
         if bound in record:
             yield bound, whole(record[bound], zone)
     yield "next", coming(seen, is_utc)
-    if later := [whole(each, zone) for each in planned(schedule)]:
+    if later := [whole(each, zone) for each in planned(schedule, number)]:
         yield "planned", "\n".join(later)
     yield "last", _last(seen, recent)
     yield from _policies(seen)
