@@ -615,7 +615,7 @@ CASES = [
     Case(
         "web_viewers",
         "What viewers cost",
-        "Viewers of the overview, each with a stream, while a task reports progress each second; 1,000 queues with a listener "
+        "Viewers of the overview, which asks once a second, while a task reports progress each second; 1,000 queues with a listener "
         "and a running task each. Then all of them leave.",
         watching.viewers,
         [
@@ -652,27 +652,6 @@ CASES = [
             ),
         ],
         {"none": "no viewer", "one": "1 viewer", "many": "50 viewers", "left": "they have left"},
-    ),
-    Case(
-        "web_changes",
-        "From a change to the screen",
-        "A change in Redis while a viewer looks: from just before it is made until the stream of the page has it. A pause is an "
-        "event, which wakes a page once a second at most, and not sooner than ten times as long as the last look has taken. "
-        "Progress and lines of a log are no events: the page looks for them each second. 20 queues with a listener and a "
-        "running task each.",
-        watching.changes,
-        [("p50", "p50 ms"), ("p95", "p95 ms")],
-        None,
-        [
-            _web("an event, on the page of its queue", "300 ms", 300.0, ("queue", "p50"), " ms"),
-            _web("progress", "1.5 s", 1500.0, ("progress", "p95"), " ms"),
-            _web("a line of a log", "1.5 s", 1500.0, ("log", "p95"), " ms"),
-        ],
-        {
-            "queue": "a pause, on the page of its queue",
-            "progress": "progress, on the page of its task",
-            "log": "a line of a log, there",
-        },
     ),
     Case(
         "dashboards",

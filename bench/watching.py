@@ -6,17 +6,14 @@ import contextlib
 import functools
 import gzip
 import http.client
-import itertools
 import json
 import random
 import re
-import select
 import shlex
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from bench import cpu, looking
 from bench.rounds import percentile
@@ -29,13 +26,13 @@ from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
-from blueque.protocol import attempts, logs_and_checkpoints, membership
+from blueque.protocol import logs_and_checkpoints, membership
 from blueque.protocol.membership import Heartbeat
+from blueque.web.access import PARTS
 
 TASKS, QUEUES, VIEWERS = 1_000_000, 1000, 50
 HISTORIES, EVENTS = 20, 10_000  # queues whose events are drawn, and how many each has of a day
 LINES = 1000  # of the log
-SMALL = 20  # queues of a small site
 LOOKS = 20
 WATCHED = 60.0  # seconds that viewers look: a dozen looks or more
 PATIENCE = 120.0  # seconds for an answer
@@ -129,74 +126,6 @@ def viewers(bench: Bench) -> Outcome:
     return outcome
 
 
-def changes(bench: Bench) -> Outcome:
-    """How long it takes from a change in Redis until the stream of a page has it."""
-    outcome = Outcome()
-    with open_stage() as stage, contextlib.closing(Server(stage)) as server:
-        fill(stage, SMALL, 100 * SMALL, 20)
-        attempt = AttemptRef("queue.0000", "running-0", "t", "host-00_1")
-        queue = stage.client.get_queue(attempt.queue)
-
-        def pause(word: str) -> None:
-            queue.resume("bench")
-            queue.pause("bench", word)
-
-        def progress(word: str) -> None:
-            attempts.progress(stage.redis, attempt, word, time.time())
-
-        def log(word: str) -> None:
-            number = LINES + 1 + int(word.rpartition("-")[2])
-            logs_and_checkpoints.log(
-                stage.redis, attempt, 1, [Line(number, time.time(), "stdout", word)]
-            )
-
-        looks = bench.scaled(LOOKS // 2, 3)
-        numbers = itertools.count()
-        rows = {
-            "queue": (f"/queues/{attempt.queue}", pause),
-            "progress": (f"/tasks/{attempt.task}", progress),
-            "log": (f"/tasks/{attempt.task}", log),
-        }
-        bench.in_turn(
-            outcome,
-            {
-                row: functools.partial(_reach, server, page, change, numbers, looks)
-                for row, (page, change) in rows.items()
-            },
-        )
-    return outcome
-
-
-def _reach(
-    server: Server, page: str, change: Callable[[str], None], numbers: Iterator[int], times: int
-) -> Values:
-    """Make changes a second or more apart, and wait for each. numbers: of the changes, no two alike."""
-    drawn, took = random.Random(page), []
-    entry = re.findall(r'data-entry="([^"]+)"', server.get(page)[1])
-    stream = _stream(server.port, 0, page, *entry)
-    with contextlib.closing(stream):
-        _wait_for(stream, "event: parts")
-        for number in itertools.islice(numbers, times):
-            _read([stream], drawn.uniform(1.0, 3.0))
-            word = f"change-{number}"
-            began = time.perf_counter()
-            change(word)
-            _wait_for(stream, word)
-            took.append(1000 * (time.perf_counter() - began))
-    return {"p50": percentile(took, 50), "p95": percentile(took, 95)}
-
-
-def _wait_for(stream: socket.socket, word: str) -> None:
-    """Read a stream until it has a word, which is shown nowhere else."""
-    until, received = time.monotonic() + PATIENCE, b""
-    while word.encode() not in received:
-        left = until - time.monotonic()
-        some = stream.recv(1 << 20) if select.select([stream], [], [], max(left, 0))[0] else b""
-        if not some:
-            raise RunFailed(f"{word} has not come")
-        received += some
-
-
 def _page(stage: Stage, server: Server, path: str, looks: int) -> Values:
     cold, warm, trips = [], [], []
     used = [cpu.of_process(server.program.pid)]
@@ -257,12 +186,13 @@ def _watch(stage: Stage, server: Server, count: int, seconds: float) -> Values:
     own = 1  # of INFO, which counts commands
     before = stage.commands(), cpu.of_process(server.program.pid), stage.cpu_seconds()
     began, received = time.monotonic(), 0
-    streams = [_stream(server.port, number) for number in range(count)]
+    looking = [_Viewer(server.port) for _ in range(count)]
     while (took := time.monotonic() - began) < seconds:
         progress = ("progress", f"{int(took)}/1440 frames", "progress_at", time.time())
         stage.redis.read(("HSET", keys.task("running-0"), *progress))
         own += 1
-        received += _read(streams, 1.0)
+        received += sum(viewer.ask() for viewer in looking)
+        time.sleep(max(began + took + 1.0 - time.monotonic(), 0.0))
     commands = stage.commands() - before[0] - own
     values = {
         "commands": commands / took,
@@ -270,30 +200,30 @@ def _watch(stage: Stage, server: Server, count: int, seconds: float) -> Values:
         "redis": 100 * (stage.cpu_seconds() - before[2]) / took,
         "received": received / took / 1000,
     }
-    for stream in streams:
-        stream.close()
-    if count:
-        _read([], 2.0)  # until the server knows that they have left
+    for viewer in looking:
+        viewer.close()
     return values
 
 
-def _stream(port: int, number: int, page: str = "/", entry: str = "") -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", port))
-    request = f"GET /live?page={page}&entry={entry} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    made.sendall(f"{request}User-Agent: viewer {number}\r\n\r\n".encode())
-    return made
+class _Viewer:
+    """An open overview, which asks for what has changed."""
 
+    def __init__(self, port: int) -> None:
+        self._client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        self._headers = {PARTS: "", "Accept-Encoding": "gzip"}
 
-def _read(streams: Sequence[socket.socket], seconds: float) -> int:
-    """Read what comes for so long; return how many bytes."""
-    until, count = time.monotonic() + seconds, 0
-    while (left := until - time.monotonic()) > 0:
-        for stream in select.select(streams, [], [], left)[0]:
-            some = stream.recv(1 << 20)
-            if not some:
-                raise RunFailed("the server has closed a stream")
-            count += len(some)
-    return count
+    def ask(self) -> int:
+        """Ask once, and return the number of bytes of the answer."""
+        self._client.request("GET", "/", headers=self._headers)
+        answer = self._client.getresponse()
+        if answer.status not in (200, 304):
+            raise RunFailed(f"the page answers {answer.status}")
+        if tag := answer.getheader("ETag"):
+            self._headers["If-None-Match"] = tag
+        return len(answer.read())
+
+    def close(self) -> None:
+        self._client.close()
 
 
 def fill(stage: Stage, queues: int, tasks: int, events: int) -> None:

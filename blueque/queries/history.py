@@ -139,29 +139,6 @@ def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) ->
         yield from parse(of[key], entries)
 
 
-class Heard(NamedTuple):
-    """Events of a queue: about which tasks they are, and the place behind them."""
-
-    queue: str
-    tasks: frozenset[str]
-    place: str
-
-
-def heard(places: Mapping[str, str], seconds: float) -> Reader[list[Heard]]:
-    """Wait for events behind these places; nothing if none has come."""
-    of = {keys.events(queue): queue for queue in places}
-    wait = ("BLOCK", int(seconds * 1000))
-    (reply,) = yield [("XREAD", *wait, "COUNT", EVENTS_AT_ONCE, "STREAMS", *of, *places.values())]
-    return [
-        Heard(
-            of[key],
-            frozenset(as_hash(words).get("task", "") for _, words in entries),
-            entries[-1][0],
-        )
-        for key, entries in reply or ()
-    ]
-
-
 def parse(queue: str, entries: Iterable[Any], without: str | None = None) -> Iterator[Event]:
     """Yield the events of these entries of the stream of a queue.
 

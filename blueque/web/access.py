@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 COOKIE = "blueque"
+PARTS = "blueque-parts"  # the header with which an open page asks for its parts
 LASTS = 12 * 3600.0  # seconds for which a login is valid
 ROLES = ("viewer", "operator")
 MOST_NAME = 100  # characters

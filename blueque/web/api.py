@@ -46,8 +46,8 @@ async def answered(
             return Response(lines, media_type="application/x-ndjson")
         return as_json(envelope(kind, content))
     except Exception as error:
-        _, sentence, number, _ = explained(error)
-        return as_json(envelope("error", {"error": sentence}), number)
+        failure = explained(error, visit.path)
+        return as_json(envelope("error", {"error": failure.text}), failure.status)
 
 
 def wants_json(request: Request) -> bool:

@@ -13,14 +13,15 @@ from starlette.staticfiles import StaticFiles
 from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.version import __version__
+from blueque.web import access
 from blueque.web.acting import Orders
 from blueque.web.api import Api
 from blueque.web.controls import Controls
 from blueque.web.guard import Guard
-from blueque.web.live import Live
 from blueque.web.login import Login
 from blueque.web.logins import Logins
 from blueque.web.making import Making
+from blueque.web.parts import Parts
 from blueque.web.preferences import keep_preferences
 from blueque.web.shared import GUEST, Shared
 from blueque.web.site import Authorize, Site
@@ -40,23 +41,27 @@ def create_app(
     """
     site = site or Site(address=hide_password(client.url or "Redis"))
     shared = Shared(client, site)
-    live = Live(shared)
+    parts = Parts(shared)
+
+    async def page(request: Request) -> Response:
+        answer = parts.answer if access.PARTS in request.headers else shared.answer
+        return await answer(request)
+
     logins = Login(shared, authorize) if isinstance(authorize, Logins) else None
     routes = [
         Mount(f"/static/{__version__}", StaticFiles(packages=STATIC)),
         Route("/healthz", _is_alive),
         Route("/readyz", shared.is_ready),
-        Route("/live", live.answer),
         Route("/api/v1/{kind}", Api(shared).answer),
         Route("/settings", keep_preferences, methods=["POST"]),
         *(logins.routes() if logins else []),
         *([] if site.is_read_only else _changes(shared)),
-        Route("/{path:path}", shared.answer),
+        Route("/{path:path}", page),
     ]
     guard = Middleware(Guard, site=site, authorize=authorize or (lambda scope: GUEST))
-    smaller = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)  # but no stream
+    smaller = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     starlette = Starlette(routes=routes, middleware=[guard, smaller])
-    starlette.state.live, starlette.state.shared = live, shared
+    starlette.state.shared = shared
     return starlette
 
 

@@ -18,7 +18,7 @@ from blueque.web.site import Authorize, Site
 SAFE = ("HEAD", "GET", "OPTIONS")
 OPEN = ("/healthz", "/readyz", "/login")  # paths that need no login, beside those of files
 STATIC = "/static/"
-PROGRAMS = ("/api/", "/live")  # paths whose answers are not for people
+PROGRAMS = "/api/"  # paths whose answers are not for people
 MOST_URL = 8192  # characters
 POLICY = "; ".join(
     (
@@ -90,6 +90,7 @@ class Guard:
             scope["method"] in SAFE
             and not path.startswith(PROGRAMS)
             and access.bearer(scope) is None
+            and access.header(scope, access.PARTS) is None
         ):
             query = scope["query_string"].decode("latin-1")
             there = quote(f"{path}{f'?{query}' if query else ''}", safe="")

@@ -1,4 +1,4 @@
-"""Render templates: whole pages, and the parts of a page that the live stream replaces.
+"""Render templates: whole pages, and the parts of a page that change while it is open.
 
 A part is a block whose name begins with `part_`; the element that contains it has the rest of the
 name as its id.

@@ -39,13 +39,10 @@ MOST_STATISTICS = 250  # queues whose numbers are added up
 class _Kept:
     """A look, until when it is used, and when it was last asked for.
 
-    made: when it began. least: until when it is used though something has happened since.
     failed: when Redis did not answer to it, and with which error.
     """
 
     value: Any = None
-    made: float = 0.0
-    least: float = 0.0
     until: float = 0.0
     failed: tuple[float, str] = (float("-inf"), "")
     asked: float = 0.0
@@ -65,7 +62,6 @@ class Reader:
         self._clock = clock
         self._looks: dict[object, _Kept] = {}
         self._guard = threading.Lock()
-        self._stirred = float("-inf")  # when something has happened last
 
     @property
     def inspector(self) -> Inspector:
@@ -75,7 +71,7 @@ class Reader:
         """Return the result of a look; one that is younger than `fresh` seconds is used again.
 
         A look that takes long is used for longer: Redis is busy with one for at most a tenth of the
-        time. One for FRESH seconds or less is not used after `stir`.
+        time.
         """
         with self._guard:
             now = self._clock()
@@ -90,12 +86,10 @@ class Reader:
             if kept.failed[0] > now:  # while we waited for it
                 raise RedisAway(kept.failed[1])
             began = self._clock()
-            is_stirred = kept.made <= self._stirred and fresh <= FRESH
-            if began >= (kept.least if is_stirred else kept.until):
+            if began >= kept.until:
                 kept.value = self._looked(kept, look)
                 ended = self._clock()
-                kept.made, kept.least = began, ended + SHARE * (ended - began)
-                kept.until = max(kept.least, ended + fresh)
+                kept.until = ended + max(SHARE * (ended - began), fresh)
             value: T = kept.value
             return value
 
@@ -105,10 +99,6 @@ class Reader:
         except RedisAway as error:
             kept.failed = self._clock(), str(error)
             raise
-
-    def stir(self) -> None:
-        """Note that something has happened in Redis: what is younger is used again, what is older is not."""
-        self._stirred = self._clock()
 
     def forget(self) -> None:
         """Look again at the next call: something was changed from here."""

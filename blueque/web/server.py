@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PORT, NEXT = 8264, 10  # the first port that is tried, and how many
 UNIX = "unix:"
-MOST_CONNECTIONS = 500  # 200 of them may be streams
+MOST_CONNECTIONS = 500
 SHORTEST = 16  # characters of a token
 
 
@@ -99,16 +99,9 @@ def _remove_unserved(path: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends the open streams when it is told to stop, for it would wait for them, and
-    then returns; uvicorn would die of the signal.
-    """
-
-    def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._end = end
+    """A server that returns when it is told to stop; uvicorn would die of the signal."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._end()
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -126,7 +119,7 @@ def serve(app: Starlette, listening: socket.socket) -> None:
         proxy_headers=False,  # the guard knows whom to believe
         timeout_graceful_shutdown=5,
     )
-    server = _Server(config, app.state.live.end)
+    server = _Server(config)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(server.serve(sockets=[listening]))
 

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 import anyio
@@ -86,17 +86,17 @@ class Shared:
         if len(since) >= THREADS and waits > SLOW:
             raise RedisAway(f"Redis has not answered for {waits:.0f} s")
 
-    def visit(self, request: Request, path: str | None = None, query: str | None = None) -> Visit:
-        """Return the visit of a request. path, query: of another page than the requested one."""
+    def visit(self, request: Request) -> Visit:
+        """Return the visit of a request."""
         zone, theme = chosen(request.cookies)
         viewer, cookie = request.scope["viewer"] or GUEST, request.cookies.get(access.COOKIE)
         return Visit(
             self.site,
             self.reader,
-            access.path_of(request.scope) if path is None else path,
+            access.path_of(request.scope),
             viewer,
             time.time(),
-            parse_qs(request.url.query if query is None else query, keep_blank_values=True),
+            parse_qs(request.url.query, keep_blank_values=True),
             request.scope.get("root_path", "").rstrip("/"),
             zone,
             theme,
@@ -138,11 +138,7 @@ class Shared:
             return self._failed(visit, error, is_read=view == self.look)
 
     def _failed(self, visit: Visit, error: Exception, is_read: bool) -> Response:
-        title, text, status, advice = explained(error)
-        if status == 500:
-            number = uuid.uuid4().hex[:8]
-            log.error("web request=%s path=%s", number, visit.path, exc_info=error)
-            text = f"This is a mistake in Blueque. The log of the server has it under {number}."
+        title, text, status, advice = explained(error, visit.path)
         again = AGAIN if status == 503 and is_read else None
         advice = f"This page loads itself again every {AGAIN} s." if again else advice
         context = {"title": title, "text": text, "advice": advice, "is_live": False, "again": again}
@@ -150,20 +146,32 @@ class Shared:
         return HTMLResponse(html, status, {"Retry-After": str(AGAIN)} if status == 503 else None)
 
 
-def explained(error: Exception) -> tuple[str, str, int, str]:
-    """Return a title, a sentence, the status and what may help."""
+class Failure(NamedTuple):
+    """What went wrong. text: a sentence. status: of HTTP. advice: what may help."""
+
+    title: str
+    text: str
+    status: int
+    advice: str = ""
+
+
+def explained(error: Exception, path: str) -> Failure:
+    """Return what went wrong with a request; the log has what is a mistake in Blueque."""
     if isinstance(error, NoSuchTask):
         advice = "Finished tasks are deleted after a time: see the retention of its queue."
-        return "No such task", f"There is no task {error.task_id}.", 404, advice
+        return Failure("No such task", f"There is no task {error.task_id}.", 404, advice)
     if isinstance(error, NoSuchGroup | NoSuchSchedule):
-        return "No such page", f"{str(error)[0].upper()}{str(error)[1:]}.", 404, ""
+        return Failure("No such page", f"{str(error)[0].upper()}{str(error)[1:]}.", 404)
     if isinstance(error, RedisAway):
-        return "Redis does not answer", str(error), 503, ""
+        return Failure("Redis does not answer", str(error), 503)
     if isinstance(error, RedisRefused):
-        return "Redis refuses", str(error), 503, ""
+        return Failure("Redis refuses", str(error), 503)
     if isinstance(error, HTTPException):
         title = _TITLES.get(error.status_code, "Not possible")
-        return title, str(error.detail), error.status_code, ""
+        return Failure(title, str(error.detail), error.status_code)
     if isinstance(error, BluequeError):
-        return "Not possible", str(error), 400, ""
-    return "Something went wrong", "", 500, ""
+        return Failure("Not possible", str(error), 400)
+    number = uuid.uuid4().hex[:8]
+    log.error("web request=%s path=%s", number, path, exc_info=error)
+    sentence = f"This is a mistake in Blueque. The log of the server has it under {number}."
+    return Failure("Something went wrong", sentence, 500)

@@ -17,7 +17,6 @@ from blueque.report import svg
 from blueque.text.format import span
 
 if TYPE_CHECKING:
-    from blueque.queries.task_log import Place
     from blueque.web.access import Viewer
     from blueque.web.reader import Reader
     from blueque.web.site import Site
@@ -40,15 +39,11 @@ PAGES = (
 
 
 class Page(NamedTuple):
-    """The answer of a view: a template and what it shows.
-
-    follow: the place of a log from which the live page goes on.
-    """
+    """The answer of a view: a template and what it shows."""
 
     template: str
     context: Mapping[str, Any]
     status: int = 200
-    follow: Place | None = None
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,7 @@ def test_every_key_is_looked_at_once_at_a_time_and_all_see_what_is_wrong(
 ):
     task = str(queue.enqueue({"scene": 1}))
     client.connections.read(("LPUSH", keys.complete("video"), task))
-    before, scan = everything(), app.state.live._shared.reader.scan
+    before, scan = everything(), app.state.shared.reader.scan
     held = threading.Event()
     scan.start(lambda: held.wait(10) and Report([], 7, 11))
 

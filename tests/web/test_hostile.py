@@ -13,10 +13,9 @@ from starlette.routing import Mount
 
 from blueque import Client
 from blueque.faces.orders import ORDERS
-from blueque.web import bounded_stream, create_app, reader
-from blueque.web.access import COOKIE, Viewer
+from blueque.web import create_app, reader
+from blueque.web.access import COOKIE, PARTS, Viewer
 from blueque.web.api import KINDS
-from blueque.web.bounded_stream import BoundedStream
 from blueque.web.logins import Logins
 from blueque.web.site import Site
 from blueque.web.views import VIEWS
@@ -47,8 +46,8 @@ def paths_of(task):
 @pytest.mark.parametrize(
     "path",
     [
-        "/live?page=//[",
-        "/live?page=%00",
+        "//[",
+        "/%00",
         f"/tasks?limit={NINES}&first={NINES}",
         f"/queues?first={NINES}",
         "/nodes?first=²",
@@ -63,8 +62,9 @@ def paths_of(task):
 )
 def test_no_address_is_a_mistake_of_the_server(client, queue, path):
     queue.enqueue({"scene": 1})
-    app = create_app(client, authorize=lambda scope: None if path.startswith("/live") else PROGRAM)
-    assert ask_app(app, path).status_code < 500
+    app = create_app(client, authorize=lambda scope: PROGRAM)
+    for headers in ({}, {PARTS: ""}):
+        assert ask_app(app, path, headers=headers).status_code < 500
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,6 @@ def test_no_address_is_a_mistake_of_the_server(client, queue, path):
         {"cookie": "\xff" * 4000},
         {"authorization": "Bearer \xff"},
         {"x-forwarded-for": "," * 1000, "x-forwarded-proto": "gopher"},
-        {"last-event-id": "no-place"},
     ],
 )
 def test_no_header_is_a_mistake_of_the_server(client, headers):
@@ -168,21 +167,10 @@ def test_no_get_needs_more_than_rights_to_read(client, queue, start):
         client.connections.read(("ACL", "DELUSER", "looks"))
 
 
-async def nothing():
-    for _ in ():
-        yield ""
-
-
 def test_a_name_is_decoded_once(app, client):
     client.get_queue("a%41b").enqueue({"scene": 1})
     assert ask_app(app, "/queues/a%2541b").status_code == 200
     assert ask_app(app, "/queues/a%41b").status_code == 404
-    seen = []
-    live = app.state.live
-    live.messages = lambda visit, *more: seen.append(visit.path) or nothing()
-    for page in ("/queues/a%2541b?x=1", "//["):
-        ask_app(app, "/live", params={"page": page})
-    assert seen == ["/queues/a%41b", "//["]
 
 
 def test_many_different_questions_take_bounded_memory(client, queue, monkeypatch):
@@ -192,34 +180,6 @@ def test_many_different_questions_take_bounded_memory(client, queue, monkeypatch
     for number in range(20):
         keeping.shared(("failures", number), dict)
     assert [*keeping._looks] == [("failures", number) for number in range(15, 20)]
-
-
-def test_a_viewer_who_does_not_read_is_cut_and_a_stream_ends(monkeypatch):
-    monkeypatch.setattr(bounded_stream, "PATIENCE", 0.01)
-    ended = []
-
-    async def messages():
-        try:
-            while True:
-                yield ":\n\n"
-        finally:
-            ended.append(True)
-
-    async def never(message):
-        if message["type"] == "http.response.body":
-            await asyncio.Event().wait()
-
-    async def reads(message):
-        pass
-
-    async def answer(send):
-        async with asyncio.timeout(15):
-            await BoundedStream(messages()).stream_response(send)
-
-    asyncio.run(answer(never))
-    monkeypatch.setattr(bounded_stream, "LONGEST", -1.0)
-    asyncio.run(answer(reads))
-    assert ended == [True, True]
 
 
 def test_mounted_in_another_application_everything_stays_below_its_path(client, start):

@@ -6,7 +6,7 @@ import pytest
 from asking import ask_app
 
 from blueque.web import create_app, passwords
-from blueque.web.access import COOKIE
+from blueque.web.access import COOKIE, PARTS
 from blueque.web.logins import Logins
 from blueque.web.passwords import Passwords
 from blueque.web.proxies import Proxies, networks_of
@@ -27,7 +27,7 @@ def test_without_a_login_a_page_leads_to_the_form(ask):
 
     assert answer.status_code == 303
     assert answer.headers["location"] == "/login?next=%2Ftasks%3Fstate%3Dfailed"
-    assert ask("/live?page=/").status_code == 401
+    assert ask("/tasks", headers={PARTS: ""}).status_code == 401  # which a page can understand
     assert ask("/tasks", headers={"authorization": "Bearer wrong"}).status_code == 401
 
 

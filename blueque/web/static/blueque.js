@@ -89,9 +89,12 @@
     if (follow.checked) log.scrollTop = log.scrollHeight;
   }
 
-  // The stream of changes.
+  // What changes: the page asks for its parts once a second, less often while that fails, and not while it is hidden.
+  const PACE = 1000, SLOWEST = 10000, PATIENCE = 10000;
   const sign = document.getElementById("live"), trouble = document.getElementById("trouble");
-  let stream = null, failures = 0, failed = 0, isPaused = false, entry = log?.dataset.entry || "";
+  const shown = {};  // the parts as they came last
+  let entry = log?.dataset.entry || "", tag = "", isPaused = false, isAsking = false;
+  let wait = PACE, timer = 0, right = Number(body.dataset.now);  // right: when the page was true
   function say(word, title) {
     if (!sign) return;
     sign.hidden = false;
@@ -99,10 +102,10 @@
     sign.title = title || "";
     sign.className = `live ${word === "live" ? "" : "off"}`;
   }
-  // What is wrong, and how old the page is. since: when it was true, by the clock of the server.
-  function complain(text, since) {
+  // What is wrong, and how old the page is, by the clock of the server.
+  function complain(text) {
     const at = document.createElement("time");
-    at.dataset.at = since;
+    at.dataset.at = right;
     at.dataset.suffix = " ago";
     trouble.replaceChildren(`${text} This page shows what was true `, at, ".");
     trouble.hidden = false;
@@ -140,77 +143,64 @@
     if (holds && isTicked(old)) hold(old, made);
     Idiomorph.morph(old, made, { ignoreActiveValue: true, callbacks: { beforeAttributeUpdated: (name) => name !== "checked" } });
   }
-  function open() {
-    if (!body.dataset.live || isPaused || document.hidden || stream) return;
-    stream = new EventSource(`${body.dataset.live}${entry ? `&entry=${encodeURIComponent(entry)}` : ""}`);
-    stream.addEventListener("parts", (event) => {
-      const data = JSON.parse(event.data);
-      skew = data.now - Date.now() / 1000;
-      for (const [id, html] of Object.entries(data.set)) replace(id, html);
-      const title = document.querySelector("[data-title]");
-      if (title) document.title = title.dataset.title + suffix;
-      failures = 0;
+  function update(data) {
+    skew = data.now - Date.now() / 1000;
+    for (const [id, html] of Object.entries(data.parts)) {
+      if (shown[id] !== html) replace(id, shown[id] = html);
+    }
+    append(data.html);
+    entry = data.entry;
+    const title = document.querySelector("[data-title]");
+    if (title) document.title = title.dataset.title + suffix;
+    tick();
+  }
+  async function ask() {
+    clearTimeout(timer);
+    if (!body.dataset.live || isPaused || document.hidden || isAsking) return;
+    isAsking = true;
+    let answer = null, data = null;
+    try {
+      const headers = { "Blueque-Parts": entry, ...(tag && { "If-None-Match": tag }) };
+      answer = await fetch(location.href, { headers, signal: AbortSignal.timeout(PATIENCE) });
+      if (answer.headers.get("Content-Type")?.startsWith("application/json")) data = await answer.json();
+    } catch { answer = null; }
+    isAsking = false;
+    if (isPaused) return;
+    if (answer?.status === 304 || (answer?.ok && data)) {
+      wait = PACE;
+      if (data) {
+        update(data);
+        tag = answer.headers.get("ETag");
+      }
+      right = now();
       trouble.hidden = true;
       body.classList.remove("stale");
-      tick();
       say("live");
-    });
-    stream.addEventListener("lines", (event) => {
-      entry = event.lastEventId || entry;
-      append(JSON.parse(event.data).html);
-    });
-    stream.addEventListener("trouble", (event) => {
-      const data = JSON.parse(event.data);
-      failures = 0;
-      complain(data.text, data.since);
-      say("waiting");
-    });
-    stream.addEventListener("enough", () => {
-      close();
-      say("paused", "Other pages of this browser are live; click to go on");
-    });
-    stream.onerror = () => {
-      if (!failures) complain("The server of this page does not answer.", failed = now());
-      failures += 1;
-      say("reconnecting");
-      if (stream.readyState === EventSource.CLOSED) {
-        stream = null;
-        askWhy();
-        setTimeout(open, Math.min(1000 * 2 ** failures, 30000));
-      }
-    };
-  }
-  // A stream does not tell why it is refused: ask for its headers.
-  async function askWhy() {
-    const answer = await fetch(body.dataset.live, { method: "HEAD" }).catch(() => null);
-    if (answer?.status === 429) {
-      complain("This login has too many pages open.", failed);
-      say("not live");
+    } else {
+      wait = Math.min(2 * wait, SLOWEST);
+      fail(answer, data);
     }
-    if (answer?.status !== 401) return;
-    const link = document.createElement("a");
-    link.href = location.href;  // the server leads from there to the login, and back
-    link.textContent = "Log in";
-    complain("The server was started anew, or this login has lasted its 12 hours.", failed);
-    trouble.append(" ", link, " to go on.");
-    say("logged out");
+    timer = setTimeout(ask, wait);
   }
-  function close() {
-    stream?.close();
-    stream = null;
+  function fail(answer, data) {
+    if (answer?.status === 401) {
+      const link = document.createElement("a");
+      link.href = location.href;  // the server leads from there to the login, and back
+      link.textContent = "Log in";
+      complain("The server was started anew, or this login has lasted its 12 hours.");
+      trouble.append(" ", link, " to go on.");
+      say("logged out");
+    } else {
+      complain(data?.text || "The server of this page does not answer.");
+      say(data ? "waiting" : "reconnecting");
+    }
   }
   function toggle() {
     isPaused = !isPaused;
-    if (isPaused) {
-      close();
-      say("paused");
-    } else {
-      open();
-    }
+    if (isPaused) say("paused");
+    else ask();
   }
-  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
-  addEventListener("pagehide", close);
-  addEventListener("focus", open);
-  sign?.addEventListener("click", () => (stream || isPaused ? toggle() : open()));
-  open();
+  document.addEventListener("visibilitychange", ask);
+  addEventListener("pageshow", ask);
+  sign?.addEventListener("click", toggle);
 })();
