@@ -31,7 +31,7 @@ _GROUPS = {
         "graph": "Show for which tasks a task waits, and which wait for it.",
         "logs": "Show or follow what tasks print.",
         "history": "Show the events of a task, or follow those of queues.",
-        "timeline": "Draw what ran when on which host.",
+        "timeline": "Show what ran when on which host.",
         "stack": "Show where a running Python task is in its code.",
         "schedule": "Manage recurring tasks.",
         "node": "List, pause, resume and drain listeners and hosts.",

@@ -46,7 +46,7 @@ BUDGETS = {
     "feeds": (4, 3),
     "tags": (6, 5),
     f"history {RUNNING}": (6, 3),
-    "timeline": (40, 9),
+    "timeline": (190, 12),
     "node ls": (14, 4),
     "node show gpu-1": (26, 7),
     "queue ls": (340, 6),

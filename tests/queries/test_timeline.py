@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import operator
 import time
 from collections import Counter
 
 import pytest
 from transactions import protocol
 
-from blueque.cli.verbs.timeline import _BY, MARKS, _narrowed, draw
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 from blueque.queries.history import Event, parse
-from blueque.queries.timeline import Run, Timeline, load, over
+from blueque.queries.timeline import Run, load, over
 
 Q = "render"
 HOUR = 3600.0
@@ -94,173 +90,6 @@ def test_what_never_started_is_no_run(what):
     assert over([event("reserved", 9.0), event(what, 10.0)], 0.0) == []
 
 
-def test_the_picture_says_when_where_and_how_it_ended():
-    runs = [
-        Run("aaaaaaaa-1", 1, Q, "gpu-1_7", 0.0, 4 * HOUR, "complete"),
-        Run("bbbbbbbb-1", 1, Q, "gpu-1_8", HOUR, 3 * HOUR, "failed"),
-        Run("cccccccc-1", 1, Q, "gpu-1_7", 5 * HOUR, None, None),
-        Run("d", 1, Q, "gpu-2_7", 6 * HOUR, 7 * HOUR, "lost"),
-        *[
-            Run(f"e{n}", 1, "ingest", "io_1", 10 * HOUR + n, 10 * HOUR + n + 1, "complete")
-            for n in range(3)
-        ],
-    ]
-
-    lines = list(draw(Timeline(0.0, 12 * HOUR, runs, []), _BY["node"], 78, is_utc=True))
-
-    assert lines == [
-        "          00:00       02:07       04:14       06:21       08:28            now",
-        "gpu-1 1   ==aaaaaaaa=============     >>cccccccc>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>",
-        "      2        ==bbbbbbbb==x",
-        "gpu-2 1                                     ==d==?",
-        "io    1                                                           :",
-        "= complete  > runs  x failed  ? lost  : several short ones  7 attempts",
-    ]
-    assert max(map(len, lines)) <= 78
-
-
-BEGAN = operator.attrgetter("began")
-
-
-def short(task, node, began, took, outcome="complete"):
-    return Run(task, 1, Q, node, began, began + took, outcome)
-
-
-def test_many_short_runs_of_several_slots_are_one_row_with_their_number():
-    runs = sorted(
-        (
-            short(f"{slot}-{n}", f"io-1_{slot}", 100.0 + n * 0.7 + slot * 0.1, 0.69)
-            for slot in range(4)
-            for n in range(750)
-        ),
-        key=BEGAN,
-    )
-    runs += [Run("c" * 8, 1, Q, "gpu-1_1", 0.0, None, None)]
-
-    lines = list(
-        draw(Timeline(0.0, 1000.0, sorted(runs, key=BEGAN), []), _BY["node"], 80, is_utc=True)
-    )
-
-    assert [line.split()[:2] for line in lines[1:-1]] == [["gpu-1", "1"], ["io-1", "1-4"]]
-    assert lines[2].split(maxsplit=2)[2] == 37 * ":" + " 3000 tasks"
-
-
-def test_where_there_is_no_room_behind_short_runs_their_number_is_among_them():
-    runs = [short(f"t{n}", "io-1_1", float(n), 0.9) for n in range(1000)]
-
-    row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 60, is_utc=True))[1]
-
-    assert row.startswith("io-1 1 ::::") and row.endswith("::::")
-    assert " 1000 tasks " in row and len(row) == 60
-
-
-@pytest.mark.parametrize(
-    ("outcome", "mark"), [("failed", "x"), ("lost", "?"), ("complete", ":"), ("cancelled", ":")]
-)
-def test_what_ended_badly_among_many_short_runs_is_seen_and_no_number_hides_it(outcome, mark):
-    runs = [
-        short(str(n), "io_1", float(n), 0.9, outcome if n == 500 else "complete")
-        for n in range(1000)
-    ]
-
-    line = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 80, is_utc=True))[1]
-
-    row = line.split(maxsplit=2)[2]
-    assert row.count(mark) == 1 or mark == ":"
-    told = f" 1000 tasks, 1 {outcome} " if mark != ":" else " 1000 tasks "
-    assert told in row and set(row.replace(told, "")) == {":", mark}
-
-
-def test_where_many_ended_badly_the_number_is_told_all_the_same():
-    runs = [short(str(n), "io_1", float(n), 0.9, "failed") for n in range(1000)]
-
-    assert (
-        " 1000 tasks, 1000 failed "
-        in list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 80, is_utc=True))[1]
-    )
-
-
-def test_short_runs_between_long_ones_stay_in_the_row_of_their_slot_and_bad_ends_stay_visible():
-    runs = [
-        short("a" * 8, "io-1_1", 0.0, 400.0, "failed"),
-        *[short(f"t{n}", "io-1_1", 400.0 + n, 0.9) for n in range(100)],
-        short("b" * 8, "io-1_1", 700.0, 299.0),
-    ]
-
-    row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 87, is_utc=True))[1]
-
-    assert (
-        row
-        == "io-1 1 ==aaaaaaaa======================x::::::: 100 tasks      ==bbbbbbbb=============="
-    )
-
-
-def test_short_runs_that_can_be_told_apart_are_drawn_each_for_itself():
-    runs = [
-        short(f"t{n}", "io-1_1", 100.0 * n, 10.0, "failed" if n == 5 else "complete")
-        for n in range(9)
-    ]
-
-    row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 47, is_utc=True))[1]
-
-    assert row.split()[2:] == ["="] * 5 + ["x"] + ["="] * 3
-
-
-@pytest.mark.parametrize("before", ["complete", "cancelled", "released"])
-def test_a_short_run_that_ended_badly_is_seen_where_another_bar_ends(before):
-    runs = [
-        Run("long", 1, Q, "gpu-1_7", 20.0, 31.6, before),
-        Run("bad", 1, Q, "gpu-1_7", 31.7, 31.8, "failed"),
-    ]
-
-    _, row, _ = draw(Timeline(0.0, 100.0, runs, []), _BY["node"], 104, True)
-
-    assert row.split("  ")[-1].endswith("x") and row.count("x") == 1
-
-
-def test_by_queue_each_queue_has_its_rows():
-    runs = [
-        Run("a", 1, "render", "gpu-1_7", 0.0, 10.0, "complete"),
-        Run("b", 1, "ingest", "gpu-1_7", 0.0, 10.0, "failed"),
-    ]
-
-    lines = list(draw(Timeline(0.0, 100.0, runs, []), _BY["queue"], 60, is_utc=True))
-
-    assert [line.split()[0] for line in lines[1:3]] == ["ingest", "render"]
-
-
-def test_what_does_not_fit_is_counted():
-    runs = [Run(f"t{n}", 1, Q, f"gpu-1_{n}", 0.0, 90.0, "complete") for n in range(12)]
-
-    lines = list(draw(Timeline(0.0, 100.0, runs, []), _BY["node"], 60, is_utc=True))
-
-    assert "(4 attempts more at the same time)" in lines[-2]
-    assert len(lines) == 1 + 8 + 1 + 1
-
-
-@pytest.mark.parametrize("wide", [40, 80, 200])
-def test_names_and_picture_stay_within_the_terminal(wide):
-    runs = [
-        Run(
-            "ä" * 9,
-            1,
-            Q,
-            "a-very-long-name-of-a-node.of.some.cluster.example.com_7",
-            0.0,
-            90.0,
-            outcome,
-        )
-        for outcome in MARKS
-    ]
-
-    drawn = list(draw(Timeline(0.0, 100.0, runs, []), _BY["node"], wide, is_utc=True))
-
-    assert max(map(len, drawn)) <= wide
-    legend = "  ".join(drawn)
-    assert all(f"{mark} " in legend for mark in MARKS.values())
-    assert legend.endswith(": several short ones  7 attempts")
-
-
 @pytest.fixture
 def worked(redis, cli):
     """One task that is complete and one that runs, now."""
@@ -275,18 +104,17 @@ def worked(redis, cli):
     return now
 
 
-def test_blueque_timeline_draws_and_lists(run, worked):
-    drawn = run("timeline", "--since", "15m")
-    table = list(csv.DictReader(io.StringIO(run("timeline", "--csv").stdout)))
+def test_blueque_timeline_has_a_row_with_a_bar_for_each_attempt(run, worked):
+    shown = run("timeline", "--since", "15m", "--utc")
     found = json.loads(run("timeline", "--json").stdout)
 
-    assert (drawn.returncode, drawn.stderr) == (0, "")
-    assert "==done in=" in drawn.stdout
-    assert ">>runs in>" in drawn.stdout
-    assert [(row["task"], row["ended"] != "", row["outcome"]) for row in table] == [
-        ("done", True, "complete"),
-        ("runs", False, ""),
-    ]
+    title, done, runs = (line.split() for line in shown.stdout.splitlines())
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert title[:7] == ["HOST", "QUEUE", "TASK", "WHAT", "BEGAN", "RAN", "OUTCOME"]
+    assert title[4] == "BEGAN" and title[-1] == "now" and title[-2] == done[4] == runs[4]
+    assert done[:4] == ["gpu-1", Q, "done", "in"] and done[5:8] == ["5", "m", "complete"]
+    assert runs[5:7] == ["10", "m"] and runs[-2:] == ["runs", "=" * 40]
+    assert len(done[8]) in (19, 20)
     assert (found["kind"], [item["outcome"] for item in found["items"]]) == (
         "timeline",
         ["complete", None],
@@ -294,15 +122,28 @@ def test_blueque_timeline_draws_and_lists(run, worked):
     assert found["items"][0]["began_seconds"] == worked - 600
 
 
-def test_what_is_drawn_begins_with_the_first_run_that_is_known_and_is_a_minute_at_least():
-    def since(began, last=43200.0, until=100_000.0):
-        runs = [Run("t", 1, Q, "gpu-1_7", began, None, None)]
-        return _narrowed(Timeline(until - last, until, runs, []))[0]
+def test_blueque_timeline_shows_the_last_attempts_in_the_order_of_host_or_queue(run, redis, cli):
+    now = float(cli.time()[0])
+    for n, (queue, host) in enumerate([("a", "gpu-2"), ("b", "gpu-1"), ("a", "gpu-1")]):
+        began = {"event": "started", "at": now - 90 + n, "attempt": 1, "by": f"{host}_7"}
+        fields = ("task", f"t{n}", "told", json.dumps(began))
+        ended = ("task", f"t{n}", "told", json.dumps({**began, "event": "failed", "at": now - 9}))
+        redis.read(
+            ("ZADD", keys.QUEUES, 0, queue),
+            ("XADD", keys.events(queue), f"{int(now * 1000)}-{2 * n}", *fields),
+            ("XADD", keys.events(queue), f"{int(now * 1000)}-{2 * n + 1}", *ended),
+        )
 
-    assert since(90_000.0) == 90_000.0
-    assert since(99_990.0) == 99_940.0
-    assert since(50_000.0) == 56_800.0
-    assert since(99_990.0, last=30.0) == 99_970.0
+    by_host, by_queue, last = (
+        run("timeline", *words)
+        for words in ((), ("--by", "queue"), ("--limit", "1", "--since", "1h"))
+    )
+
+    def tasks(shown):
+        return [line.split()[2] for line in shown.stdout.splitlines()[1:]]
+
+    assert (tasks(by_host), tasks(by_queue)) == (["t1", "t2", "t0"], ["t0", "t2", "t1"])
+    assert tasks(last) == ["t2"] and "(2 earlier: --limit N" in last.stderr
 
 
 def test_blueque_timeline_of_nothing_says_so(run):
