@@ -5,6 +5,7 @@ One row of `ORDERS` is an order. The command line and the page ask and act by it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 WAITS = frozenset({"pending", "scheduled", "blocked"})
 RUNS = frozenset({"started", "reserved"})
-FEW = 20  # tasks; for more than that, their number has to be typed
 
 
 class Given(NamedTuple):
@@ -73,6 +73,15 @@ class Order(NamedTuple):
             return tasks
         inspector = client.get_inspector()
         return [inspector.task(each.id) if each.status in self.states else each for each in tasks]
+
+    def mistake(self, value: str) -> str:
+        """Return what is wrong with the value that it needs, in a sentence; empty: nothing is."""
+        if self.field is None:
+            return ""
+        is_number = self.field[2] == "number"
+        if value and (not is_number or re.fullmatch("-?[0-9]{1,15}", value)):
+            return ""
+        return f"{self.field[1]}: {'a number' if is_number else 'a name'} is needed."
 
     def refusals(self, client: Client, tasks: Sequence[Task], given: Given) -> dict[str, str]:
         """Return why tasks cannot be ordered so, by their ids, as far as that is known before."""

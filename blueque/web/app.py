@@ -14,13 +14,13 @@ from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.version import __version__
 from blueque.web import access
-from blueque.web.acting import Orders
 from blueque.web.api import Api
 from blueque.web.controls import Controls
 from blueque.web.guard import Guard
 from blueque.web.login import Login
 from blueque.web.logins import Logins
 from blueque.web.making import Making
+from blueque.web.orders import Orders
 from blueque.web.parts import Parts
 from blueque.web.preferences import keep_preferences
 from blueque.web.shared import GUEST, Shared
@@ -67,10 +67,8 @@ def create_app(
 
 def _changes(shared: Shared) -> list[Route]:
     """Return what changes something, and the questions before it: a read-only page has none of it."""
-    orders = Orders(shared)
     return [
-        Route("/acts/{verb}", orders.answer, methods=["POST", "GET"]),
-        Route("/done/{number}", orders.outcome),
+        Route("/acts/{verb}", Orders(shared).answer, methods=["POST", "GET"]),
         *Controls(shared).routes(),
         *Making(shared).routes(),
     ]

@@ -23,7 +23,7 @@ from blueque.model.units import parse_duration
 from blueque.sentences import made
 from blueque.text.json_errors import as_json
 from blueque.text.redaction import HIDDEN
-from blueque.web.acting import require_operator
+from blueque.web.orders import require_operator
 from blueque.web.preferences import form_of
 from blueque.web.shared import Shared
 from blueque.web.visit import Page, Visit, zone_of

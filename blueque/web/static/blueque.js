@@ -40,6 +40,16 @@
     });
   });
 
+  // A form is sent once, however often its button is pressed.
+  addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    if (event.target.dataset.sent) event.preventDefault();
+    event.target.dataset.sent = "1";
+  });
+  addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  });
+
   // The token of a login comes behind the # of the address, which no server logs.
   const login = document.getElementById("login");
   if (login && location.hash.length > 1) {

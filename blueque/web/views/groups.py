@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from starlette.exceptions import HTTPException
 
 from blueque.errors import NoSuchGroup
-from blueque.faces.orders import FEW
 from blueque.model.group import condition_on
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
@@ -104,7 +103,6 @@ def question(
         "word": verb.capitalize(),
         "sentence": f"{sentence[0].upper()}{sentence[1:]}",
         "number": number,
-        "has_to_type": verb == "cancel" and number > FEW,
         "mistake": mistake,
         "form": form,
         "is_live": False,
@@ -127,8 +125,6 @@ def mistake_in(seen: GroupSeen, verb: str, form: Mapping[str, str]) -> str:
     number, expected = _number(seen, verb), form.get("expected", "")
     if not re.fullmatch("[0-9]{1,9}", expected) or number > int(expected):
         return "There are more tasks by now: look again and say yes once more."
-    if verb == "cancel" and int(expected) > FEW and form.get("typed", "").strip() != expected:
-        return f"Type the number of tasks, {number}."
     return ""
 
 
