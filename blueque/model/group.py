@@ -32,7 +32,7 @@ FIELDS: record.Types = {
     "gate_of": str,
     "updated": record.number,
 }
-MAKING = "making"  # the state of a large workflow whose tasks are not all there
+MAKING = "making"  # the state of a workflow whose tasks are not all there
 _BATCH = "batch of "  # begins `made_by` of a group that a call with keys has opened
 _CONDITION = "group "  # no id of a task has a space
 
@@ -134,7 +134,7 @@ def group_of(parent: str) -> str | None:
 
 
 def gate_of(group: str) -> str:
-    """Return the name of the group without members for which the tasks of a large workflow wait until
+    """Return the name of the group without members for which the tasks of a workflow wait until
     all are there.
     """
     return f"{GATE}{group}"

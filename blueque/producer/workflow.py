@@ -1,9 +1,8 @@
-"""Workflow: tasks that wait for each other, put into Redis all at once."""
+"""Workflow: tasks that wait for each other, of which none runs before all are in Redis."""
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -32,9 +31,8 @@ from blueque.model.options import (
 )
 from blueque.producer.dependent_tasks import joining
 from blueque.producer.groups import AT_ONCE, TaskGroup
-from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.producer.room import Joining, ask_for_room
-from blueque.protocol.graphs import Graph, enqueue_graph, why_too_large
+from blueque.producer.workflow_writer import WorkflowWriter, in_order
 from blueque.queries import groups
 from blueque.system import process
 from blueque.text.hints import of_group
@@ -43,7 +41,8 @@ log = logging.getLogger("blueque")
 
 
 class Workflow(TaskGroup):
-    """A group whose tasks are all made at once, by `commit`, and that takes no more after that.
+    """A group whose tasks are all made by `commit`, and that takes no more after that. No task runs
+    before all are there.
 
     As a context manager it commits, unless the block raises.
 
@@ -56,7 +55,7 @@ class Workflow(TaskGroup):
         super().__init__(redis, name)
         require_broken(broken)
         self._broken, self._keep = broken, require_keep(keep)
-        self._mark, self._is_unknown = os.urandom(16).hex(), False
+        self._is_unknown = False
         self._why_final = ""  # why it takes no more tasks
         self._tasks: dict[str, NewTask] = {}
         self._keys: dict[str, str] = {}
@@ -137,27 +136,22 @@ class Workflow(TaskGroup):
         """Put all tasks into Redis, or none. False: this workflow is there already, and nothing was
         changed. It has the same name and the ids of all these tasks; some of them may be deleted.
 
-        At most 100,000 tasks. More than 200 of them, 1,000 conditions, 100 others to wait for, or
-        4 MiB of parameters take several transactions, and no task runs before the last of them. If
-        that stops halfway, commit a workflow of the same content again, in any process: it goes on
-        and returns True; False if all tasks were there. Cancel it, or `blueque gc` does after a day.
+        At most 100,000 tasks. They are written in several transactions, and no task runs before the
+        last of them. If that stops halfway, commit a workflow of the same content again, in any
+        process: it goes on and returns True; False if all tasks were there. Cancel it, or
+        `blueque gc` does after a day.
         Raises CycleFound, InvalidInput, NoSuchTask, NoSuchGroup before anything is
             written; WrongGroup, too, if a group that is not a workflow, or a workflow without some
             of these tasks, has the name; WrongGroup, also if that happens meanwhile; RedisAway.
             After OutcomeUnknown, call it again: True, if this or that call has made the tasks.
-            NoSuchTask of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
-        Source: docs/protocol/workflows.md, "enqueue_graph", "Large workflows".
+            NoSuchTask of a task that was deleted meanwhile leaves it unfinished: cancel it.
+        Source: docs/protocol/workflows.md.
         """
-        order, tasks = self._in_order(), [*self._tasks.values()]
+        tasks = [self._tasks[task] for task in self._in_order()]
         try:
-            if why_too_large(tasks) is None:
-                graph = Graph(self.name, self._keep, self._mark, tasks)
-                self._ask_for_room(tasks)
-                is_new = enqueue_graph(self._redis, graph, time.time())
-            else:
-                in_turn = [self._tasks[task] for task in order]
-                large = LargeWorkflow(self._redis, self.name, self._keep, in_turn)
-                is_new = large.commit(self._is_unknown)
+            writer = WorkflowWriter(self._redis, self.name, self._keep, tasks)
+            self._ask_for_room(tasks)
+            is_new = writer.commit(self._is_unknown)
         except RedisAway as error:
             self._is_unknown = self._is_unknown or isinstance(error, OutcomeUnknown)
             self._why_final = "a call of commit had no answer; commit it again as it is"
@@ -171,8 +165,8 @@ class Workflow(TaskGroup):
             self._require_same()
         self._why_final = "it was committed"
         # The next call is another one: what this one has made, it does not take for its own.
-        self._mark, self._is_unknown = os.urandom(16).hex(), False
-        log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
+        self._is_unknown = False
+        log.info("commit group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
         return is_new
 
     def _in_order(self) -> list[str]:

@@ -1,6 +1,4 @@
-"""Create the tasks of a workflow: enqueue_graph, all at once; or open_graph, extend_graph and
-close_graph, if they are too many for that.
-"""
+"""Create the tasks of a workflow: open_graph, extend_graph for some at a time, and close_graph."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.model.new_task import NewTask
-from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, creation
+from blueque.protocol.dependencies import creation
 from blueque.protocol.fields import flat
 from blueque.protocol.opening import sets_of
 from blueque.protocol.parents import LOOK_EVERY, Parents, require_parents
@@ -28,8 +26,8 @@ _LEFT = "tasks of an earlier workflow with this name are in Redis"
 class Graph(NamedTuple):
     """A workflow: tasks that wait for each other and for others, and their group.
 
-    keep: as for open_group. mark: random, the same for every try; of a large workflow a digest of
-        all that is to be written. tasks: with the group in their options.
+    keep: as for open_group. mark: a digest of all that is to be written. tasks: with the group in
+        their options, each after those for which it waits.
     """
 
     group: str
@@ -46,55 +44,8 @@ class _Record(NamedTuple):
     gate: str | None
 
 
-def enqueue_graph(redis: Redis, graph: Graph, now: float) -> bool:
-    """Create the tasks of a workflow and its group, which is closed; all or nothing. False: there
-    is a group with this name.
-
-    Raises InvalidInput for a workflow that is too large; NoSuchTask, NoSuchGroup; WrongGroup if
-        tasks of an earlier workflow with this name are in Redis, or another one is not complete,
-        or was cancelled before it was.
-    """
-    group, new = graph.group, graph.tasks
-    own = {each.task for each in new}
-    others = Parents([name for each in new for name in each.conditions if name not in own])
-    require_sound(graph)
-    why = why_too_large(graph.tasks)
-    if why is not None:
-        raise InvalidInput(why)
-
-    def decide(reply: list[str | None], exist: int, *replies: Any) -> Verdict[bool]:
-        record = _Record._make(reply)
-        if record.state is not None:
-            return Answer(_is_ours(graph, record))
-        if exist:
-            raise WrongGroup(group, _LEFT)
-        found = others.found(replies)
-        require_parents(others.names, found.statuses, found.making)
-        known = found.statuses | dict.fromkeys(own, "blocked")
-        commands = [*_closed(graph, now), *creation(graph.tasks, known, now)]
-        return Change(commands, True)
-
-    key, hashes = keys.group(group), [keys.task(each.task) for each in new]
-    look: AnyLook = Look(
-        [key, *hashes, *others.watch], [_ask(group), ("EXISTS", *hashes), *others.reads]
-    )
-    return transact(redis, "enqueue_graph", look, decide)
-
-
-def _closed(graph: Graph, now: float) -> list[Command]:
-    group = graph.group
-    times: dict[str, str | float] = {"created": now, "closed": now}
-    record = {"group": group, "state": "closed", "made_by": graph.mark, "keep": str(graph.keep)}
-    return [
-        # Left by a group with this name whose record has expired.
-        ("UNLINK", *sets_of(group)),
-        ("HSET", keys.group(group), *flat({**record, **times})),
-        ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
-    ]
-
-
 def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
-    """Create the group of a large workflow, and its gate. False: there is another group with this
+    """Create the group of a workflow, and its gate. False: there is another group with this
     name.
 
     Raises WrongGroup if another workflow with this name is not complete, or was cancelled
@@ -128,11 +79,11 @@ def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
 def extend_graph(
     redis: Redis, graph: Graph, first: int, tasks: Sequence[NewTask], now: float
 ) -> int:
-    """Create some tasks of a large workflow, unless others are next. Return how many of its tasks
+    """Create the next tasks of a workflow, unless others are next. Return how many of its tasks
     are there.
 
     first: how many come before these. tasks: each after those for which it waits, and with a
-        condition on one of these or on the gate; as many as `why_too_large` allows.
+        condition on one of these or on the gate; as many as one transaction takes.
     Raises NoSuchTask, NoSuchGroup, WrongGroup.
     """
     own = dict.fromkeys(new.task for new in tasks)
@@ -161,7 +112,7 @@ def extend_graph(
 
 
 def close_graph(redis: Redis, graph: Graph, now: float) -> int:
-    """Declare that all tasks of a large workflow are there, unless some are missing. Return how many
+    """Declare that all tasks of a workflow are there, unless some are missing. Return how many
     are there.
 
     Raises NoSuchGroup, WrongGroup.
@@ -200,7 +151,7 @@ def _tasks_of(graph: Graph, found: _Record, made: int) -> int:
 
 
 def _require_ours(graph: Graph, found: _Record) -> _Record:
-    """Return the record of a large workflow that we have opened."""
+    """Return the record of a workflow that we have opened."""
     if found.state is None:
         raise NoSuchGroup(graph.group)
     if not _is_ours(graph, found):
@@ -233,19 +184,3 @@ def require_sound(graph: Graph) -> None:
         raise InvalidInput(f"a workflow has 1 to {LARGEST:,} tasks, not {len(graph.tasks):,}")
     if any(condition_on(graph.group) in new.conditions for new in graph.tasks):
         raise WrongGroup(graph.group, "a task that joins it cannot wait for it")
-
-
-def why_too_large(tasks: Sequence[NewTask]) -> str | None:
-    """Say why tasks cannot be made in one transaction; None: they can."""
-    own = {new.task for new in tasks}
-    others = {name for new in tasks for name in new.conditions if name not in own}
-    size = sum(len(new.parameters.encode()) for new in tasks)
-    for taken, most, what in (
-        (len(tasks), MOST_TASKS, "tasks"),
-        (sum(len(new.conditions) for new in tasks), LINKS_AT_ONCE, "conditions"),
-        (len(others), AT_ONCE, "others to wait for"),
-        (size, MOST_BYTES, "bytes of parameters"),
-    ):
-        if taken > most:
-            return f"one transaction takes {most:,} {what}, not {taken:,}"
-    return None

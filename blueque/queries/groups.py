@@ -31,8 +31,8 @@ class GroupSeen(NamedTuple):
     """How far a group is.
 
     record: its fields, see docs/protocol/groups.md, "Groups of tasks". `made_by` is what has made
-        the group: `batch of [queue]`, a call with keys, which also closes it; the random mark
-        of a workflow; or the digest of a large one. A group that a program or person has opened has none.
+        the group: `batch of [queue]`, a call with keys, which also closes it; or the digest
+        of a workflow. A group that a program or person has opened has none.
     members: how many tasks have joined it. open: how many of them are not known to have ended.
     bad: how many have ended and are not complete. waiting: how many tasks wait for the group.
     """
@@ -50,7 +50,7 @@ class GroupSeen(NamedTuple):
 
     @property
     def state(self) -> str:
-        """open, closed or ended; making: not all tasks of a large workflow are there. None of them
+        """open, closed or ended; making: not all tasks of a workflow are there. None of them
         runs, and no other task joins it or waits for it.
         """
         return str(self.record.get("state", ""))

@@ -220,7 +220,7 @@ GATE = "group gate night"
 
 
 def unfinished(redis, ago=0.0, group="night"):
-    """Make two of three tasks of a large workflow, so many seconds ago."""
+    """Make two of three tasks of a workflow, so many seconds ago."""
     tasks = [
         NewTask("a-1", "video", "p", {"group": group}, {f"group gate {group}": "ok"}),
         NewTask("b-1", "audio", "p", {"group": group}, {"a-1": "ok"}),
@@ -526,7 +526,7 @@ def test_of_many_groups_that_nobody_closed_three_are_named(run, redis):
 
 @pytest.fixture
 def large(client):
-    """A large workflow whose tasks are all there: so many that not all are looked at."""
+    """A workflow whose tasks are all there: so many that not all are looked at."""
     flow = client.workflow("fan-of-many")
     roots = [flow.add(f"q{number // 4}", number) for number in range(250)]
     flow.commit()

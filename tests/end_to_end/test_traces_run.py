@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from running import ROOT, outcome, until
 
 from blueque import New, Retry
-from blueque.producer.large_workflow import digest
+from blueque.producer.workflow_writer import digest
 from blueque.queries.listing import STATUSES
 
 TRACER = TracerProvider().get_tracer("test")

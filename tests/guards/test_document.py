@@ -2110,10 +2110,6 @@ def graph_task(queue: str, task: str, **conditions: str) -> NewTask:
     return NewTask(task, queue, "p", {"group": GROUP}, conditions)
 
 
-def enqueue_graph(*tasks: NewTask) -> Given:
-    return lambda redis: protocol.enqueue_graph(redis, Graph(GROUP, 60, "m", tasks), 9.25)
-
-
 GRAPH = {
     **IN_GROUP,
     **{name: [] for name in CREATED_ONE if isinstance(CREATED_ONE[name], list)},
@@ -2126,30 +2122,30 @@ GRAPH = {
     "JOINED": [Q],
 }
 GATE = f"gate {GROUP}"
-LARGE = Graph(GROUP, 60, "m", [graph_task(Q, "t1"), graph_task("joins", "t2", t1="ok")])
-IN_LARGE = {**IN_GROUP, "MARK": "m", "GATE": GATE}
+WORKFLOW = Graph(GROUP, 60, "m", [graph_task(Q, "t1"), graph_task("joins", "t2", t1="ok")])
+IN_WORKFLOW = {**IN_GROUP, "MARK": "m", "GATE": GATE}
 CLOSES = ["state", "closed", "closed", 9.25]
 
 
 def opened_graph(redis: Redis, now: float = 1.0) -> object:
-    return protocol.open_graph(redis, LARGE, now)
+    return protocol.open_graph(redis, WORKFLOW, now)
 
 
 def extend_graph(*tasks: NewTask, first: int = 0) -> Given:
-    return lambda redis: protocol.extend_graph(redis, LARGE, first, tasks, 9.25)
+    return lambda redis: protocol.extend_graph(redis, WORKFLOW, first, tasks, 9.25)
 
 
 def close_graph(redis: Redis) -> object:
-    return protocol.close_graph(redis, LARGE, 9.25)
+    return protocol.close_graph(redis, WORKFLOW, 9.25)
 
 
-first_of_large = extend_graph(graph_task(Q, "t1", **{f"group {GATE}": "ok"}))
-last_of_large = extend_graph(graph_task("joins", "t2", t1="ok"), first=1)
+first_of_workflow = extend_graph(graph_task(Q, "t1", **{f"group {GATE}": "ok"}))
+last_of_workflow = extend_graph(graph_task("joins", "t2", t1="ok"), first=1)
 gated_and_waiting = extend_graph(graph_task(Q, "t1", **{f"group {GATE}": "ok", "t3": "ok"}))
-made_large = given(opened_graph, first_of_large, last_of_large)
+made_workflow = given(opened_graph, first_of_workflow, last_of_workflow)
 EXTENDED = {
     **GRAPH,
-    **IN_LARGE,
+    **IN_WORKFLOW,
     "ENTERED": [GROUP],
     "LINE": [],
     "JOINING": [],
@@ -4534,7 +4530,7 @@ SAMPLES = [
         ),
         case(
             "of a workflow that is not complete",
-            given(opened_graph, first_of_large, cancel()),
+            given(opened_graph, first_of_workflow, cancel()),
             GROUP=[GROUP],
             refuses=WrongGroup,
         ),
@@ -5385,7 +5381,7 @@ SAMPLES = [
         case("not blocked", enqueued("t1"), refuses=WrongState),
         case(
             "of a workflow that is not complete",
-            given(opened_graph, first_of_large),
+            given(opened_graph, first_of_workflow),
             OWN_GROUP=[GROUP],
             refuses=WrongGroup,
         ),
@@ -5405,66 +5401,12 @@ SAMPLES = [
             refuses=WrongQueue,
         ),
     ),
-    *samples("enqueue_graph", enqueue_graph(graph_task(Q, "t1")), GRAPH)(
-        case(
-            "two tasks of two queues",
-            nothing,
-            call=enqueue_graph(graph_task(Q, "t1"), graph_task("joins", "t2", t1="ok")),
-            TASK=["t1", "t2"],
-            ENTRANTS=[["t1", "t2"]],
-            PLACES=[[9.25, "t1", 9.25 + 1e-6, "t2"]],
-            NEW=["t1", "t2"],
-            STATUS=["pending", "blocked"],
-            INTO=[Q, "joins"],
-            PARAMETERS=["p", "p"],
-            FIELDS=[["group", GROUP], ["group", GROUP, "after", 1]],
-            DEPENDENT=["t2"],
-            KINDS=[["t1", "ok"]],
-            HOME=[Q, "joins"],
-            ENTRIES=[[9.25, "t1"], [9.25, "t2"]],
-            BLOCKING=["joins"],
-            LOOKS=[[69.25, "t2"]],
-            UNMET=["t1"],
-            CHILDREN=[[9.250001, "t2"]],
-        ),
-        case(
-            "that waits for a task and a group",
-            given(failed("t3"), opened_group_named("old")),
-            HAS_ENDED,
-            call=enqueue_graph(
-                graph_task(Q, "t1"), graph_task(Q, "t2", **{"t3": "ok", "group old": "ok"})
-            ),
-            TASK=["t1", "t2"],
-            ENTRANTS=[["t1", "t2"]],
-            PLACES=[[9.25, "t1", 9.25 + 1e-6, "t2"]],
-            PARENT=["t3"],
-            OUTER=["old"],
-            NEW=["t1", "t2"],
-            STATUS=["pending", "blocked"],
-            INTO=[Q, Q],
-            PARAMETERS=["p", "p"],
-            FIELDS=[["group", GROUP], ["group", GROUP, "after", 2]],
-            DEPENDENT=["t2"],
-            KINDS=[["t3", "ok", "group old", "ok"]],
-            HOME=[Q],
-            ENTRIES=[[9.25, "t1", 9.25, "t2"]],
-            BLOCKING=[Q],
-            LOOKS=[[69.25, "t2"]],
-            UNMET=["t3"],
-            CHILDREN=[[9.250001, "t2"]],
-            AWAITED=["old"],
-            WAITERS=[[9.250001, "t2"]],
-            ENDED=[9.25, "t3"],
-        ),
-        case("again", enqueue_graph(graph_task(Q, "t1")), TASK=["t1"], until="MULTI"),
-        case("a task is there without the group", enqueued("t1"), TASK=["t1"], refuses=WrongGroup),
-    ),
-    *samples("open_graph", opened_graph, IN_LARGE)(
+    *samples("open_graph", opened_graph, IN_WORKFLOW)(
         case("as usual", nothing, call=lambda redis: opened_graph(redis, 9.25)),
         case("again", opened_graph, until="MULTI"),
         case(
             "another workflow is not complete",
-            lambda redis: protocol.open_graph(redis, LARGE._replace(mark="other"), 1.0),
+            lambda redis: protocol.open_graph(redis, WORKFLOW._replace(mark="other"), 1.0),
             refuses=WrongGroup,
         ),
         case(
@@ -5473,11 +5415,11 @@ SAMPLES = [
             refuses=WrongGroup,
         ),
     ),
-    *samples("extend_graph", last_of_large, EXTENDED)(
+    *samples("extend_graph", last_of_workflow, EXTENDED)(
         case(
             "the first task, which waits for the gate",
             opened_graph,
-            call=first_of_large,
+            call=first_of_workflow,
             TASK=["t1"],
             ENTRANTS=[["t1"]],
             PLACES=[[9.25, "t1"]],
@@ -5495,7 +5437,7 @@ SAMPLES = [
         ),
         case(
             "the second, which waits for the first",
-            given(opened_graph, first_of_large),
+            given(opened_graph, first_of_workflow),
             TASK=["t2"],
             ENTRANTS=[["t2"]],
             PLACES=[[9.25, "t2"]],
@@ -5532,10 +5474,10 @@ SAMPLES = [
             CHILDREN=[[9.25, "t1"]],
             ENDED=[9.25, "t3"],
         ),
-        case("again", made_large, TASK=["t2"], PARENT=["t1"], until="MULTI"),
+        case("again", made_workflow, TASK=["t2"], PARENT=["t1"], until="MULTI"),
         case(
             "after another process has closed it",
-            given(made_large, close_graph),
+            given(made_workflow, close_graph),
             TASK=["t2"],
             PARENT=["t1"],
             until="MULTI",
@@ -5548,26 +5490,26 @@ SAMPLES = [
             refuses=WrongGroup,
         ),
     ),
-    *samples("close_graph", close_graph, IN_LARGE)(
-        case("as usual", made_large),
-        case("not all are there", given(opened_graph, first_of_large), until="MULTI"),
-        case("it was cancelled", given(made_large, cancel_group()), refuses=WrongGroup),
+    *samples("close_graph", close_graph, IN_WORKFLOW)(
+        case("as usual", made_workflow),
+        case("not all are there", given(opened_graph, first_of_workflow), until="MULTI"),
+        case("it was cancelled", given(made_workflow, cancel_group()), refuses=WrongGroup),
         case("there is none", nothing, refuses=NoSuchGroup),
     ),
     *samples("cancel_group", cancel_group(), IN_GROUP)(
         case(
             "one that is making",
-            made_large,
+            made_workflow,
             IS_MAKING,
-            values={**IN_LARGE, "CLOSED": CLOSES, "WHO": ["cancelled_by", "ann"]},
+            values={**IN_WORKFLOW, "CLOSED": CLOSES, "WHO": ["cancelled_by", "ann"]},
         ),
         case(
             "one that has gone on since",
-            made_large,
+            made_workflow,
             call=lambda redis: protocol.cancel_group(
                 redis, GROUP, "ann", None, 9.25, updated="1.0"
             ),
-            values=IN_LARGE,
+            values=IN_WORKFLOW,
             until="MULTI",
         ),
         case(
@@ -5836,7 +5778,6 @@ SAMPLES = [
             ("again", opened_group, None),
             ("there is none", nothing, NoSuchGroup),
             ("a cancelled one", given(opened_group, cancel_group()), WrongGroup),
-            ("a workflow", enqueue_graph(graph_task(Q, "t1")), WrongGroup),
             ("one that is making", opened_graph, WrongGroup),
         ]
     ],

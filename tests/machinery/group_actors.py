@@ -19,17 +19,16 @@ from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_group_keys
 from blueque.model.new import New, spawned_id
 from blueque.model.new_task import NewTask
-from blueque.producer import large_workflow
+from blueque.producer import workflow_writer
 from blueque.producer.keyed_groups import open_keyed
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.graphs import Graph
 from blueque.protocol.members import MemberBatch
 from blueque.queries import half_made
 
 GROUP = "g"
 WHOLE = condition_on(GROUP)  # what waits for the group waits for this
 KEEP = 3600
-LARGE = ("w-1", "w-2", "w-3")
+WORKFLOW = ("w-1", "w-2", "w-3")
 GATE = condition_on(gate_of(GROUP))
 
 
@@ -193,20 +192,7 @@ def drop_group(world: World, redis: Redis) -> None:
     world.ledger.notes.append("dropped")
 
 
-def make_workflow(world: World, redis: Redis, who: str) -> None:
-    """Be a producer of a workflow of two tasks, which others make as well."""
-    options = {"group": GROUP, "made by": who}
-    tasks = [
-        NewTask("w-1", QUEUE, who, options, {}),
-        NewTask("w-2", QUEUE, who, options, {"w-1": "ok"}),
-    ]
-    graph = Graph(GROUP, KEEP, who * 16, tasks)
-    is_made = insist(lambda: protocol.enqueue_graph(redis, graph, time.time()))
-    world.ledger.notes.append((who, is_made))
-    world.ledger.accepted |= {"w-1", "w-2"}
-
-
-def commit_large(world: World, redis: Redis) -> None:
+def commit_workflow(world: World, redis: Redis) -> None:
     """Be a producer of a workflow of three tasks that takes two transactions. It is fine if another
     one has cancelled it.
     """
@@ -218,7 +204,7 @@ def commit_large(world: World, redis: Redis) -> None:
     ]
     for task, kinds in (("w-1", {}), ("w-2", {"w-1": "any"}), ("w-3", {"w-1": "ok"})):
         world.note_wait(task, {**kinds, GATE: "any"})
-    workflow = large_workflow.LargeWorkflow(redis, GROUP, KEEP, tasks)
+    workflow = workflow_writer.WorkflowWriter(redis, GROUP, KEEP, tasks)
     try:
         world.ledger.notes.append(("committed", insist(workflow.commit)))
     except WrongGroup:
@@ -227,15 +213,15 @@ def commit_large(world: World, redis: Redis) -> None:
 
 def half_a_workflow(world: World) -> None:
     """A workflow of which the first of two parts is there."""
-    real, calls = large_workflow.extend_graph, iter((True, False))
+    real, calls = workflow_writer.extend_graph, iter((True, False))
 
     def once(*arguments: Any) -> int:
         if not next(calls):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    with mock.patch.object(large_workflow, "extend_graph", once), suppress(KeyboardInterrupt):
-        commit_large(world, world.redis)
+    with mock.patch.object(workflow_writer, "extend_graph", once), suppress(KeyboardInterrupt):
+        commit_workflow(world, world.redis)
 
 
 def give_up(world: World, redis: Redis) -> None:
@@ -257,8 +243,8 @@ def finish_later(world: World) -> None:
     drain_tied(world)
     (state,) = world.redis.read(("HGET", keys.group(GROUP), "state"))
     if state in (None, MAKING):
-        world.ledger.early += [task for task in LARGE if world.ledger.starts.get(task)]
-    commit_large(world, world.redis)
+        world.ledger.early += [task for task in WORKFLOW if world.ledger.starts.get(task)]
+    commit_workflow(world, world.redis)
     # A minute later: who has died in between may have put off the look at a cancelled group.
     (names,) = world.redis.read(("ZRANGE", keys.GROUPS, 0, -1))
     world.redis.read(*[("ZADD", keys.GROUPS, 0, name) for name in names])

@@ -86,9 +86,6 @@ EQUIVALENT = {
         "how the group stood was true when it was read. What is met stays met, and what a late verdict has cancelled stays "
         "cancelled, as if it had been in time."
     ),
-    "enqueue_graph does not watch the group, or not its tasks": (
-        "who makes the same workflow writes both, so each of the two watches alone refuses the later one."
-    ),
     "settle does not watch who waits for the task": (
         "whoever waits for it from now on writes into its hash as well, and that is watched."
     ),

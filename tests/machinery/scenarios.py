@@ -749,19 +749,9 @@ def has_run_once_if_made(world: World, state: State) -> str | None:
     return has_run_once(world, state) if is_over else begins_once(world, state)
 
 
-def is_one_workflow(world: World, state: State) -> str | None:
-    """Both tasks are of one producer, and that one is told that it has made them."""
-    makers = {its["parameters"] for its in state.tasks.values()}
-    told = {who for who, is_made in world.ledger.notes if is_made}
-    is_known = {*world.alive} != {"one", "two"} or told == makers
-    if len(makers) > 1 or len(state.tasks) == 1 or not told <= makers or not is_known:
-        return f"{told} were told that they have made it, and it is of {makers}"
-    return f"nobody has made it: {world.ledger.notes}" if world.alive and not makers else None
-
-
 def is_whole_or_nothing(world: World, state: State) -> str | None:
-    """All tasks of a large workflow have run, or all that are there were cancelled before they began."""
-    tasks = group_actors.LARGE
+    """All tasks of a workflow have run, or all that are there were cancelled before they began."""
+    tasks = group_actors.WORKFLOW
     ends = {task: its["status"] for task, its in state.tasks.items() if task in tasks}
     begun = [task for task in tasks if world.ledger.starts.get(task)]
     if len(ends) == len(begun) == len(tasks) and {*ends.values()} == {"complete"}:
@@ -2056,17 +2046,9 @@ OURS = [
         longer=[(3, 1)],
     ),
     tied(
-        "two producers of a workflow",
+        "workflow made in parts",
         nothing("a_1"),
-        {"one": by(group_actors.make_workflow, "1"), "two": by(group_actors.make_workflow, "2")},
-        [(2, 0), (0, 1)],
-        afterwards=is_one_workflow,
-        longer=[(3, 1)],
-    ),
-    tied(
-        "large workflow made in parts",
-        nothing("a_1"),
-        {"producer": group_actors.commit_large, "s": actors.settle_groups},
+        {"producer": group_actors.commit_workflow, "s": actors.settle_groups},
         [(1, 0), (0, 1)],
         faulty=["producer"],
         drain=group_actors.finish_later,
@@ -2074,9 +2056,9 @@ OURS = [
         longer=[(2, 1)],
     ),
     tied(
-        "large workflow that two go on with",
+        "workflow that two go on with",
         group_actors.half_a_workflow,
-        {"one": group_actors.commit_large, "two": group_actors.commit_large},
+        {"one": group_actors.commit_workflow, "two": group_actors.commit_workflow},
         [(2, 0), (0, 1)],
         faulty=["one"],
         drain=group_actors.finish_later,
@@ -2084,17 +2066,17 @@ OURS = [
         longer=[(3, 1)],
     ),
     tied(
-        "task of a large workflow is cancelled before all are there",
+        "task of a workflow is cancelled before all are there",
         group_actors.half_a_workflow,
-        {"p": by(actors.cancel, "w-1"), "producer": group_actors.commit_large},
+        {"p": by(actors.cancel, "w-1"), "producer": group_actors.commit_workflow},
         [(1, 0), (0, 1)],
         drain=group_actors.finish_later,
         longer=[(2, 1)],
     ),
     tied(
-        "large workflow that one goes on with and another gives up",
+        "workflow that one goes on with and another gives up",
         group_actors.half_a_workflow,
-        {"producer": group_actors.commit_large, "p": group_actors.give_up},
+        {"producer": group_actors.commit_workflow, "p": group_actors.give_up},
         [(2, 0), (0, 1)],
         drain=group_actors.finish_later,
         afterwards=is_whole_or_nothing,

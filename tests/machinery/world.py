@@ -29,7 +29,7 @@ from blueque.model.group import group_of
 from blueque.model.new_task import NewTask
 from blueque.model.task import Task
 from blueque.model.units import Timing
-from blueque.producer import firing, large_workflow
+from blueque.producer import firing, workflow_writer
 from blueque.producer.queue import Queue
 from blueque.protocol import settling
 from blueque.recovery import judge as recovery_module
@@ -150,8 +150,8 @@ def process_table() -> Iterator[None]:
         mock.patch.object(firing, "time", wall),
         # Three dependents are more than one transaction tells; else it would take a hundred.
         mock.patch.object(settling, "DEPENDENTS_AT_ONCE", 2),
-        # And two tasks are more than one transaction makes of a large workflow.
-        mock.patch.object(large_workflow, "MOST_TASKS", 2),
+        # And two tasks are more than one transaction makes of a workflow.
+        mock.patch.object(workflow_writer, "MOST_TASKS", 2),
     ):
         yield
 

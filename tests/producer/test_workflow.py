@@ -16,8 +16,6 @@ from blueque.errors import (
     WrongGroup,
 )
 from blueque.model import keys
-from blueque.model.new_task import NewTask
-from blueque.protocol.graphs import Graph
 from blueque.recovery.group_settling import settle_groups_step
 
 
@@ -131,34 +129,6 @@ def test_a_workflow_waits_for_tasks_and_groups_outside(client, queue, cli):
     with pytest.raises(NoSuchTask):
         missing.commit()
     assert not cli.exists(keys.group("late"))
-
-
-def test_one_transaction_takes_so_many_tasks_conditions_and_bytes(redis, cli):
-    def new(number, conditions, parameters="p"):
-        return NewTask(f"t{number}", "video", parameters, {"group": "night"}, conditions)
-
-    few = [new(number, {}) for number in range(32)]
-    links = [new(100 + n, {f"t{parent}": "ok" for parent in range(32)}) for n in range(32)]
-    for tasks, why in (
-        ([new(number, {}) for number in range(201)], "200 tasks, not 201"),
-        ([*few, *links], "1,000 conditions, not 1,024"),
-        ([new(1, {f"x{n}": "ok" for n in range(101)})], "100 others to wait for, not 101"),
-        ([new(n, {}, "x" * 1_000_000) for n in range(5)], "bytes of parameters, not 5,000,000"),
-    ):
-        with pytest.raises(InvalidInput, match=f"one transaction takes .*{why}"):
-            protocol.enqueue_graph(redis, Graph("night", 60, "mark", tasks), 1.5)
-    assert not cli.keys("*")
-
-
-def test_two_hundred_tasks_in_a_chain_are_one_transaction(client, cli):
-    flow = client.workflow("night")
-    before: list[str] = []
-    for number in range(200):
-        before = [flow.add("video", number, after=before)]
-
-    assert flow.commit()
-
-    assert cli.zcard(keys.blocked("video")) == 199
 
 
 def test_what_cannot_be_is_refused(client):

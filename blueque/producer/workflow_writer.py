@@ -1,4 +1,4 @@
-"""Puts a workflow into Redis that takes more than one transaction: all of it, or nothing runs."""
+"""Puts a workflow into Redis, some tasks at a time: all of them, or none of them runs."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ CHECKED = 1000  # ids in one round trip
 LET_GO = 10  # times a hundred tasks that the producer lets go itself
 
 
-class LargeWorkflow:
-    """A workflow that takes several transactions, and that any process can go on with.
+class WorkflowWriter:
+    """Writes a workflow, or goes on with what another process has written of it.
 
     tasks: each after all of them for which it waits. keep: as for open_group.
     """

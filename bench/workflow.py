@@ -1,6 +1,6 @@
-"""Large workflows: how long `commit` takes, the longest EXEC, and the memory of a task.
+"""Workflows: how long `commit` takes, the longest EXEC, and the memory of a task.
 
-`python -m bench.large_workflow [TASKS]`: a fan-out of so many tasks, 100,000 if left out, and a
+`python -m bench.workflow [TASKS]`: a fan-out of so many tasks, 100,000 if left out, and a
 chain of a tenth of them, each in a Redis of its own. bin/bench does not run it.
 """
 

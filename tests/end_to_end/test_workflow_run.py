@@ -37,16 +37,16 @@ HALFWAY = """
     import sys
     from flow import flow
     from blueque import Client
-    from blueque.producer import large_workflow
+    from blueque.producer import workflow_writer
 
-    extend = large_workflow.extend_graph
+    extend = workflow_writer.extend_graph
 
     def extend_once(*arguments):
         made = extend(*arguments)
         print("halfway:", made, file=sys.stderr, flush=True)
         signal.pause()  # until it is killed
 
-    large_workflow.extend_graph = extend_once
+    workflow_writer.extend_graph = extend_once
     flow(Client(sys.argv[1])).commit()
 """
 WHOLE = """

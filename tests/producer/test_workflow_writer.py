@@ -1,4 +1,4 @@
-"""blueque.producer.large_workflow: more tasks than one transaction takes, all of them or none."""
+"""blueque.producer.workflow_writer: all tasks of a workflow are made, or none of them runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from blueque.errors import (
 )
 from blueque.model import keys
 from blueque.model.group import Group, gate_of
-from blueque.producer import large_workflow
-from blueque.producer.large_workflow import in_order
+from blueque.producer import workflow_writer
+from blueque.producer.workflow_writer import in_order
 from blueque.queries import groups
 from blueque.recovery.group_settling import settle_groups_step
 
@@ -55,14 +55,14 @@ def counts(cli):
 
 def stop_after(monkeypatch, name, times):
     """Have the producer end in place of a call that comes after so many others."""
-    real, left = getattr(large_workflow, name), itertools.count(times, -1)
+    real, left = getattr(workflow_writer, name), itertools.count(times, -1)
 
     def stopping(*arguments):
         if next(left) <= 0:
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(large_workflow, name, stopping)
+    monkeypatch.setattr(workflow_writer, name, stopping)
 
 
 def halfway(client, monkeypatch, flow=None, name="extend_graph", times=2):
@@ -72,7 +72,7 @@ def halfway(client, monkeypatch, flow=None, name="extend_graph", times=2):
             (flow or fan(client)).commit()
 
 
-def test_a_large_workflow_is_there_and_only_its_roots_are_in_line(client, redis, cli):
+def test_a_workflow_writer_is_there_and_only_its_roots_are_in_line(client, redis, cli):
     flow = fan(client)
 
     assert flow.commit()
@@ -195,13 +195,13 @@ def test_an_answer_that_never_comes_says_to_commit_again(client, monkeypatch):
     def away(*_):
         raise OutcomeUnknown("the connection was lost")
 
-    monkeypatch.setattr(large_workflow, "extend_graph", away)
+    monkeypatch.setattr(workflow_writer, "extend_graph", away)
 
     with pytest.raises(OutcomeUnknown, match="'night' is not complete; commit it again: the conn"):
         fan(client).commit()
 
 
-def test_a_large_workflow_that_is_there_is_not_made_again(client, redis, cli, everything):
+def test_a_workflow_writer_that_is_there_is_not_made_again(client, redis, cli, everything):
     flow = fan(client)
     assert flow.commit()
     cli.delete(keys.group(GATE))  # its time is over in a second
@@ -220,7 +220,7 @@ def test_who_commits_again_after_an_unknown_outcome_has_made_it(client, monkeypa
 
     flow = fan(client)
     with monkeypatch.context() as stopped:
-        stopped.setattr(large_workflow, "close_graph", unknown)
+        stopped.setattr(workflow_writer, "close_graph", unknown)
         with pytest.raises(OutcomeUnknown):
             flow.commit()
 
@@ -350,7 +350,7 @@ def test_a_task_that_still_waits_for_its_gate_is_unblocked_from_others(
 
 def test_a_task_of_a_workflow_that_is_complete_now_is_unblocked(client, redis, cli, monkeypatch):
     flow = fan(client)
-    monkeypatch.setattr(large_workflow, "finish_group", lambda *_: "closed")
+    monkeypatch.setattr(workflow_writer, "finish_group", lambda *_: "closed")
     flow.commit()
     assert cli.hget(keys.conditions(flow.id_of("root")), f"group {GATE}") == "ok"
 
@@ -463,13 +463,13 @@ def test_the_tasks_of_a_group_for_which_others_wait_are_not_deleted(
 
 
 def test_a_cancel_between_the_last_task_and_the_end_wins(client, redis, cli, monkeypatch):
-    real = large_workflow.close_graph
+    real = workflow_writer.close_graph
 
     def cancel_first(*arguments):
         client.group(NIGHT).cancel()
         return real(*arguments)
 
-    monkeypatch.setattr(large_workflow, "close_graph", cancel_first)
+    monkeypatch.setattr(workflow_writer, "close_graph", cancel_first)
     with pytest.raises(WrongGroup):
         fan(client).commit()
     settle(redis)
@@ -525,17 +525,17 @@ def wide_fan(client):
 def test_a_commit_says_that_its_workflow_was_cancelled_meanwhile(
     client, redis, cli, monkeypatch, name, has_gone
 ):
-    real = getattr(large_workflow, name)
+    real = getattr(workflow_writer, name)
 
     def overtaken(*arguments):
-        monkeypatch.setattr(large_workflow, name, real)
+        monkeypatch.setattr(workflow_writer, name, real)
         client.group(NIGHT).cancel()
         settle(redis)
         settle(redis)
         assert not has_gone or client.group(NIGHT).delete()
         return real(*arguments)
 
-    monkeypatch.setattr(large_workflow, name, overtaken)
+    monkeypatch.setattr(workflow_writer, name, overtaken)
     with pytest.raises(WrongGroup, match="group 'night': it was cancelled"):
         wide_fan(client).commit()
 
@@ -565,7 +565,7 @@ def test_a_task_may_wait_for_a_thousand_others_besides_the_gate(client, redis, c
 
 
 def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch):
-    real = large_workflow.close_graph
+    real = workflow_writer.close_graph
     lost: list[str] = []
 
     def lose_first(*arguments):
@@ -577,7 +577,7 @@ def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch)
                 cli.delete(keys.task(task), keys.conditions(task))
         return real(*arguments)
 
-    monkeypatch.setattr(large_workflow, "close_graph", lose_first)
+    monkeypatch.setattr(workflow_writer, "close_graph", lose_first)
 
     assert fan(client).commit()
     assert len(lost) == 106
@@ -637,13 +637,13 @@ def test_a_workflow_has_at_most_so_many_tasks(client, monkeypatch):
 
 def test_batches_have_at_most_what_one_transaction_takes(client, redis, cli, monkeypatch):
     batches = []
-    real = large_workflow.extend_graph
+    real = workflow_writer.extend_graph
 
     def noting(redis, graph, first, tasks, now):
         batches.append(tasks)
         return real(redis, graph, first, tasks, now)
 
-    monkeypatch.setattr(large_workflow, "extend_graph", noting)
+    monkeypatch.setattr(workflow_writer, "extend_graph", noting)
     flow = client.workflow(NIGHT)
     roots = [flow.add("audio", "x" * 100_000) for _ in range(150)]
     few = [flow.add("audio", number, after=roots[:50]) for number in range(50)]
