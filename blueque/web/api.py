@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from blueque.text.format import envelope, to_json
-from blueque.web.kinds import KINDS, Content
+from blueque.web.objects import OBJECTS, Content
 from blueque.web.shared import Shared, explained
 from blueque.web.visit import Visit
 
@@ -28,7 +28,7 @@ class Api:
     async def answer(self, request: Request) -> Response:
         """Answer with the object of a kind."""
         visit, kind = self._shared.visit(request), request.path_params["kind"]
-        return await answered(self._shared, visit, kind, KINDS.get(kind, _unknown))
+        return await answered(self._shared, visit, kind, OBJECTS.get(kind, _unknown))
 
 
 async def answered(
@@ -62,4 +62,4 @@ def as_json(content: Content, number: int = 200) -> Response:
 
 
 def _unknown(visit: Visit) -> Content:
-    raise HTTPException(404, f"There is no such kind; the kinds are {', '.join(KINDS)}.")
+    raise HTTPException(404, f"There is no such kind; the kinds are {', '.join(OBJECTS)}.")

@@ -19,7 +19,7 @@ from blueque.web.controls import Controls
 from blueque.web.guard import Guard
 from blueque.web.login import Login
 from blueque.web.logins import Logins
-from blueque.web.making import Making
+from blueque.web.new_task import NewTaskForm
 from blueque.web.orders import Orders
 from blueque.web.parts import Parts
 from blueque.web.preferences import keep_preferences
@@ -70,7 +70,7 @@ def _changes(shared: Shared) -> list[Route]:
     return [
         Route("/acts/{verb}", Orders(shared).answer, methods=["POST", "GET"]),
         *Controls(shared).routes(),
-        *Making(shared).routes(),
+        *NewTaskForm(shared).routes(),
     ]
 
 

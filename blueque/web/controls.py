@@ -26,7 +26,7 @@ from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.listener.listeners import Told
 from blueque.text.terminal import short_id
 from blueque.web.api import answered, wants_json
-from blueque.web.kinds import Content, doctor_of
+from blueque.web.objects import Content, doctor_of
 from blueque.web.orders import require_operator
 from blueque.web.preferences import form_of, reason_of
 from blueque.web.shared import Shared

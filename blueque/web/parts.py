@@ -52,7 +52,7 @@ class Parts:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._making: dict[object, asyncio.Task[Any]] = {}
+        self._going_on: dict[object, asyncio.Task[Any]] = {}
 
     async def answer(self, request: Request) -> Response:
         """Answer with what has changed since the answer whose ETag the request names."""
@@ -89,15 +89,15 @@ class Parts:
         """Return the result of some work, which is done once for all who wait for the same. It goes
         on when they wait no longer, so that no thread is left behind.
         """
-        if name in self._making:
+        if name in self._going_on:
             work.close()
         else:
-            self._making[name] = asyncio.ensure_future(work)
-            self._making[name].add_done_callback(lambda ended: self._forget(name, ended))
-        return await asyncio.shield(self._making[name])
+            self._going_on[name] = asyncio.ensure_future(work)
+            self._going_on[name].add_done_callback(lambda ended: self._forget(name, ended))
+        return await asyncio.shield(self._going_on[name])
 
     def _forget(self, name: object, ended: asyncio.Task[Any]) -> None:
-        del self._making[name]
+        del self._going_on[name]
         if not ended.cancelled():
             ended.exception()  # those who still wait for it get it
 

@@ -20,7 +20,7 @@ from blueque.queries.queues import counts
 from blueque.queries.statistics import Statistics
 from blueque.queries.steps import of_each, read
 from blueque.queries.timeline import Timeline
-from blueque.web import fence
+from blueque.web import own_queues
 from blueque.web.scan import Scan
 from blueque.web.site import Site
 
@@ -121,7 +121,7 @@ class Reader:
     def overview_now(self, queue: str | None = None) -> Overview:
         """Return what `overview` does, read now, without the contents of tasks."""
         only = None if queue is None else [queue]
-        return fence.narrowed(self.inspector.overview(only), self.client, self.site)
+        return own_queues.narrowed(self.inspector.overview(only), self.client, self.site)
 
     def queues(self) -> list[str]:
         """Return the names of the queues of this page, sorted."""

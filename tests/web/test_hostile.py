@@ -15,7 +15,7 @@ from blueque import Client
 from blueque.faces.orders import ORDERS
 from blueque.web import create_app, reader
 from blueque.web.access import COOKIE, PARTS, Viewer
-from blueque.web.api import KINDS
+from blueque.web.api import OBJECTS
 from blueque.web.logins import Logins
 from blueque.web.site import Site
 from blueque.web.views import VIEWS
@@ -40,7 +40,7 @@ def paths_of(task):
         .replace("(?P<id>[^/]+)", names["id"])
         for pattern, _ in VIEWS
     ]
-    return [*paths, *(f"/api/v1/{kind}?id={task}&name=video&group=w" for kind in KINDS)]
+    return [*paths, *(f"/api/v1/{kind}?id={task}&name=video&group=w" for kind in OBJECTS)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from blueque.audit.doctor import Doctor
-from blueque.web import fence
+from blueque.web import own_queues
 from blueque.web.visit import Page, Visit
 
 FRESH = 10.0  # seconds for which the checks are used again
@@ -21,7 +21,7 @@ def doctor(visit: Visit) -> Page:
     mine = [each for each in found if not site.queues or site.has(each.queue)]
     mine.sort(key=lambda each: (each.is_warning, each.code))
     context = {
-        "checks": fence.checks(checks, site),
+        "checks": own_queues.checks(checks, site),
         "scan": scan,
         "findings": [(code, [*some]) for code, some in groupby(mine, lambda each: each.code)],
         "most": MOST,

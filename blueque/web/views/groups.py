@@ -15,7 +15,7 @@ from blueque.queries.groups import GroupSeen
 from blueque.sentences import consent
 from blueque.text.format import count
 from blueque.text.what import what
-from blueque.web import fence, graph
+from blueque.web import graph, own_queues
 from blueque.web.visit import Page, Visit
 
 MOST = 200  # groups on the page
@@ -40,7 +40,7 @@ class Share(NamedTuple):
 
 def all_groups(visit: Visit) -> Page:
     """Return all groups, the newest first, and the feeds of all queues."""
-    found = fence.all_groups(visit.reader.client, visit.site)
+    found = own_queues.all_groups(visit.reader.client, visit.site)
     shown = [(seen, state_of(seen), share_of(seen)) for seen in found[:MOST]]
     queues = visit.reader.queues()
     context = {
@@ -56,7 +56,7 @@ def one_group(visit: Visit) -> Page:
     """Return one group: how far it is, what holds it up, and how its tasks depend on each other."""
     name, reader = visit.params["name"], visit.reader
     try:
-        seen = fence.one_group(name, reader.client, visit.site)
+        seen = own_queues.one_group(name, reader.client, visit.site)
     except NoSuchGroup as error:
         raise HTTPException(404, f"There is no group {name}.") from error
     ids = groups.bad_members(reader.client.connections, name, MOST_BAD)
@@ -69,7 +69,7 @@ def one_group(visit: Visit) -> Page:
         "share": share_of(seen),
         "bad": [(task, what(task, visit.site.hide)) for task in bad if visit.site.has(task.queue)],
         "graph": graph.picture(
-            fence.graph(condition_on(name), reader.client, visit.site), visit, seen.members
+            own_queues.graph(condition_on(name), reader.client, visit.site), visit, seen.members
         ),
     }
     return Page("group.html", context)
@@ -112,7 +112,7 @@ def question(
 
 def order_of(visit: Visit, verb: str, name: str) -> GroupSeen:
     """Return a group for which this can be ordered. Raises HTTPException, NoSuchGroup."""
-    seen = fence.one_group(name, visit.reader.client, visit.site)
+    seen = own_queues.one_group(name, visit.reader.client, visit.site)
     if visit.site.queues:
         raise HTTPException(409, "This page is for some queues and orders nothing for groups.")
     if verb not in allowed(seen, visit):

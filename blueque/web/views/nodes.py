@@ -14,7 +14,7 @@ from blueque.queries.listeners import Node, names_of
 from blueque.queries.timeline import Run, Timeline, silenced
 from blueque.text import hints
 from blueque.text.what import what
-from blueque.web import fence, hosts
+from blueque.web import hosts, own_queues
 from blueque.web.reader import MOST_QUEUES
 from blueque.web.views.tasks import names
 from blueque.web.visit import Page, Visit
@@ -72,7 +72,7 @@ def node(visit: Visit) -> Page:
     able = {one.id for one in own if not one.is_unheard and one.state != "unattended"}
     inspector = visit.reader.inspector
     ids_held = [*dict.fromkeys(task for one in own for task in one.held)]
-    held = inspector.with_contents(fence.mine_of(inspector.tasks(ids_held), visit.site))
+    held = inspector.with_contents(own_queues.mine_of(inspector.tasks(ids_held), visit.site))
     context = {
         "name": name,
         "slots": [(id, hosts.worst(some), some) for id, some in slots.items()],

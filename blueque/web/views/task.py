@@ -26,7 +26,7 @@ from blueque.sentences.start import about_start
 from blueque.text.eta import read_progress, roughly
 from blueque.text.format import clean, span
 from blueque.text.what import what
-from blueque.web import fence, hosts, log
+from blueque.web import hosts, log, own_queues
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def task(visit: Visit) -> Page:
     inspector = visit.reader.inspector
     found = visit.reader.task(visit.params["id"])
     client, site = visit.reader.client, visit.site
-    signs, others = inspector.signs(found, visit.now), fence.dependencies(found, client, site)
-    scrub = fence.scrubber(found, client, site)
+    signs, others = inspector.signs(found, visit.now), own_queues.dependencies(found, client, site)
+    scrub = own_queues.scrubber(found, client, site)
     history = visit.reader.client.get_history(found.id)
     told = read_progress(found.fields.get("progress", ""))
     share = told.share if found.status == "started" else None
@@ -87,7 +87,7 @@ def task(visit: Visit) -> Page:
         "facts": [
             (label.replace("_", " "), scrub(text))
             for label, text in facts(
-                found, signs, True, visit.site.hide, others, fence.cause(found, client, site)
+                found, signs, True, visit.site.hide, others, own_queues.cause(found, client, site)
             )
             if label not in _ELSEWHERE
         ],
@@ -183,7 +183,7 @@ def reasons(task: Task, visit: Visit) -> dict[str, Any]:
     return {
         "headline": why.headline(inquiry).partition(" in ")[2],
         "start": about_start(inquiry, found),
-        "reasons": fence.reasons(inquiry, found, visit.site),
+        "reasons": own_queues.reasons(inquiry, found, visit.site),
     }
 
 

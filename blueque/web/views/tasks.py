@@ -22,7 +22,7 @@ from blueque.sentences.start import Start, starts
 from blueque.text.eta import read_progress
 from blueque.text.format import as_cell, clean, no_open_task
 from blueque.text.what import what
-from blueque.web import fence
+from blueque.web import own_queues
 from blueque.web.filters import LIMITS, Filter, command_of, filter_of
 from blueque.web.visit import Page, Visit, iso
 
@@ -152,7 +152,7 @@ def names(ids: Iterable[str], visit: Visit) -> dict[str, str]:
     reader, wanted = visit.reader, tuple(dict.fromkeys(ids))
 
     def look() -> dict[str, str]:
-        found = fence.mine_of(reader.inspector.tasks(wanted), visit.site)
+        found = own_queues.mine_of(reader.inspector.tasks(wanted), visit.site)
         named = reader.inspector.with_contents(found)
         return {task.id: name for task in named if (name := what(task, visit.site.hide))}
 

@@ -14,9 +14,9 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.protocol.feeding import FeedRef
-from blueque.web import create_app, fence
+from blueque.web import create_app, own_queues
 from blueque.web.access import PARTS, Viewer
-from blueque.web.api import KINDS
+from blueque.web.api import OBJECTS
 from blueque.web.controls import CONTROLS
 from blueque.web.site import Site
 from blueque.web.views import VIEWS
@@ -129,7 +129,7 @@ def test_the_kind_of_a_group_names_no_other_queue(client, queue, ids, told):
 
 def test_no_object_tells_of_another_queue(client, ids, told):
     app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
-    for kind in KINDS:
+    for kind in OBJECTS:
         mine, others = QUERIES.get(kind, ("", None))
         if mine is not None:
             path = f"/api/v1/{kind}?{mine.format(**ids)}"
@@ -175,7 +175,7 @@ def test_an_overview_has_no_recurring_task_and_no_clock_of_others(client, ids):
     found = client.get_inspector().overview()._replace(ahead={ids["node"]: 90.0, NODE: 80.0})
     assert {one.name for one in found.schedules} == {"nightly", "hidden-schedule"}
 
-    narrowed = fence.narrowed(found, client, SITE)
+    narrowed = own_queues.narrowed(found, client, SITE)
 
     assert [one.name for one in narrowed.schedules] == ["nightly"]
     assert narrowed.ahead == {NODE: 80.0}
@@ -184,8 +184,8 @@ def test_an_overview_has_no_recurring_task_and_no_clock_of_others(client, ids):
 def test_of_the_checks_of_the_doctor_those_of_the_server_stay(client):
     checks = [Check("memory", "ok", "x"), Check("due", "warn", "of hidden-queue")]
 
-    assert [check.name for check in fence.checks(checks, SITE)] == ["memory"]
-    assert fence.checks(checks, Site(address="")) == checks
+    assert [check.name for check in own_queues.checks(checks, SITE)] == ["memory"]
+    assert own_queues.checks(checks, Site(address="")) == checks
 
 
 def test_a_page_for_all_queues_leaves_out_nothing(client, ids):

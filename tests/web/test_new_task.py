@@ -110,11 +110,11 @@ def test_who_may_only_look_gets_no_form_and_other_queues_get_no_task(client, que
     before = everything()
     viewer = create_app(client, authorize=lambda scope: Viewer("eve", "viewer"))
     site = Site(address="", queues=("other.*",))
-    fenced = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=site)
+    narrow = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=site)
 
     assert ask_app(viewer, "/new").status_code == 403
     sent = ask_app(viewer, "/new", "POST", data={"queue": "video"}, headers=OWN)
     assert sent.status_code == 403
     form = {"queue": "video", "number": "1", "parameters": "1"}
-    assert "does not belong" in ask_app(fenced, "/new", "POST", data=form, headers=OWN).text
+    assert "does not belong" in ask_app(narrow, "/new", "POST", data=form, headers=OWN).text
     assert everything() == before

@@ -54,7 +54,7 @@ LIMITS = (
 _AS_THEY_ARE = ("title", "key", *(name for name, _, _ in LIMITS[1:]))
 
 
-class Making:
+class NewTaskForm:
     """The form for a new task."""
 
     def __init__(self, shared: Shared) -> None:

@@ -21,7 +21,7 @@ from blueque.queries.listeners import find_named
 from blueque.queries.timeline import silenced
 from blueque.sentences import attention, recurring, why
 from blueque.sentences.start import seconds_to_start, starts
-from blueque.web import fence
+from blueque.web import own_queues
 from blueque.web.filters import filter_of
 from blueque.web.views.tasks import look, matching
 from blueque.web.visit import Visit
@@ -59,7 +59,7 @@ def _task(visit: Visit) -> Content:
     found, inspector = visit.reader.task(_required(visit, "id")), visit.reader.inspector
     signs, others = (
         inspector.signs(found, visit.now),
-        fence.dependencies(found, visit.reader.client, visit.site),
+        own_queues.dependencies(found, visit.reader.client, visit.site),
     )
     content = tasks.of_task(found, signs, others, visit.site.hide)
     hidden = {name: visit.site.hide(content["item"][name]) for name in ("result", "checkpoint")}
@@ -72,15 +72,15 @@ def _why(visit: Visit) -> Content:
     inquiry = inquiry._replace(has_handler=site.has_handler(task.queue or ""))
     found = why.reasons(inquiry)
     seconds = seconds_to_start(inquiry, found)
-    return tasks.of_inquiry(inquiry, fence.reasons(inquiry, found, site), seconds, site.hide)
+    return tasks.of_inquiry(inquiry, own_queues.reasons(inquiry, found, site), seconds, site.hide)
 
 
 def _graph(visit: Visit) -> Content:
     name, reader = visit.one("id"), visit.reader
     if name:
-        return tasks.of_graph(fence.graph(reader.task(name).id, reader.client, visit.site))
-    group = fence.one_group(_required(visit, "group"), reader.client, visit.site)
-    return tasks.of_graph(fence.graph(condition_on(group.name), reader.client, visit.site))
+        return tasks.of_graph(own_queues.graph(reader.task(name).id, reader.client, visit.site))
+    group = own_queues.one_group(_required(visit, "group"), reader.client, visit.site)
+    return tasks.of_graph(own_queues.graph(condition_on(group.name), reader.client, visit.site))
 
 
 def _history(visit: Visit) -> Content:
@@ -186,22 +186,22 @@ def doctor_of(visit: Visit) -> Content:
     mine = [each for each in scan.report.findings if not site.queues or site.has(each.queue)]
     report = scan.report._replace(findings=mine)
     found = Doctor(visit.reader.client.connections, site.serve).check()
-    checks = fence.checks(found, site)
+    checks = own_queues.checks(found, site)
     return doctor.of_doctor(
         checks, report, (), (site.address, site.origin), scan.ended or scan.began
     )
 
 
 def _groups(visit: Visit) -> Content:
-    return of_groups.of_groups(fence.all_groups(visit.reader.client, visit.site), time.time())
+    return of_groups.of_groups(own_queues.all_groups(visit.reader.client, visit.site), time.time())
 
 
 def _group(visit: Visit) -> Content:
     name, reader = _required(visit, "name"), visit.reader
-    seen = fence.one_group(name, reader.client, visit.site)
+    seen = own_queues.one_group(name, reader.client, visit.site)
     bad = groups.bad_members(reader.client.connections, name, MOST)
     if visit.site.queues:
-        bad = [task.id for task in fence.mine_of(reader.inspector.tasks(bad), visit.site)]
+        bad = [task.id for task in own_queues.mine_of(reader.inspector.tasks(bad), visit.site)]
     return of_groups.of_group(seen, bad, time.time())
 
 
@@ -230,7 +230,7 @@ def _required(visit: Visit, name: str) -> str:
 
 
 # `log` is several objects, one for each line.
-KINDS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
+OBJECTS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
     "log": _log,
     "status": _status,
     "tasks": _tasks,
