@@ -13,6 +13,7 @@ from blueque.documents import doctor, numbers, orders, schedules, status, tasks
 from blueque.documents import groups as of_groups
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.faces.orders import RUNS
+from blueque.faces.overview import with_names
 from blueque.model.group import condition_on
 from blueque.model.units import parse_duration
 from blueque.queries import groups
@@ -38,8 +39,7 @@ Content = Mapping[str, Any]
 
 def _status(visit: Visit) -> Content:
     reader, site = visit.reader, visit.site
-    seen = reader.overview_now()
-    seen = seen._replace(running=reader.inspector.with_contents(seen.running))
+    seen = with_names(reader.inspector, reader.overview_now())
     concerns = list(attention.concerns(seen, site.serve))
     return status.of_overview(seen, concerns, (site.address, site.origin), site.hide)
 

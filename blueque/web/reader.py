@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from blueque.client import Client
 from blueque.errors import NoSuchTask, RedisAway
+from blueque.faces.overview import with_names
 from blueque.model.task import Task
 from blueque.queries import timeline
 from blueque.queries.inspector import Inspector
@@ -30,6 +31,7 @@ FRESH = 1.0  # seconds for which a look is used again
 SHARE = 10  # and so many times as long as it took
 MOST_LOOKS = 100  # that are kept, whatever viewers ask for
 FORGOTTEN = 600.0  # seconds after which an unused look is dropped
+MOST_NAMED = 100  # running tasks whose contents are read
 MOST_QUEUES = 40  # whose events are read for one timeline
 MOST_EVENTS = 40_000  # of them, the newest
 MOST_STATISTICS = 250  # queues whose numbers are added up
@@ -112,9 +114,7 @@ class Reader:
         """
 
         def look() -> Overview:
-            found = self.overview_now(queue)
-            named = self.inspector.with_contents(found.running[:100])
-            return found._replace(running=[*named, *found.running[100:]])
+            return with_names(self.inspector, self.overview_now(queue), MOST_NAMED)
 
         return self.shared(("overview", queue), look)
 

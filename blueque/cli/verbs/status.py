@@ -17,13 +17,11 @@ from blueque.cli.verbs import feeds
 from blueque.cli.verbs.node_list import youngest_beat
 from blueque.connection.address import hide_password
 from blueque.documents.status import of_overview, server_version
+from blueque.faces.overview import load, running_task
 from blueque.model.parts import grouped
-from blueque.queries.listing import entered
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, pause_words
-from blueque.sentences.pace import left_or_usual, progress_cell
-from blueque.text.eta import read_progress
-from blueque.text.what import what
+from blueque.sentences.pace import progress_cell
 from blueque.version import __version__
 
 if TYPE_CHECKING:
@@ -122,11 +120,8 @@ def print_status(
 
     height: so many lines have room for the running tasks, too; None: there is no end of lines.
     """
-    inspector = invocation.client().get_inspector()
-    overview = inspector.overview()
-    most = len(overview.running) if as_json or shows_all else MAX_ROWS
-    named = inspector.with_contents(overview.running[:most])
-    overview = overview._replace(running=[*named, *overview.running[most:]])
+    most = None if as_json or shows_all else MAX_ROWS
+    overview = load(invocation.client().get_inspector(), most=most)
     concerns = list(attention.concerns(overview, invocation.serve))
     if as_json:
         address, hide = _address(invocation), invocation.hider(False)
@@ -261,17 +256,16 @@ def _bounded_row(line: QueueOverview, now: float) -> list[str]:
 
 def _task_row(task: Task, overview: Overview, hide: Hide) -> list[str]:
     """Return the cells of a running task, see _RUNNING."""
-    since = entered(task)
-    signs = [at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None]
+    row, now = running_task(task, overview, hide), overview.now
     return [
         printing.short_id(task.id),
-        what(task, hide) or "-",
+        row.what or "-",
         task.queue or "-",
         printing.short_node(task.node or "-"),
-        printing.span(None if since is None else overview.now - since),
-        progress_cell(read_progress(task.fields.get("progress", ""))),
-        left_or_usual(task, overview) or "-",
-        printing.span(overview.now - max(signs) if signs else None),
+        printing.span(None if row.since is None else now - row.since),
+        progress_cell(row.progress),
+        row.left or "-",
+        printing.span(None if row.sign is None else now - row.sign),
     ]
 
 

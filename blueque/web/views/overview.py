@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from blueque.queries.listing import entered
+from blueque.faces.overview import running_task
 from blueque.queries.timeline import silenced
 from blueque.report import charts, svg
 from blueque.sentences import attention
-from blueque.sentences.attention import STUCK, URGENT, Concern, stands_still
-from blueque.sentences.pace import left_or_usual
-from blueque.text.eta import read_progress
+from blueque.sentences.attention import STUCK, URGENT, Concern
 from blueque.text.terminal import short_id
 from blueque.text.what import what
 from blueque.web import hosts
@@ -22,7 +20,6 @@ from blueque.web.reader import MOST_STATISTICS
 from blueque.web.visit import ID, Page, Visit
 
 if TYPE_CHECKING:
-    from blueque.model.task import Task
     from blueque.queries.overview import Overview
     from blueque.queries.queue_overview import QueueOverview
     from blueque.queries.statistics import Statistics
@@ -31,21 +28,6 @@ MOST_CONCERNS, MOST_RUNNING, MOST_QUEUES, MOST_HOSTS = 20, 10, 20, 12
 DAYS = 14
 STRIP = 12 * 3600.0  # seconds of the picture of hosts
 STRIP_EVENTS = 8000  # that are read for it
-
-
-class Running(NamedTuple):
-    """A running task as a row. share: how much is done, 0 to 1; left: in words; sign: when it last
-    reported or printed, in Unix seconds.
-    """
-
-    task: Task
-    what: str | None
-    since: float | None
-    share: float | None
-    told: str
-    left: str
-    sign: float | None
-    is_still: bool
 
 
 class Remedy(NamedTuple):
@@ -99,7 +81,9 @@ def overview(visit: Visit) -> Page:
         "concerns": [row(concern, visit) for concern in concerns[:MOST_CONCERNS]],
         "more_concerns": max(len(concerns) - MOST_CONCERNS, 0),
         "figures": figures(seen, visit),
-        "running": [running(task, seen, visit) for task in seen.running[:MOST_RUNNING]],
+        "running": [
+            running_task(task, seen, visit.site.hide) for task in seen.running[:MOST_RUNNING]
+        ],
         "queues": [(line, spark(statistics.get(line.queue))) for line in shown],
         "bad": {concern.about for concern in concerns if concern.code in STUCK},
         "strip": hosts.strip(seen.nodes, found, visit, MOST_HOSTS),
@@ -180,24 +164,6 @@ def _selected(options: Sequence[str]) -> dict[str, str]:
     """Return what the options of a command select, as the query of a page."""
     names = ("queue" if word == "-q" else word.lstrip("-") for word in options[::2])
     return dict(zip(names, options[1::2], strict=True))
-
-
-def running(task: Task, seen: Overview, visit: Visit) -> Running:
-    """Return a running task as a row."""
-    now = seen.now
-    told = read_progress(task.fields.get("progress", ""))
-    is_unheard = any(node.id == task.node and node.is_unheard for node in seen.nodes)
-    signs = [at for at in (task.progress_at, seen.printed.get(task.id)) if at is not None]
-    return Running(
-        task,
-        what(task, visit.site.hide),
-        entered(task),
-        told.share,
-        "not heard" if is_unheard else told.text,
-        left_or_usual(task, seen) or "–",
-        max(signs, default=None),
-        is_unheard or stands_still(task, now),
-    )
 
 
 def figures(seen: Overview, visit: Visit) -> Figures:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
+from blueque.faces.overview import running_task
 from blueque.sentences import attention
 from blueque.sentences.attention import STUCK, pause_words
 from blueque.web import hosts
-from blueque.web.views.overview import DAYS, row, running, spark
+from blueque.web.views.overview import DAYS, row, spark
 from blueque.web.views.tasks import row as task_row
 from blueque.web.visit import Page, Visit
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 QUEUES_ON_PAGE = 200  # queues on one page
 NEXT = 5  # tasks that come next
+MOST_RUNNING = 20
 SORTS = ("queue", "pending", "started", "failed", "oldest")
 
 
@@ -64,7 +66,11 @@ def queue(visit: Visit) -> Page:
         "line": line,
         "concerns": [row(concern, visit) for concern in concerns],
         "pause": pause_words(line, seen.now),
-        "running": [running(task, seen, visit) for task in seen.running if task.queue == name][:20],
+        "running": [
+            running_task(task, seen, visit.site.hide)
+            for task in seen.running[:MOST_RUNNING]
+            if task.queue == name
+        ],
         "waiting": [task_row(task, visit) for task in waiting.tasks],
         "nodes": sorted(
             (node for node in seen.nodes if node.queue == name),
