@@ -1,4 +1,6 @@
-"""The handler of the demo. Task processes import this module, so it stays small."""
+"""The handlers of the demo, which `blueque dev` finds here. Task processes import this module, so it
+stays small.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,23 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from blueque.task_process.registered import handler
 from blueque.task_process.running_task import RunningTask
+
+QUEUE = "stdlib"
+PIPELINE_QUEUE = "packages"  # of the second part, pipeline.py
+
+
+@handler(QUEUE)
+def of_demo(task: RunningTask) -> dict[str, Any]:
+    """Measure a package for the first part."""
+    return measure(task)
+
+
+@handler(PIPELINE_QUEUE)
+def of_pipeline(task: RunningTask) -> dict[str, Any]:
+    """Measure a package for the second part."""
+    return measure(task)
 
 
 def measure(task: RunningTask) -> dict[str, Any]:

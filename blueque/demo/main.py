@@ -1,14 +1,14 @@
-"""The demo: measures Python's standard library, a task for each package, on a temporary Redis. It kills a
-listener in the middle, and shows all of it in a page.
+"""The demo: `blueque dev` in a directory of its own measures Python's standard library, a task for
+each package. The demo kills a listener in the middle, and shows all of it in a page.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
+import re
 import shlex
 import signal
 import sys
@@ -20,31 +20,178 @@ from pathlib import Path
 
 from blueque.client import Client
 from blueque.demo.crash import Crash
-from blueque.demo.page import DemoPage, open_page
-from blueque.demo.programs import (
-    Interrupted,
-    Interrupts,
-    Program,
-    Progress,
-    WentWrong,
-    end_descendants,
-    open_server,
-)
+from blueque.demo.handler import QUEUE
+from blueque.demo.programs import Program, Progress, WentWrong, end_all
 from blueque.demo.results import print_redis, print_results
 from blueque.errors import BluequeError
 from blueque.model import units
 from blueque.model.task import Task
-from blueque.system import process
+from blueque.system import process, signals
 
-QUEUE = "stdlib"
-PIPELINE_QUEUE = "packages"  # the queue of the second part, pipeline.py
 REPORT = (
     "blueque-demo-report.html"  # the file that stays, in the directory where the demo was started
 )
 SLOTS = 2
 SCHEDULED = 5  # tasks that are due 1, 2, ... seconds after the start
 MISSING = "no_such_module"  # the task that fails on purpose
-STUCK_AFTER = 120.0  # seconds without any task that ends, after which the demo gives up
+START_TIMEOUT = 30.0  # seconds in which `blueque dev` says its addresses
+_REDIS = re.compile(r"export BLUEQUE_REDIS_URL=(\S+)")
+_PAGE = re.compile(r"(http://\S+)/login#\S+")
+_NO_PAGE = "There is no page"
+
+
+class Interrupted(Exception):
+    """A signal asks the demo to stop."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signals.signal_name(number)}; nothing is left behind")
+        self.number = number
+
+
+class Demo:
+    """One run. Signals take effect in `pause` only, so whatever is started is also ended."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+            numbers.remove(signal.SIGHUP)  # the demo was started with nohup
+        self._asked = signals.Signals(numbers)
+        self.dev: Program | None = None
+        self.url = ""
+        self.page: re.Match[str] | None = None  # its address with the token; 1: without
+
+    def pause(self, seconds: float | None) -> None:
+        """Wait, without end if None. Raises Interrupted, WentWrong."""
+        process.wait_readable([self._asked.fileno()], seconds)
+        for number in self._asked.take():
+            raise Interrupted(number)
+        if self.dev is not None:
+            self.dev.require_running()
+
+    def start(self) -> int:
+        """Start `blueque dev`, wait until it has said its addresses, and return its pid."""
+        arguments = ["dev", "blueque.demo.handler", "--slots", str(SLOTS)]
+        self.dev = dev = Program(
+            "blueque dev", ["-m", "blueque.cli.main", *arguments], self.directory
+        )
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            said = dev.said()
+            redis, self.page = _REDIS.search(said), _PAGE.search(said)
+            if redis and (self.page or _NO_PAGE in said):
+                self.url = redis[1]
+                return dev.pid
+            if time.monotonic() > deadline:
+                raise WentWrong(f"blueque dev has not started in {START_TIMEOUT:.0f} s:\n{said}")
+            self.pause(0.05)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo and return its exit code."""
+    parser = argparse.ArgumentParser(
+        "bin/demo", description="Measure Python's standard library with Blueque."
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave everything running at the end, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--no-pipeline",
+        action="store_true",
+        help="leave out the second part, which needs Java and Spark",
+    )
+    # bin/demo has checked Java and Spark
+    parser.add_argument("--pipeline", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    process.become_subreaper()
+    try:
+        with tempfile.TemporaryDirectory(
+            prefix="blueque-demo-", ignore_cleanup_errors=True
+        ) as directory:
+            demo = Demo(Path(directory))
+            try:
+                _run(demo, chosen.keep, chosen.pipeline and not chosen.no_pipeline)
+            except BluequeError as error:
+                said = demo.dev.last_lines() if demo.dev is not None else ""
+                raise WentWrong(f"{error}; blueque dev has said:{said}") from error
+            finally:
+                end_all()
+    except Interrupted as interrupted:
+        print(f"\nbin/demo: {interrupted}", file=sys.stderr)
+        return 128 + interrupted.number
+    except BrokenPipeError:  # the reader has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + signal.SIGPIPE
+    except WentWrong as error:
+        print(f"\nbin/demo: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(demo: Demo, is_kept: bool, has_pipeline: bool) -> None:
+    print("Blueque demo: how large is the standard library of Python?", flush=True)
+    pid = demo.start()
+    print(f"  blueque dev  pid {pid}: Redis, scheduler, listener, page, for this demo only")
+    print(f"  redis        {demo.url}")
+    print(f"  listener     {SLOTS} slots: so many tasks at a time, a process for each")
+    print(f"  page         {_page(demo)}")
+    start = time.time()
+    client = Client(demo.url, max_bytes=units.DEFAULT_MAX_BYTES)
+    tasks = _submit(client, start)
+    print(
+        f"  tasks        {len(tasks)}, one for each package of Python {platform.python_version()}, the largest first;"
+    )
+    print(
+        f"               {SCHEDULED} of them due 1 to {SCHEDULED} s from now, and one that fails on purpose\n",
+        flush=True,
+    )
+    crash = Crash(client, tasks)
+    ended = _watch(demo, client, tasks, crash)
+    seconds = time.time() - start
+    verify(tasks, ended)
+    print_results(ended, seconds)
+    crash.print_proof(None if demo.page is None else demo.page[1])
+    print_redis(demo.url, QUEUE, ended)
+    if has_pipeline:
+        _run_pipeline(demo)
+    if is_kept:
+        _print_invitation(demo)
+        demo.pause(None)
+    what = "All of this but the report" if has_pipeline else "All of this"
+    print(f"\n{what} is thrown away now. To play with it: bin/demo --keep", flush=True)
+
+
+def _page(demo: Demo) -> str:
+    if demo.page is None:
+        return "left out, for its packages are missing: pip install '.[web]'"
+    return demo.page[0]
+
+
+def _run_pipeline(demo: Demo) -> None:
+    """Run the second part, a program of its own, which needs Java."""
+    print("\nThe same as a pipeline: Spark finds the work, and archives what comes of it.")
+    sys.stdout.flush()
+    words = [demo.url, str(demo.directory), str(Path.cwd() / REPORT)]
+    pipeline = Program(
+        "pipeline", ["-m", "blueque.demo.pipeline", *words], demo.directory, is_shown=True
+    )
+    while (code := pipeline.code()) is None:
+        demo.pause(0.2)
+    if code != 0:
+        pipeline.require_running()
+
+
+def _submit(client: Client, now: float) -> dict[str, str]:
+    """Create the tasks and return id -> package."""
+    queue = client.get_queue(QUEUE)
+    stdlib = Path(sysconfig.get_paths()["stdlib"])
+    packages = find_packages(stdlib)
+    tasks: dict[str, str] = {}
+    for name, path in [*packages[:-SCHEDULED], (MISSING, stdlib / f"{MISSING}.py")]:
+        tasks[queue.enqueue({"package": name, "path": str(path)})] = name
+    for delay, (name, path) in enumerate(packages[-SCHEDULED:], 1):
+        tasks[queue.schedule({"package": name, "path": str(path)}, now + delay)] = name
+    return tasks
 
 
 def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
@@ -66,191 +213,19 @@ def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
     return sorted(sizes, key=lambda package: (-sizes[package], package))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo and return its exit code."""
-    parser = argparse.ArgumentParser(
-        "bin/demo", description="Measure Python's standard library with Blueque."
-    )
-    parser.add_argument(
-        "--keep", action="store_true", help="leave everything running at the end, until Ctrl-C"
-    )
-    parser.add_argument(
-        "--no-pipeline",
-        action="store_true",
-        help="leave out the second part, which needs Java and Spark",
-    )
-    # bin/demo has checked Java and Spark
-    parser.add_argument("--pipeline", action="store_true", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    has_pipeline = chosen.pipeline and not chosen.no_pipeline
-    interrupts = Interrupts()
-    process.become_subreaper()
-    try:
-        with contextlib.ExitStack() as stack:
-            _run(stack, interrupts, chosen.keep, has_pipeline)
-    except Interrupted as interrupted:
-        print(f"\nbin/demo: {interrupted}", file=sys.stderr)
-        return 128 + interrupted.number
-    except BrokenPipeError:  # the reader has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 128 + signal.SIGPIPE
-    except (BluequeError, WentWrong) as error:
-        print(f"\nbin/demo: {error}", file=sys.stderr)
-        return 1
-    finally:
-        end_descendants()
-        interrupts.ignore()
-    return 0
-
-
-def _run(
-    stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has_pipeline: bool
-) -> None:
-    directory = Path(
-        stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="blueque-demo-", ignore_cleanup_errors=True)
-        )
-    )
-    port, server = open_server(stack, directory)
-    interrupts.pause(0)
-    url = f"redis://127.0.0.1:{port}/0"
-    page = open_page(stack, directory, url, interrupts)
-    programs = [_start_scheduler(stack, directory, url), _start_listener(stack, directory, url)]
-    _introduce(server, port, programs, page)
-    start = time.time()
-    client = Client(url, max_bytes=units.DEFAULT_MAX_BYTES)
-    tasks = _submit(client, start)
-    print(
-        f"  tasks      {len(tasks)}, one for each package of Python {platform.python_version()}, the largest first;"
-    )
-    print(
-        f"             {SCHEDULED} of them due 1 to {SCHEDULED} s from now, and one that fails on purpose\n",
-        flush=True,
-    )
-    watched = programs if page is None else [*programs, page]
-    crash = Crash(client, programs[1].pid, tasks)
-    ended = _watch(client, tasks, start, interrupts, watched, crash)
-    seconds = time.time() - start
-    verify(tasks, ended)
-    print_results(ended, seconds)
-    crash.print_proof(None if page is None else page.url)
-    print_redis(port, QUEUE, ended)
-    if has_pipeline:
-        _run_pipeline(stack, directory, url, interrupts, watched)
-    if is_kept:
-        _print_invitation(url, page)
-        interrupts.pause(None)
-    what = "All of this but the report" if has_pipeline else "All of this"
-    print(f"\n{what} is thrown away now. To play with it: bin/demo --keep", flush=True)
-
-
-def _introduce(server: str, port: int, programs: Sequence[Program], page: DemoPage | None) -> None:
-    print("Blueque demo: how large is the standard library of Python?")
-    print(f"  redis      {server}, port {port}, for this demo only")
-    print(f"  scheduler  pid {programs[0].pid}")
-    print(
-        f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each"
-    )
-    if page is None:
-        print("  page       left out, for its packages are missing: pip install '.[web]'")
-    else:
-        print(f"  page       {page.address}")
-
-
-def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
-    arguments = ["-m", "blueque.cli.scheduler", "--redis-url", url]
-    scheduler = Program("scheduler", arguments, directory, [signal.SIGTERM])
-    stack.callback(scheduler.stop)
-    return scheduler
-
-
-def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
-    arguments = [
-        "-m",
-        "blueque.cli.listener",
-        QUEUE,
-        PIPELINE_QUEUE,
-        "--handler",
-        "blueque.demo:measure",
-        "--slots",
-        str(SLOTS),
-        "--redis-url",
-        url,
-        "--spool",
-        str(directory / "spool"),
-        "--grace",
-        "2s",
-    ]
-    # The second signal: do not wait for running tasks.
-    listener = Program("listener", arguments, directory, [signal.SIGTERM, signal.SIGINT])
-    stack.callback(listener.stop)
-    return listener
-
-
-def _run_pipeline(
-    stack: contextlib.ExitStack,
-    directory: Path,
-    url: str,
-    interrupts: Interrupts,
-    others: Sequence[Program],
-) -> None:
-    """Run the second part, a program of its own, which needs Java."""
-    print("\nThe same as a pipeline: Spark finds the work, and archives what comes of it.")
-    sys.stdout.flush()
-    arguments = ["-m", "blueque.demo.pipeline", url, str(directory), str(Path.cwd() / REPORT)]
-    pipeline = Program("pipeline", arguments, directory, [signal.SIGTERM], is_shown=True)
-    stack.callback(pipeline.stop)
-    while (code := pipeline.code()) is None:
-        interrupts.pause(0.2)
-        for program in others:
-            program.require_running()
-    if code != 0:
-        pipeline.require_running()
-
-
-def _submit(client: Client, now: float) -> dict[str, str]:
-    """Create the tasks and return id -> package."""
-    queue = client.get_queue(QUEUE)
-    stdlib = Path(sysconfig.get_paths()["stdlib"])
-    packages = find_packages(stdlib)
-    tasks: dict[str, str] = {}
-    for name, path in [*packages[:-SCHEDULED], (MISSING, stdlib / f"{MISSING}.py")]:
-        tasks[queue.enqueue({"package": name, "path": str(path)})] = name
-    for delay, (name, path) in enumerate(packages[-SCHEDULED:], 1):
-        tasks[queue.schedule({"package": name, "path": str(path)}, now + delay)] = name
-    return tasks
-
-
-def _watch(
-    client: Client,
-    tasks: Mapping[str, str],
-    start: float,
-    interrupts: Interrupts,
-    programs: Sequence[Program],
-    crash: Crash,
-) -> dict[str, Task]:
+def _watch(demo: Demo, client: Client, tasks: Mapping[str, str], crash: Crash) -> dict[str, Task]:
     """Show the progress until all tasks have ended, and return their last snapshots."""
     progress = Progress(len(tasks))
     ended: dict[str, Task] = {}
-    last_end = time.monotonic()
     try:
         while len(ended) < len(tasks):
-            interrupts.pause(0.2)
-            for program in programs:
-                program.require_running()
+            demo.pause(0.2)
             seen = [client.get_task(task_id) for task_id in tasks if task_id not in ended]
-            fresh = {task.id: task for task in seen if task.status in ("complete", "failed")}
-            if fresh:
-                last_end = time.monotonic()
-            elif time.monotonic() - last_end > STUCK_AFTER:
-                raise WentWrong(
-                    f"{len(ended)} of {len(tasks)} tasks have ended, and none in the last {STUCK_AFTER:.0f} s"
-                )
-            ended.update(fresh)
+            ended |= {task.id: task for task in seen if task.status in ("complete", "failed")}
             running = [task for task in seen if task.status == "started"]
             for line in crash.step(running, ended):
                 progress.say(line)
-            progress.show(len(ended), [tasks[task.id] for task in running], time.time() - start)
+            progress.show(len(ended), [tasks[task.id] for task in running])
     finally:
         progress.leave()
     return ended
@@ -277,16 +252,15 @@ def verify(tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
             raise WentWrong(f"the task for {tasks[task.id]} started before its time")
 
 
-def _print_invitation(url: str, page: DemoPage | None) -> None:
+def _print_invitation(demo: Demo) -> None:
     package = Path(__file__).parents[1]
     in_checkout = package.parent / "bin" / "blueque"
     program = str(in_checkout) if in_checkout.exists() else "blueque"
     parameters = json.dumps({"package": "blueque", "path": str(package)})
     print("\nEverything stays until Ctrl-C. In another terminal:")
-    print(f"  export BLUEQUE_REDIS_URL={url}")
+    print(f"  export BLUEQUE_REDIS_URL={demo.url}")
     print(f"  {program} status")
     print(f"  {program} enqueue {QUEUE} {shlex.quote(parameters)}")
-    if page is not None:
-        print("And in a browser:")
-        print(f"  {page.address}")
+    if demo.page is not None:
+        print(f"And in a browser:\n  {demo.page[0]}")
     sys.stdout.flush()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import subprocess
 import textwrap
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from blueque.demo.programs import ask, redis_cli
+from blueque.connection.address import Address
+from blueque.connection.plain import SocketConnection
+from blueque.demo.programs import WIDTH
 from blueque.model import keys
 from blueque.model.task import Task
 
 TOP = 15
-WIDTH = 79  # columns of a line
 
 
 def _rank(ended: Mapping[str, Task]) -> list[Task]:
@@ -53,8 +57,9 @@ def _print_row(row: Mapping[str, Any], seconds: float) -> None:
     )
 
 
-def print_redis(port: int, queue: str, ended: Mapping[str, Task]) -> None:
+def print_redis(url: str, queue: str, ended: Mapping[str, Task]) -> None:
     """Print commands for redis-cli, and their output."""
+    port = urlsplit(url).port or 0
     largest = keys.task(_rank(ended)[0].id)
     failed = next(keys.task(task.id) for task in ended.values() if task.status == "failed")
     print("\nThe same in Redis, which anybody can ask:")
@@ -72,6 +77,28 @@ def print_redis(port: int, queue: str, ended: Mapping[str, Task]) -> None:
         print(command)
         for line in ask(port, *words):
             print(folded(line))
+
+
+def redis_cli() -> str | None:
+    """Return the name of an installed redis-cli."""
+    return next((name for name in ("redis-cli", "valkey-cli") if shutil.which(name)), None)
+
+
+def ask(port: int | str, *words: str) -> list[str]:
+    """Return the lines that `redis-cli -p port words...` prints; over our own connection if it is
+    not installed.
+    """
+    program = redis_cli()
+    if program is not None:
+        command = [program, "-p", str(port), *words]
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=True, process_group=0
+        )
+        return answer.stdout.splitlines()
+    connection = SocketConnection(Address(f"redis://127.0.0.1:{port}/0"))
+    (reply,) = connection.exchange([words])
+    connection.close()
+    return [str(part) for part in (reply if isinstance(reply, list) else [reply])]
 
 
 def folded(text: str) -> str:

@@ -97,7 +97,7 @@ class Session:
             self._server.at(_require_free(int(place.read_text())))
         self._server.start()
         place.write_text(str(self._server.port))
-        self._say(f"Redis runs at {self._server.url}, for the commands in another terminal:")
+        self._say(f"Redis runs at {self._server.url}. In another terminal:")
         self._say(f"  export BLUEQUE_REDIS_URL={self._server.url}")
         try:
             yield

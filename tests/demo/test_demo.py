@@ -16,15 +16,14 @@ import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from types import SimpleNamespace
 
+import psutil
 import pytest
 
-from blueque import Client, Task
+from blueque import Task
 from blueque.demo.handler import measure, shape
-from blueque.demo.main import MISSING, _introduce, find_packages, verify
-from blueque.demo.page import open_page
-from blueque.demo.programs import WentWrong, open_server_in_memory
+from blueque.demo.main import MISSING, find_packages, verify
+from blueque.demo.programs import WentWrong
 from blueque.demo.results import TOP
 from blueque.task_process.running_task import RunningTask
 
@@ -83,7 +82,7 @@ def test_on_a_terminal_ctrl_c_in_the_middle_leaves_nothing(environ):
     code, output = _run_on_terminal(environ, until="1 of ", then=b"\x03")
 
     assert code == 130
-    assert "\r\x1b[K  [" in output
+    assert "\r  [" in output
     assert output.rstrip().endswith("bin/demo: stopped by SIGINT; nothing is left behind")
     assert "Traceback" not in output
     assert _left_by(environ) == ([], [])
@@ -113,20 +112,22 @@ def test_a_signal_to_its_whole_group_leaves_nothing(environ, number, delay):
     assert _left_by(environ) == ([], [])
 
 
-def test_it_says_so_when_its_listener_dies(environ):
+def test_it_says_so_when_what_it_has_started_dies(environ):
     demo = subprocess.Popen(
         COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert demo.stdout is not None
     for line in demo.stdout:
-        if "  listener " in line:
-            os.kill(int(line.split()[2].rstrip(",")), signal.SIGKILL)
+        if "  blueque dev " in line:
+            for child in psutil.Process(int(line.split()[3].rstrip(":"))).children():
+                if "--slots" in child.cmdline():  # its listener
+                    child.kill()
             break
 
     _, errors = demo.communicate(timeout=60)
 
     assert demo.returncode == 1
-    assert "the listener ended by itself (killed by SIGKILL)" in errors
+    assert "The listener has ended by itself (killed by SIGKILL)" in errors
     assert _left_by(environ) == ([], [])
 
 
@@ -141,26 +142,6 @@ def test_when_nobody_reads_on_it_ends_without_a_word(environ):
     assert demo.stderr.read() == ""
     assert demo.wait(60) == 128 + signal.SIGPIPE
     assert _left_by(environ) == ([], [])
-
-
-def test_without_its_packages_the_page_is_left_out(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("blueque.demo.page.missing", lambda: ["starlette"])
-    with contextlib.ExitStack() as stack:
-        page = open_page(stack, tmp_path, "redis://localhost", None)
-
-    _introduce("redis", 6379, [SimpleNamespace(pid=1)] * 2, page)
-
-    assert "left out, for its packages are missing: pip install" in capsys.readouterr().out
-
-
-def test_fakeredis_stands_in_when_there_is_no_server(tmp_path):
-    with contextlib.ExitStack() as stack:
-        port = open_server_in_memory(stack, tmp_path)
-        client = Client(f"redis://127.0.0.1:{port}/0")
-
-        task_id = client.get_queue("a").enqueue("b")
-
-        assert client.get_task(task_id).status == "pending"
 
 
 def test_measure_counts_what_is_in_the_files_of_a_directory(tmp_path):

@@ -180,7 +180,7 @@ def environ(server, server_of_verbs, tmp_path) -> dict[str, str]:
         _write_program(programs / name, command)
     # Not by the name redis-cli: that is this very program.
     ask = (
-        "import sys; from blueque.demo.programs import ask; port, *words = sys.argv[1:];"
+        "import sys; from blueque.demo.results import ask; port, *words = sys.argv[1:];"
         " port, words = (words[1].split(':')[2][:-2], words[2:]) if words[0] == '-u' else (port, words);"
         " print(*ask(port, *words), sep='\\n')"
     )
