@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from prometheus_client.core import Metric
+
 from blueque.connection.redis import Redis, as_hash
 from blueque.metrics import schedules
-from blueque.metrics.prometheus_text import Family, Labels, Sample, histogram_samples
+from blueque.metrics.families import Labels, Sample, family, histogram_samples
 from blueque.model import keys
 from blueque.model.parts import grouped
 from blueque.model.task import Task
@@ -60,7 +62,7 @@ class Queue(NamedTuple):
     max_pending: int | None
 
 
-def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
+def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Metric]:
     """Return all metrics but those of the scrape itself. Raises RedisAway, RedisRefused.
 
     max_queues: so many queues, and so many schedules, have metrics of their own.
@@ -91,13 +93,13 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
     }
     return [
         *_families(_capped(queues, max_queues), found.nodes),
-        Family(
+        family(
             "groups_unended",
             "gauge",
             "How many groups have not ended",
             [Sample({}, found.groups.unended)],
         ),
-        Family(
+        family(
             "groups_bad",
             "gauge",
             "How many groups have tasks that failed or were cancelled",
@@ -119,22 +121,22 @@ def _totals(queue: str) -> Reader[tuple[Sequence[str], int]]:
     return fields, count
 
 
-def about_scrape(seconds: float, is_up: bool) -> list[Family]:
+def about_scrape(seconds: float, is_up: bool) -> list[Metric]:
     """Return the metrics of the scrape itself. is_up: Redis answered."""
     return [
-        Family(
+        family(
             "redis_up",
             "gauge",
             "Whether Redis answered; without it there are no other numbers",
             [Sample({}, is_up)],
         ),
-        Family(
+        family(
             "scrape_seconds",
             "gauge",
             "How long it took to ask Redis",
             [Sample({}, round(seconds, 6))],
         ),
-        Family(
+        family(
             "build_info",
             "gauge",
             "The version of the exporter",
@@ -210,17 +212,17 @@ def _together(some: Sequence[Queue]) -> Queue:
     )
 
 
-def _families(queues: Mapping[str, Queue], nodes: Sequence[Node]) -> Iterator[Family]:
-    yield Family(
+def _families(queues: Mapping[str, Queue], nodes: Sequence[Node]) -> Iterator[Metric]:
+    yield family(
         "tasks",
         "gauge",
         "How many tasks have not ended",
         _of_states(queues, _UNFINISHED, lambda queue: queue.counts),
     )
     finished = _of_states(queues, _FINISHED, lambda queue: queue.numbers.events)
-    yield Family("tasks_finished_total", "counter", "How many tasks have ended", finished)
+    yield family("tasks_finished_total", "counter", "How many tasks have ended", finished)
     for name, kind, told, number in _NUMBERS:
-        yield Family(
+        yield family(
             name,
             kind,
             told,
@@ -236,17 +238,17 @@ def _families(queues: Mapping[str, Queue], nodes: Sequence[Node]) -> Iterator[Fa
         for sample in _durations({"queue": queue}, values.numbers, "reserved")
     ]
     waited = "How long tasks were in line, without the time until they were due"
-    yield Family("task_wait_seconds", "histogram", waited, waits)
+    yield family("task_wait_seconds", "histogram", waited, waits)
     runs = [
         sample
         for queue, values in queues.items()
         for state in _FINISHED
         for sample in _durations({"queue": queue, "state": state}, values.numbers, state)
     ]
-    yield Family("task_run_seconds", "histogram", "How long attempts ran that ended a task", runs)
+    yield family("task_run_seconds", "histogram", "How long attempts ran that ended a task", runs)
     states = [state for _, state in {(node.id, node.state) for node in nodes}]
     counted = [Sample({"state": state}, states.count(state)) for state in NODE_STATES]
-    yield Family(
+    yield family(
         "nodes", "gauge", "How many listeners there are, one of several queues once", counted
     )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from prometheus_client.core import Metric
+
 from blueque.connection.redis import Command, Redis, as_fields
-from blueque.metrics.prometheus_text import Family, Sample
+from blueque.metrics.families import Sample, family
 from blueque.model import keys
 from blueque.model.parts import in_parts
 from blueque.model.record import parse
@@ -28,7 +30,7 @@ class _Numbers(NamedTuple):
     overdue: float
 
 
-def families(redis: Redis, listed: Sequence[str], now: float, most: int) -> list[Family]:
+def families(redis: Redis, listed: Sequence[str], now: float, most: int) -> list[Metric]:
     """Return the metrics of these schedules. now: the clock of Redis. most: schedules with metrics
     of their own, the first by name.
     """
@@ -97,15 +99,15 @@ def _success(ends: Sequence[Sequence[str | None]]) -> float | None:
     return success
 
 
-def _families(own: Mapping[str, _Numbers], succeeded: Mapping[str, float]) -> list[Family]:
+def _families(own: Mapping[str, _Numbers], succeeded: Mapping[str, float]) -> list[Metric]:
     return [
-        Family(
+        family(
             "schedule_last_success_timestamp",
             "gauge",
             "When a task of the schedule was complete last, in Unix seconds",
             [Sample({"schedule": name}, at) for name, at in succeeded.items()],
         ),
-        Family(
+        family(
             "schedule_occurrences_total",
             "counter",
             "How many planned times of the schedule have come to this",
@@ -115,7 +117,7 @@ def _families(own: Mapping[str, _Numbers], succeeded: Mapping[str, float]) -> li
                 for what, number in numbers.counts.items()
             ],
         ),
-        Family(
+        family(
             "schedule_overdue_seconds",
             "gauge",
             "For how long a planned time of the schedule has been due",

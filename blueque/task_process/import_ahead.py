@@ -72,7 +72,6 @@ def _import_for_client() -> None:
     import blueque.listener.listener
     import blueque.listener.listeners
     import blueque.listener.processor
-    import blueque.metrics.collect
     import blueque.model.snapshot
     import blueque.producer.fanout
     import blueque.producer.groups

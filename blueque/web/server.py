@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import uvicorn
 
 from blueque.errors import InvalidInput
-from blueque.metrics.server import is_loopback, parse_address
+from blueque.system.listen_address import is_loopback, parse_address
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

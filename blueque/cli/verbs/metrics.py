@@ -10,11 +10,12 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import AWAY, CONFIGURATION, REFUSED, Failure
 from blueque.cli.options import Invocation, shared_options
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, NotInstalled
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from blueque.client import Client
-    from blueque.metrics.prometheus_text import Family
     from blueque.metrics.server import Exporter
 
 
@@ -48,8 +49,10 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
     does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine only, unless you pass
     --public. It needs pip install '.[metrics]'. docs/monitoring.md explains the metrics.
     """
-    from blueque.metrics.server import Exporter  # here: --help does without
-
+    try:
+        from blueque.metrics.server import Exporter  # here: --help does without
+    except ImportError as error:
+        raise NotInstalled("serving metrics", "prometheus-client", "metrics") from error
     exporter = Exporter(collector(invocation.client(), max_queues))
     if once:
         click.echo(exporter.scrape(), nl=False)
@@ -59,7 +62,7 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
 
 def collector(
     client: Client, max_queues: int = 500, timeout: float = 4.0
-) -> Callable[[], list[Family]]:
+) -> Callable[[], list[Metric]]:
     """Return a function that reads the metrics and closes its connection, as each request has its
     own thread.
 
@@ -69,7 +72,7 @@ def collector(
 
     client.connections.has_answer = lambda connection: connection.wait(timeout)
 
-    def read() -> list[Family]:
+    def read() -> list[Metric]:
         try:
             return collect(client.connections, max_queues)
         finally:
@@ -80,7 +83,8 @@ def collector(
 
 def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation) -> int:
     from blueque.connection.address import hide_password  # here, as above
-    from blueque.metrics.server import is_loopback, open_server, parse_address, serve
+    from blueque.metrics.server import open_server, serve
+    from blueque.system.listen_address import is_loopback, parse_address
     from blueque.system.log_format import log_to_stderr
 
     try:
