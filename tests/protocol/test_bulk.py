@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 import tracemalloc
-import uuid
 from itertools import islice
 
-import fakeredis
 import pytest
 import redis as redis_py
 from faults import Fault
@@ -24,12 +21,10 @@ from blueque import (
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
-    Retry,
     TooLarge,
 )
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Patience
-from blueque.model import ids as task_id
 from blueque.model import keys
 from blueque.model.encoding import FLUSH
 from blueque.producer import batches
@@ -66,58 +61,6 @@ def patient(proxy):
 # What comes into Redis
 
 
-def test_many_tasks_are_what_as_many_calls_of_enqueue_make(queue, cli, state):
-    rows = [{"n": 1, "ä": [None, {"x": 1.5}]}, "text \r\n 100 %", 7, None, "7"]
-    options = {
-        "retry": Retry(max=3),
-        "time_limit": "2h",
-        "memory_limit": 2**33,
-        "priority": 5,
-        "resources": {"gpu": 1},
-        "lock": ("licence", 3),
-    }
-    for row in rows:
-        queue.enqueue(row, **options)
-
-    def shape():
-        """Return everything, with each id replaced by its place in line and each time by 0."""
-        text = json.dumps(state(), sort_keys=True, default=sorted)
-        for number, task in enumerate(line(cli, "5,gpu=1,lock:licence=3")):
-            text = text.replace(task, f"[task {number}]")
-        return json.loads(re.sub(r"1\d{9}\.\d+", "0", text))
-
-    one_by_one = shape()
-    cli.flushall()
-
-    assert queue.enqueue_many(rows, **options) == 5
-    assert shape() == one_by_one
-
-
-def test_tasks_stand_in_line_in_their_order_over_several_batches(queue, cli):
-    assert queue.enqueue_many(({"n": n} for n in range(25)), batch=4) == 25
-
-    assert parameters(cli) == [{"n": n} for n in range(25)]
-    assert cli.zcard(keys.tasks("video")) == 25
-
-
-@pytest.mark.parametrize("tasks", [0, 1, 3, 4, 8])
-def test_batches_end_where_the_iterable_ends(queue, tasks):
-    sizes = [len(ids) for ids in queue.enqueue_iter(range(tasks), batch=4)]
-
-    assert sizes == [4] * (tasks // 4) + [tasks % 4] * bool(tasks % 4)
-
-
-def test_nothing_is_written_for_no_tasks(queue, state):
-    assert queue.enqueue_many([]) == 0
-    assert state() == {}
-
-
-def test_the_ids_come_batch_by_batch_and_each_batch_is_in_redis_by_then(queue, cli):
-    for ids in queue.enqueue_iter(range(10), batch=4):
-        assert line(cli)[-len(ids) :] == ids or set(ids) <= set(line(cli))
-        assert all(task.is_new and uuid.UUID(task).version == 4 for task in ids)
-
-
 def test_nothing_is_done_before_the_first_ids_are_asked_for_and_bad_options_are_refused_at_once(
     queue, state
 ):
@@ -138,12 +81,6 @@ def test_the_iterable_may_use_the_same_client(queue, client, cli):
 
     assert queue.enqueue_many(rows(), batch=3) == 10
     assert len(line(cli)) == 20
-
-
-def test_whoever_takes_the_ids_may_use_the_same_client(queue, client):
-    for ids in queue.enqueue_iter(range(10), batch=3):
-        assert {client.get_task(task).status for task in ids} == {"pending"}
-        queue.cancel(ids[0])
 
 
 def test_the_connections_are_closed_in_the_end_also_when_nobody_goes_on(queue, cli):
@@ -213,26 +150,6 @@ def test_a_flush_puts_in_line_what_there_is(queue):
 # What each task has of its own
 
 
-def test_each_task_has_its_priority(queue, cli):
-    queue.enqueue_many([{"n": n, "p": p} for n, p in enumerate([0, 5, -5, 5])], priorities="p")
-    queue.enqueue_many([{"n": n} for n in (4, 5)], priorities=lambda row: row["n"])
-    queue.enqueue_many([{"n": n} for n in (6, 7)], priorities=(p for p in (0, 5)), priority=99)
-
-    assert {name: parameters(cli, name) for name in ("0", "5", "-5", "4")} == {
-        "0": [{"n": 0, "p": 0}, {"n": 6}],
-        "5": [{"n": 1, "p": 5}, {"n": 3, "p": 5}, {"n": 5}, {"n": 7}],
-        "-5": [{"n": 2, "p": -5}],
-        "4": [{"n": 4}],
-    }
-    assert cli.zrange(keys.lines("video"), 0, -1, withscores=True) == [
-        ("-5", -5),
-        ("4", 4),
-        ("5", 5),
-    ]
-    assert {cli.hget(keys.task(task), "priority") for task in line(cli, "5")} == {"5"}
-    assert {cli.hexists(keys.task(task), "priority") for task in line(cli)} == {False}
-
-
 @pytest.mark.parametrize(
     ("column", "sentence"),
     [
@@ -248,18 +165,6 @@ def test_a_column_that_does_not_fit_is_refused_with_its_position(queue, state, c
     with pytest.raises(InvalidInput, match=sentence):
         queue.enqueue_many([{"n": n} for n in range(3)], priorities=column)
     assert state() == {}
-
-
-@pytest.mark.parametrize("etas", [lambda row: FAR + row["n"], (FAR + n for n in range(3))])
-def test_scheduled_tasks_wait_for_their_times(queue, cli, etas):
-    assert queue.schedule_many([{"n": n} for n in range(3)], etas=etas) == 3
-
-    found = cli.zrange(keys.scheduled("video"), 0, -1, withscores=True)
-    assert [score for _, score in found] == [FAR, FAR + 1, FAR + 2]
-    assert [cli.hmget(keys.task(task), "status", "eta", "parameters") for task, _ in found] == [
-        ["scheduled", str(FAR + n), f'{{"n":{n}}}'] for n in range(3)
-    ]
-    assert line(cli) == []
 
 
 def test_one_eta_is_for_all_and_past_ones_are_put_in_line(queue, cli):
@@ -301,31 +206,6 @@ def test_bad_parameters_are_named_by_their_position_and_what_was_before_their_ba
     with pytest.raises(error, match="position 9"):
         queue.enqueue_many([*range(9), bad, *range(9)], batch=4)
     assert parameters(cli) == [*range(8)]
-
-
-def test_the_note_on_an_error_of_a_call_with_keys_says_what_is_new_and_that_its_group_is_open(
-    queue, client
-):
-    queue.enqueue_many(range(2), keys=str, group="night")
-    client.group("night").reopen()
-
-    with pytest.raises(InvalidInput) as raised:
-        queue.enqueue_many([*range(4), 0.5], keys=[*range(4), 0.5], group="night", batch=2)
-    assert raised.value.__notes__ == [
-        "blueque: the batches before are in Redis, 4 tasks, 2 of them new; an earlier call may have "
-        "made more. Group 'night' stays open: make the call again, or close the group"
-    ]
-
-
-def test_the_log_has_the_transaction_by_which_many_tasks_are_made(queue, client, caplog):
-    caplog.set_level("INFO", "blueque")
-    queue.enqueue_many(["a"])
-    first = queue.schedule("b", time.time() + 60)
-    queue.enqueue_many(["c"], after=first)
-    queue.enqueue_many(["d"], keys=["d"], group="night")
-
-    logged = [record.message.split()[0] for record in caplog.records]
-    assert logged == ["create", "create", "enqueue_after", "enqueue_members", "close_group"]
 
 
 def test_what_the_iterable_raises_comes_through_after_the_batches_before(queue, cli):
@@ -427,14 +307,6 @@ def test_a_server_without_memory_refuses_a_batch_and_nothing_of_it_is_there(own_
         assert len(line(cli)) == failed.value.done == 3 * failed.value.batch
 
 
-def test_a_key_of_the_wrong_type_is_not_passed_over(queue, cli):
-    cli.set(keys.wake("video"), "text")
-
-    with pytest.raises(BatchFailed, match="WRONGTYPE") as failed:
-        queue.enqueue_many([1])
-    assert failed.value.is_unknown
-
-
 def test_a_batch_whose_first_task_was_run_and_deleted_before_the_second_look_is_not_made_again(
     patient, proxy, cli, monkeypatch
 ):
@@ -458,51 +330,6 @@ def test_a_key_that_is_known_makes_no_second_task(queue, cli):
 
     assert ((first, first.new), (second, second.new)) == ((2, 2), (3, 1))
     assert parameters(cli) == [{"k": "a"}, {"k": "b"}, {"k": "c"}]
-
-
-def test_a_key_that_comes_again_in_a_later_batch_is_not_new(queue, cli):
-    steps = [*queue.enqueue_iter(["a", "b", "b", "a", "c"], keys=str, batch=2)]
-
-    assert [[task.is_new for task in ids] for ids in steps] == [
-        [True, True],
-        [False, False],
-        [True],
-    ]
-    assert len(line(cli)) == 3
-
-
-def test_the_ids_tell_which_are_new_one_for_each_of_the_parameters(queue, cli):
-    list(queue.enqueue_iter(["b"], keys=str))
-    (ids,) = queue.enqueue_iter(["a", "b", "a", "c"], keys=str)
-
-    assert [task.is_new for task in ids] == [True, False, False, True]
-    assert ids == [task_id.id_of_key("video", key) for key in "abac"]
-
-
-@pytest.mark.parametrize("made", [[], ["b"], ["a", "b"]])
-def test_the_key_of_a_deleted_task_makes_no_task_among_others(queue, redis, cli, made):
-    ids = {key: task_id.id_of_key("video", key) for key in "abc"}
-    cli.set(keys.key_kept(ids["c"]), "mark")
-    for key in made:
-        queue.enqueue("before", key=key)
-
-    found = queue.enqueue_many([{"k": key} for key in "abc"], keys="k")
-
-    assert (found, found.new) == (3, 2 - len(made))
-    assert sorted(line(cli)) == sorted([ids["a"], ids["b"]])
-
-
-def test_keys_that_another_makes_between_two_batches_are_not_new(url, queue, cli):
-    other = Client(url).get_queue("video")
-    steps = queue.enqueue_iter(["a", "b", "c", "d", "e", "f"], keys=str, batch=2)
-
-    first = next(steps)
-    theirs = [other.enqueue("theirs", key=key) for key in ("c", "e", "f")]
-    found = [[task.is_new for task in ids] for ids in [first, *steps]]
-
-    assert found == [[True, True], [False, True], [False, False]]
-    assert len(line(cli)) == len({*line(cli)}) == 6
-    assert {cli.hget(keys.task(task), "parameters") for task in theirs} == {"theirs"}
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1001, 7.0, True, None, "\ud800"])
@@ -534,20 +361,6 @@ def test_several_at_once_make_each_key_once(url, cli):
 
 
 # Other connections
-
-
-def test_it_works_through_redis_py_and_in_memory(url, cli):
-    for ready in (redis_py.Redis.from_url(url), fakeredis.FakeRedis()):
-        client = Client(redis=ready)
-        queue = client.get_queue("video")
-        assert queue.enqueue_many(({"n": n, "ä": "ö"} for n in range(10)), batch=3) == 10
-        assert queue.enqueue_many(map(str, range(10)), batch=3, keys=str).new == 10
-        assert queue.enqueue_many(map(str, range(10)), batch=3, keys=str).new == 0
-        assert queue.schedule_many(range(5), FAR, batch=2) == 5
-        task = client.get_listener("video").listen()
-        assert client.get_processor(task).start(77) == {"n": 0, "ä": "ö"}
-        client.close()
-    assert len(line(cli)) == 19
 
 
 def test_the_next_batch_is_made_while_redis_works_on_this_one(queue, monkeypatch):

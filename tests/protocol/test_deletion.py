@@ -15,7 +15,6 @@ from transactions import protocol
 
 from blueque import Retry
 from blueque.model import keys
-from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import id_of_key
 from blueque.model.units import Keep
 from blueque.protocol.pruning import BELONGINGS
@@ -125,41 +124,6 @@ def test_when_all_tasks_are_deleted_the_queue_is_as_if_there_had_never_been_any(
         f"blueque_key_{id_of_key('work', 'remembered')}"
     ]
     assert state()["blueque_queues"] == fresh["blueque_queues"]
-
-
-def test_a_task_that_a_listener_has_just_popped_stays_and_is_run(client, redis):
-    listener, queue = client.get_listener("video"), client.get_queue("video")
-    queue.enqueue("running")
-    client.get_processor(listener.listen()).start(1)
-    popped, other = queue.enqueue("popped"), queue.enqueue("other")
-    node = listener.node
-    instance = client.get_inspector().registration("video", node)["instance"]
-    assert protocol.pop(redis, "video", node, instance).task == popped
-    assert protocol.purge(redis, "video", [popped, other]) == 1
-    assert (
-        protocol.reserve(redis, AttemptRef("video", popped, "a token", node), instance, time.time())
-        is not None
-    )
-    assert [client.get_task(one).status for one in (popped, other)] == ["reserved", None]
-
-
-def test_one_of_another_line_that_has_just_been_popped_is_purged_and_the_listener_finds_nothing(
-    client, redis, everything
-):
-    listener, queue = client.get_listener("video"), client.get_queue("video")
-    queue.enqueue("first", priority=5)
-    client.get_processor(listener.listen()).start(1)
-    gone, other = queue.enqueue("gone", priority=5), queue.enqueue("other")
-    node = listener.node
-    instance = client.get_inspector().registration("video", node)["instance"]
-    assert protocol.pop(redis, "video", node, instance, "5").task == gone
-    assert protocol.purge(redis, "video", [gone, other]) == 2
-    assert (
-        protocol.reserve(redis, AttemptRef("video", gone, "a token", node), instance, time.time())
-        is None
-    )
-    assert [key for key, value in everything().items() if gone in str(value) or gone in key] == []
-    assert "blueque_pending_tasks_video" not in everything()
 
 
 def test_a_task_that_a_listener_of_1_0_0_takes_is_not_purged_before_it_has_said_so(
