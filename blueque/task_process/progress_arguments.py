@@ -6,7 +6,6 @@ Nothing here raises. Numbers out of range are clamped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from blueque.spool.progress_file import Told
@@ -28,37 +27,26 @@ class Progress(NamedTuple):
     wrong: str
 
 
-def normalise(done: Any, total: Any, unit: Any, text: Any, others: Mapping[str, Any]) -> Progress:
+def normalise(done: Any, total: Any, unit: Any, text: Any) -> Progress:
     """Return valid progress for any arguments of `task.progress`.
 
-    others: unknown keywords; `message` is taken for the text.
+    Text in the place of a number, as in `progress("encoding")`, is text. What is no finite number is
+    left out.
     """
-    wrong = [f"no such argument: {name}" for name in others if name != "message"]
-    texts = [text, others.get("message")]
-    numbers: list[float | None] = []
-    for number in (total, done):
-        if isinstance(number, str):  # progress(0.3, "encoding"), progress("encoding")
-            texts.insert(0, number)
-            number = None
-        numbers.insert(0, _number(number, wrong))
-    count, whole = numbers
-    if whole is not None and not 0 <= whole < math.inf:
+    wrong: list[str] = []
+    words = [word for word in (done, total) if isinstance(word, str)]
+    words.append("" if text is None else str(text))
+    count, whole = _number(done, wrong), _number(total, wrong)
+    if whole is not None and whole < 0:
         wrong.append(f"a total of {whole:g}")
         whole = None
-    if whole == 0 and count:
-        whole = None
-    if count is not None and count < 0:
-        wrong.append(f"{count:g} is negative")
-        count = 0.0
-    elif count is not None and count > (math.inf if whole is None else whole):
-        wrong.append(f"{count:g} of {whole:g}")
-        count = whole
-    if count == math.inf:
-        wrong.append("an infinity")
-        count = whole
-    joined = " ".join(str(part) for part in texts if part is not None and part != "")
+    if count is not None and not 0 <= count <= (math.inf if whole is None else whole):
+        wrong.append(f"{count:g} is negative" if count < 0 else f"{count:g} of {whole:g}")
+        count = 0.0 if count < 0 else whole
     shown_unit = "" if unit is None else str(unit)
-    return Progress(count, whole, shown_unit, joined, one_line("; ".join(wrong)))
+    return Progress(
+        count, whole, shown_unit, " ".join(filter(None, words)), one_line("; ".join(wrong))
+    )
 
 
 class Stage:
@@ -120,14 +108,14 @@ class Stage:
 
 
 def _number(value: Any, wrong: list[str]) -> float | None:
-    """Return the value as a number; None, and a note in `wrong`, if it is not a number."""
-    try:
-        number = None if value is None else float(value)
-    except OverflowError:  # an integer beyond the range of a float
-        return math.inf if value > 0 else -math.inf
-    except (TypeError, ValueError):
-        number = math.nan
-    if number is not None and math.isnan(number):
-        wrong.append(f"{ascii(value)[:_SHOWN]} is not a number")
+    """Return the value as a number; None, and a note in `wrong`, if it is no finite number."""
+    if value is None or isinstance(value, str):
         return None
-    return number
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):  # the last: an integer beyond a float
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    wrong.append(f"{ascii(value)[:_SHOWN]} is not a finite number")
+    return None

@@ -140,7 +140,6 @@ class RunningTask(Task):
         total: float | str | None = None,
         unit: str = "",
         text: str = "",
-        **others: Any,
     ) -> None:
         """Report progress: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`, or
         `progress(text="copying")`.
@@ -150,7 +149,7 @@ class RunningTask(Task):
         second. A number out of range is clamped, and a line on standard error says so once.
 
         done: how many of `total` are done; without a total, a share from 0.0 to 1.0, or a count.
-        text, or message: what the task does now; cut to one line of 200 characters.
+        text: what the task does now; cut to one line of 200 characters.
         """
         if self._directory is None:
             return
@@ -159,15 +158,15 @@ class RunningTask(Task):
                 self._gauge = Gauge(self._directory)
             if total.__class__ is str and not text:
                 text, total = total, None
-            if others or not (
+            if not (
                 (done is None or 0 <= done < _ENDLESS)
                 if total is None
                 else 0 <= done <= total < _ENDLESS  # type: ignore[operator]
             ):
-                done, total, unit, text = self._normalise(done, total, unit, text, others)
+                done, total, unit, text = self._normalise(done, total, unit, text)
             self._write(self._gauge, done, total, unit, text)  # type: ignore[arg-type]
         except Exception:
-            self._write_normalised(done, total, unit, text, others)
+            self._write_normalised(done, total, unit, text)
 
     @contextmanager
     def stage(

@@ -73,7 +73,7 @@ WORK = """
         assert current_task() is task and isinstance(task, RunningTask)
         for odd in (math.nan, math.inf, -1, 7, 10**400, "copying", None, True, object(), [], b"x"):
             task.progress(odd)
-            task.progress(odd, odd, odd, odd, message=odd, other=odd)
+            task.progress(odd, odd, odd, odd)
         with task.stage("one", 1, of=2), task.stage("odd", "first", of=math.nan):
             task.progress(0.5, "half")
         list(task.track(range(3), "counting"))

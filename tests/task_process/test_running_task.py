@@ -109,8 +109,7 @@ NAN, INF = float("nan"), float("inf")
         ((1, None, "", "encoding"), {}, "1 encoding"),
         (("encoding",), {}, "encoding"),
         ((450, 1500, "frames", "encoding"), {}, "450/1500 frames encoding"),
-        ((0.3,), {"message": "encoding"}, "0.3 encoding"),
-        ((3, 4), {"text": "this is\nall", "message": "and that"}, "3/4 this is all and that"),
+        ((3, 4), {"text": "this is\nall"}, "3/4 this is all"),
         (("0.3", "encoding"), {}, "0.3 encoding"),
         ((0, 0), {}, "0/0"),
     ],
@@ -122,29 +121,22 @@ def test_what_is_meant_is_told(tmp_path, capfd, arguments, keywords, shown):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "keywords", "shown", "says"),
+    ("arguments", "shown", "says"),
     [
-        ((-0.1, "encoding"), {}, "0 % encoding", "-0.1 is negative"),
-        ((11, 10), {}, "10/10", "11 of 10"),
-        ((NAN, "encoding"), {}, "encoding", "nan is not a number"),
-        ((NAN, 10), {}, "", "nan is not a number"),
-        ((INF, 10), {}, "10/10", "inf of 10"),
-        ((INF, "encoding"), {}, "encoding", "an infinity"),
-        ((-INF,), {}, "0", "-inf is negative"),
-        ((5, NAN), {}, "5", "nan is not a number"),
-        ((5, -10), {}, "5", "a total of -10"),
-        ((5, INF), {}, "5", "a total of inf"),
-        ((10**400, 10), {}, "10/10", "inf of 10"),
-        (([], object), {}, "", "is not a number"),
-        ((0.5,), {"colour": "red"}, "0.5", "no such argument: colour"),
+        ((-0.1, "encoding"), "0 % encoding", "-0.1 is negative"),
+        ((11, 10), "10/10", "11 of 10"),
+        ((NAN, "encoding"), "encoding", "nan is not a finite number"),
+        ((INF, 10), "", "inf is not a finite number"),
+        ((5, -INF), "5", "-inf is not a finite number"),
+        ((5, -10), "5", "a total of -10"),
+        ((10**400, 10), "", "is not a finite number"),
+        (([], object), "", "is not a finite number"),
     ],
 )
-def test_what_makes_no_sense_is_made_some_and_said_once(
-    tmp_path, capfd, arguments, keywords, shown, says
-):
+def test_what_makes_no_sense_is_made_some_and_said_once(tmp_path, capfd, arguments, shown, says):
     task = RunningTask("t1", {}, str(tmp_path))
     for _ in range(3):
-        task.progress(*arguments, **keywords)
+        task.progress(*arguments)
         told = progress_file.read(str(tmp_path))
     assert ("" if told.done is None else str(told)) == shown or str(told) == shown
     (line,) = capfd.readouterr().err.splitlines()
