@@ -22,7 +22,6 @@ from blueque.version import __version__ as __version__
 if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.archives import archive as archive
     from blueque.client import Client as Client
-    from blueque.config.contents import Config as Config
     from blueque.errors import *  # noqa: F403
     from blueque.feeder import feed as feed
     from blueque.listener.listener import Listener as Listener
@@ -45,6 +44,7 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.producer.bulk import Count as Count
     from blueque.producer.queue import Queue as Queue
     from blueque.queries.inspector import Inspector as Inspector
+    from blueque.settings.contents import Config as Config
     from blueque.task_process.handlers import Handler as Handler
     from blueque.task_process.registered import QueueHandler as QueueHandler
     from blueque.task_process.registered import handler as handler
@@ -56,7 +56,7 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
 _NAMES = {
     "archives": "archive",
     "client": "Client",
-    "config.contents": "Config",
+    "settings.contents": "Config",
     "errors": """
         ArchiveRefused BacklogRefused BatchFailed BluequeError ConfigRefused Contended
         CycleFound EventsGone HasDependents IdTaken InvalidInput InvalidType JobFailed

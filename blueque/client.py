@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from blueque.config.contents import Config
 from blueque.connection.address import Address, hide_password
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Connection, Redis
@@ -22,6 +21,7 @@ from blueque.model.queue_order import Select
 from blueque.model.queue_settings import read_settings
 from blueque.model.task import Task
 from blueque.queries.tasks import load
+from blueque.settings.contents import Config
 
 # The classes of these objects are imported when they are used: a verb of the command line needs few
 # of them, and each fork of a listener copies what the listener has imported.
@@ -55,7 +55,7 @@ class Client:
     redis: a ready redis-py client instead. Its settings are used, not its connections.
     patience: for how many seconds a call tries again when Redis does not answer.
     max_bytes: the limit of parameters and results; BLUEQUE_MAX_BYTES, else 1 MiB.
-    config: a blueque.toml, or `blueque.config.load()` for the one that is found. It sets address
+    config: a blueque.toml, or `blueque.settings.load()` for the one that is found. It sets address
         and limit instead of the defaults, and retry, limits and resources for each queue.
     options: further arguments of redis-py's `from_url`.
     """
@@ -79,7 +79,7 @@ class Client:
         if config is None:
             config = Config()
         elif not isinstance(config, Config):
-            from blueque.config.toml_file import load as load_config
+            from blueque.settings.file import load as load_config
 
             config = load_config(config)
         configured = (config.redis_url, config.path or "") if config.redis_url else None

@@ -2,215 +2,142 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from datetime import time as clock_time
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from blueque.cli import printing
-from blueque.cli.failure import CONFIGURATION, Failure
+from blueque.cli import listener_handlers, printing
+from blueque.cli.setting_options import checked
 from blueque.connection.address import hide_password
-from blueque.model import units
-from blueque.model.working_directory import CWD, KEEP_CWD
-from blueque.system import hosts
-from blueque.text.hints import amount
+from blueque.errors import InvalidInput, RedisAway, RedisRefused
+from blueque.model.encoding import require_queue_name
+from blueque.model.queue_settings import malformed, read_setting
+from blueque.settings.checker import shown_path
+from blueque.settings.contents import RUNS
+from blueque.settings.of_tasks import IN_REDIS
+from blueque.settings.resolver import Found, Layer, Sources
+from blueque.settings.table import NAMED, TABLES, VARIABLES
 
 if TYPE_CHECKING:
+    from blueque.cli.listener_handlers import Modules
     from blueque.cli.options import Invocation
+    from blueque.model.units import HandlerName
+    from blueque.node.handler_check import Registered
 
-_WITH_SECRETS = ("parameters", "context")  # names of values whose secrets are hidden
-# a variable for one overrules the other one in the file
-_HANDLERS = {"listener.handler", "listener.exec"}
-
-
-# The defaults of [web].
-_WEB: Mapping[str, Any] = MappingProxyType(
-    {
-        "listen": "127.0.0.1:8264",
-        "public": False,
-        "host_names": [],
-        "prefix": None,
-        "env": None,
-        "frame_ancestors": [],
-        "queues": [],
-        "read_only": False,
-        "password_file": None,
-        "trust_proxy": [],
-        "user_header": None,
-        "role_header": None,
-    }
-)
+_WITH_SECRETS = ("parameters", "context")  # keys of values whose secrets are hidden
 
 
-class Setting(NamedTuple):
-    """A value in effect.
-
-    origin: option, environment, file, handler, redis or default. place: the option, the variable, the file,
-        with its table if one queue was asked for, or the handler that says it.
+def effective(invocation: Invocation) -> Iterator[Found]:
+    """Yield every value in effect, as blueque.toml has it, by its table and key. Ends the program if
+    one is wrong.
     """
-
-    name: str
-    value: Any
-    origin: str
-    place: str | None = None
-
-
-def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -> Iterator[Setting]:
-    """Yield every value in effect. Ends the program if one is wrong."""
-    said = file_values(invocation)
-    path = invocation.config.path
+    sources = checked(invocation.config, list(VARIABLES))
     yield _address(invocation)
-    is_lottery = any(queue.weight is not None for queue in invocation.config.queues.values())
-    named = variables()
-    said = without_overruled(
-        said, {name for name, variable in named.items() if environ.get(variable)}
-    )
-    for name, default in defaults(environ, is_lottery).items():
-        variable = named.get(name)
-        if variable is not None and environ.get(variable):
-            yield Setting(name, environ[variable], "environment", variable)
-        elif name in said:
-            yield Setting(name, said[name], "file", path)
-        else:
-            yield Setting(name, default, "default")
-    for name, value in said.items():
-        if name != "redis_url" and name not in defaults(environ, is_lottery):
-            yield Setting(name, value, "file", path)
+    for table in TABLES:
+        if table in NAMED:
+            continue
+        resolver = sources.of(table)
+        for found in resolver.all():
+            if found.key != "redis_url":
+                name = f"{table}.{found.key}" if table else found.key
+                yield found._replace(key=name, value=resolver.write(found))
+    yield from _named(invocation, sources)
 
 
-def without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Return the values of the file that variables do not overrule. given: set by variables."""
-    overruled: set[str] = set()
-    if _HANDLERS & {*given}:
-        overruled = {*_HANDLERS, "listener.modules"} | {
-            name
-            for name in said
-            if name.startswith("queues.") and name.endswith((".handler", ".exec"))
-        }
-    return {name: value for name, value in said.items() if name not in overruled}
+def of_queue(invocation: Invocation, queue: str) -> Iterator[Found]:
+    """Yield what a listener without options would do with the tasks of a queue that say nothing
+    themselves, as blueque.toml has it. Ends the program if a value is wrong, or a module cannot be
+    imported.
+    """
+    config = invocation.config
+    queue = config.aliases.get(require_queue_name(queue), queue)
+    sources = checked(config, ["listener"])
+    nearer, farther = sources.nearer(queue), sources.farther()
+    modules = listener_handlers.find(sources, [queue], _looking(invocation, sources, "look"))
+    runs = listener_handlers.chosen(sources, queue, modules)
+    handler = None
+    if runs is None:
+        yield Found("handler", None, "default")
+    else:
+        handler = _registered(invocation, sources, queue, runs.value, modules)
+        yield runs._replace(value=runs.value.run or runs.value.exec)
+    decorated = listener_handlers.decorated(config, queue, handler)
+    whole = nearer.then(decorated, _in_redis(invocation, queue), *farther.layers)
+    for found in whole.all():
+        if found.key not in RUNS:
+            yield found._replace(value=whole.write(found))
 
 
-def variables() -> dict[str, str]:
-    """Return the environment variable of each value that has one."""
-    from blueque.cli import listener, program, scheduler  # here: large, and only for this verb
-
-    found = {"max_bytes": "BLUEQUE_MAX_BYTES", "statistics.keep": "BLUEQUE_STATISTICS_KEEP"}
-    for table, command in (("listener", listener.command), ("scheduler", scheduler.command)):
-        for option in program.settings_of(command):
-            found[f"{table}.{option.name}"] = program.variable(option)
-    return found
-
-
-def _address(invocation: Invocation) -> Setting:
-    url, origin = invocation.address()
-    shown = hide_password(url)
-    if origin == invocation.config.path:
-        return Setting("redis_url", shown, "file", origin)
-    if origin == "default":
-        return Setting("redis_url", shown, "default")
-    return Setting(
-        "redis_url", shown, "option" if origin.startswith("--") else "environment", origin
-    )
-
-
-def defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
-    """Return the default of every value but those of queues."""
-    from blueque.cli.listener import KEEP  # here: large, and only for this verb
-    from blueque.system.process import is_in_container
-
-    timing = units.Timing()
-    listener: dict[str, Any] = {
-        "slots": 1,
-        "select": "lottery" if is_lottery else "ordered",
-        "spool": units.spool({**environ, "BLUEQUE_SPOOL": ""}),
-        "host": hosts.default_name(),
-        "spool_limit": f"{units.SPOOL_LIMIT:.0%}",
-        "log_limit": amount(units.LOG_LIMIT),
-        "keep": printing.span(KEEP),
-        "beat": printing.span(timing.beat),
-        "lease": printing.span(timing.lease),
-        "lost_after": printing.span(timing.lost_after),
-        "on_term": "drain" if is_in_container() else "leave",
-        "handler": None,
-        "exec": None,
-        "modules": [],
-        "hooks": None,
-        "task_redis": None,
-        "until_empty": False,
-        "max_runtime": None,
-        "log_format": units.LOG_FORMATS[0],
-        "log_level": units.LOG_LEVEL,
-        "resources": {},
-        "warm": True,
-        "preload": [],
-        "reuse": 1,
-        "reuse_for": None,
-        "cwd": CWD[0],
-        "keep_cwd": KEEP_CWD[0],
-        "retry": False,
-        "time_limit": None,
-        "stall_limit": None,
-        "memory_limit": None,
-        "grace": printing.span(units.GRACE),
-        "lead": 0,
-    }
-    retention = {
-        status: {
-            "age": printing.span(keep.age),
-            **({} if keep.newest is None else {"newest": keep.newest}),
-        }
-        for status, keep in units.RETENTION.items()
-    }
-    return {
-        "max_bytes": units.DEFAULT_MAX_BYTES,
-        **{f"listener.{name}": value for name, value in listener.items()},
-        **{f"retention.{status}": keep for status, keep in retention.items()},
-        "statistics.keep": f"{units.STATISTICS_KEEP} d",
-        "show.redact": [],
-        **{f"web.{name}": value for name, value in _WEB.items()},
-        "scheduler.log_format": units.LOG_FORMATS[0],
-        "scheduler.log_level": units.LOG_LEVEL,
-        "scheduler.apply_schedules": False,
-    }
-
-
-def file_values(invocation: Invocation) -> dict[str, Any]:
-    """Return the values of the file as they are written there, by names with dots."""
-    found = invocation.config.path  # a mistake in it ends the program here
-    if found is None:
-        return {}
-    import tomllib  # here: only with a file
-
-    from blueque.config.checker import shown_path
-
+def _registered(
+    invocation: Invocation, sources: Sources, queue: str, name: HandlerName, modules: Modules
+) -> Registered | None:
+    """Return what runs the tasks of a queue, if it has registered itself and can be imported here."""
+    known = modules.handlers.get(queue)
+    if name.run is None:
+        return None
+    if known is not None and known.run == name.run:
+        return known
+    paths = sources.config.queue(queue).get("pythonpath", ())
+    look: Callable[[HandlerName], Registered | None] = _looking(invocation, sources, "look_at")
     try:
-        text = Path(found).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise Failure(CONFIGURATION, f"{found}: {error.strerror}") from error
-    hide = invocation.hider(False)
-    return {
-        shown_path(path): hide(value) if path[-1] in _WITH_SECRETS else _without_dates(value)
-        for path, value in _leaves((), tomllib.loads(text))
-    }
+        return look(name._replace(paths=paths))
+    except InvalidInput as error:
+        printing.talk(f"{error}; what its decorator says is left out")
+        return None
 
 
-def _without_dates(value: Any) -> Any:
-    """Return what JSON has for a value of TOML: a date or time is text."""
-    return value.isoformat() if isinstance(value, date | clock_time) else value
+def _address(invocation: Invocation) -> Found:
+    url, source = invocation.address()
+    origins = {invocation.config.path: "file", "default": "default", "--redis-url": "option"}
+    origin = origins.get(source, "environment")
+    place = None if origin == "default" else source
+    return Found("redis_url", hide_password(url), origin, place)
+
+
+def _looking(invocation: Invocation, sources: Sources, name: str) -> Any:
+    """Return the function of the listener that imports handlers."""
+    from blueque.cli import listener  # here: large, and only for handlers
+
+    url, source = invocation.address()
+    task_url = None if sources.of("listener").get("task_redis") is False else url
+    return functools.partial(getattr(listener, name), url, source, task_url)
+
+
+def _in_redis(invocation: Invocation, queue: str) -> Layer:
+    """Return the settings of the queue in Redis; none if Redis does not answer."""
+    try:
+        fields = invocation.client().get_inspector().settings([queue])[queue]
+    except (RedisAway, RedisRefused) as error:
+        printing.talk(f"{error}; what the settings of {queue} in Redis say is left out")
+        return Layer("redis", {})
+    names = [row.key for row in IN_REDIS if row.key in fields.keys() - malformed(fields).keys()]
+    return Layer("redis", {name: read_setting(name, fields[name]) for name in names})
+
+
+def _named(invocation: Invocation, sources: Sources) -> Iterator[Found]:
+    """Yield what the tables with names say, as it stands in the file."""
+    config, hide = invocation.config, invocation.hider(False)
+    has_handler = sources.has_handler_for_all()
+    for table in NAMED:
+        for path, value in _leaves((table,), config.document.get(table, {})):
+            if table != "queues" or not (has_handler and path[-1] in RUNS):
+                shown = hide(value) if path[-1] in _WITH_SECRETS else _without_dates(value)
+                yield Found(shown_path(path), shown, "file", config.path)
 
 
 def _leaves(
     path: tuple[str, ...], table: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of tables. A table in the table of a listener, a queue, a schedule or retention
-    is one value.
-    """
+    """Yield the values of a table with names; a table below a name is one value."""
     for key, value in table.items():
-        depth = 2 if (*path, key)[0] in ("queues", "schedules") else 1
-        if isinstance(value, dict) and len(path) < depth:
+        if isinstance(value, dict) and len(path) == 1:
             yield from _leaves((*path, key), value)
         else:
             yield (*path, key), value
+
+
+def _without_dates(value: Any) -> Any:
+    """Return what JSON has for a value of TOML: a date or time is text."""
+    return value.isoformat() if isinstance(value, date | clock_time) else value

@@ -6,80 +6,66 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from blueque.cli import listener_handlers
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
-from blueque.cli.listener_handlers import found_from_here, handlers_of, registered_among
-from blueque.cli.listener_queues import (
-    chosen_among,
-    cwd_of,
-    fixed_of,
-    held_to,
-    limits_of,
-    named_queues,
-    own_of,
-    reuse_of,
+from blueque.cli.listener_handlers import (
+    decorated,
+    found_from_here,
+    handlers_of,
+    registered_among,
+    remarks_on,
+    require_program,
 )
+from blueque.cli.listener_queues import chosen_among, cwd_of, named_queues, of_queue, reuse_of
 from blueque.cli.options import (
     WITH_SHORT_HELP,
     Invocation,
     config_option,
     debug_option,
-    log_options,
     pass_invocation,
     redis_url_option,
     version_option,
 )
-from blueque.cli.program import Program, given, settings_of, variable
-from blueque.cli.task_options import limit_options
-from blueque.cli.values import COMMAND, DURATION, Value
-from blueque.config.tables import MAX_SLOTS, MOST_REUSED, ON_TERM
-from blueque.config.values import LIMITS
+from blueque.cli.setting_options import setting_options, sources_of
 from blueque.errors import InvalidInput
 from blueque.listener.resources import GPU
 from blueque.model import units
-from blueque.model.limits import fields
-from blueque.model.lines import require_resources
-from blueque.model.queue_order import NAMES, is_own_select
-from blueque.model.units import (
-    BEAT,
-    LEASE,
-    LOG_FORMATS,
-    LOG_LEVEL,
-    LOST_AFTER,
-    HandlerName,
-    Timing,
-    parse_log_limit,
-    parse_room,
-    require_callable_name,
-    require_module_name,
-)
-from blueque.model.working_directory import CWD, KEEP_CWD
+from blueque.model.units import HandlerName, Timing
 from blueque.node.reload import ANSWER_TO, complete_environment
+from blueque.settings.of_programs import LISTENER
+from blueque.settings.of_tasks import QUEUE
+from blueque.settings.table import TABLES, variable
 from blueque.system import signals
 from blueque.system.hosts import VARIABLE as HOST
-from blueque.system.hosts import require_host_name
-from blueque.system.process import is_in_container, keep_in_memory
+from blueque.system.process import keep_in_memory
 
 if TYPE_CHECKING:
-    from blueque.config.contents import Config
     from blueque.node.handler_check import Registered
+    from blueque.settings.resolver import Resolver
 
-# Variables that a task inherits, because other programs use them as well.
-_FOR_ALL = {
-    f"BLUEQUE_{name}"
-    for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")
-}
-KEEP = 7 * 86400.0  # seconds for which the files of a finished attempt stay
+# Of which a task inherits the variable, because other programs use it as well.
+_FOR_ALL = ("host", "spool", "spool_limit", "log_limit", "beat", "lease", "lost_after")
+# A listener that a task starts is another one: it goes by its own options and file, not by the
+# variables of this one.
+_NOT_FOR_TASKS = sorted(
+    {
+        str(variable(table, row.key))
+        for table in ("listener", "scheduler")
+        for row in TABLES[table]
+        if row.key not in _FOR_ALL
+    }
+)
+# What a listener has once, and not for each queue.
+_OWN = [row.key for row in LISTENER if row not in QUEUE]
 
 
-class _Listener(Program):
+class _Listener(click.Command):
     """A command whose --exec takes all following words, also options."""
 
     def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
@@ -100,163 +86,12 @@ class _Listener(Program):
         rest = super().parse_args(ctx, own)
         if program is not None:
             ctx.params["exec"] = program
-            ctx.set_parameter_source("exec", ParameterSource.COMMANDLINE)
         return rest
-
-
-class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click only
-    """One of the names, or the name of a callable."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value in NAMES:
-            return str(value)
-        try:
-            if is_own_select(str(value)):
-                return require_callable_name(value)
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
-        self.fail(f"{value!r} is not one of {', '.join(NAMES)}, MODULE:CALLABLE", param, ctx)
 
 
 @click.command(cls=_Listener, context_settings=WITH_SHORT_HELP)
 @click.argument("queues", metavar="[QUEUE[=WEIGHT]]...", nargs=-1)
-@click.option(
-    "--module",
-    "modules",
-    type=Value("module", require_module_name),
-    metavar="MODULE",
-    multiple=True,
-    help="Import this module; its functions that @blueque.handler decorates run the tasks of their queues. Without a QUEUE, "
-    "listen to all of these.",
-)
-@click.option(
-    "--handler", metavar="MODULE:CALLABLE", help="Run this Python callable for each task."
-)
-@click.option(
-    "--exec",
-    type=COMMAND,
-    metavar="PROGRAM [ARGS]...",
-    help="Run this program for each task; must come last.",
-)
-@click.option(
-    "--hooks",
-    metavar="MODULE:CLASS",
-    help="Call before_start and after_end of this class around each task.",
-)
-@click.option(
-    "--select",
-    type=_Select(NAMES),
-    metavar=f"[{'|'.join(NAMES)}|MODULE:CALLABLE]",
-    help="How to choose among several queues: the first with work, each in turn, drawn by weight, or as this callable says.",
-)
-@click.option(
-    "--slots",
-    type=click.IntRange(1, MAX_SLOTS),
-    metavar="N",
-    help="Number of tasks at a time; default 1.",
-)
-@click.option(
-    "--resource",
-    "resources",
-    metavar="NAME=AMOUNT",
-    multiple=True,
-    help="What this node has for tasks that ask for some of it, such as gpu=2 or memory=64GiB; shared with other listeners "
-    "of the same --spool.",
-)
-@click.option(
-    "--warm/--no-warm",
-    default=None,
-    help="Import the callable before there is a task; default unless the host has the resource gpu.",
-)
-@click.option(
-    "--preload", metavar="MODULE", multiple=True, help="Import this once for all tasks of a slot."
-)
-@click.option(
-    "--reuse",
-    type=click.IntRange(1, MOST_REUSED),
-    metavar="N",
-    help="Run up to N tasks in a process, one after the other; default 1. What one leaves in memory, the next one finds.",
-)
-@click.option(
-    "--reuse-for",
-    type=DURATION,
-    help="Stop giving tasks to a process this long after its first one began. Without --reuse, the number of tasks has no limit.",
-)
-@click.option(
-    "--cwd",
-    type=click.Choice(CWD),
-    help="Where a task works: in the directory of the listener, the default, or in an empty one of its own, which is removed "
-    "at its end.",
-)
-@click.option(
-    "--keep-cwd",
-    type=click.Choice(KEEP_CWD),
-    help="When a directory of --cwd task stays, for as long as the other files of its attempt; default never.",
-)
-@click.option(
-    "--task-redis/--no-task-redis",
-    default=None,
-    help="Which tasks may know the address of Redis: all, programs by BLUEQUE_REDIS_URL; or none. Else callables only, for "
-    "Client().",
-)
-@click.option(
-    "--host",
-    type=Value("name", require_host_name),
-    metavar="NAME",
-    help="Name of this host in node ids; default BLUEQUE_HOST, the full name, or the short name if that is localhost.",
-)
-@click.option(
-    "--spool", metavar="DIR", help="Directory for the files of attempts; default BLUEQUE_SPOOL."
-)
-@click.option(
-    "--keep", type=DURATION, help="How long the files of a finished attempt stay; default 7d."
-)
-@click.option(
-    "--spool-limit",
-    type=Value("room", parse_room),
-    metavar="SIZE|PERCENT",
-    help="Size of the spool above which the oldest files are removed; default BLUEQUE_SPOOL_LIMIT, 20% of the disk.",
-)
-@click.option(
-    "--log-limit",
-    type=Value("size", parse_log_limit),
-    metavar="SIZE",
-    help="Size of stdout or stderr of a task above which the middle is removed; default BLUEQUE_LOG_LIMIT, 1GiB.",
-)
-@click.option(
-    "--beat",
-    type=DURATION,
-    help="Interval of beats, which show that a listener lives; default BLUEQUE_BEAT, 10s.",
-)
-@click.option(
-    "--lease",
-    type=DURATION,
-    help="A listener without a beat for so long is dead; default BLUEQUE_LEASE, 60s.",
-)
-@click.option(
-    "--lost-after",
-    type=DURATION,
-    help="Tasks of a dead listener are lost after so long; default BLUEQUE_LOST_AFTER, 10m.",
-)
-@click.option(
-    "--on-term",
-    type=click.Choice(ON_TERM),
-    help="At SIGTERM: leave running tasks to their listeners, wait for them, or stop them; default drain in a container, else leave.",
-)
-@click.option(
-    "--until-empty",
-    is_flag=True,
-    help="Leave when nothing is left to take in any QUEUE: none pending, whatever keeps it from running, and none scheduled "
-    "and due. What is scheduled for later, waits for other tasks or runs elsewhere does not count.",
-)
-@click.option(
-    "--max-runtime",
-    type=DURATION,
-    help="After so long, take nothing new, and then do what --on-term says. With --on-term stop, take no task whose time "
-    "limit is longer than what is left.",
-)
-@log_options
-@limit_options(grace="30s")
+@setting_options("listener")
 @redis_url_option
 @config_option
 @debug_option
@@ -303,92 +138,80 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     """
     # refuse a mistake in the file, and a bad address
     config, client = invocation.config, invocation.client()
-    context, said = click.get_current_context(), config.listener
-    options = given(context)
-    named = named_queues(client, queues)
+    context = click.get_current_context()
+    require_program(context)
+    sources = sources_of(context, config, "listener")
+    settings = sources.of("listener")
+    own = _of_listener(settings, config.path)
     url, source = invocation.address()
-    task_url = None if {**said, **options}.get("task_redis") is False else url
-    found = listener_handlers.find(
-        context, config, named, functools.partial(look, url, source, task_url)
+    task_url = None if own["task_redis"] is False else url
+    named = named_queues(client, queues)
+    modules = listener_handlers.find(
+        sources, [*named], functools.partial(look, url, source, task_url)
     )
-    named = named or dict.fromkeys(found.get_queues())
-    handlers = handlers_of(context, config, named, found)
-    weights, select = chosen_among(config, named, options.get("select"))
-    values = {**said, **options}
-    # programs import nothing
-    preload = values.get("preload", ()) if any(name.run for name in handlers.values()) else ()
-    amounts = (
-        _amounts(context, options["resources"])
-        if "resources" in options
-        else said.get("resources", {})
+    named = named or dict.fromkeys(modules.get_queues())
+    handlers = handlers_of(sources, named, modules)
+    known = {q: weight for q in named if (weight := config.queue(q).get("weight")) is not None}
+    weights, select = chosen_among(settings, known, named)
+    farther = sources.farther()
+    nearer = {queue: sources.nearer(queue, weight) for queue, weight in named.items()}
+    whole = {queue: its.then(*farther.layers) for queue, its in nearer.items()}
+    programs = found_from_here(config, handlers, {q: cwd_of(its) for q, its in whole.items()})
+    registered = registered_among(
+        programs, modules.handlers, functools.partial(look_at, url, source, task_url)
     )
-    names, limits = [*named], _limits(options)
-    cwd = cwd_of(config, options, names)
-    policy = values.get("retry")
-    on_term = values.get("on_term") or ("drain" if is_in_container() else "leave")
-    spool_limit, log_limit = _room(said, options)
-    timing = _timing(config, options)
-    programs = found_from_here(config, handlers, cwd)
-    look_at_one = functools.partial(look_at, url, source, task_url)
-    registered = registered_among(programs, found.handlers, look_at_one)
-    own, remarks = own_of(config, registered, options)
+    own["select"] = select
+    if not any(name.run for name in handlers.values()):
+        own["preload"] = []  # programs import nothing
+    if own["hooks"] is not None:
+        _check_hooks(own["hooks"], url, source, task_url)
+    of_queues, remarks = {}, []
+    for queue, its in nearer.items():
+        handler = registered.get(queue)
+        if handler is not None:
+            remarks += remarks_on(config, queue, handler, its)
+        of_queues[queue] = of_queue(its.then(decorated(config, queue, handler)), farther)
     _become_master(
         {
-            "queues": names,
-            "select": select,
+            "settings": own,
             "weights": weights,
-            "slots": values.get("slots", 1),
+            "handlers": programs,
+            "of_queues": of_queues,
+            "reuse": {q: reuse_of(its) for q, its in whole.items() if handlers[q].run is not None},
             "redis_url": url,
             "url_source": source,
             "max_bytes": client.max_bytes,
-            "spool": values.get("spool") or units.spool(),
-            "keep": values.get("keep", KEEP),
-            "spool_limit": spool_limit,
-            "log_limit": log_limit,
-            "handlers": programs,
-            "limits": held_to({**said.get("limits", {}), **limits}),
-            "timing": timing,
-            "retry": policy.to_text() if policy else None,
-            "on_term": on_term,
-            "resources": amounts,
-            "is_warm": values.get("warm", GPU not in amounts),
-            "preload": preload,
-            "reuse": reuse_of(config, options, handlers),
-            "cwd": cwd,
-            "of_queues": limits_of(config, own, names, options.get("retry"), limits),
-            "fixed": fixed_of(config, own, names, options, weights),
-            "retention": {name: config.retention_of(name) for name in names},
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
             "config": config.path,
-            "until_empty": values.get("until_empty", False),
-            "max_runtime": values.get("max_runtime"),
-            "log_format": values.get("log_format", LOG_FORMATS[0]),
-            "log_level": values.get("log_level", LOG_LEVEL),
-            "host": values.get("host"),
-            "task_redis": values.get("task_redis"),
             "remarks": remarks,
-            "hooks": _hooks(values.get("hooks"), url, source, task_url),
         }
     )
 
 
-# A listener that a task starts is another one: it goes by its own options and file, not by the
-# variables of this one.
-_NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - _FOR_ALL)
-
-
-def _hooks(name: str | None, url: str, source: str, task_url: str | None) -> str | None:
-    """Return the name of the class of hooks. Ends the program if the class cannot be used."""
-    if name is None:
-        return None
+def _check_hooks(name: str, url: str, source: str, task_url: str | None) -> None:
+    """End the program if the class of hooks cannot be used."""
     from blueque.node.handler_check import check_hooks  # here: most listeners have none
 
     try:
-        require_callable_name(name)
         check_hooks(name, task_url, functools.partial(_take_environment, url, source))
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
-    return name
+
+
+def _of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:
+    """Return what the listener has once, by key. Ends the program if its times do not fit."""
+    own = {key: settings.get(key) for key in _OWN if key != "host"}
+    host = settings.given("host")  # the default asks a name server
+    own["host"] = host.value if host is not None else None
+    if settings.given("warm") is None:
+        own["warm"] = GPU not in own["resources"]
+    times = [settings.find(key) for key in Timing._fields]
+    try:
+        return {**own, **units.timing(*(time.value for time in times))._asdict()}
+    except InvalidInput as error:
+        named = " and ".join(time.key for time in times if time.origin == "file")
+        where = f" ({named} from {path})" if named else ""
+        raise Failure(CONFIGURATION, f"{error}{where}") from error
 
 
 def look(
@@ -407,60 +230,6 @@ def look_at(url: str, source: str, task_url: str | None, name: HandlerName) -> R
     from blueque.node.handler_check import find  # here: --help does without
 
     return find(name, task_url, functools.partial(_take_environment, url, source))
-
-
-def _timing(config: Config, options: Mapping[str, Any]) -> Timing:
-    said = config.listener
-    otherwise = Timing(
-        said.get("beat", BEAT), said.get("lease", LEASE), said.get("lost_after", LOST_AFTER)
-    )
-    try:
-        return units.timing(
-            options.get("beat"),
-            options.get("lease"),
-            options.get("lost_after"),
-            otherwise=otherwise,
-        )
-    except InvalidInput as error:
-        named = " and ".join(name for name in Timing._fields if name in said)
-        raise Failure(
-            CONFIGURATION, f"{error} ({named} from {config.path})" if named else str(error)
-        ) from error
-
-
-def _limits(options: Mapping[str, Any]) -> dict[str, int | float]:
-    """Return the limits from options and variables."""
-    try:
-        return fields(**{name: options[name] for name in LIMITS if name in options})
-    except InvalidInput as error:
-        raise Failure(CONFIGURATION, str(error)) from error
-
-
-def _room(said: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, int]:
-    """Return the limits of the spool and of each output file."""
-    try:
-        return (
-            options.get("spool_limit") or units.spool_limit(otherwise=said.get("spool_limit")),
-            options.get("log_limit") or units.log_limit(otherwise=said.get("log_limit")),
-        )
-    except InvalidInput as error:
-        raise Failure(CONFIGURATION, str(error)) from error
-
-
-def _amounts(context: click.Context, words: Sequence[str]) -> dict[str, int]:
-    """Return the amount of each resource, from the options or the variable."""
-    amounts: dict[str, str] = {}
-    try:
-        for word in words:
-            name, _, amount = word.partition("=")
-            if not amount or name in amounts:
-                raise InvalidInput(f"{word}: " + ("named twice" if amount else "write NAME=AMOUNT"))
-            amounts[name] = amount
-        return require_resources(amounts)
-    except InvalidInput as error:
-        if context.get_parameter_source("resources") is ParameterSource.ENVIRONMENT:
-            raise Failure(CONFIGURATION, f"BLUEQUE_RESOURCES: {error}") from error
-        raise click.UsageError(f"--resource: {error}") from error
 
 
 def _become_master(choices: dict[str, Any]) -> None:

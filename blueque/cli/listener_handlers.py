@@ -1,28 +1,27 @@
 """The handlers of a listener: those that options and blueque.toml name, and those that register
-themselves in the modules of --module, BLUEQUE_MODULES or blueque.toml.
+themselves in modules.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from blueque.cli.failure import CONFIGURATION, Failure
-from blueque.cli.program import nearest, refuse_both
-from blueque.config.checker import shown_path
 from blueque.errors import InvalidInput
 from blueque.model.units import HandlerName
-from blueque.model.working_directory import WorkingDirectory
+from blueque.settings.checker import shown_path
+from blueque.settings.resolver import Found, Layer, Resolver, Sources
 
 if TYPE_CHECKING:
-    from blueque.config.contents import Config
+    from blueque.model.working_directory import WorkingDirectory
     from blueque.node.handler_check import Registered
+    from blueque.settings.contents import Config
 
     Look = Callable[[Sequence[str]], dict[str, Registered]]
 
@@ -31,21 +30,11 @@ _FOR_CALLABLES = ("preload", "reuse", "reuse_for")
 DECORATOR = '@blueque.handler("{}")'
 
 
-class Found(NamedTuple):
-    """What the modules have.
+class Modules(NamedTuple):
+    """The modules that were imported, and their handlers by queue."""
 
-    modules: those that were imported. handlers: by queue.
-    goes_first: an option or a variable names the modules, so they go before what blueque.toml says
-        of a queue.
-    """
-
-    modules: Sequence[str] = ()
+    names: Sequence[str] = ()
     handlers: Mapping[str, Registered] = MappingProxyType({})
-    goes_first: bool = False
-
-    def get_run(self, queue: str) -> HandlerName | None:
-        """Return the handler of a queue; None: the modules have none."""
-        return HandlerName(self.handlers[queue].run) if queue in self.handlers else None
 
     def get_queues(self) -> list[str]:
         """Return the queues to listen to if the arguments name none. Ends the program if there are
@@ -54,8 +43,7 @@ class Found(NamedTuple):
         found = [queue for queue, handler in self.handlers.items() if handler.is_own]
         if found:
             return found
-        names = ", ".join(self.modules)
-        several = len(self.modules) > 1
+        names, several = ", ".join(self.names), len(self.names) > 1
         raise Failure(
             CONFIGURATION,
             f"the module{'s' * several} {names} define{'s' * (not several)} no handler",
@@ -63,62 +51,66 @@ class Found(NamedTuple):
         )
 
 
-def find(context: click.Context, config: Config, queues: Collection[str], look: Look) -> Found:
+def find(sources: Sources, queues: Sequence[str], look: Look) -> Modules:
     """Import the modules if they may have the handler of a queue. Ends the program if that fails.
 
     queues: those in the arguments; without any, those of the modules are meant.
     look: returns the handlers of the modules, by queue. Raises InvalidInput.
     """
-    advice = "these modules name the handlers of their queues, and the other is for all queues"
-    for key in ("handler", "exec"):
-        refuse_both(context, key, "modules", advice)
-    given = nearest(context, {}, "handler", "exec", "modules")
-    modules = given.get("modules") or (() if given else config.listener.get("modules", ()))
-    is_needed = not queues or any(config.queue(queue).handler is None for queue in queues)
-    if not modules and not queues:
+    named, aliases = sources.modules(queues), sources.config.aliases
+    if named is None or not named.value:
+        if queues:
+            return Modules()
         how = "name a queue, or modules whose handlers name theirs: --module MODULE"
-        raise click.UsageError(f"QUEUE is missing: {how}", context)
-    if not modules or not (given or is_needed):
-        return Found()
+        raise click.UsageError(f"QUEUE is missing: {how}", click.get_current_context())
     try:
-        found = look(modules)
-        handlers = {config.aliases.get(queue, queue): own for queue, own in found.items()}
+        found = look(named.value)
+        handlers = {aliases.get(queue, queue): own for queue, own in found.items()}
         if len(handlers) < len(found):
-            names = ", ".join(queue for queue in found if queue in config.aliases)
+            names = ", ".join(queue for queue in found if queue in aliases)
             raise InvalidInput(
                 f"{names}: the modules have a handler for the queue of this alias, too"
             )
-        return Found(modules, handlers, bool(given))
+        return Modules(named.value, handlers)
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
 
 
+def chosen(sources: Sources, queue: str, modules: Modules) -> Found | None:
+    """Return what runs the tasks of a queue, as a `HandlerName`; None: nothing is named."""
+    names = {queue: handler.run for queue, handler in modules.handlers.items()}
+    found = sources.handler(queue, names)
+    if found is None:
+        return None
+    is_callable = found.key == "handler"
+    name = HandlerName(found.value) if is_callable else HandlerName(exec=[*found.value])
+    return found._replace(value=name)
+
+
 def handlers_of(
-    context: click.Context, config: Config, queues: Iterable[str], modules: Found
+    sources: Sources, queues: Iterable[str], modules: Modules
 ) -> dict[str, HandlerName]:
     """Return the handler of each queue. Ends the program if a queue has none."""
-    refuse_both(context, "handler", "exec", "a task has one handler, so give one of the two")
-    found = nearest(context, {}, "handler", "exec", "modules")
-    if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
-        if ParameterSource.COMMANDLINE in map(context.get_parameter_source, _FOR_CALLABLES):
-            raise click.UsageError(
-                "--preload, --reuse and --reuse-for need --handler: a program always runs in its own process"
-            )
-        _refuse_swallowed(context.command, found["exec"])
-        found["exec"] = found["exec"][found["exec"][0] == "--" :]
-    given, said = (
-        HandlerName(values.get("handler"), values.get("exec"))
-        for values in (found, config.listener)
-    )
     handlers = {}
     for queue in queues:
-        nearer, farther = config.queue(queue).handler, modules.get_run(queue)
-        if modules.goes_first:
-            nearer, farther = farther, nearer
-        handlers[queue] = given if any(given) else nearer or farther or said
-        if not any(handlers[queue]):
-            raise Failure(CONFIGURATION, *_no_handler(queue, modules.modules))
+        found = chosen(sources, queue, modules)
+        if found is None:
+            raise Failure(CONFIGURATION, *_no_handler(queue, modules.names))
+        handlers[queue] = found.value
     return handlers
+
+
+def require_program(context: click.Context) -> None:
+    """Check --exec, which takes all following words. Ends the program if some are not for it."""
+    program = context.params["exec"]
+    if program is None:
+        return
+    if any(context.params[key] is not None for key in _FOR_CALLABLES):
+        raise click.UsageError(
+            "--preload, --reuse and --reuse-for need --handler: a program always runs in its own process"
+        )
+    refuse_swallowed(context.command, program)
+    context.params["exec"] = program[program[0] == "--" :]
 
 
 def registered_among(
@@ -142,16 +134,48 @@ def registered_among(
             own = found.get(first) if queue != first else look(handlers[queue])
         except InvalidInput as error:
             where = f"queue {queue!r}: " if len({*kinds(handlers).values()}) > 1 else ""
-            raise Failure(CONFIGURATION, f"{where}{error}", _advice(handlers[queue])) from error
+            raise Failure(CONFIGURATION, f"{where}{error}") from error
         if own is not None:
             found[queue] = own
     return found
 
 
-def _advice(name: HandlerName) -> str:
-    """Return what may be meant by a callable that cannot be imported; empty if that is not clear."""
-    is_module = name.run is not None and ":" not in name.run
-    return f"For a module of decorated handlers: --module {name.run}" if is_module else ""
+def decorated(config: Config, queue: str, handler: Registered | None) -> Layer:
+    """Return what a handler says of the tasks of a queue: nothing, unless it is the handler of this
+    queue.
+    """
+    if handler is None or config.aliases.get(handler.queue, handler.queue) != queue:
+        return Layer("handler", {})
+    values = _said_by(handler)
+    return Layer("handler", values, dict.fromkeys(values, handler.run))
+
+
+def remarks_on(config: Config, queue: str, handler: Registered, nearer: Resolver) -> list[str]:
+    """Return in sentences what the decorator of a handler says that does not count.
+
+    nearer: what goes before it.
+    """
+    unused: dict[str, list[str]] = {}
+    for key in sorted(_said_by(handler)):
+        found = nearer.given(key)
+        if config.aliases.get(handler.queue, handler.queue) != queue:
+            reason = f"it is the handler of queue {handler.queue!r}"
+        elif found is None:
+            continue
+        elif found.origin == "file":
+            reason = f"[{shown_path(('queues', queue))}] in {config.path} says something else"
+        else:
+            reason = "an option or a variable counts"
+        unused.setdefault(reason, []).append(key)
+    return [
+        f"queue {queue!r}: the decorator of {handler.run} is not used for {', '.join(keys)}: {reason}"
+        for reason, keys in unused.items()
+    ]
+
+
+def _said_by(handler: Registered) -> dict[str, object]:
+    retry = {} if handler.retry is None else {"retry": handler.get_retry()}
+    return {**retry, **handler.limits}
 
 
 def _no_handler(queue: str, modules: Sequence[str]) -> tuple[str, ...]:
@@ -173,14 +197,14 @@ def found_from_here(
     found = {}
     for queue, name in handlers.items():
         words = name.exec
-        if words and "/" in words[0] and cwd.get(queue, WorkingDirectory()).is_own:
+        if words and "/" in words[0] and cwd[queue].is_own:
             words = [os.path.abspath(words[0]), *words[1:]]
-        paths = [os.path.abspath(path) for path in config.queue(queue).pythonpath]
+        paths = [os.path.abspath(path) for path in config.queue(queue).get("pythonpath", ())]
         found[queue] = name._replace(exec=words, paths=paths)
     return found
 
 
-def _refuse_swallowed(command: click.Command, program: Sequence[str]) -> None:
+def refuse_swallowed(command: click.Command, program: Sequence[str]) -> None:
     """Refuse options of the listener among the arguments of the program, unless -- comes before."""
     arguments = program[1 : program.index("--") if "--" in program else None]
     options = [one for one in command.params if isinstance(one, click.Option)]

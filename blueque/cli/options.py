@@ -19,7 +19,7 @@ from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.config.contents import Config
+    from blueque.settings.contents import Config
     from blueque.text.redaction import Hide
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -40,7 +40,7 @@ class Invocation:
     @functools.cached_property
     def config(self) -> Config:
         """The content of blueque.toml. A mistake in it ends the program."""
-        from blueque.config.toml_file import load  # here: --help does without
+        from blueque.settings.file import load  # here: --help does without
 
         try:
             return load(self.config_file)
@@ -192,22 +192,6 @@ reveal_option = click.option(
     "--reveal", "reveals", is_flag=True, help="Show secrets in parameters and context, too."
 )
 yes_option = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-log_options = together(
-    click.option(
-        "--log-format",
-        type=click.Choice(units.LOG_FORMATS),
-        default=units.LOG_FORMATS[0],
-        show_default=True,
-        help="Format of the log on standard error: lines of text, or one JSON object on each line.",
-    ),
-    click.option(
-        "--log-level",
-        type=click.Choice(units.LOG_LEVELS),
-        default=units.LOG_LEVEL,
-        show_default=True,
-        help="Leave out of the log what is less important.",
-    ),
-)
 
 
 def dry_run_option(help: str) -> Callable[[Decorated], Decorated]:

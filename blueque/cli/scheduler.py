@@ -15,14 +15,12 @@ from blueque.cli.options import (
     Invocation,
     config_option,
     debug_option,
-    log_options,
     pass_invocation,
     redis_url_option,
     version_option,
 )
-from blueque.cli.program import Program, given
+from blueque.cli.setting_options import setting_options, sources_of
 from blueque.errors import ConfigRefused
-from blueque.model.units import LOG_FORMATS, LOG_LEVEL
 from blueque.node.reload import ANSWER_TO, Check
 from blueque.system import signals
 
@@ -31,13 +29,8 @@ if TYPE_CHECKING:
     from blueque.producer.schedule_file import SchedulesOfFile
 
 
-@click.command(cls=Program, context_settings=WITH_SHORT_HELP)
-@click.option(
-    "--apply-schedules",
-    is_flag=True,
-    help="Bring the recurring tasks in blueque.toml to Redis, at the start and at SIGHUP.",
-)
-@log_options
+@click.command(context_settings=WITH_SHORT_HELP)
+@setting_options("scheduler")
 @redis_url_option
 @config_option
 @debug_option
@@ -58,13 +51,15 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     from blueque.system.systemd import Notifier
 
     client, address = invocation.client(), invocation.address()
-    values = {**invocation.config.scheduler, **given(click.get_current_context())}
+    settings = sources_of(click.get_current_context(), invocation.config, "scheduler").of(
+        "scheduler"
+    )
     schedules = None
-    if values.get("apply_schedules"):
+    if settings.get("apply_schedules"):
         schedules = _definitions(invocation, client)
     if ANSWER_TO in os.environ:  # a running scheduler asks whether another could start
         return 0
-    log_to_stderr(values.get("log_format", LOG_FORMATS[0]), values.get("log_level", LOG_LEVEL))
+    log_to_stderr(settings.get("log_format"), settings.get("log_level"))
     check = Check([sys.executable, *sys.orig_argv[1:]])
     return Program(client, address, check, Notifier(), schedules).run()
 
@@ -76,7 +71,7 @@ def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
     path = invocation.config.path
     if path is None:
         sentence = "no blueque.toml is read, so no schedules can be applied"
-        raise Failure(CONFIGURATION, sentence, "See: blueque config path")
+        raise Failure(CONFIGURATION, sentence, "See: blueque config")
     try:
         wanted = schedule_file.definitions(invocation.config, client.get_queue)
     except ConfigRefused as error:

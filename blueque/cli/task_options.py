@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli.options import together
-from blueque.cli.values import DURATION, POLICY, SIZE, Value
+from blueque.cli.setting_options import option_of
+from blueque.cli.values import Value
 from blueque.errors import InvalidInput
 from blueque.model.lines import read_lock, read_resources
+from blueque.settings.of_tasks import OF_TASKS
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
@@ -45,46 +47,15 @@ def needs(resources: Sequence[str], lock: str | None) -> dict[str, Any]:
         raise click.UsageError(f"--lock {error}") from error
 
 
-_retry_option = click.option(
-    "--retry",
-    type=POLICY,
-    metavar="N|JSON",
-    help="Run a failed task again: N times, or by a policy.",
-)
-_time_limit_option = click.option(
-    "--time-limit", type=DURATION, help="End a task that runs longer."
-)
-_memory_limit_option = click.option(
-    "--memory-limit", type=SIZE, help="End a task whose processes use more memory: 8GiB."
-)
-
 # The limits that people choose for a task, as the parameters retry, time_limit and memory_limit. The
 # others are those of its handler or its queue.
-task_limit_options = together(_retry_option, _time_limit_option, _memory_limit_option)
-
-
-def limit_options(grace: str) -> Callable[[Decorated], Decorated]:
-    """Add the retry policy and the limits that a listener gives to tasks without their own.
-
-    As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead; None: not given.
-    All but the first fit `limits.fields`. grace: the default of --grace, for the help.
-    """
-    return together(
-        _retry_option,
-        _time_limit_option,
-        click.option(
-            "--stall-limit", type=DURATION, help="End a task that reports no progress for so long."
-        ),
-        _memory_limit_option,
-        click.option(
-            "--grace", type=DURATION, help=f"Time between SIGTERM and SIGKILL; default {grace}."
-        ),
-        click.option(
-            "--lead",
-            type=DURATION,
-            help="How long before a limit the task gets SIGUSR1. This signal ends a program that does not handle it.",
-        ),
+task_limit_options = together(
+    *(
+        option_of(setting, has_default=False)
+        for setting in OF_TASKS
+        if setting.key in ("retry", "time_limit", "memory_limit")
     )
+)
 
 
 def tag_option(help: str) -> Callable[[Decorated], Decorated]:

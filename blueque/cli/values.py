@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.encoding import LAST_SECOND
-
-if TYPE_CHECKING:
-    from blueque.model.retry import Retry
 
 DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 
@@ -56,16 +53,8 @@ def read_moment(text: str) -> tuple[bool, float]:
     return age < DECADE, age
 
 
-def _read_policy(text: str) -> Retry:
-    from blueque.model.retry import Retry  # here: --help does without
-
-    return Retry.from_text(text)
-
-
 DURATION = Value("duration", units.parse_duration)  # 90, 30s, 2h or 1d12h
-SIZE = Value("size", units.parse_size)  # 65536, 64KiB or 10MB
 COMMAND = Value("command", units.parse_program)  # a program and its arguments, without a shell
-POLICY = Value("policy", _read_policy)  # 3 or {"max": 3, "backoff": 60}
 TIME_TO_COME = Value("time", functools.partial(read_time, is_ahead=True))
 MOMENT = Value("time", read_moment)
 DAYS = Value("days", lambda text: units.whole_days(units.parse_duration(text), text))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blueque.model.queue_settings import BOUNDS, NAMES, RETENTION, malformed, read_setting
-from blueque.text.format import span, times
-from blueque.text.hints import amount
+from blueque.model.queue_settings import malformed, read_setting
+from blueque.settings.of_tasks import IN_REDIS
+from blueque.text.format import times
 
 if TYPE_CHECKING:
     from blueque.listener.listeners import Told
     from blueque.queries.inspector import Inspector
     from blueque.queries.listeners import Node
+    from blueque.settings.setting import Setting
 
 _WHY_NOT = {
     "1.0.0": "listeners of 1.0.0 take no orders",
@@ -63,10 +63,15 @@ def shown_settings(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings in a hash by name, as in blueque.toml; a malformed one as it stands there."""
     wrong = malformed(fields)
     return {
-        name: wrong.get(name) or _shown(name, read_setting(name, fields[name]))
-        for name in NAMES
-        if name in fields
+        row.key: wrong.get(row.key) or _written(row, fields[row.key])
+        for row in IN_REDIS
+        if row.key in fields
     }
+
+
+def _written(setting: Setting, text: str) -> Any:
+    value = read_setting(setting.key, text)
+    return False if value is None else setting.kind.write(value)
 
 
 def _gate(inspector: Inspector, name: str) -> dict[str, Any]:
@@ -91,19 +96,3 @@ def _listener(node: Node, status: str | None, refusal: str | None) -> dict[str, 
         "held": node.held,
         "refusal": refusal,
     }
-
-
-def _shown(name: str, value: Any) -> Any:
-    if name == "retry":
-        return json.loads(value.to_text()) if value else False
-    if name in RETENTION:
-        age = {} if value.age is None else {"age": span(value.age)}
-        newest = {} if value.newest is None else {"newest": value.newest}
-        return {**age, **newest} or "never"
-    if name in BOUNDS:
-        return value
-    if value is None:
-        return False
-    if name == "weight":
-        return int(value) if value.is_integer() else value
-    return amount(value) if name == "memory_limit" else span(value)

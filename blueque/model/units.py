@@ -99,18 +99,17 @@ def timing(
     lease: float | None = None,
     lost_after: float | None = None,
     environ: Mapping[str, str] = os.environ,
-    otherwise: Timing = Timing(),  # noqa: B008  # a constant
 ) -> Timing:
     """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or
-    `otherwise`.
+    the defaults.
 
     A `lost_after` shorter than the lease shortens the lease. Raises InvalidInput when either is
     less than three beats.
     """
     given = Timing(
-        _seconds(beat, "BLUEQUE_BEAT", otherwise.beat, environ),
-        _seconds(lease, "BLUEQUE_LEASE", otherwise.lease, environ),
-        _seconds(lost_after, "BLUEQUE_LOST_AFTER", otherwise.lost_after, environ),
+        _seconds(beat, "BLUEQUE_BEAT", BEAT, environ),
+        _seconds(lease, "BLUEQUE_LEASE", LEASE, environ),
+        _seconds(lost_after, "BLUEQUE_LOST_AFTER", LOST_AFTER, environ),
     )
     if not 0.0 < given.beat < float("inf"):
         raise InvalidInput(f"a listener cannot beat every {given.beat:g} s")
@@ -179,22 +178,6 @@ def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None)
         return "/var/lib/blueque/spool"
     state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "blueque", "spool")
-
-
-def spool_limit(environ: Mapping[str, str] = os.environ, otherwise: float | None = None) -> float:
-    """Return how much room a spool may take: BLUEQUE_SPOOL_LIMIT, else `otherwise`, else a fifth of
-    the disk.
-
-    Bytes, or below 1 a share of the disk.
-    """
-    return _named("BLUEQUE_SPOOL_LIMIT", parse_room, environ) or otherwise or SPOOL_LIMIT
-
-
-def log_limit(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return how many bytes of each output file of a task are kept: BLUEQUE_LOG_LIMIT, else
-    `otherwise`, else 1 GiB.
-    """
-    return _named("BLUEQUE_LOG_LIMIT", parse_log_limit, environ) or otherwise or LOG_LIMIT
 
 
 def statistics_keep(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:

@@ -10,7 +10,7 @@ from blueque.listener.listener import Listener
 from blueque.listener.resources import Pool
 from blueque.listener.time_left import TimeLeft
 from blueque.node.control import Orders, Pause
-from blueque.node.options import Defaults, InEffect
+from blueque.settings.in_effect import InEffect
 from blueque.spool.spool import Spool
 from blueque.system.outage import Outage
 
@@ -63,7 +63,7 @@ class NodeContext(NamedTuple):
         client: Client,
         listener: Listener,
         spool: Spool,
-        defaults: Defaults,
+        defaults: InEffect,
         pool: Pool | None = None,
         master: Master | None = None,
     ) -> NodeContext:
@@ -80,4 +80,4 @@ class NodeContext(NamedTuple):
             else Orders(master.lifeline, master.pause, master.max_runtime)
         )
         outage = Outage("Redis answers again")
-        return cls(client, listener, InEffect(defaults), spool, pool, master, orders, outage)
+        return cls(client, listener, defaults, spool, pool, master, orders, outage)

@@ -9,12 +9,11 @@ from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.listener.listener import Listener
 from blueque.model import units
-from blueque.model.limits import Limits
 from blueque.model.queue_order import Select, require_select
 from blueque.node.context import NodeContext
-from blueque.node.options import Defaults
 from blueque.node.prefork import Work
 from blueque.node.slot import Slot
+from blueque.settings.in_effect import InEffect, OfQueue
 from blueque.spool.spool import Spool
 from blueque.task_process import handlers, main, process_end
 from blueque.task_process.import_ahead import import_for_daemon
@@ -64,7 +63,8 @@ class ForkingRunner:
             return main.main(lambda _queue: own, spool, handshake, prepared)
 
         spool = Spool(self._spool or units.spool(), limit)
-        defaults = Defaults(units.timing(), Limits(grace=self._grace))
+        grace = {"grace": str(self._grace)}
+        defaults = InEffect(units.timing(), otherwise=OfQueue(farther=grace))
         client = self._client.with_patience(0)
         listener = Listener(client.connections, self._queues, self._select)
         context = NodeContext.of(client, listener, spool, defaults)

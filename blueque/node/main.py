@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from blueque.client import Client
-from blueque.config.contents import Config
 from blueque.connection.address import Address, hide_password
 from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
 from blueque.listener.listener import Listener
@@ -43,6 +42,7 @@ from blueque.node.registry import Registry
 from blueque.node.reload import HANDOVER, Check, Handover, Reload, note_directory, replace_program
 from blueque.node.reuse import Reuse
 from blueque.node.slot import PreloadRefused, Slot
+from blueque.settings.contents import Config
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
 from blueque.system.dropped_prints import dropping_prints
@@ -65,11 +65,11 @@ def main() -> int:
     process.set_name(MASTER)
     handover = Handover.take()
     notifier = Notifier()
-    log_to_stderr(choices.log_format, choices.log_level)
+    log_to_stderr(choices.settings["log_format"], choices.settings["log_level"])
     for name in choices.environ.keys() - {hosts.VARIABLE}:  # the program before us may have kept it
         os.environ.pop(name, None)
-    if choices.host is not None:
-        os.environ[hosts.VARIABLE] = choices.host  # for all that we fork, and for what tasks start
+    if (host := choices.settings["host"]) is not None:
+        os.environ[hosts.VARIABLE] = host  # for all that we fork, and for what tasks start
     # before a directory of the user's may have modules of the same names
     import_for_daemon(Address(choices.redis_url).is_plain)
     note_directory()
@@ -79,13 +79,14 @@ def main() -> int:
     if refusal is not None:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
+    slots = choices.settings["slots"]
     log.info(
         "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
         __version__,
         queues_text(choices),
         handlers_text(choices),
-        choices.slots,
-        "" if choices.slots == 1 else "s",
+        slots,
+        "" if slots == 1 else "s",
         hide_password(choices.redis_url),
         choices.url_source,
         choices.spool,
@@ -95,7 +96,7 @@ def main() -> int:
     )
     for remark in choices.remarks:
         log.info("%s", remark)
-    if not hosts.names_one_machine(hosts.host_name()) and choices.host is None:
+    if not hosts.names_one_machine(hosts.host_name()) and host is None:
         log.warning(
             "host %s: other machines may have that name, too; give this one its own with --host",
             hosts.host_name(),
@@ -117,7 +118,7 @@ def _master(
     )
     return Master(
         functools.partial(run_slot, choices, _fork_server(choices, package)),
-        Options(choices.slots, choices.on_term, choices.max_runtime),
+        Options(*(choices.settings[key] for key in Options._fields)),
         Hooks(
             chore=functools.partial(_prune, choices),
             left_behind=functools.partial(Registry(choices.spool).left_behind, choices.queues),
@@ -145,16 +146,17 @@ def _replace_program(
             "everything stays as it is"
         )
         return
-    for name, value in {"spool": choices.spool, "resources": choices.resources}.items():
-        if checked.get(name) != value:
+    for name in ("spool", "resources"):
+        value = choices.settings[name]
+        if checked["settings"].get(name) != value:
             log.warning(
                 "SIGHUP: the new value of %s holds when the listener is started again", name
             )
-            checked[name] = value
+            checked["settings"][name] = value
     with suppress(FileNotFoundError):  # with the directory, a spool in it is gone
         if os.path.realpath(os.environ["PWD"]) != os.getcwd():
-            checked["spool"] = os.path.abspath(choices.spool)
-    if checked["slots"] != choices.slots:
+            checked["settings"]["spool"] = os.path.abspath(choices.spool)
+    if checked["settings"]["slots"] != choices.settings["slots"]:
         handover = handover.with_slots_counted_anew()
     kept = process.keep_in_memory(json.dumps(checked))
     environment = {
@@ -186,13 +188,13 @@ def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Maste
     has_burst = {*reuse.values()} <= {ONCE}
     work = Work(
         _life(choices),
-        choices.is_warm,
+        choices.settings["warm"],
         kinds(choices.handlers),
         burst=BURST if has_burst else 1,
-        until_empty=choices.until_empty,
+        until_empty=choices.settings["until_empty"],
         reuse=reuse,
         server=orders._replace(spool=spool.root, slot=spool.slot),
-        forks_first=not (choices.preload or is_own_select(choices.select)),
+        forks_first=not (choices.settings["preload"] or is_own_select(choices.select)),
     )
     try:
         select = _select(choices)
@@ -200,7 +202,7 @@ def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Maste
         log.error("%s", error)
         return EXIT_CONFIGURATION
     listener = Listener(client.connections, choices.queues, select)
-    shared = NodeContext.of(client, listener, spool, choices.defaults(), pool_of(choices), master)
+    shared = NodeContext.of(client, listener, spool, choices.in_effect(), pool_of(choices), master)
     slot = Slot(shared, work)
     try:
         is_drained = slot.run()
@@ -230,7 +232,7 @@ def check(choices: Choices) -> str | None:
 def _preload(choices: Choices) -> str | None:
     """Import the modules; return why one cannot be imported, or None."""
     with dropping_prints():
-        return fork_server.preload(choices.preload)
+        return fork_server.preload(choices.settings["preload"])
 
 
 def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
@@ -260,7 +262,7 @@ def _fork_server(choices: Choices, package: int) -> fork_server.Orders:
         0,
         -1,
         package,
-        choices.preload,
+        choices.settings["preload"],
         sys.path,
         " ".join(sorted(sys.modules)),
         sys.argv[1:],
@@ -289,8 +291,8 @@ def _prune(choices: Choices) -> None:
         with spool.only_pruner() as is_only:
             if not is_only:
                 return
-            removed = spool.prune(time.time() - choices.keep)
-            shrunk = spool.shrink(choices.spool_limit)
+            removed = spool.prune(time.time() - choices.settings["keep"])
+            shrunk = spool.shrink(choices.settings["spool_limit"])
     except OSError as error:
         log.warning("cannot prune spool %s: %s", choices.spool, error.strerror)
     else:

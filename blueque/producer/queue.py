@@ -7,9 +7,9 @@ import logging
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Unpack, cast
 
-from blueque.config.contents import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import IdTaken, InvalidInput
 from blueque.model import labels
@@ -23,6 +23,7 @@ from blueque.model.ids import (
     random_id,
     require_id,
 )
+from blueque.model.limits import NAMES as LIMITS
 from blueque.model.new_task import NewTask
 from blueque.model.options import (
     Defaults,
@@ -46,6 +47,8 @@ from blueque.queries.tasks import load
 
 log = logging.getLogger("blueque")
 
+_NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+
 
 class Queue(ManyTasks, TaskOrders, Settings):
     """A named line of tasks of one type.
@@ -60,16 +63,18 @@ class Queue(ManyTasks, TaskOrders, Settings):
         name: str,
         max_bytes: int,
         retry: Retry | int | None = None,
-        config: QueueConfig = QueueConfig(),  # noqa: B008  # it does not change
+        settings: Mapping[str, Any] = _NO_SETTINGS,
     ) -> None:
+        """settings: what blueque.toml says of the queue, by key."""
         self.name = name
+        limits = {name: settings[name] for name in LIMITS if name in settings}
         self._defaults = Defaults(
-            require_retry(config.retry if retry is None else retry),
+            require_retry(settings.get("retry") if retry is None else retry),
             # A task has a limit or no field: "no limit" concerns the file and the listeners only.
-            {name: limit for name, limit in config.limits.items() if limit is not None},
-            config.resources or None,
+            {name: limit for name, limit in limits.items() if limit is not None},
+            settings.get("resources") or None,
         )
-        self._start_within = config.start_within
+        self._start_within = settings.get("start_within")
         self._redis = redis
         self._max_bytes = max_bytes
 

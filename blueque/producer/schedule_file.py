@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.config.checker import refused_schedule
-from blueque.config.contents import Config
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, RedisRefused
 from blueque.model.schedule import Definition, differing, digest_of
@@ -17,6 +15,8 @@ from blueque.producer.schedules import define
 from blueque.protocol.schedules import Define, delete_schedule, require_origin, set_schedule
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
+from blueque.settings.checker import refused_schedule
+from blueque.settings.contents import Config
 from blueque.system import process
 from blueque.text.hints import prune_schedules
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from blueque.config.toml_file import check_setting, require_setting
 from blueque.connection.redis import Redis
 from blueque.model.encoding import require_whole
 from blueque.model.queue_settings import (
@@ -21,6 +20,7 @@ from blueque.model.queue_settings import (
 )
 from blueque.protocol import queues
 from blueque.queries.inspector import Inspector
+from blueque.settings.file import check_setting, require_setting
 from blueque.system import process
 
 log = logging.getLogger("blueque")

@@ -233,7 +233,7 @@ def _default_client() -> Client:
     address = units.redis_url()[0]
     if address not in _clients:
         from blueque.client import Client  # here: a handler need not enqueue
-        from blueque.config.toml_file import load
+        from blueque.settings.file import load
 
         _clients[address] = Client(config=load())
     return _clients[address]

@@ -47,9 +47,6 @@ SUBVERBS = (
     "node show",
     "schedule ls",
     "schedule run",
-    "config path",
-    "config init",
-    "config show",
 )
 HOSTILE_NAMES = [
     "two words",

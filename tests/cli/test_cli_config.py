@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -22,9 +23,9 @@ from blueque.cli.main import blueque
 from blueque.cli.options import COMPLETE, Invocation
 from blueque.cli.verbs import help
 from blueque.cli.verbs.completion import SHELLS
-from blueque.config import toml_file
-from blueque.model.states import FINISHED
 from blueque.queries.listing import STATUSES
+from blueque.settings import file
+from blueque.settings.table import NAMED, TABLES
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 TEXT = """redis_url = "redis://ada:geheim@db1:6379/0"
@@ -68,12 +69,16 @@ def test_each_value_comes_with_the_place_that_says_it(run, here, monkeypatch):
 
     places = {name: (item["value"], item["origin"], item["place"]) for name, item in found.items()}
     assert places["redis_url"] == ("redis://ada:***@db1:6379/0", "file", "blueque.toml")
-    assert places["listener.slots"] == (4, "file", "blueque.toml")
-    assert places["listener.retry"] == ({"max": 2, "backoff": 5}, "file", "blueque.toml")
+    assert places["listener.slots"] == (4, "file", "blueque.toml [listener]")
+    assert places["listener.retry"] == (
+        {"max": 2, "backoff": 5.0},
+        "file",
+        "blueque.toml [listener]",
+    )
     assert places["listener.beat"] == ("5s", "environment", "BLUEQUE_BEAT")
-    assert places["listener.lease"] == ("1 m", "default", None)
+    assert places["listener.lease"] == ("1m", "default", None)
     assert places["listener.select"] == ("lottery", "default", None)
-    assert places["retention.failed"] == ("never", "file", "blueque.toml")
+    assert places["retention.failed"] == ("never", "file", "blueque.toml [retention]")
     assert places["retention.complete"][1] == "default"
     assert places['queues."render.4k".weight'] == (5, "file", "blueque.toml")
 
@@ -89,7 +94,7 @@ def test_sizes_are_shown_as_people_write_them_whoever_says_them(run, here):
         ["listener.memory_limit", "8GiB"],
     ):
         assert one in shown
-    assert items(run("config", "--json"))["max_bytes"]["value"] == 2**20
+    assert items(run("config", "--json"))["max_bytes"]["value"] == "1MiB"
 
 
 def test_a_password_is_shown_nowhere_whoever_says_it(run, here, monkeypatch):
@@ -106,19 +111,29 @@ def test_a_password_is_shown_nowhere_whoever_says_it(run, here, monkeypatch):
     )
 
 
-def test_every_key_that_a_file_may_have_is_among_the_values(run, here):
-    run("config", "init")
-    example = (here / "blueque.toml").read_text()
+def test_each_setting_is_among_the_values_and_in_the_example(run, here):
+    shown = items(run("config", "--json"))
+    names = {
+        f"{table}.{row.key}" for table in TABLES if table not in NAMED for row in TABLES[table]
+    }
+    (here / "blueque.toml").write_text(uncommented(run("config", "--example").stdout))
 
-    named = ("queues.", "schedules.", "aliases.", "fanouts.")
-    names = {name for name in items(run("config", "--json")) if not name.startswith(named)}
+    written = items(run("config", "--json"))
 
-    (here / "blueque.toml").write_text(uncommented(example))
-    written = {name for name in items(run("config", "--json")) if not name.startswith(named)}
-    assert written == names
-    assert {name.partition(".")[2] for name in names if name.startswith("retention.")} == set(
-        FINISHED
-    )
+    assert {*shown} == {name.removeprefix(".") for name in names}
+    assert {*written} >= {*shown} - {"listener.exec"}
+    of_file = {name for name, one in written.items() if one["origin"] == "file"}
+    assert {*shown} - of_file == {"listener.exec"}
+    of_queue = {row.key.partition(".")[0] for row in TABLES["queues"]} - {"exec"}
+    assert {name.rpartition(".")[2] for name in of_file if name.startswith("queues.")} == of_queue
+    of_schedule = {row.key for row in TABLES["schedules"]} - {"every"}
+    assert {
+        name.rpartition(".")[2] for name in of_file if name.startswith("schedules.")
+    } == of_schedule
+
+
+def test_the_example_says_nothing_as_it_is(run, here):
+    assert file.parse(run("config", "--example").stdout) == file.parse("")
 
 
 def test_the_tables_of_schedules_are_shown_without_secrets_and_with_dates_as_text(run, here):
@@ -138,34 +153,17 @@ context = { trace = 5, token = "geheim" }
     assert found['schedules."a.b".context']["value"] == {"trace": 5, "token": "[hidden]"}
 
 
-def uncommented(example):
-    _, _, body = example.partition("\n\n")
-    return "".join(line.removeprefix("# ") for line in body.splitlines(keepends=True))
+def uncommented(text):
+    return re.sub("^#(?! )", "", text, flags=re.M)
 
 
-def test_the_example_is_the_one_of_the_documentation_and_says_nothing_as_it_is(run, here):
-    assert run("config", "init").stdout == "blueque.toml\n"
-
-    text = (here / "blueque.toml").read_text()
-
-    assert uncommented(text) == DOCS.read_text().partition("```toml\n")[2].partition("```")[0]
-    assert toml_file.load("blueque.toml") == toml_file.parse("")
-
-
-def test_init_overwrites_nothing(run, here):
-    (here / "mine.toml").write_text("# mine\n")
-
-    result = run("config", "init", "mine.toml")
-
-    assert (result.exit_code, (here / "mine.toml").read_text()) == (failure.REFUSED, "# mine\n")
-
-
-def test_path_says_which_file_is_read(run, here):
-    without = run("config", "path")
+def test_without_a_file_it_is_said_where_one_may_lie(run, here):
+    without = run("config")
     (here / "blueque.toml").touch()
 
-    assert (without.exit_code, without.stdout) == (failure.MISSING, "")
-    assert run("config", "path").stdout == "blueque.toml\n"
+    assert "Write one: blueque config --example > blueque.toml" in without.stderr
+    assert run("config").stderr == ""
+    assert json.loads(run("config", "--json").stdout)["file"] == "blueque.toml"
 
 
 def test_a_mistake_in_the_file_is_code_78(run, here):
@@ -320,7 +318,7 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
     said = {name: (item["value"], item["origin"], item["place"]) for name, item in found.items()}
     assert said["handler"] == ("films:film", "file", "blueque.toml [listener]")
     assert said["retry"] == ({"max": 3}, "handler", "films:film")
-    assert said["time_limit"] == (7200, "handler", "films:film")
+    assert said["time_limit"] == ("2h", "handler", "films:film")
     assert said["stall_limit"] == ("9m", "environment", "BLUEQUE_STALL_LIMIT")
     assert said["grace"] == ("5s", "file", "blueque.toml [queues.films]")
     assert said["lead"] == ("5s", "file", "blueque.toml [listener]")
@@ -330,13 +328,13 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
     assert said["retention.complete"] == ("1d", "file", "blueque.toml [queues.films]")
     assert said["retention.failed"] == ("never", "file", "blueque.toml [retention]")
     assert said["retention.cancelled"][1] == "default"
-    assert "handler films:film" in run("config", "show", "-q", "films").stdout
+    assert "handler films:film" in run("config", "-q", "films").stdout
 
 
 @pytest.mark.parametrize(
     ("file", "environ", "run_by", "retry"),
     [
-        ("[queues.films]\nexec = 'work'", {}, ("exec", "work", "file"), "default"),
+        ("[queues.films]\nexec = 'work'", {}, ("exec", ["work"], "file"), "default"),
         ("[listener]\nhandler = 'a:b'", {}, ("handler", "a:b", "file"), "default"),
         (
             "[queues.films]\nhandler = 'a:b'",
@@ -374,10 +372,11 @@ def test_of_one_queue_it_is_told_what_runs_its_tasks(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
 
-    first, second, *_ = json.loads(run("config", "-q", "films", "--json").stdout)["items"]
+    first, *others = json.loads(run("config", "-q", "films", "--json").stdout)["items"]
 
     assert (first["name"], first["value"], first["origin"]) == run_by
-    assert (second["name"], second["origin"]) == ("retry", retry)
+    (origin,) = [one["origin"] for one in others if one["name"] == "retry"]
+    assert origin == retry
 
 
 def test_a_module_that_cannot_be_imported_ends_the_look_at_a_queue(run, here):

@@ -23,7 +23,7 @@ def test_settings_are_set_and_shown_and_removed(run, redis, client):
     assert item["settings"] == {
         "weight": 2.5,
         "retry": {"max": 2, "backoff": 60},
-        "time_limit": "2 h",
+        "time_limit": "2h",
         "memory_limit": "8GiB",
         "retention.failed": "never",
     }
@@ -37,7 +37,7 @@ def test_settings_are_set_and_shown_and_removed(run, redis, client):
         ["pending", "0"],
         ["weight", "2.5"],
         ["retry", '{"max": 2, "backoff": 60.0}'],
-        ["time_limit", "2 h"],
+        ["time_limit", "2h"],
         ["memory_limit", "8GiB"],
         ["retention.failed", "never"],
     ]
@@ -84,7 +84,7 @@ def test_config_says_which_value_comes_from_redis(run, client, tmp_path):
         item["name"]: (item["value"], item["origin"]) for item in json.loads(found.stdout)["items"]
     }
     assert says["retry"] == ({"max": 2}, "redis")
-    assert says["lead"] == ("5.0 s", "redis")
+    assert says["lead"] == ("5s", "redis")
     assert says["grace"] == ("2s", "file")
     assert says["weight"] == (3, "redis")
     assert says["retention.failed"] == ("1d", "file")

@@ -740,7 +740,7 @@ def test_options_of_the_listener_behind_exec_are_refused(arguments):
     [["true", "--fast", "slots"], ["true", "--", "--slots", "7"], ["--", "true", "--slots", "7"]],
 )
 def test_options_that_are_not_the_listeners_or_come_after_two_dashes_are_the_programs(program):
-    listener_handlers._refuse_swallowed(listener.command, program)
+    listener_handlers.refuse_swallowed(listener.command, program)
 
 
 @pytest.mark.parametrize("command", ["./nothing", "./data", "."])

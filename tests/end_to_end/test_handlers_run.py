@@ -224,7 +224,7 @@ def test_a_queue_without_a_handler_ends_the_listener_with_the_three_ways_to_name
         ),
         ((), {"BLUEQUE_EXEC": "no-such-program"}, 78, "cannot run 'no-such-program'"),
         ((), {"BLUEQUE_HANDLER": "first"}, 78, "'first' is not of the form"),
-        (("--handler", "first"), {}, 78, "For a module of decorated handlers: --module first"),
+        (("--handler", "first"), {}, 2, "for a module of decorated handlers: --module first"),
     ],
 )
 def test_what_cannot_be_a_handler_is_refused_at_the_start(programs, arguments, environ, code, said):

@@ -378,7 +378,8 @@ def test_the_pruner_of_a_killed_master_ends_with_it_and_another_one_goes_on(prog
         from blueque.node.master import Hooks, Master, Options
         from blueque.spool import spool
 
-        choices = SimpleNamespace(spool="spool", max_bytes=1000, keep=10.0, spool_limit=1e9)
+        settings = {"keep": 10.0, "spool_limit": 1e9}
+        choices = SimpleNamespace(spool="spool", max_bytes=1000, settings=settings)
         remove_tree = spool.remove_tree
 
         def remove_two(path):

@@ -639,7 +639,7 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
     [
         (("--reuse", "2", "--exec", "true"), "need --handler"),
         (("--reuse-for", "1h", "--exec", "true"), "need --handler"),
-        (("--handler", "work:run", "--reuse", "0"), "--reuse: 0 is not a whole number from 1"),
+        (("--handler", "work:run", "--reuse", "0"), "--reuse: it is 0; it must be from 1"),
     ],
 )
 def test_the_options_are_refused_where_they_make_no_sense(programs, arguments, refusal):

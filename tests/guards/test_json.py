@@ -67,8 +67,6 @@ LINES = (
     "feeds",
     "tags",
     "config",
-    "config show",
-    "config path",
     "group ls",
     "group show night",
     "group close night",

@@ -28,7 +28,7 @@ ROOMS = (
     "text",
     "system",
     "connection",
-    "config",
+    "settings",
     "spool",
     "protocol",
     "queries",

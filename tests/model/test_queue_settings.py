@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from blueque import InvalidInput, Retry
-from blueque.config.toml_file import check_setting, require_setting
 from blueque.model.limits import Limits
 from blueque.model.queue_settings import (
     NAMES,
@@ -14,8 +13,9 @@ from blueque.model.queue_settings import (
     read_settings,
     write_setting,
 )
-from blueque.model.units import Keep
-from blueque.node.options import Defaults, InEffect
+from blueque.model.units import RETENTION, Keep
+from blueque.settings.file import check_setting, require_setting
+from blueque.settings.in_effect import InEffect, OfQueue
 
 TEXTS = [
     ("weight", 2.5, "2.5"),
@@ -95,11 +95,17 @@ def test_what_is_malformed_says_nothing_and_the_rest_counts():
     assert read_settings(fields) == read_settings({"lead": "5"})
 
 
-def test_what_is_fixed_for_a_listener_goes_first_and_what_is_unset_is_as_before():
-    kept = {"failed": Keep(5.0), "complete": Keep(6.0)}
-    base = Defaults(limits=Limits(time=9.0, grace=3.0), retry=Retry(max=1), retention=kept)
-    own = base._replace(fixed=("retry", "time_limit", "retention.failed"))
-    in_effect = InEffect(base._replace(queues={"own": own}))
+def test_what_is_nearer_goes_first_and_what_is_unset_is_as_before():
+    farther = {
+        "retry": '{"max":1}',
+        "time_limit": "9",
+        "grace": "3",
+        "retention.failed": '{"age":5}',
+    }
+    own = OfQueue(
+        {"retry": '{"max":2}', "time_limit": "7", "retention.failed": '{"age":6}'}, farther
+    )
+    in_effect = InEffect(queues={"own": own}, otherwise=OfQueue(farther=farther))
     fields = {
         "retry": "null",
         "time_limit": "none",
@@ -107,18 +113,20 @@ def test_what_is_fixed_for_a_listener_goes_first_and_what_is_unset_is_as_before(
         "retention.failed": "{}",
         "retention.complete": '{"age":1}',
         "weight": "4",
+        "grace": "soon",
     }
 
     assert in_effect.take({"own": fields, "free": fields, "plain": {}}) == ["own", "free"]
 
     held, free = in_effect.of("own"), in_effect.of("free")
-    assert (held.retry, free.retry) == (base.retry, None)
-    assert held.limits == Limits(time=9.0, memory=7, grace=3.0)
-    assert free.limits == Limits(time=None, memory=7, grace=3.0)
-    assert held.retention == {"failed": Keep(5.0), "complete": Keep(1.0)}
-    assert free.retention == {"failed": Keep(), "complete": Keep(1.0)}
+    assert (held.retry, free.retry) == (Retry(max=2), None)
+    assert held.limits == Limits(time=7, memory=7, grace=3)
+    assert free.limits == Limits(time=None, memory=7, grace=3)
+    kept = {"cancelled": RETENTION["cancelled"], "complete": Keep(1.0)}
+    assert held.retention == {**kept, "failed": Keep(6.0)}
+    assert free.retention == {**kept, "failed": Keep()}
     assert held.weight == 4.0
     assert in_effect.take({"own": dict(fields)}) == []
-    assert in_effect.take({"free": {}}) == ["free"] and in_effect.of("free") == in_effect.of(
-        "plain"
-    )
+    assert in_effect.take({"free": {}}) == ["free"]
+    assert in_effect.of("free") == in_effect.of("plain")
+    assert in_effect.of("plain").retry == Retry(max=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from blueque import InvalidInput
-from blueque.model import units
 from blueque.model.units import Timing, timing
 
 
@@ -39,29 +38,3 @@ def test_three_beats_are_enough_whatever_a_float_makes_of_them(beat):
 def test_times_that_would_make_the_living_look_dead_are_refused(beat, lease, lost_after, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         timing(beat, lease, lost_after, {})
-
-
-def test_limits_of_the_spool_come_from_the_environment_then_the_file_then_the_default():
-    assert units.spool_limit({}) == 0.2
-    assert units.spool_limit({}, otherwise=7.0) == 7
-    assert units.spool_limit({"BLUEQUE_SPOOL_LIMIT": "12.5 %"}, otherwise=7.0) == 0.125
-    assert units.spool_limit({"BLUEQUE_SPOOL_LIMIT": "50GiB"}) == 50 * 2**30
-    assert units.log_limit({}) == 2**30
-    assert units.log_limit({"BLUEQUE_LOG_LIMIT": "2MiB"}, otherwise=2**21) == 2**21
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("BLUEQUE_SPOOL_LIMIT", "0"),
-        ("BLUEQUE_SPOOL_LIMIT", "0%"),
-        ("BLUEQUE_SPOOL_LIMIT", "100%"),
-        ("BLUEQUE_SPOOL_LIMIT", "half"),
-        ("BLUEQUE_LOG_LIMIT", "1000"),
-        ("BLUEQUE_LOG_LIMIT", "20%"),
-    ],
-)
-def test_a_limit_that_cannot_be_meant_is_refused_with_the_name_of_the_variable(name, text):
-    read = units.spool_limit if "SPOOL" in name else units.log_limit
-    with pytest.raises(InvalidInput, match=f"^{name}: "):
-        read({name: text})

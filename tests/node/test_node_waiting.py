@@ -23,8 +23,8 @@ from blueque.model.units import Timing
 from blueque.node.context import NodeContext
 from blueque.node.control import Order, OrderCame
 from blueque.node.duties import Duties
-from blueque.node.options import Defaults
 from blueque.node.waiting import Waiting
+from blueque.settings.in_effect import InEffect
 from blueque.spool.spool import Spool
 
 BEAT = 0.05
@@ -41,7 +41,7 @@ class Listening:
     def __init__(self, client: Client, directory: str, queues: Sequence[str] = ("work",)) -> None:
         spool = Spool(directory, 1000)
         group = Listener(client.connections, list(queues))
-        context = NodeContext.of(client, group, spool, Defaults(Timing(beat=BEAT)))
+        context = NodeContext.of(client, group, spool, InEffect(Timing(beat=BEAT)))
         self.orders, self.group = context.orders, context.listener
         self.duties = Duties(context)
         self.waiting = Waiting(context, self.duties)

@@ -6,8 +6,8 @@ import pytest
 
 from blueque import Client, New
 from blueque.audit.doctor import Doctor
-from blueque.config.toml_file import parse
 from blueque.model import keys
+from blueque.settings.file import parse
 
 FILE = """
     [aliases]

@@ -6,9 +6,9 @@ import pytest
 from faults import Fault
 
 from blueque import Client, InvalidInput, InvalidType, NoSuchTask
-from blueque.config.toml_file import parse
 from blueque.model import keys
 from blueque.model.options import FanoutOptions
+from blueque.settings.file import parse
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 
 from blueque import InvalidInput, InvalidType
-from blueque.config.contents import QueueConfig
 from blueque.model import keys
 from blueque.producer.queue import Queue
 
@@ -112,7 +111,7 @@ def test_a_task_of_many_that_could_never_start_is_named(queue, redis):
 
 
 def test_the_configuration_of_the_queue_gives_it_to_all_that_say_nothing(redis, client):
-    queue = Queue(redis, "video", 2**20, config=QueueConfig(start_within=60.0))
+    queue = Queue(redis, "video", 2**20, settings={"start_within": 60.0})
     now = time.time()
 
     own = queue.enqueue("in", start_before=4e9)

@@ -17,7 +17,6 @@ from blueque import Client, InvalidInput, InvalidType
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs.stats import drawn
-from blueque.config.toml_file import parse
 from blueque.errors import ConfigRefused
 from blueque.model import histogram, keys, units
 from blueque.model.attempt_ref import AttemptRef
@@ -27,6 +26,7 @@ from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.queries import statistics
 from blueque.queries.steps import read
+from blueque.settings.file import parse
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0

@@ -16,7 +16,7 @@ import pytest
 
 import blueque
 from blueque import Client, InvalidInput, InvalidType, Retry
-from blueque.config.toml_file import load
+from blueque.settings.file import load
 from blueque.task_process import registered
 from blueque.task_process.handlers import unfit
 from blueque.task_process.running_task import RunningTask

@@ -14,9 +14,9 @@ from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.queue_control import queues_there, queues_there_or_new, warn_of_1_0_0
 from blueque.cli.setting_text import given_settings
-from blueque.config.toml_file import check_setting, require_setting
 from blueque.documents.orders import of_queue_show
 from blueque.errors import InvalidInput
+from blueque.settings.file import check_setting, require_setting
 
 _COLUMNS = [Column("QUEUE", can_shrink=True), Column("NAME"), Column("VALUE", can_shrink=True)]
 

@@ -112,17 +112,17 @@ def _definitions(invocation: Invocation) -> tuple[Client, dict[str, Definition]]
 def _require_tables(invocation: Invocation) -> None:
     path = invocation.config.path
     if path is None:
-        raise Failure(MISSING, "no blueque.toml is read", "See: blueque config path")
-    raise Failure(MISSING, f"{path} has no table [schedules.NAME]", "See: blueque config init")
+        raise Failure(MISSING, "no blueque.toml is read", "See: blueque config")
+    raise Failure(MISSING, f"{path} has no table [schedules.NAME]", "See: blueque config --example")
 
 
 def _compare(
     invocation: Invocation, client: Client, wanted: Mapping[str, Definition]
 ) -> tuple[list[Change], list[ScheduleSeen], float]:
     """Return what is to be done, the schedules in Redis, and its clock."""
-    from blueque.config.checker import refused_schedule  # here: --help does without
     from blueque.producer import schedule_file
     from blueque.queries import schedules
+    from blueque.settings.checker import refused_schedule  # here: --help does without
 
     now = schedules.clock_of(client.connections)
     seen = schedules.load_all(client.connections)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import secrets
 import sys
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, shared_options
+from blueque.cli.setting_options import setting_options, sources_of
 from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
 
     from blueque.web.logins import Logins
     from blueque.web.passwords import Passwords
@@ -28,59 +27,8 @@ if TYPE_CHECKING:
 EXTRA = ("starlette", "uvicorn", "jinja2")
 
 
-@dataclass(frozen=True)
-class Wish:
-    """The options."""
-
-    listen: str | None = None
-    public: bool = False
-    host_names: Sequence[str] = ()
-    prefix: str = ""
-    env: str = ""
-    frame_ancestors: Sequence[str] = ()
-    queues: Sequence[str] = ()
-    read_only: bool = False
-    password_file: str | None = None
-    trust_proxy: Sequence[str] = ()
-    user_header: str | None = None
-    role_header: str | None = None
-
-
 @click.command()
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help="Address, or unix:PATH; default 127.0.0.1 and the first free port from 8264 on.",
-)
-@click.option(
-    "--public", is_flag=True, help="Allow a HOST that other machines can reach, as it is."
-)
-@click.option(
-    "--host-name", "host_names", multiple=True, metavar="NAME", help="Name of this server."
-)
-@click.option("--prefix", metavar="/PATH", help="Path below which a proxy serves it.")
-@click.option("--env", metavar="NAME", help="Show this name; prod is marked red.")
-@click.option(
-    "--frame-ancestors",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Pages of this origin may show it in a frame: https://portal.example.com.",
-)
-@click.option(
-    "-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="Only these queues."
-)
-@click.option("--read-only", is_flag=True, help="Nothing can be changed from the page.")
-@click.option(
-    "--password-file", metavar="FILE", help="People who may log in: a line of --hash for each."
-)
-@click.option(
-    "--trust-proxy",
-    multiple=True,
-    metavar="ADDRESS|NETWORK",
-    help="Believe the headers of this proxy: X-Forwarded-For, -Proto, and the next two.",
-)
-@click.option("--user-header", metavar="NAME", help="Header in which it names who looks.")
-@click.option("--role-header", metavar="NAME", help="Header in which it says operator, or viewer.")
+@setting_options("web")
 @click.option(
     "--hash", "hashed", metavar="NAME[:ROLE]", help="Print a line for the password file, and end."
 )
@@ -106,26 +54,12 @@ def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) ->
     if hashed is not None:
         _print_line(hashed)
         return
+    settings = sources_of(click.get_current_context(), invocation.config, "web").of("web")
+    wish = SimpleNamespace(**{found.key: found.value for found in settings.all()})
     try:
-        wish = Wish(**{**invocation.config.web, **_given(click.get_current_context())})
         _run(invocation, wish, opens)
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
-
-
-def _given(context: click.Context) -> dict[str, Any]:
-    """Return the options of the command line, checked as in a file. A mistake ends the program."""
-    from blueque.config.tables import web_checks
-
-    found = {}
-    for name, check in web_checks().items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            value = context.params[name]
-            try:
-                found[name] = check([*value] if isinstance(value, tuple) else value)
-            except InvalidInput as error:
-                raise click.UsageError(f"--{name.replace('_', '-')}: {error}") from error
-    return found
 
 
 def missing() -> list[str]:
@@ -159,7 +93,7 @@ def _print_line(word: str) -> None:
         raise Failure(USAGE, str(error)) from error
 
 
-def _run(invocation: Invocation, wish: Wish, opens: bool) -> None:
+def _run(invocation: Invocation, wish: SimpleNamespace, opens: bool) -> None:
     """Serve the page. Raises InvalidInput."""
     from blueque.system.log_format import log_to_stderr
     from blueque.web import passwords, server
@@ -185,7 +119,7 @@ def _run(invocation: Invocation, wish: Wish, opens: bool) -> None:
     _serve(invocation, wish, logins, proxies, listening)
 
 
-def _proxies(wish: Wish, address: Address, people: Passwords | None) -> Proxies:
+def _proxies(wish: SimpleNamespace, address: Address, people: Passwords | None) -> Proxies:
     """Return which proxies are believed. Raises InvalidInput."""
     from blueque.web.proxies import Proxies, networks_of
 
@@ -203,7 +137,7 @@ def _proxies(wish: Wish, address: Address, people: Passwords | None) -> Proxies:
     )
 
 
-def _require_care(wish: Wish, address: Address, has_own_login: bool) -> None:
+def _require_care(wish: SimpleNamespace, address: Address, has_own_login: bool) -> None:
     """Refuse an address that other machines can reach, if nothing says who may come in."""
     if address.is_private or wish.public or has_own_login:
         return
@@ -236,7 +170,11 @@ def _shown(address: Address, listening: socket.socket, prefix: str) -> str:
 
 
 def _serve(
-    invocation: Invocation, wish: Wish, logins: Logins, proxies: Proxies, listening: socket.socket
+    invocation: Invocation,
+    wish: SimpleNamespace,
+    logins: Logins,
+    proxies: Proxies,
+    listening: socket.socket,
 ) -> None:
     from blueque.web import create_app, server
     from blueque.web.site import Site

@@ -5,7 +5,6 @@ They raise InvalidInput, whose sentence does not name the key, and InvalidType.
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 from collections.abc import Callable, Collection
@@ -86,6 +85,16 @@ def read_modules(value: Any) -> list[str]:
 
 def read_callable_name(value: Any) -> str:
     return require_callable_name(read_text(value))
+
+
+def read_handler_name(value: Any) -> str:
+    try:
+        return read_callable_name(value)
+    except InvalidInput as error:
+        if ":" in str(value):
+            raise
+        reason = f"{error}; for a module of decorated handlers: --module {value}"
+        raise InvalidInput(reason) from error
 
 
 def read_program(value: Any) -> list[str]:
@@ -236,14 +245,6 @@ def read_context(value: Any) -> Any:
 
 def as_it_is(value: Any) -> Any:
     return value
-
-
-def limit_checks() -> dict[str, Callable[[Any], Any]]:
-    def check(name: str, value: Any) -> int | float | None:
-        is_none = value is False and name.endswith("_limit")
-        return None if is_none else read_limit(name, value)
-
-    return {name: functools.partial(check, name) for name in LIMITS}
 
 
 def read_limit(name: str, value: Any) -> int | float:

@@ -7,38 +7,19 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from blueque.config.contents import Config, QueueConfig, ScheduleConfig
-from blueque.config.tables import (
-    CWD_KEYS,
-    FINISHED,
-    REUSE,
-    RULE,
-    listener_checks,
-    log_checks,
-    queue_checks,
-    schedule_checks,
-    top_checks,
-    web_checks,
-)
-from blueque.config.values import (
-    LIMITS,
-    MEANT,
-    hint_of,
-    kind_of,
-    read_days,
-    read_keep,
-    read_queue_names,
-    read_texts,
-    read_yes_or_no,
-    without_name,
-)
 from blueque.errors import ConfigRefused, InvalidInput
 from blueque.model.encoding import require_queue_name, require_schedule_name
 from blueque.model.recurrence import read_rule
 from blueque.model.schedule import POLICIES, read_policies
-from blueque.model.units import HandlerName, Keep
+from blueque.settings.contents import Config, ScheduleConfig
+from blueque.settings.of_schedules import RULE
+from blueque.settings.table import NAMED, TABLES, rows
+from blueque.settings.values import MEANT, hint_of, kind_of, read_queue_names, without_name
 
 Path = tuple[str, ...]
+
+Checks = Mapping[str, Callable[[Any], Any]]
+_REUSE = ("reuse", "reuse_for")
 
 
 class Checker:
@@ -48,52 +29,45 @@ class Checker:
         self._path = path
 
     def config(self, values: Mapping[str, Any]) -> Config:
-        own = self._table((), values, top_checks())
-        scheduler = self._table(
-            ("scheduler",),
-            own.get("scheduler", {}),
-            {**log_checks(), "apply_schedules": read_yes_or_no},
-        )
-        statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": read_days})
-        shown = self._table(("show",), own.get("show", {}), {"redact": read_texts})
-        listener = self._table(("listener",), own.get("listener", {}), listener_checks())
-        self._require_one_handler(("listener",), listener)
-        self._check_together(listener)
-        queues = {}
-        for name, table in own.get("queues", {}).items():
-            self._checked(("queues", name), require_queue_name, name)
-            queues[name] = queue = self._queue(("queues", name), table)
-            if "exec" in listener if queue.handler is None else queue.handler.exec is not None:
-                self._refuse_reuse(
-                    ("queues", name), queue.reused, "a program always runs in its own process"
-                )
-        schedules = {
-            name: self._schedule(name, table) for name, table in own.get("schedules", {}).items()
+        top = self._table((), values, {**_checks(""), **dict.fromkeys(list(TABLES)[1:], dict)})
+        own = {
+            table: self._table((table,), top.get(table, {}), _checks(table))
+            for table in TABLES
+            if table and table not in NAMED
         }
-        aliases = self._aliases(own.get("aliases", {}), queues)
+        listener = own["listener"]
+        self._require_one_handler(("listener",), listener)
+        self._check_times(listener)
+        queues = {
+            name: self._queue(name, table, listener)
+            for name, table in top.get("queues", {}).items()
+        }
+        schedules = {
+            name: self._schedule(name, table) for name, table in top.get("schedules", {}).items()
+        }
+        aliases = self._aliases(top.get("aliases", {}), queues)
+        fanouts = {
+            name: self._fanout(("fanouts", name), words, aliases)
+            for name, words in top.get("fanouts", {}).items()
+        }
         return Config(
             self._path,
-            own.get("redis_url"),
-            own.get("max_bytes"),
-            MappingProxyType(_with_limits(listener)),
+            top.get("redis_url"),
+            top.get("max_bytes"),
+            MappingProxyType(listener),
             MappingProxyType(queues),
-            self._retention(("retention",), own.get("retention", {})),
-            statistics.get("keep"),
-            tuple(shown.get("redact", ())),
-            MappingProxyType(scheduler),
+            MappingProxyType(own["retention"]),
+            own["statistics"].get("keep"),
+            tuple(own["show"].get("redact", ())),
+            MappingProxyType(own["scheduler"]),
             MappingProxyType(schedules),
             MappingProxyType(aliases),
-            MappingProxyType(
-                {
-                    name: self._fanout(("fanouts", name), words, aliases)
-                    for name, words in own.get("fanouts", {}).items()
-                }
-            ),
-            MappingProxyType(self._table(("web",), own.get("web", {}), web_checks())),
+            MappingProxyType(fanouts),
+            MappingProxyType(own["web"]),
+            MappingProxyType(dict(values)),
         )
 
-    def _check_together(self, listener: Mapping[str, Any]) -> None:
-        """Refuse what is right by itself, and makes no sense beside the rest of `[listener]`."""
+    def _check_times(self, listener: Mapping[str, Any]) -> None:
         beat = listener.get("beat")
         for name in ("lease", "lost_after"):
             if beat is not None and name in listener and listener[name] < round(3 * beat, 9):
@@ -102,19 +76,21 @@ class Checker:
                     f"it is {listener[name]:g} s: at least three beats of {beat:g} s are needed, {3 * beat:g} s",
                 )
 
-    def _queue(self, path: Path, values: Any) -> QueueConfig:
-        own = _with_limits(self._table(path, values, queue_checks()))
-        reused = {name: own.pop(name) for name in REUSE if name in own}
-        cwd = {name: own.pop(name) for name in CWD_KEYS if name in own}
+    def _queue(self, name: str, values: Any, listener: Mapping[str, Any]) -> Mapping[str, Any]:
+        path = ("queues", name)
+        self._checked(path, require_queue_name, name)
+        checks = {key: check for key, check in _checks("queues").items() if "." not in key}
+        own = self._table(path, values, {**checks, "retention": dict})
         self._require_one_handler(path, own)
-        name = HandlerName(own.pop("handler", None), own.pop("exec", None))
-        retention = self._retention((*path, "retention"), own.pop("retention", {}))
-        return QueueConfig(
-            **own,
-            retention=retention,
-            handler=name if any(name) else None,
-            reused=MappingProxyType(reused),
-            cwd=MappingProxyType(cwd),
+        kept = self._table((*path, "retention"), own.pop("retention", {}), _checks("retention"))
+        runs = own if own.keys() & {"handler", "exec"} else listener
+        if "exec" in runs:
+            for key in _REUSE:
+                if own.get(key, 1) != 1:
+                    reason = "a program always runs in its own process"
+                    raise self._refused((*path, key), reason)
+        return MappingProxyType(
+            {**own, **{f"retention.{status}": keep for status, keep in kept.items()}}
         )
 
     def _aliases(self, values: Mapping[str, Any], queues: Collection[str]) -> dict[str, str]:
@@ -139,7 +115,7 @@ class Checker:
     def _schedule(self, name: str, values: Any) -> ScheduleConfig:
         path = ("schedules", name)
         self._checked(path, require_schedule_name, name)
-        own = self._table(path, values, schedule_checks())
+        own = self._table(path, values, _checks("schedules"))
         queue = own.pop("queue", None)
         if queue is None:
             raise self._refused((*path, "queue"), "it is missing: which queue do the tasks go to?")
@@ -153,26 +129,16 @@ class Checker:
     def of_schedule(self, name: str, error: InvalidInput) -> ConfigRefused:
         """Return the error of a schedule whose sentence begins with the key."""
         key = re.split("[: ]", str(error), maxsplit=1)[0]
-        if key in schedule_checks():
+        if key in rows("schedules"):
             return self._refused(("schedules", name, key), without_name(key, str(error)))
         return self._refused(("schedules", name), str(error))
-
-    def _refuse_reuse(self, path: Path, values: Mapping[str, Any], reason: str) -> None:
-        for name in REUSE:
-            if values.get(name, 1) != 1:
-                raise self._refused((*path, name), reason)
 
     def _require_one_handler(self, path: Path, values: Mapping[str, Any]) -> None:
         if "handler" in values and "exec" in values:
             reason = "handler is set as well: a task has one handler, so set one of the two"
             raise self._refused((*path, "exec"), reason)
 
-    def _retention(self, path: Path, values: Any) -> Mapping[str, Keep]:
-        return MappingProxyType(self._table(path, values, dict.fromkeys(FINISHED, read_keep)))
-
-    def _table(
-        self, path: Path, values: Any, checks: Mapping[str, Callable[[Any], Any]]
-    ) -> dict[str, Any]:
+    def _table(self, path: Path, values: Any, checks: Checks) -> dict[str, Any]:
         """Return the values of a table, each as its check makes it. A check that is `dict` is for a
         table.
         """
@@ -221,13 +187,8 @@ def shown_path(path: Path) -> str:
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)
 
 
-def _with_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with those that are limits in one dict of their own."""
-    others = {name: value for name, value in values.items() if name not in LIMITS}
-    return {
-        **others,
-        "limits": MappingProxyType({name: values[name] for name in LIMITS if name in values}),
-    }
+def _checks(table: str) -> dict[str, Callable[[Any], Any]]:
+    return {row.key: row.kind.read for row in TABLES[table]}
 
 
 def _quoted(path: Path, key: str, value: object) -> str:

@@ -5,20 +5,19 @@ docs/configuration.md explains every key.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from blueque.config.checker import Checker, shown_path
-from blueque.config.contents import Config
-from blueque.config.values import hint_of, limit_checks, read_keep, read_retry
 from blueque.errors import ConfigRefused, InvalidInput
-from blueque.model import queue_order, queue_settings
-from blueque.model.retry import Retry
+from blueque.settings.checker import Checker, shown_path
+from blueque.settings.contents import Config
+from blueque.settings.of_tasks import IN_REDIS
+from blueque.settings.values import hint_of
 
 NAME = "blueque.toml"
+_IN_REDIS = {row.key: row for row in IN_REDIS}
 
 
 def load(
@@ -77,24 +76,14 @@ def check_setting(name: str, value: Any) -> Any:
 
     name: of `queue_settings.NAMES`. value: as in a file; a `Retry` is one, too.
     """
-    checks: dict[str, Callable[[Any], Any]] = {
-        "weight": queue_order.require_weight,
-        "retry": lambda given: given if isinstance(given, Retry) else read_retry(given),
-        **limit_checks(),
-        **dict.fromkeys(queue_settings.RETENTION, read_keep),
-        **{
-            bound: functools.partial(queue_settings.require_bound, bound)
-            for bound in queue_settings.BOUNDS
-        },
-    }
     try:
-        return checks[name](value)
+        return _IN_REDIS[name].kind.read(value)
     except (InvalidInput, OverflowError) as error:
         raise InvalidInput(f"{name}: {error}") from error
 
 
 def require_setting(name: str) -> str:
     """Return the name of a setting that a queue may have in Redis. Raises InvalidInput."""
-    if name not in queue_settings.NAMES:
-        raise InvalidInput(f"{name}: unknown setting{hint_of(name, queue_settings.NAMES)}")
+    if name not in _IN_REDIS:
+        raise InvalidInput(f"{name}: unknown setting{hint_of(name, _IN_REDIS)}")
     return name

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from blueque import Retry
-from blueque.config.contents import Config, QueueConfig
-from blueque.config.toml_file import find, load, parse
 from blueque.errors import ConfigRefused
 from blueque.model.units import RETENTION, Keep
+from blueque.settings.contents import Config
+from blueque.settings.file import find, load, parse
 
 WHOLE = """
 redis_url = "redis://db1/0"
@@ -137,19 +137,21 @@ def test_a_whole_file_says_all_this():
         "warm": False,
         "preload": ["numpy"],
         "reuse": 100,
-        "limits": {"time_limit": 7200},
+        "time_limit": 7200,
     }
-    assert config.queue("render.4k") == QueueConfig(
-        100.0,
-        Retry(max=3, backoff=60, on=["OSError"]),
-        {"time_limit": 7 * 86400, "memory_limit": 8 * 2**30},
-        {"complete": Keep(7 * 86400.0), "failed": Keep(90 * 86400.0)},
-        {"gpu": 1},
-        reused={"reuse_for": 3600.0},
-    )
-    assert config.queue("ingest") == QueueConfig(retry=Retry(max=2))
-    assert config.queue("once") == QueueConfig(retry=False, retention={"cancelled": Keep(60.0)})
-    assert config.queue("another") == QueueConfig()
+    assert config.queue("render.4k") == {
+        "weight": 100.0,
+        "retry": Retry(max=3, backoff=60, on=["OSError"]),
+        "time_limit": 7 * 86400,
+        "memory_limit": 8 * 2**30,
+        "retention.complete": Keep(7 * 86400.0),
+        "retention.failed": Keep(90 * 86400.0),
+        "resources": {"gpu": 1},
+        "reuse_for": 3600.0,
+    }
+    assert config.queue("ingest") == {"retry": Retry(max=2)}
+    assert config.queue("once") == {"retry": False, "retention.cancelled": Keep(60.0)}
+    assert config.queue("another") == {}
 
 
 def test_what_is_said_of_a_status_goes_before_what_is_said_of_all_queues_and_that_before_the_default():
@@ -202,14 +204,14 @@ def test_an_alias_is_the_queue_wherever_the_file_names_one():
 
 
 def test_an_empty_file_says_nothing():
-    assert parse("", "a file") == Config("a file", listener={"limits": {}})
+    assert parse("", "a file") == Config("a file")
 
 
 def test_a_limit_that_is_false_is_none():
     config = parse(
         "[listener]\ntime_limit = '1d'\n[queues.A]\ntime_limit = false\nmemory_limit = false\ngrace = 0"
     )
-    assert config.queue("A").limits == {"time_limit": None, "memory_limit": None, "grace": 0}
+    assert config.queue("A") == {"time_limit": None, "memory_limit": None, "grace": 0}
 
 
 # Where it is
@@ -363,7 +365,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ('[queues.""]', 'queues."": a queue name cannot be empty'),
         (
             "[queues.a]\nretention = { complete = '7d', done = 1 }",
-            "queues.a.retention.done: unknown key; the keys are complete, failed, cancelled",
+            "queues.a.retention.done: unknown key; the keys are complete, cancelled, failed",
         ),
         ("[queues.a]\nretention = '7d'", "queues.a.retention: must be a table, not text"),
         (

@@ -1,0 +1,78 @@
+"""A blueque.toml with every setting, commented out: for `blueque config --example`."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from blueque.settings.setting import Setting
+from blueque.settings.table import TABLES
+
+_HEAD = "Every setting of Blueque, commented out. docs/configuration.md says more of them."
+_HEADS = {
+    "listener": ("[listener]", "For each blueque-listener."),
+    "queues": (
+        '[queues."render.4k"]',
+        "For the tasks of one queue; quotes, because there is a dot in the name. What is not set here is as in [listener] "
+        "and [retention].",
+    ),
+    "retention": ("[retention]", "How long finished tasks stay in Redis."),
+    "statistics": ("[statistics]", "The numbers of blueque stats."),
+    "show": ("[show]", "What commands and the page show."),
+    "scheduler": ("[scheduler]", "For each blueque-scheduler."),
+    "schedules": (
+        "[schedules.nightly]",
+        "A recurring task; blueque schedule apply brings it to Redis.",
+    ),
+    "aliases": ("[aliases]", "Second names of queues, which are not in Redis."),
+    "fanouts": ("[fanouts]", "Queues that each get a task of client.get_fanout."),
+    "web": ("[web]", "For blueque web."),
+}
+_NAMES = {
+    "aliases": 'thumbnails = "images.small"',
+    "fanouts": 'formats = ["encode.av1", "encode.h264"]',
+}
+_OTHERS = ("exec", "every")  # cannot stand beside what comes before them
+
+
+def text() -> str:
+    """Return the text of the file. Without the # before keys and tables, it is a valid file."""
+    return (
+        "\n".join([*_comment(_HEAD), *(line for table in TABLES for line in _table(table))]) + "\n"
+    )
+
+
+def to_toml(value: Any) -> str:
+    """Return a value as TOML has it."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {to_toml(one)}' for key, one in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def shown_example(setting: Setting) -> Any:
+    """Return an example of a value as blueque.toml has it: the default if there is none."""
+    if setting.example is not None:
+        return setting.example
+    return setting.kind.write(setting.get_default())
+
+
+def _table(table: str) -> Iterator[str]:
+    if table:
+        name, sentence = _HEADS[table]
+        yield from ("", *_comment(sentence), f"#{name}")
+    if table in _NAMES:
+        yield f"#{_NAMES[table]}"
+    for setting in TABLES[table]:
+        default = setting.get_default_text()
+        yield ""
+        yield from _comment(f"{setting.text} Default: {default}." if default else setting.text)
+        mark = "# " if setting.key in _OTHERS else "#"
+        yield f"{mark}{setting.key} = {to_toml(shown_example(setting))}"
+
+
+def _comment(sentence: str) -> list[str]:
+    return textwrap.wrap(sentence, 100, initial_indent="# ", subsequent_indent="# ")

@@ -1,0 +1,120 @@
+"""The settings of a recurring task."""
+
+from __future__ import annotations
+
+import functools
+
+from blueque.model.encoding import require_queue_name
+from blueque.model.ids import require_keep
+from blueque.model.labels import require_tags, require_title
+from blueque.model.lines import require_priority
+from blueque.settings import values
+from blueque.settings.kinds import RESOURCES, Kind
+from blueque.settings.of_tasks import LIMITS, RETRY
+from blueque.settings.setting import Setting
+
+RULE = ("cron", "every", "timezone", "start", "until")
+_AS_IT_IS = Kind(values.as_it_is)  # `read_rule` and `read_policies` check them
+SCHEDULE = (
+    Setting(
+        "queue", Kind(require_queue_name), "Where the tasks go. It must be set.", example="reports"
+    ),
+    Setting(
+        "cron",
+        _AS_IT_IS,
+        "When: minute, hour, day of the month, month and day of the week. This or every must be set.",
+        example="30 2 * * 1-5",
+    ),
+    Setting("every", _AS_IT_IS, "When: a duration of 10 s to 366 days.", example="6h"),
+    Setting(
+        "timezone", _AS_IT_IS, "Time zone of cron.", default_text="UTC", example="Europe/Berlin"
+    ),
+    Setting(
+        "start",
+        _AS_IT_IS,
+        "Nothing before: a time with its zone, or Unix seconds.",
+        example="2030-01-31T08:00:00+01:00",
+    ),
+    Setting("until", _AS_IT_IS, "Nothing after.", example="2031-01-31T08:00:00+01:00"),
+    Setting(
+        "parameters",
+        Kind(values.read_parameters),
+        "Of each task: text stays text, anything else is JSON.",
+        default_text="null",
+        example={"kind": "daily"},
+    ),
+    Setting(
+        "overlap",
+        _AS_IT_IS,
+        'If the task before has not ended: "skip" this one, "queue" it, or "allow" both.',
+        default_text="skip",
+        example="skip",
+    ),
+    Setting(
+        "catch_up",
+        _AS_IT_IS,
+        'Which planned times that were missed still make a task: the "last", "all", which needs overlap = "allow", or "none".',
+        default_text="last",
+        example="last",
+    ),
+    Setting(
+        "window", _AS_IT_IS, "How far back anything is caught up.", default_text="1d", example="1d"
+    ),
+    Setting(
+        "jitter",
+        _AS_IT_IS,
+        "Each task comes later by less than this: at most a day, and not longer than two planned times are apart; by the same "
+        "for the same time.",
+        default_text="0",
+        example="10m",
+    ),
+    Setting(
+        "keep",
+        Kind(lambda value: values.named("keep", lambda: require_keep(value))),
+        "How long a deleted task counts as made.",
+        default_text="1d",
+        example="1d",
+    ),
+    Setting(
+        "priority",
+        Kind(require_priority),
+        "From -100 to 100; higher is first.",
+        default_text="0",
+        example=5,
+    ),
+    Setting("resources", RESOURCES, "What a task needs.", example={"gpu": 1}),
+    Setting(
+        "lock",
+        Kind(values.read_lock),
+        'Of the tasks with this lock, one runs at a time, as "disk"; or three, as ["licence", 3].',
+        example="disk",
+    ),
+    Setting("retry", Kind(values.read_retry), RETRY.text, example=3),
+    *(
+        Setting(
+            row.key,
+            Kind(functools.partial(values.read_limit, row.key)),
+            row.text,
+            example=row.example or "30s",
+        )
+        for row in LIMITS
+    ),
+    Setting(
+        "title",
+        Kind(lambda value: values.named("title", lambda: require_title(value))),
+        "What people read beside the id of a task.",
+        example="Nightly report",
+    ),
+    Setting(
+        "tags",
+        Kind(lambda value: values.named("tags", lambda: require_tags(value))),
+        "What a task is found by.",
+        example=["customer:17"],
+    ),
+    Setting(
+        "context",
+        Kind(values.read_context),
+        "An object for the handler, beside the parameters.",
+        example={"team": "reports"},
+    ),
+)

@@ -1,0 +1,82 @@
+"""Every table of blueque.toml, and every setting in it, declared once.
+
+From a row come the option of a program, the environment variable, the check of the file, `blueque
+config`, the example and docs/configuration.md. To add a setting, add a row and use its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from blueque.model import units
+from blueque.settings import values
+from blueque.settings.kinds import DAYS, SIZE, Kind, texts
+from blueque.settings.of_programs import LISTENER, SCHEDULER, WEB
+from blueque.settings.of_schedules import SCHEDULE
+from blueque.settings.of_tasks import QUEUE, RETENTION
+from blueque.settings.setting import Setting
+
+TOP = (
+    Setting(
+        "redis_url",
+        Kind(values.read_address, "URL"),
+        "Address of Redis: redis://, rediss:// or unix://. The variable REDIS_URL counts after BLUEQUE_REDIS_URL.",
+        default=units.DEFAULT_REDIS_URL,
+        example="redis://db1:6379/0",
+    ),
+    Setting(
+        "max_bytes",
+        SIZE,
+        "How much the parameters or the result of a task may take.",
+        default=units.DEFAULT_MAX_BYTES,
+    ),
+)
+_DAYS_KEPT = Setting(
+    "keep",
+    DAYS,
+    "How long the numbers of a day are kept: whole days.",
+    default=units.STATISTICS_KEEP,
+)
+_REDACT = Setting(
+    "redact",
+    texts("PATTERN"),
+    "Hide parameters with these names, besides those that look like secrets.",
+    default=(),
+    example=["*_url", "iban"],
+)
+# The settings of each table of blueque.toml, in the order in which people read them.
+TABLES: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
+    {
+        "": TOP,
+        "listener": LISTENER,
+        "queues": QUEUE,
+        "retention": tuple(RETENTION.values()),
+        "statistics": (_DAYS_KEPT,),
+        "show": (_REDACT,),
+        "scheduler": SCHEDULER,
+        "schedules": SCHEDULE,
+        "aliases": (),
+        "fanouts": (),
+        "web": WEB,
+    }
+)
+NAMED = ("queues", "schedules", "aliases", "fanouts")  # a name stands between table and key
+# What the variable of a setting begins with; the options of `blueque web` have none.
+VARIABLES = {
+    "": "BLUEQUE_",
+    "listener": "BLUEQUE_",
+    "scheduler": "BLUEQUE_",
+    "statistics": "BLUEQUE_STATISTICS_",
+}
+
+
+def rows(table: str) -> dict[str, Setting]:
+    """Return the settings of a table of blueque.toml, by key."""
+    return {row.key: row for row in TABLES[table]}
+
+
+def variable(table: str, key: str) -> str | None:
+    """Return the environment variable of a setting; None: it has none."""
+    prefix = VARIABLES.get(table)
+    return None if prefix is None else prefix + key.upper()
