@@ -63,8 +63,9 @@ def fill(client: Client, now: float) -> dict[str, str]:
 
 def _begin(client: Client, node: str, task: str, at: float) -> AttemptRef:
     redis, attempt = client.connections, AttemptRef("render.4k", task, f"token-{task}", node)
+    parameters = f'{{"src": "{task}.mov", "token": "hunter2"}}'
     protocol.enqueue(
-        redis, attempt.queue, task, f'{{"src": "{task}.mov", "token": "hunter2"}}', at - 9
+        redis, attempt.queue, task, parameters, at - 9, {"parameters_encoding": "json"}
     )
     protocol.pop(redis, attempt.queue, node, "i1")
     protocol.reserve(redis, attempt, "i1", at)

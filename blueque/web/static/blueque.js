@@ -140,6 +140,12 @@
     if (newest) replace("rows", newest, false);
   }
   held?.addEventListener("click", release);
+  document.getElementById("all")?.addEventListener("click", () => {
+    const boxes = [...document.querySelectorAll(".tickbox input")];
+    const isTicking = boxes.some((box) => !box.checked);
+    for (const box of boxes) box.checked = isTicking;
+    if (!isTicking) release();
+  });
   document.addEventListener("change", (event) => {
     if (event.target.closest(".tickbox") && !isTicked(document)) release();
   });
