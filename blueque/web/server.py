@@ -117,7 +117,7 @@ def serve(app: Starlette, listening: socket.socket) -> None:
         limit_concurrency=MOST_CONNECTIONS,
         lifespan="off",
         proxy_headers=False,  # the guard knows whom to believe
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=1,  # what a thread has begun goes on to its end
     )
     server = _Server(config)
     with contextlib.suppress(KeyboardInterrupt):

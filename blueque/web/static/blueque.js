@@ -99,7 +99,7 @@
     if (follow.checked) log.scrollTop = log.scrollHeight;
   }
 
-  // What changes: the page asks for its parts once a second, less often while that fails, and not while it is hidden.
+  // What changes: the page asks for its parts once a second, less often while the server is away, and not while it is hidden.
   const PACE = 1000, SLOWEST = 10000, PATIENCE = 10000;
   const sign = document.getElementById("live"), trouble = document.getElementById("trouble");
   const shown = {};  // the parts as they came last
@@ -193,7 +193,7 @@
       body.classList.remove("stale");
       say("live");
     } else {
-      wait = Math.min(2 * wait, SLOWEST);
+      wait = answer?.status === 503 ? PACE : Math.min(2 * wait, SLOWEST);  // 503: it is Redis that is away
       fail(answer, data);
     }
     timer = setTimeout(ask, wait);
