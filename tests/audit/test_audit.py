@@ -23,11 +23,11 @@ from transactions import TRANSACTIONS, protocol
 
 from blueque import BluequeError, Client, Processor, Retry, Task
 from blueque.audit import audit as module
-from blueque.audit import groups, reads
+from blueque.audit import groups
 from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
 from blueque.cli.verbs import doctor
-from blueque.connection.redis import Command, Redis
+from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Links, condition_on
@@ -1374,17 +1374,6 @@ def tidy(state: dict[str, Any]) -> dict[str, Any]:
     return {key: tidied(value) for key, value in state.items() if not key.startswith(keys.wake(""))}
 
 
-@pytest.mark.parametrize("damage", LEFT, ids=[damage.name for damage in LEFT])
-def test_what_a_person_has_to_decide_is_left_as_it_is(house, damage, state):
-    damage.done(house.cli)
-    (found,) = audit(house.redis)
-    before = state()
-
-    assert not repair(house.redis, found, 9.0)
-
-    assert state() == before
-
-
 def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage():
     document = (Path(__file__).parents[2] / "docs" / "protocol" / "audit.md").read_text()
     table = document.partition("## Invariants\n")[2].partition("\n## ")[0]
@@ -1427,17 +1416,6 @@ def test_a_task_that_has_moved_on_meanwhile_is_no_finding(house):
     assert audit(house.redis, 1.0, reserve) == []
 
 
-def test_a_task_that_is_where_it_was_after_an_attempt_has_moved_all_the_same(house):
-    house.cli.lmove(P, R, "RIGHT", "LEFT")
-
-    def run_and_pop_again(seconds: float) -> None:
-        protocol.reserve(house.redis, AttemptRef(Q, "pending", "t", NODE), f"i-{NODE}", 9.0)
-        protocol.end(house.redis, AttemptRef(Q, "pending", "t", NODE), End.release(), 9.0)
-        house.cli.lmove(P, R, "RIGHT", "LEFT")
-
-    assert audit(house.redis, 1.0, run_and_pop_again) == []
-
-
 def test_a_task_missed_in_line_that_turns_up_in_the_list_of_a_listener_is_no_finding(house):
     house.cli.lrem(P, 1, "pending")
 
@@ -1478,23 +1456,6 @@ def test_a_task_that_was_put_back_in_line_between_two_scans_is_no_finding(house)
         house.cli.lrem(P, 1, "pending")
 
     assert audit(house.redis, 1.0, put_back_and_pop) == []
-
-
-def test_what_comes_up_during_the_pause_is_left_to_the_next_audit(house):
-    house.cli.lpush(P, "nobody")
-
-    found = audit(house.redis, 1.0, lambda seconds: house.cli.lpush(P, "somebody"))
-
-    assert [finding.task for finding in found] == ["nobody"]
-
-
-def test_the_pause_is_as_long_as_asked_for_and_only_made_if_there_is_a_suspect(house):
-    pauses: list[float] = []
-    audit(house.redis, 2.5, pauses.append)
-    house.cli.lpush(P, "nobody")
-    audit(house.redis, 2.5, pauses.append)
-
-    assert pauses == [2.5]
 
 
 def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
@@ -1694,23 +1655,6 @@ def test_many_dependents_are_read_in_pieces(redis, cli, place):
     assert children[place] in found.sentence
 
 
-def test_all_of_many_dependents_that_do_not_wait_are_dropped(redis, cli):
-    protocol.enqueue(redis, D, "broken", "p", 1.0)
-    children = dependents_of(redis, "broken", 250)
-    protocol.cancel(redis, D, "broken", "me", None, 2.0)
-    settle_all(redis, "broken")
-    stale = children[::2]
-    for task in stale:
-        cli.hset(A(task), "broken", "+dropped")
-        cli.hset(A(task), "other", "ok")
-    (found,) = (each for each in audit(redis) if each.code == "stale_dependent")
-
-    assert repair(redis, found, 9.0)
-
-    assert cli.zrange(keys.dependents("broken"), 0, -1) == children[1::2]
-    assert audit(redis) == []
-
-
 def test_a_group_for_which_a_task_waits_is_no_finding(redis, cli):
     protocol.open_group(redis, "night 1", 60, 1.0)
     new = NewTask("t", D, "p", {}, {condition_on("night 1"): "ok"})
@@ -1758,28 +1702,7 @@ def test_a_task_that_waits_for_its_own_group_is_a_circle(redis, cli):
     assert found.sentence.startswith("task one waits for itself through group day, and can never")
 
 
-def test_a_redis_without_dependencies_is_not_asked_for_any(redis, cli):
-    protocol.enqueue(redis, Q, "t", "p", 1.0)
-    cli.config_resetstat()
-
-    audit(redis)
-
-    assert "cmdstat_hgetall" not in cli.info("commandstats")
-
-
 # Repairs beside others
-
-
-def test_an_entry_that_is_right_by_now_stays(house):
-    house.cli.lpush(C, "late")
-    (found,) = audit(house.redis)
-    house.cli.hset(
-        T("late"), mapping={"status": "complete", "queue": Q, "parameters": "p", "result": "r"}
-    )
-
-    assert not repair(house.redis, found, 9.0)
-
-    assert audit(house.redis) == []
 
 
 def test_a_task_that_has_ended_meanwhile_is_not_put_back_among_the_started(house):
@@ -1804,16 +1727,6 @@ def test_a_task_that_was_put_back_and_popped_meanwhile_is_not_put_in_line_again(
     assert house.cli.lrange(P, 0, -1) == ["second"]
 
 
-def test_a_reserved_task_of_a_forgotten_listener_in_no_list_is_put_in_line_in_two_steps(house):
-    house.cli.lrem(R, 1, "reserved")
-    house.cli.hset(T("reserved"), "node", GHOST)
-
-    assert repair_all(house.redis) == []
-
-    assert house.cli.lindex(P, -1) == "reserved"
-    assert "token" not in house.cli.hgetall(T("reserved"))
-
-
 def test_a_task_popped_by_two_listeners_that_died_is_in_line_once(house):
     house.cli.lmove(P, keys.reserved(Q, DEAD), "RIGHT", "LEFT")
     house.cli.lpush(keys.reserved(Q, GHOST), "pending")
@@ -1833,16 +1746,6 @@ def test_a_house_in_ruins_is_repaired_but_for_what_a_person_decides(house):
 # Names
 
 
-def test_a_list_that_may_be_of_two_queues_is_of_the_one_whose_task_it_holds(redis, cli):
-    for queue in ("a", "a_b"):
-        protocol.enqueue(redis, queue, f"of {queue}", "p", 1.0)
-    cli.lmove(keys.pending("a_b"), keys.reserved("a_b", "h_1"), "RIGHT", "LEFT")
-
-    (found,) = audit(redis)
-
-    assert (found.code, found.task, found.queue, found.node) == ("held", "of a_b", "a_b", "h_1")
-
-
 def test_a_list_that_may_be_of_two_queues_and_holds_no_task_is_nobodys(redis, cli):
     for queue in ("a", "a_b"):
         protocol.enqueue(redis, queue, f"of {queue}", "p", 1.0)
@@ -1851,23 +1754,6 @@ def test_a_list_that_may_be_of_two_queues_and_holds_no_task_is_nobodys(redis, cl
     (found,) = audit(redis)
 
     assert (found.code, found.fix) == ("unknown_key", None)
-
-
-def test_a_listener_that_is_known_owns_its_list_whatever_the_names(redis, cli):
-    for queue in ("a", "a_b"):
-        protocol.register(redis, queue, "h_1", "i", {}, 1.0)
-        protocol.enqueue(redis, queue, f"of {queue}", "p", 1.0)
-    protocol.pop(redis, "a_b", "h_1", "i")
-    protocol.reserve(redis, AttemptRef("a_b", "of a_b", "t", "h_1"), "i", 2.0)
-
-    assert audit(redis) == []
-
-
-def test_keys_of_other_programs_are_none_of_ours(redis, cli):
-    cli.set("other", 1)
-    cli.set("blue", 1)
-
-    assert audit(redis) == []
 
 
 # Size
@@ -1890,37 +1776,6 @@ def test_a_large_redis_is_read_in_pieces(redis, cli):
         cli.lrem(keys.complete("large"), 1, f"t{number}")
 
     assert codes(audit(redis, 0.01)) == ["missing"] * 50
-
-
-class Pushing(Redis):
-    """A Redis where another program pushes tasks after each of the first pieces of a list."""
-
-    def __init__(self, redis: Redis, cli: Any, times: int) -> None:
-        super().__init__(redis.connect, redis.patience)
-        self._cli, self._times = cli, times
-
-    def read(self, *commands: Any) -> list[Any]:
-        replies = super().read(*commands)
-        if self._times:
-            self._times -= 1
-            self._cli.lpush("long", *(f"new {self._times} {number}" for number in range(1001)))
-        return replies
-
-
-@pytest.mark.parametrize("times", [0, 1, 2])
-def test_a_list_that_shifts_while_it_is_read_has_each_entry_as_often_as_it_has(redis, cli, times):
-    cli.rpush("long", *map(str, range(2500)))
-
-    texts = reads.read_all(Pushing(redis, cli, times), "long", "list")
-
-    assert [text for text in texts if text.isdecimal()] == [str(number) for number in range(2500)]
-    assert len(texts) == len(set(texts))
-
-
-def test_a_large_sorted_set_is_read_whole(redis, cli):
-    cli.zadd("large", {str(number): number for number in range(2500)})
-
-    assert sorted(reads.read_all(redis, "large", "zset"), key=int) == list(map(str, range(2500)))
 
 
 # Health

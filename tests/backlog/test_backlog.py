@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blueque.backlog.files import Backlog, BacklogFile, mark_of
+from blueque.backlog.files import Backlog, BacklogFile
 from blueque.backlog.jsonl import JsonRows
-from blueque.backlog.parquet import ParquetRows, count_rows
+from blueque.backlog.parquet import ParquetRows
 from blueque.backlog.rows import Portion, Shape
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
 
@@ -95,48 +95,6 @@ def test_the_files_of_a_directory_are_sorted_by_their_places_in_it(write, tmp_pa
     assert [one.constants for one in files if one.constants] == [{"day": "1"}]
 
 
-def test_a_backlog_may_be_one_file_a_pattern_or_several_of_all(write, tmp_path):
-    for name in ("x/1.jsonl", "x/2.jsonl", "y/1.jsonl"):
-        write(name, ["1"])
-
-    assert [one.name for one in Backlog(tmp_path / "x" / "2.jsonl").files()] == ["2.jsonl"]
-    both = Backlog(f"{tmp_path}/*/1.jsonl").files()
-    assert [(one.name, one.path) for one in both] == [
-        ("x/1.jsonl", f"{tmp_path}/x/1.jsonl"),
-        ("y/1.jsonl", f"{tmp_path}/y/1.jsonl"),
-    ]
-    both = Backlog([f"{tmp_path}/x/../x/2.jsonl", tmp_path / "y"]).files()
-    assert [one.name for one in both] == ["1.jsonl", "2.jsonl"]
-
-
-def test_a_file_has_one_name_however_it_is_given_and_however_many_are(write, tmp_path, monkeypatch):
-    for name in ("backlog/a.jsonl", "backlog/b.jsonl"):
-        write(name, ["1"])
-    monkeypatch.chdir(tmp_path)
-    both = ["a.jsonl", "b.jsonl"]
-    for source in (
-        "backlog",
-        "./backlog/",
-        tmp_path / "backlog",
-        "backlog/*.jsonl",
-        f"{tmp_path}/backlog/[ab].jsonl",
-        ["backlog/b.jsonl", tmp_path / "backlog/a.jsonl"],
-        ["backlog", "backlog/a.jsonl", "./backlog/*"],
-    ):
-        assert [one.name for one in Backlog(source).files()] == both, source
-
-    os.remove("backlog/a.jsonl")
-
-    for source in (
-        "backlog",
-        "backlog/*.jsonl",
-        "backlog/b.jsonl",
-        ["backlog/b.jsonl"],
-        ["backlog", "backlog/b.jsonl"],
-    ):
-        assert [one.name for one in Backlog(source).files()] == ["b.jsonl"], source
-
-
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -205,53 +163,7 @@ def test_a_directory_that_cannot_be_read_is_not_passed_over():
             locked.chmod(0o700)
 
 
-def test_the_mark_tells_a_file_from_another_and_knows_its_copy(write, tmp_path):
-    file = BacklogFile("a", write("a.jsonl", ["1", "2"]), {})
-    mark = mark_of(file)
-
-    os.utime(file.path, (1, 1))
-    assert mark_of(file) != mark and mark_of(file, mark) == mark
-    for other in (["1", "3"], ["1", "2", "3"], ["1"]):
-        write("a.jsonl", other)
-        assert mark_of(file, mark) != mark
-
-
 # JSON lines
-
-
-def test_a_line_is_handed_on_as_it_stands(write):
-    lines = ['{"b": 1.50, "a": "ä\\u0000"}', " [1e3, null] ", '"a text"', "", "17", "   "]
-
-    portion = Portion()
-    assert open_rows(write("a.jsonl", lines)).take(portion, EVERYTHING, EVERYTHING) is False
-
-    assert portion.parameters == [
-        ('{"b": 1.50, "a": "ä\\u0000"}'.encode(), True),
-        (b"[1e3, null]", True),
-        (b"a text", False),
-        (b"17", True),
-    ]
-    assert (portion.rows, portion.places) == (6, [0, 1, 2, 4])
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.ndjson.gz"])
-def test_reading_goes_on_anywhere(write, name):
-    lines = [f'{{"n": {n}}}' for n in range(2500)]
-    path = write(name, lines)
-    for row in (0, 1, 999, 1000, 2499, 2500):
-        first = open_rows(path)
-        first.take(Portion(), row, EVERYTHING)
-        assert first.row == row
-        assert first.offset == (
-            0 if name.endswith(".gz") else sum(len(line) + 1 for line in lines[:row])
-        )
-        assert values(path, row=row, offset=first.offset) == [{"n": n} for n in range(row, 2500)]
-        assert values(path, row=row) == [{"n": n} for n in range(row, 2500)]
-        assert open_rows(path, row=row).offset == first.offset
-
-
-def test_a_byte_order_mark_and_a_missing_end_of_line_are_no_matter(write):
-    assert values(write("a.jsonl", b'\xef\xbb\xbf{"a": 1}\r\n{"a": 2}')) == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize(
@@ -278,16 +190,6 @@ def test_a_bad_line_is_named_and_comes_after_those_before_it(write, line, why):
             rows.take(portion, EVERYTHING, EVERYTHING)
         assert (portion.parameters, portion.rows) == ([(b'{"n": 1}', True)], 2)
     assert (caught.value.file, caught.value.row) == ("a.jsonl", 3)
-
-
-def test_bad_lines_can_be_left_out_and_are_told(write):
-    portion = Portion()
-    path = write("a.jsonl", ["{", "1", "", "}", "2"])
-
-    assert not open_rows(path, Shape(skip_bad=True)).take(portion, EVERYTHING, EVERYTHING)
-
-    assert [text for text, _ in portion.parameters] == [b"1", b"2"]
-    assert ([bad.row for bad in portion.bad], portion.rows, portion.places) == ([1, 4], 5, [1, 4])
 
 
 def test_a_line_without_end_is_refused_and_not_held_in_memory(write, monkeypatch):
@@ -385,18 +287,6 @@ def test_bytes_of_parameters_bound_a_portion(table):
 
 
 # Parquet
-
-
-def test_every_row_comes_once_and_in_order_from_any_row_on(write):
-    path = write(
-        "a.parquet",
-        {"n": range(10_000), "s": [f"t{n}" for n in range(10_000)]},
-        row_group_size=1500,
-    )
-
-    assert count_rows(BacklogFile("a", path, {})) == 10_000
-    for row in (0, 1, 1499, 1500, 4096, 9999, 10_000):
-        assert values(path, row=row) == [{"n": n, "s": f"t{n}"} for n in range(row, 10_000)]
 
 
 def test_what_json_has_not_becomes_what_it_has(write):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import signal
 import threading
 import time
@@ -20,12 +19,11 @@ from running import Programs, until
 from transactions import protocol
 
 import blueque
-from blueque import BacklogRefused, Client, InvalidInput, RedisAway, Retry, Taken
-from blueque.audit.audit import audit
+from blueque import BacklogRefused, Client, InvalidInput, RedisAway, Taken
 from blueque.backlog import job
 from blueque.model import keys
 from blueque.model.ids import FEED_NAMESPACE
-from blueque.protocol.feeding import FeedRef, Window
+from blueque.protocol.feeding import FeedRef
 
 FEED = keys.feed("video", "f")
 
@@ -108,14 +106,6 @@ def few(tmp_path):
 # What comes into Redis
 
 
-def test_each_row_becomes_a_task_once_and_in_order(feed, backlog, cli, redis):
-    outcome = feed(backlog)
-
-    assert outcome[:-1] == ("f", "video", True, 2500, 2500, 0)
-    assert numbers(cli) == list(range(2500))
-    assert audit(redis) == []
-
-
 def test_a_finished_feed_run_again_changes_nothing_even_when_all_is_done_and_deleted(
     feed, backlog, cli
 ):
@@ -129,66 +119,12 @@ def test_a_finished_feed_run_again_changes_nothing_even_when_all_is_done_and_del
     assert 0 < cli.ttl(FEED) <= 90 * 86400 and 0 < cli.ttl(keys.fed("video", "f")) <= 90 * 86400
 
 
-def test_a_finished_feed_goes_on_with_files_that_have_come_behind(feed, backlog, cli):
-    feed(backlog)
-    lines(backlog / "4.jsonl", [{"n": 2500}])
-    left = []
-
-    assert feed(backlog, progress=lambda _: left.append(cli.ttl(FEED))).fed == 1
-    assert left[0] == -1 and left[-1] > 0  # while it is open, it does not expire
-    assert numbers(cli) == list(range(2501))
-
-
 def test_a_finished_feed_is_finished_also_when_its_files_are_gone(feed, few):
     feed(few)
     (few / "a.jsonl").unlink()
     few.rmdir()
 
     assert feed(few).is_finished
-
-
-def test_tasks_are_what_enqueue_makes_and_know_their_feed(feed, few, cli, client):
-    options = {
-        "priority": 5,
-        "resources": {"gpu": 1},
-        "lock": ("licence", 3),
-        "retry": Retry(max=3),
-        "time_limit": "2h",
-    }
-    client.get_queue("video").enqueue({"n": -1}, **options)
-    feed(few, **options)
-    name = "5,gpu=1,lock:licence=3"
-
-    assert [row["n"] for row in line(cli, name)] == [-1, 0, 1, 2, 3, 4]
-    like, fed = [
-        cli.hgetall(keys.task(task)) for task in cli.lrange(keys.line("video", name), -2, -1)[::-1]
-    ]
-    assert {**like, "feed": "f"}.keys() == fed.keys()
-    assert {name for name in like if like[name] != fed[name]} == {
-        "parameters",
-        "created",
-        "updated",
-    }
-    assert cli.zcard(keys.tasks("video")) == 6
-
-
-def test_a_key_makes_no_second_task_as_long_as_the_first_is_there(feed, tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(job, "CHUNK", 2)  # so that keys come again in other chunks, too
-    lines(
-        tmp_path / "a.jsonl", [{"n": n, "id": f"k{n % 3}"} for n in range(9)] + [{"n": 9, "id": 17}]
-    )
-
-    outcome = feed(tmp_path, key="id")
-
-    assert (outcome.rows, cli.hget(FEED, "tasks")) == (10, "4")
-    assert [(row["n"], row["id"]) for row in line(cli)] == [
-        (0, "k0"),
-        (1, "k1"),
-        (2, "k2"),
-        (9, 17),
-    ]
-    task = cli.lindex(keys.pending("video"), -1)
-    assert cli.hget(keys.task(task), "key") == "k0"
 
 
 def test_forgotten_a_feed_begins_anew_and_finds_no_old_tasks_in_its_way(feed, few, cli, client):
@@ -215,29 +151,6 @@ def test_feeds_of_two_names_or_queues_have_nothing_in_common(feed, few, url, cli
         blueque.feed(few, "b_video", name="f", url=url) and blueque.feed(
             few, "video", name="f_b", url=url
         )
-
-
-def test_a_task_that_is_there_already_is_left_alone(feed, few, cli):
-    """Redis has lost its last second, the record with it, and a listener has put back the task that
-    it runs.
-    """
-    feed(few)
-    tasks = cli.lrange(keys.pending("video"), 0, -1)[::-1]
-    record = cli.hgetall(FEED)
-    cli.delete(
-        keys.pending("video"),
-        keys.fed("video", "f"),
-        *[keys.task(task) for task in tasks if task != tasks[3]],
-    )
-    cli.hset(
-        FEED,
-        mapping={**record, "state": "open", "rows": 2, "row": 2, "offset": 2 * len('{"n": 0}\n')},
-    )
-
-    feed(few)
-
-    assert numbers(cli) == [2, 4]
-    assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == [tasks[2], tasks[4]]
 
 
 def test_a_backlog_that_redis_takes_half_of_back_is_fed_again_from_there(feed, tmp_path, cli):
@@ -384,23 +297,6 @@ def test_a_feed_keeps_the_bound_of_its_queue_also_one_that_is_set_meanwhile(
     assert 3 < consumer.longest <= 40 and max(lengths[50:]) <= 3
 
 
-@pytest.mark.parametrize(
-    ("priority", "others"), [(0, {"priority": 9}), (9, {}), (9, {"resources": {"gpu": 1}})]
-)
-def test_what_waits_in_other_lines_counts_as_well(feed, few, client, priority, others):
-    stop = threading.Event()
-    client.get_queue("video").enqueue_many(range(8), **others)
-
-    def look(progress):
-        if progress.waiting:
-            stop.set()  # it would wait for ever
-
-    outcome = feed(few, window=10, priority=priority, progress=look, stop=stop)
-
-    assert (outcome.is_finished, outcome.fed) == (False, 0)
-    assert client.get_inspector().pending("video") == 8
-
-
 def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli, monkeypatch):
     monkeypatch.setattr(job, "LONGEST", 0.2)
     monkeypatch.setattr(job, "PACE", 0.2)
@@ -424,19 +320,6 @@ def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli, monkeypatch):
 
     assert time.monotonic() - began > 0.3
     assert seen[11] - calls <= 6
-
-
-def test_a_task_that_had_to_wait_for_room_is_made_when_there_is_some(feed, tmp_path, cli):
-    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(2)])
-    thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"window": 1})
-    thread.start()
-    until(lambda: cli.llen(keys.pending("video")) == 1, what="the first task")
-    time.sleep(1.2)  # the time of creation is what is tested
-    made = time.time()
-    drain(cli, 1)
-    thread.join(10)
-
-    assert float(cli.hget(keys.task(cli.lindex(keys.pending("video"), 0)), "created")) >= made
 
 
 # Who feeds
@@ -524,56 +407,7 @@ def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(programs, plen
     assert (cli.llen(keys.pending("video")), cli.hgetall(FEED)) == (0, before)
 
 
-def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(
-    programs, plenty, cli, redis
-):
-    program = start(programs, plenty)
-    until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
-    program.send(signal.SIGSTOP)
-    cli.delete(keys.feeder("video", "f"))
-    protocol.begin_feed(redis, FeedRef("video", "f", "t"), "i", "x", {"node": "ws_7"}, None, 1.0)
-    drain(cli, 100)
-    program.send(signal.SIGCONT)
-
-    assert program.wait() == 1 and "was taken over by ws_7" in program.log
-    assert (cli.llen(keys.pending("video")), cli.hget(FEED, "token")) == (0, "t")
-
-
-@pytest.mark.parametrize("does_follow", [False, True])
-def test_a_feeder_that_waits_shows_that_it_lives(feed, few, cli, monkeypatch, does_follow):
-    monkeypatch.setattr(job, "SIGN", 0.05)
-    monkeypatch.setattr(job, "FOLLOW_PACE", 0.05)
-    stop, window = threading.Event(), 100 if does_follow else 2
-    thread = threading.Thread(
-        target=feed, args=(few,), kwargs={"window": window, "follow": does_follow, "stop": stop}
-    )
-    thread.start()
-    until(lambda: cli.llen(keys.pending("video")) == min(window, 5), what="that it waits")
-    before = cli.hgetall(FEED)
-    for _ in range(2):
-        cli.delete(keys.feeder("video", "f"))
-        until(lambda: cli.exists(keys.feeder("video", "f")), what="a sign of life")
-
-    assert cli.hgetall(FEED) == before
-    stop.set()
-    thread.join(10)
-
-
 # Interruptions
-
-
-def test_stop_ends_it_between_two_chunks_and_the_next_call_goes_on(feed, plenty, cli):
-    stop = threading.Event()
-
-    def look(progress):
-        if progress.rows:
-            stop.set()
-
-    first = feed(plenty, stop=stop, progress=look)
-    assert (first.is_finished, first.rows, cli.hget(FEED, "token")) == (False, 1000, None)
-
-    assert feed(plenty).fed == 1500
-    assert numbers(cli) == list(range(2500))
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -754,16 +588,6 @@ def half_fed(feed, few, monkeypatch, kind="jsonl"):
     feed(few, stop=stop, progress=lambda progress: progress.rows == 8 and stop.set())
 
 
-def test_files_that_are_done_may_go_and_copies_are_the_same(feed, few, cli, monkeypatch):
-    half_fed(feed, few, monkeypatch)
-    (few / "a.jsonl").unlink()
-    os.utime(few / "b.jsonl", (1, 1))
-    elsewhere = few.rename(few.with_name("elsewhere"))
-
-    assert feed(elsewhere).is_finished
-    assert numbers(cli) == list(range(10))
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet"])
 def test_a_file_that_was_fed_to_its_end_may_go_though_nothing_came_after_it(
     feed, tmp_path, cli, monkeypatch, kind
@@ -854,50 +678,6 @@ def test_a_bad_first_row_of_a_file_may_be_repaired_and_later_ones_left_out(feed,
     assert numbers(cli) == [0, 1, 2, 3, 4, 5, 6, 7, 9, 8]
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet"])
-def test_a_file_that_is_half_fed_counts_as_a_whole(feed, few, cli, monkeypatch, kind):
-    half_fed(feed, few, monkeypatch, kind)
-    was = (few / f"b.{kind}").read_bytes()
-
-    table(few / f"b.{kind}", [5, 6, 7, 8, 9, 10])
-
-    with pytest.raises(
-        BacklogRefused, match=rf"^b.{kind}: it has changed, and 3 of its rows are fed already"
-    ):
-        feed(few)
-    (few / f"b.{kind}").write_bytes(was)
-    assert feed(few).is_finished and numbers(cli) == list(range(10))
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_file_of_which_nothing_is_fed_may_change_or_go(feed, few, cli, kind):
-    feed(few, key="n")
-    for name in "bc":
-        table(few / f"{name}.{kind}", [None])
-        with pytest.raises(
-            BacklogRefused, match=rf"^{name}.{kind}, (line|row) 1: 'n' holds nothing"
-        ):
-            feed(few, key="n")
-        if name == "b":
-            table(few / f"b.{kind}", [5, 6])
-        else:
-            (few / f"c.{kind}").unlink()
-
-    assert feed(few, key="n").is_finished
-    assert numbers(cli) == list(range(7))
-
-
-def test_blank_lines_at_the_end_belong_to_the_last_row(feed, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "CHUNK", 2)
-    (tmp_path / "a.jsonl").write_bytes(b'{"n": 0}\n{"n": 1}\n\n \n')
-    table(tmp_path / "b.jsonl", [2])
-    stop = threading.Event()
-    feed(tmp_path, stop=stop, progress=lambda progress: progress.rows == 4 and stop.set())
-    (tmp_path / "a.jsonl").unlink()
-
-    assert feed(tmp_path).is_finished
-
-
 def test_a_file_that_grows_while_it_is_fed_is_refused(feed, few, monkeypatch):
     def grow(progress):
         if progress.rows == 2:
@@ -934,26 +714,6 @@ def test_bad_options_are_refused_before_anything_is_written(feed, few, state, op
 # More files
 
 
-def test_follow_waits_for_files_and_ends_when_told(feed, few, cli, monkeypatch):
-    monkeypatch.setattr(job, "FOLLOW_PACE", 0.02)
-    stop, outcomes = threading.Event(), []
-    thread = threading.Thread(target=lambda: outcomes.append(feed(few, follow=True, stop=stop)))
-    thread.start()
-    for number in range(5, 8):
-        until(
-            lambda number=number: cli.llen(keys.pending("video")) == number, what=f"{number} tasks"
-        )
-        lines(few / "new", [{"n": number}])
-        (few / "new").rename(few / f"b{number}.jsonl")
-    until(lambda: cli.llen(keys.pending("video")) == 8, what="the last task")
-    stop.set()
-    thread.join(10)
-
-    assert (outcomes[0].is_finished, outcomes[0].rows) == (False, 8)
-    assert numbers(cli) == list(range(8))
-    assert feed(few).is_finished
-
-
 def test_follow_may_begin_with_nothing(feed, tmp_path, cli, monkeypatch):
     monkeypatch.setattr(job, "FOLLOW_PACE", 0.02)
     stop = threading.Event()
@@ -964,31 +724,3 @@ def test_follow_may_begin_with_nothing(feed, tmp_path, cli, monkeypatch):
     until(lambda: cli.llen(keys.pending("video")) == 1, what="the task")
     stop.set()
     thread.join(10)
-
-
-# What is told
-
-
-def test_progress_tells_rows_in_all_and_what_waits(feed, backlog):
-    seen = []
-    feed(backlog, progress=seen.append)
-
-    rows = [progress.rows for progress in seen]
-    assert rows == sorted(rows) and rows[-1] == 2500
-    last = seen[-1]
-    assert (last.total, last.share) == (2500, 1.0)
-    assert seen[0].is_exact is (backlog / "0.parquet").exists()
-    assert seen[-2].waiting == 2500 and all(0 <= progress.share <= 1 for progress in seen)
-
-
-def test_a_command_of_the_feed_fails_without_room_for_it_only(redis, cli):
-    """The window may be filled to its last place."""
-    from blueque.protocol.feeding import Cursor, FeedChunk
-
-    protocol.begin_feed(redis, FeedRef("video", "f", "t"), "i", "x", {}, None, 1.0)
-    for _ in range(3):
-        cli.lpush(keys.pending("video"), "x")
-    chunk = FeedChunk(0, Cursor("a", "m", 1, 0, 1), None)
-    assert (
-        protocol.feed(redis, FeedRef("video", "f", "t"), chunk, Window(3, []), 1.0).verdict == "fed"
-    )

@@ -10,7 +10,7 @@ import time
 import pytest
 from transactions import protocol
 
-from blueque import Client, InvalidInput, NotOwner, NotRegistered, Retry, __version__
+from blueque import InvalidInput, NotOwner, NotRegistered, Retry
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
@@ -63,58 +63,12 @@ def held(cli, node=None):
 # What it says of itself
 
 
-def test_a_registration_says_how_its_listener_is_to_be_judged_and_what_others_need_to_know(
-    client, cli
-):
-    listener = client.get_listener("video")
-    before = time.time()
-    listener.register(Timing(1.0, 3.0, 9.0), "/the/spool", Retry(max=2))
-    known = registration(cli)
-    assert before <= float(known.pop("beat_at")) <= time.time()
-    assert known == {
-        "instance": listener.of("video").instance,
-        "state": "alive",
-        "beat": "0",
-        "beat_every": "1.0",
-        "lease": "3.0",
-        "lost_after": "9.0",
-        "pid": str(os.getpid()),
-        "version": __version__,
-        "spool": "/the/spool",
-        "retry": '{"max":2}',
-        **{name: str(value) for name, value in process.identity(os.getpid()).items()},
-    }
-
-
-def test_a_listener_that_nobody_beats_for_says_so(client, cli):
-    client.get_listener("video").register(None)
-    known = registration(cli)
-    assert (
-        known["beat_every"] == "0" and not {"lease", "lost_after", "spool", "retry"} & known.keys()
-    )
-
-
-def test_listen_registers_as_one_that_nobody_beats_for(client, queue, cli):
-    queue.enqueue("in")
-    client.get_listener("video").listen()
-    assert registration(cli)["beat_every"] == "0"
-
-
 def test_a_listener_that_was_declared_dead_learns_it_from_its_next_beat(listener, redis, cli):
     assert protocol.fence(redis, "video", listener.node, listener.of("video").instance, "0", 9.25)
     with pytest.raises(NotRegistered):
         listener.beat()
     listener.register(Timing())
     assert listener.beat().order is None and registration(cli)["state"] == "alive"
-
-
-def test_a_former_life_of_this_process_gives_way(client, listener, cli):
-    other = client.get_listener("video")
-    other.register(Timing())
-    assert other.node == listener.node == node_id()
-    assert registration(cli)["instance"] == other.of("video").instance
-    with pytest.raises(NotRegistered):
-        listener.beat()
 
 
 def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_then_on(
@@ -136,14 +90,6 @@ def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_
     protocol.fence(redis, "video", name, listener.of("video").instance, "0", 9.25)
     listener.register(Timing())
     assert listener.node == name and cli.zscore("blueque_queues", "video") == 2
-
-
-def test_a_forked_process_is_not_the_listener_that_its_parent_has_registered(listener):
-    pid = os.fork()
-    if not pid:
-        os._exit(listener.of("video").is_registered)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert listener.of("video").is_registered
 
 
 # What a former life of it has left
@@ -185,23 +131,6 @@ def test_a_call_that_cannot_be_passed_on_stays_with_the_listener(listener, cli):
     ours.pass_marker_on(True)
 
     assert (ours.has_marker, cli.exists(keys.wake("video"))) == (False, 1)
-
-
-def test_what_a_listener_holds_are_its_reserved_and_started_tasks(
-    client, queue, listener, redis, cli
-):
-    ids = [queue.enqueue(number) for number in range(3)]
-    tasks = [listener.take() for _ in ids]
-    client.get_processor(tasks[1]).start(77)
-    client.get_processor(tasks[2]).start(78)
-    client.get_processor(tasks[2]).complete("done")
-    foreign = queue.enqueue("of another")
-    cli.hset(f"blueque_task_{foreign}", mapping={"status": "started", "node": OTHER})
-    for hint in (ids[2], foreign, "nobody"):  # entries that mean nothing
-        cli.lpush(f"blueque_reserved_tasks_video_{listener.node}", hint)
-    assert sorted((task.id, task.status) for task in listener.held()) == sorted(
-        [(ids[0], "reserved"), (ids[1], "started")]
-    )
 
 
 # What the dead have left
@@ -294,12 +223,6 @@ def answered(connection):
     return connection.wait(10)
 
 
-def test_an_order_wakes_an_idle_listener_and_the_next_beat_tells_it(listener, redis):
-    assert protocol.order(redis, "video", listener.node, "drain", "ann")
-    assert listener.idle(10, answered) is True
-    assert listener.has_order and listener.beat().order == "drain"
-
-
 def test_an_order_wakes_a_busy_listener_and_work_does_not(queue, listener, redis, cli):
     queue.enqueue("in")
     listener.watch_orders(0.05, answered)
@@ -307,14 +230,6 @@ def test_an_order_wakes_a_busy_listener_and_work_does_not(queue, listener, redis
     assert protocol.order(redis, "video", listener.node, "drain", "ann")
     listener.watch_orders(10, answered)
     assert listener.has_order and not cli.exists(f"blueque_orders_video_{listener.node}")
-
-
-def test_cancelling_a_running_task_is_an_order_to_its_listener(client, queue, listener):
-    task_id = queue.enqueue("in")
-    client.get_processor(listener.take()).start(77)
-    queue.cancel(task_id)
-    listener.watch_orders(10, answered)
-    assert listener.has_order and listener.beat(task_id).cancel is not None
 
 
 def test_what_1_0_0_has_left_of_an_end_is_not_there_after_a_reassertion(
@@ -352,24 +267,6 @@ def test_listen_returns_none_when_no_task_has_come_in_time(client, kind):
     task_id = client.get_queue("video").enqueue(1)
     task = listener.listen(called.append, timeout=0)
     assert task.id == task_id and called == [task]
-
-
-@pytest.mark.parametrize("kind", ["one", "several"])
-def test_listen_takes_what_comes_within_the_timeout(client, url, kind):
-    listener = get(client, kind)
-    assert listener.listen(timeout=0) is None
-    other = Client(url)
-    made = []
-    wait = listener.idle
-
-    def enqueue_and_wait(*arguments):
-        if not made:
-            made.append(other.get_queue("video").enqueue(1))
-        return wait(*arguments)
-
-    listener.idle = enqueue_and_wait
-    assert listener.listen(timeout=30).id == made[0]
-    other.close()
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])

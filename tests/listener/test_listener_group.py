@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 
 import pytest
-from clock import Clock
 from running import until
 from transactions import protocol
 
-from blueque import Client, ForkingRunner, NotRegistered, RoundRobin
+from blueque import Client, ForkingRunner, RoundRobin
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.listener.listener import Listener
 from blueque.model.units import Timing
 from blueque.protocol import transaction
 from blueque.recovery.judge import Recovery
-from blueque.recovery.observed import LONGEST_PACE, LOOK_AT_STARTED
-from blueque.system.process import node_id
 
 MANY = [f"queue {number}" for number in range(100)]
 
@@ -40,21 +36,8 @@ def done(client, task):
     processor.complete("")
 
 
-def taken(client, group):
-    """Take until nothing is left, and return the queues in the order of the tasks."""
-    order = []
-    while (task := group.take()) is not None:
-        order.append(task.queue)
-        done(client, task)
-    return order
-
-
 def awake(cli):
     return {key.removeprefix("blueque_wake_") for key in cli.keys("blueque_wake_*")}
-
-
-def blocked(cli):
-    return cli.info("clients")["blocked_clients"]
 
 
 @pytest.fixture
@@ -75,38 +58,6 @@ def round_trips(client):
 
 
 # Choosing
-
-
-def test_it_takes_from_the_first_queue_that_has_work(client):
-    for queue, count in (("A", 5), ("B", 2), ("C", 3)):
-        for _ in range(count):
-            client.get_queue(queue).enqueue("")
-    assert "".join(taken(client, registered(client.get_listener("C", "B", "A")))) == "CCCBBAAAAA"
-
-
-def test_it_takes_as_the_selector_says(client):
-    for queue, count in (("A", 5), ("B", 2), ("C", 3)):
-        for _ in range(count):
-            client.get_queue(queue).enqueue("")
-    assert (
-        "".join(taken(client, registered(client.get_listener("C", "B", "A", select=RoundRobin()))))
-        == "CBACBACAAA"
-    )
-
-
-def test_a_selector_is_any_callable_and_a_queue_that_it_leaves_out_comes_last(client):
-    asked = []
-
-    def select(queues, ready):
-        asked.append((list(queues), set(ready)))
-        return [queue for queue in sorted(ready) if queue != "audio"]
-
-    for queue in ("video", "audio", "text"):
-        client.get_queue(queue).enqueue("")
-    group = registered(client.get_listener("video", "audio", "text", select=select))
-    assert taken(client, group) == ["text", "video", "audio"]
-    assert asked[0] == (["video", "audio", "text"], {"video", "audio", "text"})
-    assert len(asked) == 3, "it is not asked when nothing has work"
 
 
 def test_a_selector_that_names_another_queue_is_told(client):
@@ -146,104 +97,7 @@ def test_a_selector_that_is_none_is_refused_at_once_and_those_that_there_are_are
         ForkingRunner(client, ["video", "audio"], print, select=select)
 
 
-def test_a_selector_gets_the_queues_as_a_list_and_those_with_work_as_a_set(client):
-    client.get_queue("audio").enqueue("")
-    calls = []
-    listener = client.get_listener(
-        "video", "audio", select=lambda *given: calls.append(given) or given[1]
-    )
-    assert listener.listen().queue == "audio"
-    assert calls == [(["video", "audio"], {"audio"})]
-
-
-# In a program of one's own
-
-
-def test_listen_waits_for_all_queues_and_returns_the_task_of_any(url, client, cli):
-    def listen(found):
-        own = Client(url, patience=2.0)
-        found.append(own.get_listener("video", "audio", "text").listen())
-        own.close()
-
-    for queue in ("text", "video", "audio"):
-        found = []
-        thread = threading.Thread(target=listen, args=(found,))
-        thread.start()
-        until(lambda: blocked(cli) == 1, what="a listener that waits")
-        task_id = client.get_queue(queue).enqueue("")
-        thread.join(10)
-        assert [(task.id, task.queue, task.status) for task in found] == [
-            (task_id, queue, "reserved")
-        ]
-        done(client, found[0])
-        for name in ("text", "video", "audio"):  # the next one has the same name
-            cli.delete(f"blueque_listener_{name}_{node_id()}")
-
-
-def test_listen_calls_back_and_registers_for_itself_in_each_queue(client, cli):
-    client.get_queue("audio").enqueue("")
-    called = []
-    group = client.get_listener("video", "audio")
-    task = group.listen(called.append)
-    assert called == [task]
-    for queue in ("video", "audio"):
-        assert cli.smembers(f"blueque_listeners_{queue}") == {group.node}
-        assert cli.hget(f"blueque_listener_{queue}_{group.node}", "beat_every") == "0"
-
-
-def test_listen_registers_again_where_its_registration_is_gone(client, group, cli):
-    cli.delete(f"blueque_listener_audio_{group.node}")
-    task_id = client.get_queue("audio").enqueue("")
-    assert group.listen().id == task_id
-    assert cli.hget(f"blueque_listener_audio_{group.node}", "state") == "alive"
-
-
-def test_a_listener_of_one_queue_is_what_it_was(client):
-    assert type(client.get_listener("video")).__name__ == "Listener"
-
-
 # Waking up
-
-
-def test_a_call_of_one_queue_is_passed_on_when_the_task_taken_is_of_another(client, group, cli):
-    assert group.take() is None
-    client.get_queue("audio").enqueue("")
-    assert group.idle(5, lambda connection: connection.wait(5)) is True
-    assert awake(cli) == set(), "the call of audio came to us"
-    client.get_queue("video").enqueue("")
-    cli.delete("blueque_wake_video")
-    assert group.take().queue == "video"
-    assert awake(cli) == {"audio"}
-
-
-def test_a_call_for_a_task_that_somebody_else_has_taken_is_not_passed_on(client, group, cli):
-    assert group.take() is None
-    client.get_queue("audio").enqueue("")
-    group.idle(5, lambda connection: connection.wait(5))
-    cli.rpoplpush("blueque_pending_tasks_audio", "blueque_reserved_tasks_audio_of_another")
-    assert group.take() is None
-    assert awake(cli) == set()
-
-
-def test_a_call_that_could_not_be_passed_on_is_passed_on_with_the_next_task(
-    client, group, cli, monkeypatch
-):
-    assert group.take() is None
-    client.get_queue("audio").enqueue("")
-    assert group.idle(5, lambda connection: connection.wait(5)) is True
-    for _ in range(2):
-        client.get_queue("video").enqueue("")
-    cli.delete("blueque_wake_video")
-
-    def fail(*_):
-        raise RedisAway("in a test")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(protocol, "wake", fail)
-        assert group.take().queue == "video"
-    assert awake(cli) == set()
-    assert group.take().queue == "video"
-    assert awake(cli) == {"audio"}
 
 
 def test_who_takes_nothing_passes_every_call_on(client, group, cli):
@@ -265,85 +119,7 @@ def test_who_has_waited_in_vain_looks_whether_somebody_of_1_0_0_has_put_a_task_i
     assert group.idle(5, lambda connection: False) is True, "who gives up waiting as well"
 
 
-@pytest.mark.parametrize("own", ["pause", "work", "leave"])
-@pytest.mark.parametrize("queues", [["video", "audio"], MANY])
-def test_somebodys_order_in_any_queue_goes_before_what_the_listener_has_written_in_others(
-    client, redis, own, queues
-):
-    group = registered(client.get_listener(*queues))
-    for listener in [*group][:-1]:
-        listener.announce(own)
-    assert group.beat().order == own
-    protocol.order(redis, queues[-1], group.node, "drain", "ann")
-    assert group.beat().order == "drain"
-
-
-def test_an_order_in_any_queue_is_noticed_idle_or_busy(client, group, redis):
-    for is_idle in (True, False):
-        for listener in group:
-            listener.has_order = False
-        protocol.order(redis, "audio", group.of("audio").node, "drain", "ann")
-        redis.read(("ZADD", f"blueque_orders_audio_{group.node}", 0, 0))
-        (group.idle if is_idle else group.watch_orders)(5, lambda connection: connection.wait(5))
-        assert group.has_order and group.beat().order == "drain"
-
-
-# In few round trips
-
-
-def test_a_listener_of_a_hundred_queues_does_with_all_at_once_what_it_does_with_all(
-    client, cli, round_trips
-):
-    group = registered(client.get_listener(*MANY))
-    assert group.take() is None, "which looks through all its lists first"
-    client.get_queue(MANY[50]).enqueue("")
-    assert group.idle(5, lambda connection: connection.wait(5)) is True
-    assert group.take().queue == MANY[50]
-    assert round_trips(group.beat) == 4, "two transactions"
-    assert round_trips(group.take) == 1
-    assert round_trips(lambda: group.idle(0.01, lambda connection: connection.wait(5))) == 3, (
-        "and a look at lines and own lists, one of which holds a task, and one at the lines"
-    )
-    assert round_trips(group.held) == 2, "the lists, and the task"
-    assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in MANY} == {"2"}
-
-
-def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alone(
-    client, round_trips
-):
-    alone = client.get_listener("video")
-    alone.register(Timing())
-    single = registered(Listener(client.connections, ["audio"]))
-
-    def cycle(listener, queue):
-        client.get_queue(queue).enqueue("")
-        return round_trips(lambda: done(client, listener.take()))
-
-    def wait(listener):
-        return round_trips(lambda: listener.idle(0.01, lambda connection: connection.wait(5)))
-
-    for listener, queue in ((alone, "video"), (single, "audio")):
-        cycle(listener, queue)  # what happens once
-    assert cycle(single, "audio") == cycle(alone, "video")
-    assert wait(single) == wait(alone)
-    assert round_trips(single.beat) == round_trips(alone.beat)
-
-
 # When something goes wrong
-
-
-def test_a_beat_says_where_the_registration_is_gone_and_reaches_the_other_queues(
-    client, group, cli
-):
-    cli.delete(f"blueque_listener_audio_{group.node}")
-    with pytest.raises(NotRegistered) as caught:
-        group.beat()
-    assert caught.value.queue == "audio"
-    assert [listener.queue for listener in group if not listener.is_registered] == ["audio"]
-    assert cli.hget(f"blueque_listener_video_{group.node}", "beat") == "1"
-    assert not cli.exists(f"blueque_listener_audio_{group.node}"), (
-        "no stump of a registration is made"
-    )
 
 
 def test_a_beat_puts_the_listener_back_where_1_0_0_has_struck_it_off(group, cli):
@@ -354,14 +130,6 @@ def test_a_beat_puts_the_listener_back_where_1_0_0_has_struck_it_off(group, cli)
         {group.node},
         1.0,
     )
-
-
-def test_a_beat_that_another_change_comes_across_is_tried_again(group, cli, overtaken):
-    overtaken(lambda: cli.sadd("blueque_listeners_audio", "another_1"))
-    group.beat()
-    assert {
-        cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in group.queues
-    } == {"1"}
 
 
 def test_a_key_of_the_wrong_type_in_one_queue_does_not_keep_the_listener_from_beating_in_the_others(
@@ -497,25 +265,6 @@ def test_a_right_that_is_missing_for_the_look_for_work_is_told(client, cli):
         modest.close()
 
 
-def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_other(
-    client, group, monkeypatch
-):
-    assert group.take() is None
-    client.get_queue("audio").enqueue("")
-    execute = transaction._execute
-
-    def lose_the_answer(*arguments):
-        monkeypatch.setattr(transaction, "_execute", execute)
-        execute(*arguments)
-        raise RedisAway("in a test")
-
-    monkeypatch.setattr(transaction, "_execute", lose_the_answer)  # of the pop
-    with pytest.raises(RedisAway):
-        group.take()
-    client.get_queue("video").enqueue("")
-    assert [group.take().queue, group.take().queue, group.take()] == ["audio", "video", None]
-
-
 def lose(monkeypatch, number, is_executed):
     """Let the connection break at the transaction of this number, before Redis has executed it or
     after.
@@ -569,46 +318,11 @@ def test_a_listener_that_was_found_dead_takes_leave_once_its_list_is_empty(
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize("queues", [["video"], ["video", "audio"]])
-def test_a_list_is_unsure_until_a_beat_has_gone_through(client, cli, queues):
-    group = registered(client.get_listener(*queues))
-    for queue in queues:
-        client.get_queue(queue).enqueue("")
-    members = cli.smembers("blueque_listeners_video")
-    cli.delete("blueque_listeners_video")
-    cli.set("blueque_listeners_video", "of another program")
-    if len(queues) == 1:
-        with pytest.raises(RedisRefused, match="WRONGTYPE"):
-            group.take()
-    else:
-        assert [task and task.queue for task in (group.take(), group.take())] == ["audio", None]
-        for _ in queues:  # each has called once
-            assert group.idle(5, lambda connection: connection.wait(5)) is True
-            assert group.take() is None
-        assert awake(cli) == set(), "nobody is called again and again"
-    assert group.of("video").is_list_unsure
-    assert cli.llen("blueque_pending_tasks_video") == 1
-
-    cli.delete("blueque_listeners_video")
-    cli.sadd("blueque_listeners_video", *members)
-    assert group.take().queue == "video"
-
-
 def test_leaving_takes_leave_of_every_queue_once(client, group, cli, state):
     assert group.leave() is True
     assert [key for key in state() if "listener" in key or "nodes" in key] == []
     assert group.leave() is True
     assert cli.zscore("blueque_queues", "video") == 0
-
-
-def test_who_holds_a_task_leaves_the_other_queues_only(client, group, cli):
-    client.get_queue("audio").enqueue("")
-    group.take()
-    assert group.leave() is False
-    assert (cli.smembers("blueque_listeners_video"), cli.smembers("blueque_listeners_audio")) == (
-        set(),
-        {group.node},
-    )
 
 
 def test_what_it_holds_in_any_queue_is_its_own(client, group):
@@ -626,64 +340,6 @@ def test_announcing_that_it_leaves_is_seen_in_every_queue(group, cli):
 
 
 # Judging and promoting in several queues
-
-
-def test_one_look_judges_the_listeners_of_all_queues(client, redis, round_trips):
-    queues = MANY[:10]
-    gone = {
-        "beat_every": 0.1,
-        "lease": 0.4,
-        "lost_after": 60,
-        "pid": 1,
-        "boot": "another",
-        "ns": "1",
-    }
-    for queue in queues:
-        protocol.register(redis, queue, "far_1", f"instance of {queue}", gone, time.time())
-    client.get_queue(queues[7]).enqueue("")
-    protocol.pop(redis, queues[7], "far_1", f"instance of {queues[7]}")
-    judges = Recovery(client.with_patience(0).connections)
-    judges._redis = redis
-    until(
-        lambda: judges.step(queues) == [] and not client.get_inspector().listeners(queues[9]),
-        what="the end of far_1",
-    )
-    assert [client.get_inspector().listeners(queue) for queue in queues] == [[]] * 10
-    assert client.get_inspector().pending(queues[7]) == 1, "what it had popped is in line again"
-
-
-def test_a_look_at_a_hundred_queues_in_which_nothing_happens_is_one_round_trip(client, round_trips):
-    registered(client.get_listener(*MANY))
-    judges = Recovery(client.connections)
-    assert round_trips(lambda: judges.step(MANY)) == 3, (
-        "the beats, the started tasks, the registrations"
-    )
-    assert round_trips(lambda: judges.step(MANY)) == 1
-
-
-@pytest.mark.parametrize("queues", [["video"], ["video", "audio"]])
-def test_a_judge_that_is_alone_looks_again_when_another_comes_or_a_minute_has_passed(
-    client, redis, round_trips, monkeypatch, queues
-):
-    group = registered(Listener(client.connections, queues))
-    judges = Recovery(client.connections)
-    for queue in queues:
-        judges.own(queue, group.node)
-    members = {queue: {group.node} for queue in queues}
-
-    assert round_trips(lambda: judges.step(queues, members)) == 3, "the first look"
-    assert round_trips(lambda: judges.step(queues, members)) == 0
-    assert judges.rest(queues) > 0.9 * LONGEST_PACE
-    joined = {**members, "video": {group.node, "far_1"}}
-    assert round_trips(lambda: judges.step(queues, joined)) >= 1
-    assert round_trips(lambda: judges.step(queues, members)) >= 1, (
-        "far_1 is looked at until it has left"
-    )
-    assert round_trips(lambda: judges.step(queues, members)) == 0
-    clock = Clock()
-    clock.sleep(LOOK_AT_STARTED)
-    monkeypatch.setattr("blueque.recovery.judge.time", clock)
-    assert round_trips(lambda: judges.step(queues, members)) == 2, "the beats, the started tasks"
 
 
 def test_a_judge_without_the_members_of_all_its_queues_reads_them(client, redis, round_trips):

@@ -9,7 +9,6 @@ import time
 import pytest
 from transactions import protocol
 
-from blueque import Processor
 from blueque.listener.time_left import TimeLeft
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -54,34 +53,6 @@ def test_a_task_is_taken_if_it_ends_in_time_by_its_limit(make, redis, cli, limit
     assert cli.hget(keys.task("a"), "status") == ("reserved" if is_taken else "pending")
 
 
-def test_a_listener_without_an_end_takes_it(make, redis):
-    put(redis, "a", time_limit=10 * HOUR)
-    assert make(None).take().id == "a"
-
-
-def test_it_holds_up_its_own_line_only(make, redis, cli):
-    put(redis, "long", 1.0, time_limit=2 * HOUR)
-    put(redis, "behind", 2.0)
-    put(redis, "low", 3.0, priority=-5)
-    put(redis, "high", 4.0, priority=5)
-    listener = make()
-    taken = []
-    while (task := listener.take()) is not None:
-        taken.append(task.id)
-        processor = Processor(listener._redis, task, 1000)
-        processor.start(1)
-        processor.complete("out")
-    assert taken == ["high", "low"]
-    assert line(cli) == ["behind", "long"]
-
-
-def test_the_limit_of_the_listener_counts_for_tasks_without_their_own(make, redis):
-    put(redis, "a")
-    put(redis, "b", 2.0, priority=-1, time_limit=60)
-    assert make(default=2 * HOUR).take().id == "b"
-    assert make(default=60.0, node="here_2").take().id == "a"
-
-
 def test_a_task_that_came_to_the_head_meanwhile_is_put_back_there(
     make, redis, other, cli, overtaken
 ):
@@ -104,22 +75,6 @@ def test_a_task_in_its_own_list_that_it_had_popped_before_is_put_back(make, redi
     listener.of("video").is_list_unsure = True
     assert listener.take() is None
     assert line(cli) == ["long"]
-
-
-def test_its_registration_says_when_it_ends_and_what_limit_it_has(make, cli):
-    make(HOUR, 90.0)
-    found = cli.hgetall(keys.listener("video", "here_1"))
-    assert abs(float(found["ends_at"]) - time.time() - HOUR) < 60
-    assert found["time_limit"] == "90.0"
-    make(None, node="here_2")
-    assert {"ends_at", "time_limit"}.isdisjoint(cli.hgetall(keys.listener("video", "here_2")))
-
-
-def test_a_listener_of_several_queues_takes_from_the_others(make, redis):
-    put(redis, "long", time_limit=2 * HOUR)
-    put(redis, "short", queue="audio", time_limit=60)
-    group = make(queues=("video", "audio"))
-    assert group.take().id == "short"
 
 
 def test_it_is_logged_once_which_task_is_left_to_others(make, redis, caplog):

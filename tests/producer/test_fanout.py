@@ -16,30 +16,6 @@ def fanout(client):
     return client.get_fanout("formats", to=["av1", "h264"])
 
 
-def test_each_queue_gets_a_task_of_its_own(client, fanout):
-    made = fanout.enqueue({"video": 17}, title="17", priority=3)
-
-    assert [*made] == ["av1", "h264"] == [*fanout.queues]
-    assert all(task.is_new for task in made.values())
-    for queue, task_id in made.items():
-        task = client.get_task(task_id)
-        assert (task.queue, task.status, task.parameters) == (queue, "pending", {"video": 17})
-        assert (task.title, task.priority) == ("17", 3)
-
-
-def test_a_key_counts_in_each_queue_by_itself(client, fanout):
-    there = client.get_queue("h264").enqueue("before", key="17")
-
-    made = fanout.enqueue("in", key="17")
-
-    assert (made["av1"].is_new, made["h264"].is_new) == (True, False)
-    assert made["h264"] == there
-    assert client.get_task(there).parameters == "before"
-    again = fanout.enqueue("in", key="17")
-    assert again == made
-    assert [task.is_new for task in again.values()] == [False, False]
-
-
 def test_they_may_wait_be_due_later_and_join_a_group(client, fanout):
     first = client.get_queue("audio").enqueue("first")
     client.group("g").open()
@@ -122,10 +98,3 @@ def test_the_queues_of_the_file_have_the_settings_of_the_file(url):
     assert policies[0] is None and '"max":3' in policies[1]
     with pytest.raises(InvalidInput, match=r"there is no fan-out 'other' in blueque\.toml"):
         client.get_fanout("other")
-
-
-def test_other_programs_see_them_as_any_task(client, fanout, cli):
-    made = fanout.enqueue("in")
-
-    assert cli.lrange(keys.pending("av1"), 0, -1) == [made["av1"]]
-    assert cli.zscore(keys.tasks("h264"), made["h264"]) is not None

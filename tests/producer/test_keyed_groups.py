@@ -68,19 +68,6 @@ def test_a_call_with_keys_opens_its_group_and_closes_it_when_all_are_made(client
     assert client.get_task(after).status == "pending"
 
 
-def test_the_same_call_again_changes_nothing_even_when_the_tasks_were_deleted(
-    client, queue, cli, state
-):
-    queue.enqueue_many(KEYS, keys=KEYS, group="n1")
-    cli.delete(*cli.keys(keys.task("*")), keys.pending(Q))
-    before = state()
-
-    again = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
-
-    assert (again, again.new, again.group) == (10, 0, "n1")
-    assert {**state(), keys.GROUPS: None} == {**before, keys.GROUPS: None}
-
-
 def test_new_rows_for_a_group_that_is_closed_are_refused(client, queue, state):
     queue.enqueue_many(KEYS, keys=KEYS, group="n1")
     before = state()
@@ -161,46 +148,7 @@ def test_a_group_that_another_program_has_opened_is_left_open(client, queue):
     assert seen(client)[0] == "closed"
 
 
-def test_a_call_for_another_queue_adds_to_a_group_and_leaves_it_open(client, queue):
-    with pytest.raises(KeyboardInterrupt):
-        queue.enqueue_many(Broken(6), keys=lambda row: row, batch=2, group="n1")
-
-    client.get_queue("audio").enqueue_many(KEYS, keys=KEYS, group="n1")
-
-    assert seen(client) == ("open", 16, 16, 0)
-
-
-def test_a_call_takes_part_in_no_workflow_and_in_no_group_that_was_cancelled(client, queue):
-    flow = client.workflow("flow")
-    flow.add(Q, "x")
-    flow.commit()
-    client.group("gone").open().cancel()
-
-    for group in ("flow", "gone"):
-        with pytest.raises(WrongGroup):
-            queue.enqueue_many(KEYS, keys=KEYS, group=group)
-
-
 # What the members wait for
-
-
-def test_all_members_wait_for_a_group_and_run_once_when_it_is_complete(client, queue):
-    first = queue.enqueue_many(KEYS, keys=KEYS, group="n1")
-    join = client.get_queue("join")
-
-    second = join.enqueue_many(KEYS, keys=KEYS, group="n2", after=first)
-    last = client.get_queue("last").enqueue("all", after=second)
-
-    assert statuses(client, "join") == {"blocked": 10}
-    assert run_all(client, "join") == 0
-    assert run_all(client, Q) == 10
-    settle(client)
-    assert statuses(client, "join") == {"pending": 10}
-    assert client.get_task(last).status == "blocked"
-    assert run_all(client, "join") == 10
-    settle(client)
-    assert client.get_task(last).status == "pending"
-    assert seen(client, "n2") == ("ended", 10, 0, 0)
 
 
 def test_members_get_what_they_wait_for_from_the_group_also_when_it_is_gone(client, queue):
@@ -420,34 +368,6 @@ def put(client, opened, names, **options):
     texts = [(b'"%s"' % name.encode(), True) for name in names]
     tasks = NewTasks((), texts, keys=[name.encode() for name in names])
     return opened.put(client.connections, tasks, fields)
-
-
-def test_columns_make_each_key_once_and_close_the_group_with_their_number(client, queue):
-    opened = opened_for(client)
-    names = [f"name {number}" for number in range(1000)]
-
-    first = put(client, opened, names[:600], tags=["x"])
-    again = put(client, opened, names) + put(client, opened, names[:10])
-    assert (first, again, opened.count(client.connections)) == (600, 400, 1000)
-    with pytest.raises(WrongGroup, match="it has 1000 tasks, 1001 are expected: put"):
-        opened.close(client.connections, 1001)
-    opened.close(client.connections, opened.made + 1000)
-
-    assert seen(client) == ("closed", 1000, 1000, 0)
-    assert queue.enqueue_many(names, keys=names, group="n1").new == 0
-    assert next(client.group("n1").tasks()).tags == ["x"]
-
-
-def test_columns_are_added_to_a_group_that_was_closed(client, queue):
-    queue.enqueue_many(KEYS[:6], keys=KEYS[:6], group="n1")
-    assert not opened_for(client).is_ours
-
-    opened = opened_for(client, append=True)
-    new = put(client, opened, KEYS)
-    opened.close(client.connections, opened.made + new)
-
-    assert (opened.made, new) == (6, 4)
-    assert seen(client) == ("closed", 10, 10, 0)
 
 
 def test_who_adds_to_a_closed_group_and_dies_is_followed_by_one_who_closes_it(client, queue):

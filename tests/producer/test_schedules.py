@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import time
 
@@ -15,8 +14,6 @@ import blueque
 from blueque import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence
-from blueque.model.recurrence import jitter_of
-from blueque.model.schedule import Occurrence
 from blueque.model.units import Timing
 from blueque.producer import schedules as schedules_of_people
 from blueque.producer.firing import Firing
@@ -63,21 +60,6 @@ def tasks(client, queue="reports"):
     return [client.get_task(task) for task in ids]
 
 
-def run_one(client, error=None, queue="reports"):
-    listener = client.get_listener(queue)
-    listener.register(Timing())
-    task = listener.take()
-    assert task is not None
-    processor = client.get_processor(task)
-    processor.start(77)
-    if error is None:
-        processor.complete("done")
-    else:
-        processor.fail(error)
-    listener.leave()
-    return task.id
-
-
 def start_one(client, queue="reports"):
     listener = client.get_listener(queue)
     listener.register(Timing())
@@ -99,45 +81,6 @@ def numbers(client, name="hourly"):
 
 
 # What comes
-
-
-def test_a_planned_time_comes_to_one_task_that_knows_it(client, cli, hourly):
-    hourly()
-    (planned,) = miss(cli, "hourly", 1)
-
-    fire(client)
-
-    (task,) = tasks(client)
-    assert task.id == id_of_occurrence("hourly", planned)
-    assert (task.status, task.parameters, task.schedule) == (
-        "pending",
-        {"kind": "hourly"},
-        "hourly",
-    )
-    assert task.planned.timestamp() == planned
-    schedule = client.get_schedule("hourly")
-    assert schedule.record["last"] == planned and schedule.record["planned"] == planned + HOUR
-    assert cli.zscore(keys.SCHEDULES, "hourly") == planned + HOUR
-    (newest,) = schedule.history()
-    assert newest == Occurrence("made", planned, newest.at, task.id)
-
-
-def test_nothing_comes_of_a_new_schedule_before_its_time(client, cli, hourly):
-    schedule = hourly()
-    assert Firing(client.connections).step() > 0
-    assert tasks(client) == [] and schedule.record["last"] <= time.time()
-    (first,) = schedule.next_times()
-    assert 0 < first.timestamp() - time.time() <= HOUR and first.timestamp() % HOUR == 0
-
-
-def test_the_task_shows_its_planned_time_in_the_zone_of_the_schedule(client, cli):
-    client.set_schedule("n", queue="reports", cron="* * * * *", timezone="Europe/Berlin")
-    minute = int(cli.time()[0]) // 60 * 60
-    cli.hset(keys.schedule("n"), mapping={"last": minute - 1, "planned": minute, "at": minute})
-    cli.zadd(keys.SCHEDULES, {"n": minute})
-    fire(client)
-    planned = tasks(client)[0].planned
-    assert planned.timestamp() == minute and str(planned.tzinfo) == "Europe/Berlin"
 
 
 def test_any_number_of_schedulers_make_one_task(client, cli, hourly, other):
@@ -301,79 +244,6 @@ def test_thousands_of_missed_times_take_few_transactions(client, cli, hourly):
 # The one before has not ended
 
 
-def test_a_task_that_is_there_already_does_not_hide_the_one_that_runs(client, cli, hourly):
-    hourly()
-    miss(cli, "hourly", 1, late=300)
-    fire(client)
-    _, running = start_one(client)
-    (planned,) = miss(cli, "hourly", 1, late=200)
-    client.get_schedule("hourly").backfill(planned, planned)
-    fire(client)
-    assert client.get_schedule("hourly").record["current"] == running.id
-    miss(cli, "hourly", 1)
-    fire(client)
-    assert what(client)[-2:] == [("made", None, 1), ("skipped", "overlap", 1)]
-
-
-def test_skip_says_which_task_has_not_ended(client, cli, hourly):
-    hourly()
-    miss(cli, "hourly", 1, late=300)
-    fire(client)
-    _, running = start_one(client)
-    miss(cli, "hourly", 1)
-
-    fire(client)
-
-    assert len(tasks(client)) == 1
-    newest = client.get_schedule("hourly").history()[0]
-    assert (newest.what, newest.task, newest.why, newest.status) == (
-        "skipped",
-        running.id,
-        "overlap",
-        "started",
-    )
-
-
-@pytest.mark.parametrize("overlap", ["skip", "queue", "allow"])
-def test_the_next_comes_when_the_one_before_has_ended(client, cli, hourly, overlap):
-    hourly(overlap=overlap)
-    for _ in range(2):
-        miss(cli, "hourly", 1, late=HOUR // 2 if not tasks(client) else 5)
-        fire(client)
-        run_one(client)
-    assert [task.status for task in tasks(client)] == ["complete"] * 2
-    assert what(client) == [("made", None, 1)] * 2
-
-
-def test_queue_lets_one_wait_for_the_end_of_the_other(client, cli, hourly):
-    hourly(overlap="queue")
-    for late in (300, 200, 100):
-        miss(cli, "hourly", 1, late=late)
-        fire(client)
-        if late == 300:
-            processor, first = start_one(client)
-
-    assert what(client) == [("made", None, 1), ("made", None, 1), ("skipped", "overlap", 1)]
-    listener = client.get_listener("reports")
-    listener.register(Timing())
-    assert listener.take() is None  # its lock is held
-    processor.complete("done")
-    second = listener.take()
-    assert second is not None and second.id != first.id
-    listener.leave()
-
-
-def test_a_task_without_the_lock_keeps_the_next_from_coming(client, cli, hourly):
-    hourly()
-    miss(cli, "hourly", 1, late=300)
-    fire(client)
-    start_one(client)
-    hourly(overlap="queue")
-    miss(cli, "hourly", 1)
-    fire(client)
-    assert what(client)[-1] == ("skipped", "overlap", 1)
-
-
 def test_a_lock_of_the_task_keeps_its_tasks_apart(client, cli, hourly):
     schedule = hourly(overlap="queue", lock="licence", resources={"gpu": 1})
     assert schedule.definition.lock == "licence"
@@ -415,17 +285,6 @@ def test_a_change_runs_nothing_of_the_past_and_says_what_is_lost(client, cli, ho
     assert tasks(client) == []
 
 
-def test_new_parameters_leave_what_is_due_as_it_is(client, cli, hourly):
-    hourly(start=1_700_000_000)
-    (planned,) = miss(cli, "hourly", 1)
-    cli.hset(keys.schedule("hourly"), "start", 1_700_000_000)
-    old = planned // HOUR * HOUR - (planned // HOUR * HOUR - 1_700_000_000) % HOUR
-    cli.hset(keys.schedule("hourly"), mapping={"last": old - 1, "planned": old, "at": old})
-    hourly(start=1_700_000_000, parameters="new")
-    fire(client)
-    assert [task.parameters for task in tasks(client)] == ["new"]
-
-
 def test_of_two_who_make_one_name_at_the_same_instant_one_is_refused(
     client, hourly, url, overtaken, proxy
 ):
@@ -441,30 +300,6 @@ def test_of_two_who_make_one_name_at_the_same_instant_one_is_refused(
         assert proxy.has_struck and made.record["version"] == 1
 
 
-def test_what_is_the_same_is_not_written(client, hourly, cli):
-    first = hourly().record
-    cli.config_resetstat()
-    assert hourly().record == first
-    assert "cmdstat_hset" not in cli.info("commandstats")
-
-
-def test_a_trigger_makes_a_task_now_and_moves_nothing(client, cli, hourly):
-    schedule = hourly()
-    before = schedule.record
-    task = schedule.trigger(by="ann")
-
-    assert client.get_task(task).status == "pending"
-    with pytest.raises(WrongSchedule) as refused:
-        schedule.trigger()
-    assert f'task {task} has not ended (pending), and overlap = "skip" lets' in str(refused.value)
-    forced = schedule.trigger(force=True)
-    assert task != forced and len(tasks(client)) == 2
-    after = schedule.refresh().record
-    assert after["current"] == task and after["triggered"] == 2
-    assert (after["planned"], after["last"]) == (before["planned"], before["last"])
-    assert what(client) == [("triggered", None, 1)] * 2
-
-
 def test_a_schedule_knows_what_it_has_changed_itself(client, hourly):
     schedule = hourly()
     assert schedule.pause("ann") and schedule.is_paused
@@ -477,16 +312,6 @@ def test_an_unknown_option_is_named(hourly):
         hourly(foo=1)
 
 
-def test_next_times_have_none_that_is_past(client, cli, hourly):
-    hourly()
-    miss(cli, "hourly", 3)
-
-    schedule = client.get_schedule("hourly")
-
-    assert schedule.next_times()[0].timestamp() > schedule.seen.now
-    assert schedule.record["planned"] < schedule.seen.now
-
-
 def test_what_was_missed_is_logged(client, cli, hourly, caplog):
     hourly()
     first, second, _ = miss(cli, "hourly", 3)
@@ -496,15 +321,6 @@ def test_what_was_missed_is_logged(client, cli, hourly, caplog):
 
     assert f"missed schedule=hourly planned={first} until={second} times=2" in caplog.messages
     assert any(text.startswith("made schedule=hourly") for text in caplog.messages)
-
-
-def test_a_trigger_makes_no_second_task_if_the_first_was_deleted_before_its_answer(client, hourly):
-    hourly()
-    task = protocol.trigger(client.connections, "hourly", "mark", "ann")
-    assert run_one(client) == task
-    client.get_queue("reports").delete_task(client.get_task(task))
-    assert protocol.trigger(client.connections, "hourly", "mark", "ann") == task
-    assert tasks(client) == []
 
 
 def test_a_backfill_makes_each_past_task_once_one_after_the_other(client, cli, hourly):
@@ -544,16 +360,6 @@ def test_a_backfill_ends_soon_after_its_schedule_is_deleted(client, cli, hourly,
     assert len(made) == 200
 
 
-def test_a_deleted_schedule_leaves_its_tasks_and_nothing_else(client, cli, hourly):
-    schedule = hourly()
-    task = schedule.trigger()
-    assert schedule.delete() and not schedule.delete()
-    assert client.get_task(task).status == "pending"
-    assert [key for key in cli.keys("*") if "schedule" in key or "occurrence" in key] == []
-    with pytest.raises(NoSuchSchedule):
-        client.get_schedule("hourly")
-
-
 def test_a_queue_with_a_schedule_is_not_forgotten(client, hourly):
     schedule = hourly()
     assert client.forget_queue("reports") == {"schedules": 1}
@@ -579,15 +385,6 @@ def test_a_mistake_names_its_option(hourly, options, says, cli):
     assert says in str(raised.value) and cli.keys("*") == []
 
 
-def test_jitter_puts_each_task_off_by_the_same_time_everywhere(client, cli, hourly):
-    schedule = hourly(jitter="10m")
-    record = schedule.record
-    digest = hashlib.sha256(f"hourly\0{record['planned']}".encode()).digest()
-    assert record["at"] == record["planned"] + int.from_bytes(digest, "big") % 600
-    schedule.delete()
-    assert hourly(jitter="10m").record["at"] == record["at"]
-
-
 @pytest.mark.parametrize(
     ("rule", "apart"), [({"every": "1h"}, 3600), ({"every": None, "cron": "0,20 * * * *"}, 1200)]
 )
@@ -597,45 +394,6 @@ def test_no_jitter_puts_a_task_off_until_the_next_one_is_planned(hourly, rule, a
         hourly(**rule, jitter=apart + 1)
 
 
-def test_a_pause_loses_nothing_that_is_not_due_yet(client, cli, hourly):
-    seconds = int(cli.time()[0])
-    name = next(n for n in map(str, range(1000)) if jitter_of(n, seconds - 5, HOUR) > 60)
-    schedule = hourly(name, jitter="1h")
-    at = seconds - 5 + jitter_of(name, seconds - 5, HOUR)
-    record = {"start": seconds - 5, "last": seconds - 6, "planned": seconds - 5, "at": at}
-    cli.hset(keys.schedule(name), mapping=record)
-
-    schedule.pause()
-    schedule.resume()
-
-    assert what(client, name) == []
-    found = client.get_schedule(name).record
-    assert (found["planned"], found["at"]) == (seconds - 5, at)
-
-
-@pytest.mark.parametrize("passed", [3, 5])
-def test_a_pause_with_more_times_than_are_counted_loses_nothing_that_is_not_due_yet(
-    client, cli, hourly, monkeypatch, passed
-):
-    monkeypatch.setattr("blueque.protocol.schedules.MOST_COUNTED", 3)
-    about_now = range(int(cli.time()[0]) - 5, int(cli.time()[0]) + 25)
-    name = next(
-        name
-        for name in map(str, range(1000))
-        if all(jitter_of(name, moment, HOUR) > 60 for moment in about_now)
-    )
-    schedule = hourly(name, jitter="1h")
-    schedule.pause()
-    *_, not_due = miss(cli, name, passed + 1)
-    cli.zadd(keys.SCHEDULES, {name: "inf"})
-
-    schedule.resume()
-
-    record = client.get_schedule(name).record
-    assert record["planned"] == not_due > record["last"]
-    assert what(client, name) == [("missed", "paused", 3)]
-
-
 # What others do meanwhile
 
 
@@ -643,66 +401,6 @@ def due(client, name="hourly"):
     """Return what a scheduler has read of a schedule that is due."""
     (record,) = schedules.records(client.connections, [name])
     return plan_of(name, record, schedules.first(client.connections, 1)[0])
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda schedule: schedule.pause(),
-        lambda schedule: schedule.delete(),
-        lambda schedule: fire(schedule.client),
-    ],
-    ids=["pause", "delete", "fire"],
-)
-def test_fire_makes_nothing_of_a_record_that_changes_before_its_exec(
-    client, cli, hourly, overtaken, act, url
-):
-    hourly()
-    miss(cli, "hourly", 1)
-    plan = due(client)
-    someone = blueque.Client(url)
-    theirs = someone.get_schedule("hourly")
-    theirs.client = someone
-    overtaken(lambda: act(theirs))
-
-    assert protocol.fire(client.connections, "hourly", plan) is None
-
-    made = [each[0] for each in (what(client) if cli.exists(keys.schedule("hourly")) else [])]
-    assert len(tasks(client)) == made.count("made") <= 1
-    someone.close()
-
-
-def test_fire_looks_again_when_the_task_before_ends_before_its_exec(client, cli, hourly, overtaken):
-    hourly()
-    miss(cli, "hourly", 1, late=300)
-    fire(client)
-    _, running = start_one(client)
-    miss(cli, "hourly", 1)
-    plan = due(client)
-    overtaken(lambda: cli.hset(keys.task(running.id), "status", "complete"))
-
-    assert protocol.fire(client.connections, "hourly", plan).what == "made"
-
-
-@pytest.mark.parametrize("is_kept", [False, True])
-def test_fire_makes_no_task_that_comes_to_be_before_its_exec(
-    client, cli, hourly, overtaken, url, is_kept
-):
-    hourly()
-    (planned,) = miss(cli, "hourly", 1)
-    plan = due(client)
-    task = id_of_occurrence("hourly", planned)
-    with contextlib.closing(blueque.Client(url)) as other:
-
-        def act():
-            if is_kept:
-                cli.set(keys.key_kept(task), "mark")
-            else:
-                other.get_schedule("hourly").backfill(planned, planned)
-
-        overtaken(act)
-        assert protocol.fire(client.connections, "hourly", plan).what == "made"
-    assert len(tasks(client)) == (0 if is_kept else 1)
 
 
 def test_a_trigger_is_refused_when_a_task_comes_before_its_exec(
@@ -716,20 +414,6 @@ def test_a_trigger_is_refused_when_a_task_comes_before_its_exec(
         schedule.trigger()
     assert what(client) == [("made", None, 1)]
     someone.close()
-
-
-def test_the_clock_of_redis_decides_and_not_ours(client, cli, hourly, monkeypatch):
-    hourly()
-    miss(cli, "hourly", 1)
-    real = time.time
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: real() - 7200)
-        fire(client)
-    assert len(tasks(client)) == 1
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: real() + 7200)
-        fire(client)
-    assert len(tasks(client)) == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
@@ -853,31 +537,6 @@ def test_occurrences_are_json_that_redis_cli_shows(client, cli, hourly):
 
 
 # Who has changed it
-
-
-def test_what_people_do_to_a_schedule_is_an_event_of_its_queue(client, hourly):
-    schedule = hourly(by="ann")
-    hourly(by="bob")  # the same again
-    hourly(every="2h", priority=7, by="bob")
-    schedule.pause("ann", "the disk is full")
-    schedule.resume(by="bob")
-    task = schedule.trigger(by="cyd")
-    schedule.delete("dan")
-
-    found = [
-        (each.event, each.by, each.facts)
-        for each in history.newest(client.connections, ["reports"], 100, None, None)[::-1]
-        if not each.task
-    ]
-    ours = {"schedule": "hourly"}
-    assert task and found == [
-        ("schedule_added", "ann", ours),
-        ("schedule_changed", "bob", {**ours, "why": "every, priority"}),
-        ("schedule_paused", "ann", {**ours, "why": "the disk is full"}),
-        ("schedule_resumed", "bob", ours),
-        ("schedule_triggered", "cyd", ours),
-        ("schedule_removed", "dan", ours),
-    ]
 
 
 def test_a_lost_answer_writes_what_a_person_has_done_once(client, hourly, proxy):

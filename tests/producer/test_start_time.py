@@ -9,7 +9,6 @@ import pytest
 
 from blueque import InvalidInput, InvalidType
 from blueque.model import keys
-from blueque.producer.queue import Queue
 
 
 def fields(client, task_id):
@@ -22,63 +21,11 @@ def index(redis):
     return dict(zip(found[::2], map(float, found[1::2]), strict=True))
 
 
-def test_a_task_without_the_options_has_no_field_and_no_entry(client, queue, redis):
-    task = queue.enqueue("in")
-    queue.enqueue_many(["a", "b"])
-
-    assert fields(client, task) == (None, None) and index(redis) == {}
-
-
-@pytest.mark.parametrize("within", [7200, 7200.0, "2h"])
-def test_start_within_counts_from_the_call(client, queue, redis, within):
-    before = time.time()
-    task = queue.enqueue("in", start_within=within)
-
-    start_before, _ = fields(client, task)
-    assert before + 7200 <= start_before <= time.time() + 7200
-    assert index(redis) == {task: start_before}
-
-
-def test_start_within_of_a_scheduled_task_counts_from_its_eta(client, queue, redis):
-    eta = time.time() + 1000
-
-    task = queue.schedule("in", eta, start_within=60, expired_to="late")
-
-    assert fields(client, task) == (pytest.approx(eta + 60), "late")
-    assert index(redis) == {task: pytest.approx(eta + 60)}
-
-
 def test_start_before_is_a_time_or_a_datetime(client, queue):
     at = datetime(2100, 1, 1, tzinfo=UTC)
 
     assert fields(client, queue.enqueue("in", start_before=at))[0] == at.timestamp()
     assert fields(client, queue.enqueue("in", start_before=4e9))[0] == 4e9
-
-
-def test_a_task_with_a_key_that_exists_keeps_its_time(client, queue, redis):
-    first = queue.enqueue("in", key="a", start_before=4e9)
-    again = queue.enqueue("in", key="a", start_before=5e9)
-
-    assert again == first and not again.is_new
-    assert index(redis) == {first: 4e9}
-
-
-def test_tasks_that_wait_for_others_have_it_too(client, queue, redis):
-    parent = queue.enqueue("in")
-    task = queue.enqueue("in", after=parent, start_before=4e9, expired_to="late")
-    (many,) = queue.enqueue_iter(["in"], after=parent, start_before=5e9)
-
-    assert client.get_task(task).status == "blocked"
-    assert fields(client, task) == (4e9, "late")
-    assert index(redis) == {task: 4e9, many[0]: 5e9}
-
-
-@pytest.mark.parametrize("keyed", [{}, {"keys": lambda row: row}])
-def test_many_tasks_have_the_same_time(client, queue, redis, keyed):
-    (ids,) = queue.enqueue_iter(["a", "b"], start_before=4e9, expired_to="late", **keyed)
-
-    assert [fields(client, task) for task in ids] == [(4e9, "late")] * 2
-    assert index(redis) == dict.fromkeys(ids, 4e9)
 
 
 @pytest.mark.parametrize("keyed", [{}, {"keys": lambda row: row[0]}])
@@ -108,21 +55,6 @@ def test_a_task_of_many_that_could_never_start_is_named(queue, redis):
         queue.schedule_many(["a", "b"], etas=iter([now + 10, now + 99]), start_before=now + 50)
 
     assert index(redis) == {}
-
-
-def test_the_configuration_of_the_queue_gives_it_to_all_that_say_nothing(redis, client):
-    queue = Queue(redis, "video", 2**20, settings={"start_within": 60.0})
-    now = time.time()
-
-    own = queue.enqueue("in", start_before=4e9)
-    none = queue.enqueue("in", start_within=False)
-    given, moved = queue.enqueue("in"), queue.enqueue("in", expired_to="late")
-    ((many,),) = queue.enqueue_iter(["in"])
-
-    assert fields(client, own) == (4e9, None) and fields(client, none) == (None, None)
-    for task in (given, moved, many):
-        assert fields(client, task)[0] == pytest.approx(now + 60, abs=20)
-    assert fields(client, moved)[1] == "late"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from faults import Fault
-from transactions import protocol
 
 from blueque import Client
 from blueque.errors import (
@@ -16,7 +15,6 @@ from blueque.errors import (
     WrongGroup,
 )
 from blueque.model import keys
-from blueque.recovery.group_settling import settle_groups_step
 
 
 def diamond(client, name="night", **options):
@@ -40,35 +38,6 @@ def test_a_block_commits_its_workflow_unless_it_raises(client, cli):
 
 def statuses(client, tasks):
     return [client.get_task(task).status for task in tasks]
-
-
-def test_all_tasks_of_a_workflow_are_there_at_once_each_in_its_place(client, cli):
-    flow, tasks = diamond(client, broken="cancel")
-    assert not cli.keys("*"), "nothing is written before"
-
-    assert flow.commit()
-
-    assert statuses(client, tasks) == ["pending", "blocked", "blocked", "blocked"]
-    seen = flow.progress()
-    assert (seen.state, seen.members, seen.open) == ("closed", 4, 4)
-    assert cli.zrange(keys.members("night"), 0, -1) == tasks
-    assert cli.zrange(keys.dependents(tasks[0]), 0, -1) == tasks[1:3]
-    last = client.get_task(tasks[3])
-    assert (last.after, last.broken, last.parents) == (2, "cancel", tasks[1:3])
-    assert client.get_task(tasks[0]).dependents == 1
-
-
-def test_the_same_name_again_changes_nothing_and_names_the_same_tasks(client, everything):
-    flow, tasks = diamond(client)
-    flow.commit()
-    before = everything()
-
-    again, same = diamond(client)
-
-    assert not again.commit() and not flow.commit()
-    assert same == tasks
-    assert everything() == before
-    assert flow.id_of("last") == tasks[3]
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.HOLD])
@@ -111,24 +80,6 @@ def test_a_task_that_waits_for_itself_is_a_circle(client):
 
     with pytest.raises(CycleFound, match="a -> a"):
         flow.commit()
-
-
-def test_a_workflow_waits_for_tasks_and_groups_outside(client, queue, cli):
-    outer = queue.enqueue("outer")
-    client.group("day").open()
-    flow = client.workflow("night")
-    task = flow.add("video", 1, after=outer)
-    flow.link(task, client.group("day"))
-    flow.commit()
-
-    assert cli.zrange(keys.dependents(outer), 0, -1) == [task]
-    assert cli.zrange(keys.awaiting("day"), 0, -1) == [task]
-
-    missing = client.workflow("late")
-    missing.add("video", 1, after="nobody")
-    with pytest.raises(NoSuchTask):
-        missing.commit()
-    assert not cli.exists(keys.group("late"))
 
 
 def test_what_cannot_be_is_refused(client):
@@ -217,19 +168,6 @@ def test_another_workflow_with_the_name_is_refused(client, everything, size):
 
     assert everything() == before
     assert not nightly("monday").commit()
-
-
-def test_a_workflow_whose_tasks_were_deleted_is_still_the_same_and_not_made_again(client, cli):
-    flow, tasks = diamond(client)
-    flow.commit()
-    flow.cancel()
-    while flow.progress().state != "ended":
-        settle_groups_step(client.connections, 2e9)
-    for task in tasks:
-        protocol.delete(client.connections, client.get_task(task).queue, task, is_forced=True)
-
-    assert not diamond(client)[0].commit()
-    assert not any(cli.exists(keys.task(task)) for task in tasks)
 
 
 def test_nothing_is_added_to_a_workflow_that_was_committed(client):

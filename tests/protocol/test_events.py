@@ -37,6 +37,26 @@ def told(client, task="t1"):
     return [(event.event, event.at, event.attempt) for event in client.get_history(task).events]
 
 
+def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(
+    client, redis, cli, at_work
+):
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
+    for number in range(50):
+        at_work(token=f"token{number}", reserved=10.0 + number, started=10.25 + number)
+        protocol.end(
+            redis, AttemptRef(Q, "t1", f"token{number}", NODE), End.release(), 10.5 + number
+        )
+
+    history = client.get_history("t1")
+
+    assert (history.missing, history.early) == (50, 21)
+    assert cli.llen(keys.history("t1")) == 20
+    assert cli.llen(keys.recent("t1")) == 80
+    assert [event.attempt for event in history.events][:4] == [0, 1, 1, 1]
+    assert history.events[-1].event == "released"
+    assert history.events[-1].attempt == 50
+
+
 @pytest.mark.parametrize("field", ["created", "eta", "queued", "started"])
 @pytest.mark.parametrize("text", ["nan", "inf", "-1e308", "soon", ""])
 def test_times_of_another_program_break_nothing(redis, cli, at_work, field, text):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from transactions import protocol
 
 from blueque import Client
-from blueque.model import keys
 from blueque.queries import tasks as contents
 from blueque.queries.inspector import Inspector
 
@@ -27,24 +26,6 @@ def test_parameters_are_read_of_tasks_without_a_name_and_replaced_by_their_size_
     assert [task.id for task in found] == ["a", "b", "c"]
     assert [task.parameters for task in found] == [{"n": 1}, None, "(16.0 KiB)"]
     assert found[1].fields == tasks[1].fields
-
-
-def test_results_and_errors_are_read_if_they_are_asked_for(redis):
-    tasks = put(redis, ("a", "1", JSON | {"key": "k"}))
-    redis.read(("HSET", keys.task("a"), "result", "[1]", "result_encoding", "json", "error", "e"))
-
-    (found,) = Inspector(redis).with_contents(tasks, ["result", "error"])
-
-    assert (found.result, found.error, found.parameters) == ([1], "e", None)
-
-
-def test_no_more_is_read_at_once_than_there_is_room_for(redis, monkeypatch):
-    monkeypatch.setattr(contents, "MOST_AT_ONCE", 5)
-    tasks = put(redis, ("a", "1234", JSON), ("b", "12", JSON), ("c", "9", JSON))
-
-    found = Inspector(redis).with_contents(tasks)
-
-    assert [task.parameters for task in found] == [1234, "(2 B)", 9]
 
 
 def test_without_the_right_to_ask_for_sizes_lists_do_without_parameters(redis, url):

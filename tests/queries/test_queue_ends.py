@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import fakeredis
 import pytest
 from faults import Fault
-from transactions import protocol
 
-from blueque import Client, InvalidInput, Retry, WaitTimedOut
+from blueque import Client, InvalidInput, WaitTimedOut
 from blueque.model import keys
 from blueque.queries.queue_ends import Left, QueueWatcher, join
 from blueque.queries.task_ends import ends
@@ -67,54 +65,6 @@ def test_what_is_left_is_counted_by_what_keeps_it(client, watcher):
     assert left(seen)["video"] == Left(2, 0, 1, 1)
 
 
-def test_a_task_that_goes_from_place_to_place_is_always_seen(client, url, watcher):
-    client.get_queue("video").enqueue(1, retry=Retry(max=10**6, backoff=0, jitter=0))
-    has_ended = threading.Event()
-
-    def run_for_ever():
-        other = Client(url)
-        listener = other.get_listener("video")
-        while not has_ended.is_set():
-            processor = other.get_processor(listener.listen())
-            processor.start(1)
-            processor.fail("again")
-        other.close()
-
-    thread = threading.Thread(target=run_for_ever)
-    thread.start()
-    try:
-        seen = watcher("video")
-        assert all(any(left(seen)["video"]) for _ in range(500))
-    finally:
-        has_ended.set()
-        thread.join()
-
-
-def test_join_returns_when_the_last_task_has_ended_and_waits_for_what_it_has_held_up(
-    client, url, aside
-):
-    queue = client.get_queue("video")
-    first = queue.enqueue(1)
-    second = queue.enqueue(2, after=first)
-    joined = aside(Client(url).get_queue("video").join, 10)
-    take(client).complete("one")
-    protocol.settle(client.connections, first, time.time())
-    processor = take(client)
-    assert processor.task.id == second and not joined.done()
-    processor.complete("two")
-    assert joined.result(10) is None
-
-
-def test_what_fails_or_is_to_run_later_is_not_waited_for(client):
-    queue = client.get_queue("video")
-    queue.enqueue(1)
-    queue.enqueue(2, retry=Retry(backoff=1000))
-    take(client).fail("no")
-    take(client).fail("later")
-    queue.schedule(3, time.time() + 1000)
-    queue.join(5)
-
-
 def test_a_timeout_says_what_is_left(client, watcher):
     client.get_queue("video").enqueue(1)
     with pytest.raises(
@@ -144,23 +94,6 @@ def test_queues_with_nothing_but_blocked_tasks_are_noticed(client, watcher):
     with pytest.raises(WaitTimedOut):
         list(ends(watcher("video"), 1.0, 0.01, notice))
     assert told == [["video"]]
-
-
-def test_an_idle_join_asks_redis_nothing(client, url, cli, aside):
-    client.get_queue("video").enqueue(1)
-    seen = QueueWatcher(Client(url).connections.connect, ["video"])
-    list(seen.look())
-    processor = take(client)
-    list(seen.look())
-    cli.config_resetstat()
-    waiting = aside(seen.rest, 5.0)
-    processor.progress("half")
-    assert "cmdstat_exec" in cli.info("commandstats")
-    assert not waiting.done()
-    processor.complete("out")
-    waiting.result(10)
-    assert left(seen) == {"video": Left()}
-    seen.close()
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, strategies
 from transactions import protocol
 
-from blueque import Client, InvalidInput, InvalidType
+from blueque import InvalidInput, InvalidType
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs.stats import drawn
@@ -21,11 +21,8 @@ from blueque.errors import ConfigRefused
 from blueque.model import histogram, keys, units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
-from blueque.model.retry import Retry
 from blueque.protocol.ends import End
-from blueque.protocol.recover import Loss
 from blueque.queries import statistics
-from blueque.queries.steps import read
 from blueque.settings.file import parse
 
 Q, NODE = "video", "host_1"
@@ -114,47 +111,12 @@ def test_a_quantile_is_right_to_the_width_of_its_bucket(redis, ended):
     assert times[-1] <= found.total.running.longest <= histogram.end(histogram.bucket(times[-1]))
 
 
-def test_of_a_queue_in_which_nothing_happened_nothing_is_told(client):
-    found = client.get_statistics(Q, days=2)
-
-    assert (found.queue, found.total.complete, found.total.failed_share) == (Q, 0, None)
-    assert (
-        found.total.running.mean,
-        found.total.running.quantile(0.5),
-        found.total.running.longest,
-    ) == (None, None, None)
-    assert len(found.days) == 2
-
-
 def test_days_are_those_of_the_clock_of_redis_and_a_wrong_number_is_refused(client):
     assert [*client.get_statistics(Q, days=1).days] == [day_of(client.get_inspector().now())]
     with pytest.raises(InvalidInput, match="days is 0"):
         client.get_statistics(Q, days=0)
     with pytest.raises(InvalidType):
         client.get_statistics(Q, days=1.5)
-
-
-def test_attempts_that_are_lost_are_counted_whether_another_follows_or_not(redis, cli):
-    for number, retry in enumerate((None, Retry())):
-        protocol.enqueue(redis, Q, f"t{number}", "in", NOON)
-        protocol.register(redis, Q, f"dead_{number}", "i2", {}, now=0.5)
-        protocol.pop(redis, Q, f"dead_{number}", "i2")
-        protocol.reserve(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), "i2", NOON)
-        protocol.start(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), 77, NOON)
-        protocol.fence(redis, Q, f"dead_{number}", "i2", "0", 9.25)
-        protocol.lose(
-            redis,
-            AttemptRef(Q, f"t{number}", "token", f"dead_{number}"),
-            "i2",
-            Loss("gone"),
-            retry,
-            NOON,
-        )
-
-    total = statistics.load(redis, [Q], 1, NOON)[0].total
-
-    assert (total.lost, total.failed, total.retried) == (2, 1, 0)
-    assert cli.hget(keys.totals(Q), "error:lost") == "2"
 
 
 def test_what_another_program_has_put_among_the_numbers_is_left_out():
@@ -165,35 +127,12 @@ def test_what_another_program_has_put_among_the_numbers_is_left_out():
     assert (found.complete, found.running.counted, found.seconds) == (0, 1, {})
 
 
-@pytest.mark.parametrize(
-    ("environ", "file", "days"),
-    [
-        ({}, None, 90),
-        ({}, 30, 30),
-        ({"BLUEQUE_STATISTICS_KEEP": "2w"}, 30, 14),
-        ({"BLUEQUE_STATISTICS_KEEP": ""}, None, 90),
-    ],
-)
-def test_how_long_they_are_kept_is_said_by_the_environment_then_the_file(environ, file, days):
-    assert units.statistics_keep(environ, file) == days
-
-
 @pytest.mark.parametrize("text", ["0", "12h", "36h", "4000d", "long"])
 def test_what_is_no_number_of_days_is_refused(text):
     with pytest.raises(InvalidInput, match=r"^BLUEQUE_STATISTICS_KEEP: "):
         units.statistics_keep({"BLUEQUE_STATISTICS_KEEP": text})
     with pytest.raises(ConfigRefused, match=r"^blueque\.toml: statistics\.keep: "):
         parse(f'[statistics]\nkeep = "{text}"')
-
-
-def test_a_client_keeps_them_as_long_as_its_file_says(url, cli):
-    client = Client(url, config=parse('[statistics]\nkeep = "3d"')).with_patience(1)
-    task = client.get_queue(Q).enqueue({})
-    client.get_queue(Q).cancel(task)
-
-    (key,) = cli.keys(keys.stats(Q, "*"))
-    day = time.time() // DAY * DAY
-    assert cli.expiretime(key) - day in (3 * DAY, 4 * DAY)
 
 
 def test_stats_of_one_queue_are_shown_with_a_histogram_in_words(run, ended):
@@ -309,64 +248,6 @@ def test_stats_of_several_queues_are_a_table_and_as_json_have_every_day(run, end
     assert run("stats", "--since", "12h")[0] == 2
 
 
-def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failures(
-    run, redis, client, cli
-):
-    protocol.register(redis, Q, NODE, "i1", {}, now=0.5)
-    protocol.enqueue(redis, Q, "t1", "in", NOON)
-    for number in range(3):
-        protocol.pop(redis, Q, NODE, "i1")
-        protocol.reserve(redis, AttemptRef(Q, "t1", f"token{number}", NODE), "i1", NOON)
-        protocol.start(redis, AttemptRef(Q, "t1", f"token{number}", NODE), 77, NOON)
-        if number == 0:
-            protocol.end(
-                redis, AttemptRef(Q, "t1", "token0", NODE), End.release(reason="drain"), NOON
-            )
-        else:
-            protocol.end(
-                redis,
-                AttemptRef(Q, "t1", f"token{number}", NODE),
-                End.retry(None, wish="not yet"),
-                NOON,
-            )
-
-    (found,) = json.loads(run("stats", "--json", Q)[1])["items"]
-
-    assert (found["retried"], found["failed"], found["errors"]) == (0, 0, {})
-    assert json.loads(run("failures", "--json", Q)[1])["items"] == []
-    assert cli.hmget(keys.stats(Q, day_of(NOON)), "postponed", "released", "retried") == [
-        "2",
-        "1",
-        None,
-    ]
-    assert client.get_history("t1").events[-1].facts["reason"] == "not yet"
-
-
-def test_failures_are_put_together_by_queue_and_type_with_the_newest_of_each(run, ended):
-    for ago in (2, 1):
-        ended(0.0, 1.0, ago, "mine.DiskFull")
-    newest = ended(0.0, 1.0, 0, "mine.DiskFull")
-    ended(0.0, 1.0, 30, "ValueError")
-    ended(0.0, 1.0, 0, "OSError", is_last=False)
-
-    found = json.loads(run("failures", "--json")[1])
-
-    told = {
-        item["error_type"]: (item["attempts"], item["failed"], item["newest"])
-        for item in found["items"]
-    }
-    assert told["mine.DiskFull"] == (3, 3, newest)
-    assert told["OSError"] == (1, 0, None)
-    assert told["ValueError"][:2] == (0, 1)
-    _, out, err = run("failures", Q)
-    (line,) = [line for line in out.splitlines() if "DiskFull" in line]
-    assert (line.split()[:5], line.split()[-1], err) == (
-        ["mine.DiskFull", Q, "3", "3", newest],
-        "no",
-        "",
-    )
-
-
 def test_queues_of_failures_are_named_either_way(run, ended):
     ended(0.0, 1.0, 0, "OSError")
     ended(0.0, 1.0, 0, "ValueError", queue="audio")
@@ -421,12 +302,6 @@ def test_of_a_program_that_failed_the_last_line_is_shown(run, cli, ended, error,
     assert run("failures")[1].splitlines()[1].endswith(f"  {shown}")
 
 
-def test_where_nothing_failed_it_says_so(run, ended):
-    ended(0.0, 1.0)
-
-    assert run("failures") == (0, "", "no failures in 7 days\n")
-
-
 def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_ran(
     run, redis, cli, ended
 ):
@@ -445,10 +320,3 @@ def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_
     assert 180 <= low <= 240 and 300 <= high <= 360
     cli.hset(keys.task("t1"), mapping={"progress": "50 %", "progress_at": time.time()})
     assert "usual" not in (run("status")[1] + run("show", "t1")[1] + run("why", "t1")[1]).lower()
-
-
-def test_what_is_usual_is_not_told_of_few(redis, ended):
-    for _ in range(4):
-        ended(0.0, 60.0)
-
-    assert statistics.usual(read(redis, statistics.ran(Q, NOON))) is None

@@ -6,7 +6,6 @@ import pytest
 from faults import FaultProxy
 
 from blueque import Client
-from blueque.errors import RedisRefused
 from blueque.queries.steps import answer, begin, finish, in_step, of_each, read
 
 
@@ -55,13 +54,6 @@ def test_without_commands_nothing_is_sent(server):
     assert proxy.writes == 0
     client.close()
     proxy.close()
-
-
-def test_a_refusal_ends_the_read(redis, cli):
-    cli.rpush("list", "1")
-
-    with pytest.raises(RedisRefused):
-        read(redis, in_step(path("list", 1), path("a", 1)))
 
 
 def test_a_caller_may_send_the_commands_of_a_reader_itself():

@@ -23,12 +23,6 @@ def event(what, at, task="t1", attempt=1, by="gpu-1_7", **facts):
     return Event(task, what, at, attempt, by, facts, Q, "1-1")
 
 
-def test_a_run_is_from_its_start_to_its_end():
-    events = [event("reserved", 9.0), event("started", 10.0), event("complete", 30.0, took=20.0)]
-
-    assert over(events, 0.0) == [Run("t1", 1, Q, "gpu-1_7", 10.0, 30.0, "complete")]
-
-
 @pytest.mark.parametrize("separators", [(",", ":"), None], ids=["ours", "of another program"])
 def test_events_can_be_left_out_by_name_however_they_are_written(separators):
     told = [{"event": what, "at": 1.0} for what in ("reserved", "started")]
@@ -40,39 +34,10 @@ def test_events_can_be_left_out_by_name_however_they_are_written(separators):
     assert [its.event for its in parse(Q, entries, without="reserved")] == ["started"]
 
 
-def test_each_attempt_is_a_run_of_its_own():
-    events = [
-        event("started", 10.0),
-        event("retried", 20.0, took=10.0),
-        event("started", 30.0, attempt=2, by="gpu-2_9"),
-        event("failed", 50.0, attempt=2, by="gpu-2_9", took=20.0),
-    ]
-
-    assert [
-        (one.attempt, one.node, one.began, one.ended, one.outcome) for one in over(events, 0.0)
-    ] == [(1, "gpu-1_7", 10.0, 20.0, "failed"), (2, "gpu-2_9", 30.0, 50.0, "failed")]
-
-
-def test_one_that_puts_itself_off_has_not_failed():
-    events = [
-        event("started", 10.0),
-        event("postponed", 20.0, took=10.0, reason="not yet", eta=50.0),
-    ]
-
-    assert [one.outcome for one in over(events, 0.0)] == ["released"]
-
-
 def test_one_that_began_before_what_is_known_began_when_its_end_says():
     assert over([event("complete", 500.0, took=450.0)], 100.0)[0].began == 50.0
     assert over([event("lost", 500.0)], 100.0)[0].began == 100.0
     assert over([event("failed", 500.0, error_type="lost", began="50.5")], 100.0)[0].began == 50.5
-
-
-@pytest.mark.parametrize("what", ["lost", "failed"])
-def test_one_that_was_lost_is_said_to_be_lost_whether_it_runs_again_or_not(what):
-    events = [event("started", 10.0), event(what, 30.0, error_type="lost", began="10.0")]
-
-    assert [run_.outcome for run_ in over(events, 0.0)] == ["lost"]
 
 
 def test_an_adopted_run_is_that_of_who_saw_its_end():

@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import fakeredis
@@ -54,43 +53,6 @@ def reads(cli, count, command="hget"):
     until(lambda: calls(cli, command) >= count, what=f"{count} of {command}")
 
 
-@pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
-def test_a_task_is_waited_for_until_it_has_ended(client, queue, cli, aside, status):
-    task_id = queue.enqueue("in")
-    cli.config_resetstat()
-    waited = aside(client.wait, task_id, 10)
-    reads(cli, 1)
-
-    end(cli, task_id, status=status, result="out")
-
-    task = waited.result(5)
-    assert (task.id, task.status, task.result, task.queue) == (task_id, status, "out", "video")
-
-
-def test_what_has_ended_is_not_waited_for(client, queue):
-    task_id = queue.enqueue("in")
-    queue.cancel(task_id)
-
-    assert client.wait(task_id, timeout=0).status == "cancelled"
-
-
-def test_redis_is_asked_only_for_the_status_and_only_when_the_task_has_changed(
-    client, queue, cli, aside
-):
-    task_id, idle = queue.enqueue("in"), queue.enqueue("in")
-    cli.config_resetstat()
-    waited = aside(client.wait, [task_id, idle], 10)
-    reads(cli, 2)
-
-    for n in range(3):  # as progress is told
-        cli.hset(f"blueque_task_{task_id}", "progress", n)
-        reads(cli, 3 + n)
-    end(cli, task_id, idle)
-    waited.result(5)
-
-    assert (calls(cli, "hget"), calls(cli, "hgetall"), calls(cli, "ping")) == (7, 2, 0)
-
-
 def test_several_tasks_come_in_the_order_in_which_they_were_named(client, queue, cli):
     one, two, three = (queue.enqueue(n) for n in range(3))
     end(cli, one, two, three)
@@ -98,38 +60,6 @@ def test_several_tasks_come_in_the_order_in_which_they_were_named(client, queue,
     assert [task.id for task in client.wait([three, one, three, two])] == [three, one, three, two]
     assert client.wait([]) == []
     assert client.wait([one], at_least=0) == []
-
-
-def test_some_of_several_are_enough_if_so_many_are_wanted(client, queue, cli):
-    ids = [queue.enqueue(n) for n in range(5)]
-    end(cli, ids[3], ids[1])
-
-    assert [task.id for task in client.wait(ids, at_least=2)] == [ids[1], ids[3]]
-    assert len(client.wait(ids[1:4], at_least=1)) == 1
-
-
-def test_each_is_yielded_as_it_ends(client, queue, cli):
-    ids = [queue.enqueue(n) for n in range(3)]
-    seen = []
-
-    end(cli, ids[1])
-    for task in client.as_ended(ids, timeout=5):
-        seen.append(task.id)
-        end(cli, ids[2] if len(seen) == 1 else ids[0])
-
-    assert seen == [ids[1], ids[2], ids[0]]
-
-
-def test_a_task_remembers_its_client_and_stays_a_snapshot(client, queue, cli, aside):
-    task = client.get_task(queue.enqueue("in"))
-    cli.config_resetstat()
-    waited = aside(task.wait, 5)
-    reads(cli, 1)
-
-    end(cli, task.id)
-
-    assert waited.result(5).wait(timeout=0).status == "complete"
-    assert task.status == "pending"
 
 
 @pytest.mark.parametrize(
@@ -166,18 +96,6 @@ def test_a_task_that_is_deleted_meanwhile_is_an_error(client, queue, cli, aside)
         waited.result(5)
 
 
-def test_everything_being_deleted_is_noticed(client, queue, cli, aside):
-    task_id = queue.enqueue("in")
-    cli.config_resetstat()
-    waited = aside(client.wait, task_id, 5)
-    reads(cli, 1)
-
-    cli.flushall()
-
-    with pytest.raises(NoSuchTask):
-        waited.result(5)
-
-
 def test_a_task_that_a_listener_has_may_come_back_when_redis_has_lost_it(client, queue, cli, aside):
     task_id = queue.enqueue("in")
     cli.hset(f"blueque_task_{task_id}", "status", "started")
@@ -190,39 +108,6 @@ def test_a_task_that_a_listener_has_may_come_back_when_redis_has_lost_it(client,
     end(cli, task_id, result="out")
 
     assert waited.result(5).result == "out"
-
-
-def test_a_task_that_a_listener_had_and_that_does_not_come_back_is_an_error(
-    monkeypatch, client, queue, cli, aside
-):
-    monkeypatch.setattr(task_ends, "COMES_BACK", 0.05)
-    monkeypatch.setattr(task_ends, "PACE", 0.02)
-    task_id = queue.enqueue("in")
-    cli.hset(f"blueque_task_{task_id}", "status", "started")
-    cli.config_resetstat()
-    waited = aside(client.wait, task_id, 10)
-    reads(cli, 1)
-
-    cli.flushall()
-
-    with pytest.raises(NoSuchTask, match="last status was started"):
-        waited.result(5)
-
-
-def test_a_wait_ends_after_its_time_and_says_what_has_not_ended(client, queue, cli):
-    one, two, three = (queue.enqueue(n) for n in range(3))
-    end(cli, three)
-
-    began = time.monotonic()
-    with pytest.raises(
-        WaitTimedOut, match=rf"task {one} has not ended within 0\.1 s; it is pending"
-    ) as raised:
-        client.wait(one, timeout=0.1)
-    assert 0.1 <= time.monotonic() - began < 2
-    assert isinstance(raised.value, TimeoutError)
-    with pytest.raises(WaitTimedOut, match="2 tasks have not ended within 0 s") as raised:
-        client.wait([one, two, three], timeout=0)
-    assert raised.value.statuses == {one: "pending", two: "pending"}
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
@@ -251,38 +136,6 @@ def test_ten_thousand_at_once_take_few_round_trips(url, client, cli, proxy, asid
     assert [task.id for task in waited.result(30)] == ids
     assert calls(cli, "hget") == 20_000
     assert proxy.writes < 30 + 100 + 300  # their hashes; and the more, the slower they end
-
-
-@pytest.fixture
-def limited(server, cli):
-    """A client whose user may not track."""
-    cli.acl_setuser(
-        "limited", enabled=True, nopass=True, keys="*", categories=["+@all"], commands=["-client"]
-    )
-    yield Client(f"redis://limited:any@localhost:{server.port}", patience=0)
-    cli.acl_deluser("limited")
-
-
-@pytest.fixture
-def ready(url):
-    with redis_py.Redis.from_url(url) as made:
-        yield Client(redis=made, patience=0)
-
-
-@pytest.mark.parametrize("kind", ["limited", "ready"])
-def test_where_there_is_no_tracking_it_looks_again_and_again(
-    request, monkeypatch, queue, cli, aside, kind
-):
-    polling = request.getfixturevalue(kind)
-    monkeypatch.setattr(task_ends, "PACE", 0.01)
-    task_id = queue.enqueue("in")
-    cli.config_resetstat()
-    waited = aside(polling.wait, task_id, 10)
-    reads(cli, 3)
-
-    end(cli, task_id, result="out")
-
-    assert waited.result(5).result == "out"
 
 
 def test_a_task_in_memory_is_waited_for(monkeypatch):

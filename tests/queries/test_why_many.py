@@ -10,7 +10,6 @@ from transactions import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.queue_settings import pausing
-from blueque.queries.inspector import Inspector
 
 NODES = ("gpu-1_1", "gpu-2_2")
 
@@ -40,22 +39,6 @@ def waiting(redis, client):
     return [*ids, client.get_queue("mail").enqueue(1), client.get_queue("nobody").enqueue(1)]
 
 
-def test_each_answer_is_the_same_as_to_the_question_alone(redis, waiting):
-    inspector = Inspector(redis)
-
-    together = inspector.inquire_all(inspector.tasks(waiting))
-
-    for one in together:
-        alone = inspector.inquire(one.task.id)
-        for name in ("line", "needs", "before", "length", "higher", "beside", "pause", "room"):
-            assert getattr(one, name) == getattr(alone, name), (one.task, name)
-        for name in ("holders", "counted", "usual", "wish", "workflow"):
-            assert getattr(one, name) == getattr(alone, name), (one.task, name)
-        assert [node.id for node in one.nodes] == [node.id for node in alone.nodes]
-        assert {*alone.tasks} <= {*one.tasks}
-    assert [one.task.id for one in together] == waiting
-
-
 def test_it_takes_four_round_trips_for_any_number_of_tasks(client, url, waiting, proxy):
     inspector = client.get_inspector()
     tasks = inspector.tasks(waiting)
@@ -69,29 +52,3 @@ def test_it_takes_four_round_trips_for_any_number_of_tasks(client, url, waiting,
         counts.append(proxy.writes - before)
 
     assert max(counts) <= 4
-
-
-def test_a_broken_task_of_a_queue_that_shares_no_node_blinds_no_answer(redis, cli, waiting):
-    protocol.register(redis, "other", "cpu-1_9", "i", {"beat_every": 10}, time.time())
-    cli.rpush(keys.reserved("other", "cpu-1_9"), "broken")
-    cli.set(keys.task("broken"), "no hash")
-    inspector = Inspector(redis)
-
-    alone = inspector.inquire(waiting[0])
-    together = inspector.inquire_all(inspector.tasks(waiting))
-
-    assert {"runs-1", "runs-2"} <= {*alone.tasks}
-    assert len(together) == len(waiting)
-
-
-def test_lines_of_lower_priority_are_not_read(redis, client, cli, waiting):
-    def commands() -> int:
-        cli.config_resetstat()
-        Inspector(redis).inquire(waiting[0])
-        return sum(stats["calls"] for stats in cli.info("commandstats").values())
-
-    before = commands()
-    for priority in (-1, -2, -3):
-        client.get_queue("video").enqueue(1, priority=priority)
-
-    assert commands() == before

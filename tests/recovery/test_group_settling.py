@@ -16,8 +16,6 @@ from blueque.recovery import dependents
 from blueque.recovery.dependents import ENDS_AT_ONCE, Dependents
 from blueque.scheduler import Scheduler
 
-LEVELS = 20
-
 
 @pytest.fixture
 def impatient(monkeypatch):
@@ -48,47 +46,6 @@ def spoil(cli, task):
     """Give a key of the task a wrong type."""
     cli.delete(keys.conditions(task))
     cli.set(keys.conditions(task), "spoiled")
-
-
-def test_a_cancellation_goes_down_a_chain_without_a_look_at_redis_for_each_level(
-    client, queue, redis
-):
-    chain = [queue.enqueue("first")]
-    for _ in range(LEVELS):
-        chain.append(queue.enqueue("next", after=chain[-1:], broken="cancel"))
-    queue.cancel(chain[0])
-    found = Dependents(redis)
-    found.note(chain[:1])
-    while found.step():
-        pass
-    assert statuses(client, chain) == {"cancelled"}
-
-
-def test_a_scheduler_settles_many_ends_of_others_without_a_pause(
-    client, queue, redis, impatient, scheduler
-):
-    parents = [queue.enqueue(number) for number in range(3 * ENDS_AT_ONCE)]
-    children = [queue.enqueue("child", after=[parent], broken="cancel") for parent in parents]
-    for parent in parents:
-        fail(redis, parent, queue)
-    assert statuses(client, children) == {"blocked"}
-    while scheduler.step() == 0.0:
-        pass
-    assert statuses(client, children) == {"cancelled"}
-
-
-def test_a_scheduler_settles_ends_also_while_schedules_are_due_all_the_time(
-    client, queue, redis, impatient, scheduler, monkeypatch
-):
-    parent = queue.enqueue("parent")
-    child = queue.enqueue("child", after=[parent], broken="cancel")
-    fail(redis, parent, queue)
-    monkeypatch.setattr(scheduler, "_fire", lambda: True)
-
-    for _ in range(3):
-        assert scheduler.step() == 0.0
-
-    assert client.get_task(child).status == "cancelled"
 
 
 def test_an_end_that_redis_has_no_memory_to_settle_is_settled_as_soon_as_it_has(
@@ -180,12 +137,6 @@ def test_a_blocked_task_with_a_key_of_a_wrong_type_does_not_keep_others_from_bei
     assert client.get_task(spoiled).status == "blocked"
 
 
-def test_queues_without_blocked_tasks_are_asked_about_in_one_command(redis, cli):
-    cli.config_resetstat()
-    assert not Dependents(redis).recheck([f"q{number}" for number in range(20)])
-    assert cli.info("commandstats")["cmdstat_exists"]["calls"] == 1
-
-
 def test_an_end_is_left_to_its_own_listener_for_some_seconds(queue, redis, cli):
     parent, found = queue.enqueue("parent"), Dependents(redis)
     queue.enqueue("child", after=[parent])
@@ -194,13 +145,3 @@ def test_an_end_is_left_to_its_own_listener_for_some_seconds(queue, redis, cli):
     assert not found.look() and not found.has_work
     cli.zincrby(keys.UNSETTLED_TASKS, -2 * dependents.GRACE, parent)
     assert not found.look() and found.has_work
-
-
-def test_a_look_that_finds_as_many_ends_as_it_takes_says_that_there_may_be_more(
-    queue, redis, impatient
-):
-    for parent in [queue.enqueue(number) for number in range(ENDS_AT_ONCE)]:
-        queue.enqueue("child", after=[parent])
-        fail(redis, parent, queue)
-
-    assert Dependents(redis).look()

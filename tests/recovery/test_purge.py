@@ -47,16 +47,6 @@ def test_a_snapshot_has_the_blocked_tasks(client, chain):
     assert sorted(task.id for task in client.tasks_of(snapshot)) == ["last", "middle"]
 
 
-def test_a_task_that_was_let_go_since_the_snapshot_is_deleted_too(client, redis, chain):
-    snapshot = client.freeze("video", ["blocked"])
-    protocol.unblock(redis, "video", "last", time.time(), "me")
-    assert client.get_task("last").status == "pending"
-
-    assert list(client.purge(snapshot))[-1] == 1
-
-    assert client.get_task("last").status is None
-
-
 def test_a_finished_task_goes_if_those_that_have_waited_for_it_are_gone(client, redis, chain):
     queue = client.get_queue("video")
     queue.cancel(chain)

@@ -23,9 +23,7 @@ from blueque import Client, RedisAway, RedisRefused, Retry
 from blueque.model import keys, units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
-from blueque.protocol.ends import End
 from blueque.protocol.membership import Heartbeat
-from blueque.queries import history
 from blueque.recovery import judge as recovery
 from blueque.recovery.judge import Recovery
 from blueque.recovery.observed import LONGEST_PACE, LOOK_AT_STARTED
@@ -165,17 +163,6 @@ def on_the_machine(monkeypatch):
 # Dead by observation
 
 
-def test_a_beat_that_moves_keeps_a_listener_alive_for_ever(redis, cli, judge):
-    register(redis)
-    end, number = time.monotonic() + 3 * LEASE, 0
-    while time.monotonic() < end:
-        judge.step(["video"])
-        number += 1
-        beat(redis, number)
-        time.sleep(judge._of("video").pace / 2)
-    assert is_alive(cli)
-
-
 def test_a_beat_that_stands_still_for_a_lease_is_the_end_then_and_not_before(redis, cli, judge):
     register(redis)
     hold(redis, cli, status="started")
@@ -189,25 +176,6 @@ def test_a_beat_that_stands_still_for_a_lease_is_the_end_then_and_not_before(red
     )
 
 
-def test_each_listener_is_judged_by_its_own_lease(redis, cli, judge):
-    register(redis, "short_1", lease=0.4)
-    register(redis, "longer_1", lease=1.2)
-    register(redis, "long_1", lease=20)
-    began = time.monotonic()
-    look_until(judge, lambda: not is_alive(cli, "short_1"))
-    assert time.monotonic() - began >= 0.4
-    look_until(judge, lambda: not is_alive(cli, "longer_1"))
-    assert time.monotonic() - began >= 1.2
-    assert is_alive(cli, "long_1")
-
-
-def test_a_lease_is_three_beats_at_least_whatever_the_registration_says(redis, cli, judge):
-    register(redis, lease=0.0, beat_every=0.2)
-    began = time.monotonic()
-    look_until(judge, lambda: not is_alive(cli))
-    assert time.monotonic() - began >= 0.6
-
-
 @pytest.mark.parametrize("lease", [None, "soon"])
 def test_a_lease_that_a_registration_does_not_tell_is_a_minute(redis, cli, judge, lease):
     register(redis, lease=lease)
@@ -216,28 +184,10 @@ def test_a_lease_that_a_registration_does_not_tell_is_a_minute(redis, cli, judge
     assert 1 < judge._of("video").pace <= LONGEST_PACE and is_alive(cli)
 
 
-def test_a_listener_that_registers_anew_is_judged_by_what_it_says_then(redis, cli, judge):
-    register(redis, lease=0.4)
-    look_until(judge, lambda: not is_alive(cli))
-    register(redis, instance="i2", lease=1.2)
-    began = time.monotonic()
-    look_until(judge, lambda: not is_alive(cli))
-    assert time.monotonic() - began >= 1.2
-
-
 def test_a_node_that_was_one_of_1_0_0_is_judged_by_its_registration_once_it_has_one(
     redis, cli, judge
 ):
     register_legacy(cli, FAR)
-    judge.step(["video"])
-    register(redis)
-    look_until(judge, lambda: not is_alive(cli))
-
-
-def test_a_node_that_held_what_nobody_remembered_is_judged_by_its_registration_once_it_has_one(
-    redis, cli, judge
-):
-    hold(redis, cli, status="started")
     judge.step(["video"])
     register(redis)
     look_until(judge, lambda: not is_alive(cli))
@@ -319,21 +269,6 @@ def test_a_listener_whose_clock_is_set_back_lives_on_and_dies_like_any_other(red
     assert time.monotonic() - began >= LEASE
 
 
-def test_a_judge_who_looks_seldom_still_gives_up_what_the_fenced_hold(redis, cli, judge):
-    """Seeing to a hundred tasks of the dead may take him longer than the longest gap that a short
-    lease allows.
-    """
-    register(redis, lost_after=2.0)
-    hold(redis, cli)
-    look_until(judge, lambda: not is_alive(cli))
-    deadline = time.monotonic() + PATIENCE
-    while fields(cli)["status"] == "started":
-        assert time.monotonic() < deadline, "still nobody's"
-        time.sleep(LEASE / 2)
-        judge.step(["video"])
-    assert fields(cli)["error_type"] == "lost"
-
-
 # Who could not look has seen nothing stand still. Each returns a moment up to which that was so.
 
 
@@ -404,17 +339,6 @@ def test_who_has_nobody_to_beat_for_it_is_never_dead_by_time(redis, cli, judge, 
     assert held(cli) == ["started", "reserved"] and line(cli) == []
 
 
-def test_a_task_of_one_that_nobody_beats_for_is_not_lost_by_time_even_if_another_judge_has_proof(
-    redis, cli, judge
-):
-    register(redis, beat_every=0, lease=LEASE, lost_after=2 * LEASE)
-    hold(redis, cli)
-    protocol.fence(redis, "video", FAR, "i1", "0", 9.25)
-    register(redis, "control_1", lease=3 * LEASE)
-    look_until(judge, lambda: not is_alive(cli, "control_1"))
-    assert fields(cli)["status"] == "started"
-
-
 # Dead by proof
 
 
@@ -428,20 +352,6 @@ def test_a_listener_whose_process_has_ended_is_dead_at_once(
     hold(redis, cli, status="started")
     judge.step(["video"])
     assert cli.hget(f"blueque_listener_video_{FAR}", "state") == "dead"
-    child.wait()
-
-
-def test_one_that_held_nothing_is_forgotten_at_once_and_an_event_tells_of_its_death(
-    redis, client, judge
-):
-    child, identity = ended_process(True)
-    register(redis, lease=60, **identity)
-
-    judge.step(["video"])
-
-    assert client.get_inspector().nodes() == []
-    (event,) = history.newest(redis, ["video"], 9)
-    assert (event.event, event.by, event.task) == ("died", FAR, "")
     child.wait()
 
 
@@ -544,20 +454,6 @@ def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(
     }
 
 
-def test_entries_that_are_of_no_task_or_of_one_that_has_ended_are_dropped(redis, cli, judge):
-    register(redis)
-    cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "nobody")
-    hold(redis, cli, "ended", "started")
-    protocol.end(
-        redis, AttemptRef("video", "ended", "token", FAR), End.complete("out"), time.time()
-    )
-    cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "ended")
-    kill(redis)
-    judge.step(["video"])
-    assert (held(cli), line(cli), fields(cli, "ended")["status"]) == ([], [], "complete")
-    assert not cli.exists("blueque_task_nobody") and not cli.exists(f"blueque_listener_video_{FAR}")
-
-
 def test_a_started_task_elsewhere_is_lost_after_lost_after_and_not_before(redis, cli, judge):
     register(redis, now=1700000000.0)
     hold(redis, cli)
@@ -585,18 +481,6 @@ def test_a_started_task_elsewhere_is_lost_after_lost_after_and_not_before(redis,
     )
 
 
-def test_each_listener_tells_after_how_long_its_tasks_are_lost(redis, cli, judge):
-    register(redis, "short_1", lost_after=LEASE)
-    register(redis, "long_1", lost_after=2.5 * LEASE)
-    hold(redis, cli, "t1", node="short_1")
-    hold(redis, cli, "t2", node="long_1")
-    began = time.monotonic()
-    look_until(judge, lambda: fields(cli, "t1")["status"] == "failed")
-    assert fields(cli, "t2")["status"] == "started"
-    look_until(judge, lambda: fields(cli, "t2")["status"] == "failed")
-    assert time.monotonic() - began >= 2.5 * LEASE
-
-
 @pytest.fixture
 def lost(redis, cli, judge):
     """Let a listener die with one task, wait until that is given up, and return its fields."""
@@ -609,20 +493,6 @@ def lost(redis, cli, judge):
         return fields(cli)
 
     return lost
-
-
-def test_a_lost_task_that_may_run_again_is_the_next_in_line(lost, cli):
-    task = lost(SAFE)
-    assert (task["status"], task["interruptions"], task["last_error_type"]) == (
-        "pending",
-        "1",
-        "lost",
-    )
-    assert task["last_error"].startswith("lost: listener far_7, ")
-    assert (
-        not {"node", "pid", "pid_start", "boot", "ns", "token", "started", "failures"} & task.keys()
-    )
-    assert line(cli) == ["t1", "later"]
 
 
 @pytest.mark.parametrize("status", ["reserved", "started"])
@@ -643,18 +513,6 @@ def test_who_waits_in_another_queue_for_the_lock_of_a_dead_listener_is_woken(
 
 
 @pytest.mark.parametrize(
-    ("before", "status", "error_type"), [("2", "pending", None), ("3", "failed", "poison")]
-)
-def test_a_task_that_has_been_lost_too_often_is_poison(lost, before, status, error_type):
-    task = lost(SAFE | {"interruptions": before})
-    assert (task["status"], task["interruptions"], task.get("error_type")) == (
-        status,
-        str(int(before) + 1),
-        error_type,
-    )
-
-
-@pytest.mark.parametrize(
     ("options", "status"),
     [
         (None, "pending"),
@@ -668,12 +526,6 @@ def test_the_policy_of_the_dead_listener_is_for_tasks_that_have_none_of_their_ow
     assert lost(options, retry=SAFE["retry"])["status"] == status
 
 
-def test_a_lost_task_that_somebody_wants_cancelled_is_cancelled(lost, cli):
-    task = lost(SAFE | {"cancel": "5.5", "cancelled_by": "ann"})
-    assert (task["status"], task["cancelled_by"]) == ("cancelled", "ann")
-    assert cli.lrange("blueque_cancelled_tasks_video", 0, -1) == ["t1"] and line(cli) == ["later"]
-
-
 # Tasks whose process can be looked at
 
 
@@ -685,19 +537,6 @@ def test_a_task_whose_process_lives_here_is_an_orphan_and_never_given_up(redis, 
     assert [(task.id, task.pid, task.token) for task in orphans] == [("t1", living, "token")]
     assert [task.id for task in judge.step(["video"])] == ["t1"]
     assert fields(cli)["status"] == "started" and held(cli) == ["t1"]
-
-
-def test_a_task_whose_process_has_ended_here_waits_for_a_listener_that_knows_its_files_until_it_is_lost(
-    redis, cli, judge
-):
-    child, _ = ended_process()
-    register(redis)
-    hold(redis, cli, pid=child.pid, identity=process.identity(os.getpid()))
-    began = time.monotonic()
-    orphans = look_until(judge, lambda: not is_alive(cli))
-    assert [task.id for task in orphans] == ["t1"] and fields(cli)["status"] == "started"
-    assert look_until(judge, lambda: fields(cli)["status"] == "failed") == []
-    assert time.monotonic() - began >= LOST_AFTER
 
 
 def test_what_one_of_1_0_0_ran_is_lost_as_soon_as_both_are_gone_and_not_while_its_process_lives(
@@ -793,20 +632,6 @@ def test_the_newest_entry_is_not_waited_for_when_1_0_0_cannot_be_about_to_run_it
 # Whom nobody remembers
 
 
-def test_what_a_listener_holds_that_nobody_remembers_is_seen_to(redis, cli, judge, monkeypatch):
-    for task, status in (("first", "reserved"), ("second", "started"), ("third", "popped")):
-        hold(redis, cli, task, status)
-    monkeypatch.setattr(units, "LOST_AFTER", LEASE)
-    judge.step(["video"])
-    assert line(cli) == [], "whoever struck it off may have been wrong"
-    look_until(judge, lambda: fields(cli, "second")["status"] == "failed")
-    assert line(cli) == ["first", "third"]
-    assert fields(cli, "second")["error"].startswith(
-        "lost: listener far_7 is dead, and nobody knows how far process 77 "
-    )
-    assert held(cli) == []
-
-
 def test_a_listener_that_comes_up_under_the_name_of_a_dead_one_leaves_what_that_held_to_judges(
     client, redis, cli, judge
 ):
@@ -836,16 +661,6 @@ def test_one_that_takes_leave_properly_leaves_nothing_to_do(redis, cli, judge, s
 
 
 # Judges
-
-
-def test_the_longer_a_look_has_taken_the_shorter_is_the_rest_after_it(redis, judge):
-    register(redis)
-    judge.step(["video"])
-    assert (
-        judge._of("video").pace / 2 <= judge.rest(["video"]) <= judge._of("video").pace < LEASE / 4
-    )
-    time.sleep(judge._of("video").pace)  # as if there had been much to see to
-    assert judge.rest(["video"]) == judge._of("video").pace / 2
 
 
 def test_two_judges_at_once_do_everything_once(url, redis, cli):
@@ -883,26 +698,6 @@ def serve(scheduler, is_so):
         seconds = scheduler.step()
         news = scheduler._lookout.fileno()
         process.wait_readable([] if news is None else [news], seconds)
-
-
-def test_the_scheduler_judges_the_listeners_of_all_queues(client, redis, cli):
-    register(redis)
-    hold(redis, cli, status="reserved")
-    protocol.register(
-        redis, "audio", "far_8", "i1", {"beat_every": 0.1, "lease": LEASE}, time.time()
-    )
-    scheduler = Scheduler(client)
-    serve(scheduler, lambda: line(cli) == ["t1"] and not cli.exists("blueque_listener_audio_far_8"))
-    scheduler.close()
-
-
-def test_the_scheduler_notices_a_listener_that_comes_to_a_queue_without_one(client, redis, cli):
-    cli.zadd("blueque_queues", {"video": 0})
-    scheduler = Scheduler(client)
-    assert scheduler.step() > 10, "it would not look again for long"
-    register(redis)
-    serve(scheduler, lambda: not is_alive(cli))
-    scheduler.close()
 
 
 def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cli, monkeypatch):
@@ -947,37 +742,6 @@ def test_ten_thousand_listeners_are_looked_at_in_few_round_trips(proxy, cli):
 
 
 @pytest.mark.parametrize(
-    "nonsense",
-    [
-        {"pid": "many"},
-        {"pid": "9" * 30},
-        {"beat_every": "often"},
-        {"beat_at": "then"},
-        {"beat_at": "1e300"},
-        {"lease": "nan"},
-        {"lost_after": "inf"},
-        {"lost_after": "never"},
-        {"retry": "{"},
-        {"instance": ""},
-    ],
-)
-def test_nonsense_in_a_registration_does_not_stop_the_judge(redis, cli, judge, nonsense):
-    register(redis, **process.identity(os.getpid()) | {"pid": os.getpid()})
-    hold(redis, cli)
-    register(redis, "control_1")
-    hold(redis, cli, "t2", node="control_1")
-    cli.hset(f"blueque_listener_video_{FAR}", mapping=nonsense)
-    look_until(judge, lambda: fields(cli, "t2")["status"] == "failed")
-
-
-def test_a_registration_without_its_first_fields_does_not_stop_the_judge(redis, cli, judge):
-    cli.hset(f"blueque_listener_video_{FAR}", mapping={"beat_every": 0.1, "lease": 0.3})
-    cli.zadd("blueque_nodes_video", {FAR: 5})
-    register(redis, "control_1")
-    look_until(judge, lambda: not is_alive(cli, "control_1"))
-
-
-@pytest.mark.parametrize(
     "key", ["blueque_listener_video_far_6", "blueque_reserved_tasks_video_far_6"]
 )
 def test_a_key_of_one_listener_that_is_not_what_it_should_be_does_not_keep_the_others_from_being_judged(
@@ -992,14 +756,3 @@ def test_a_key_of_one_listener_that_is_not_what_it_should_be_does_not_keep_the_o
     look_until(
         judge, lambda: fields(cli, "started")["status"] == "failed", "the judgement of the other"
     )
-
-
-@pytest.mark.parametrize(
-    "nonsense", [{"pid": "9" * 30}, {"interruptions": "some"}, {"node": "odd"}, {"boot": ""}]
-)
-def test_nonsense_in_a_task_does_not_stop_the_judge(redis, cli, judge, nonsense):
-    register(redis, lost_after=LEASE)
-    hold(redis, cli, options=SAFE, identity=process.identity(os.getpid()))
-    cli.hset("blueque_task_t1", mapping=nonsense)
-    hold(redis, cli, "t2")
-    look_until(judge, lambda: fields(cli, "t2")["status"] == "failed")

@@ -117,53 +117,6 @@ def nobody_at(port):
         yield turn_away
 
 
-def test_due_tasks_get_in_line_in_the_order_of_their_times(client, queue, cli, programs, url):
-    ids = [queue.schedule(number, 4e9) for number in range(250)]
-    cli.zadd(
-        "blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)}
-    )
-
-    programs.scheduler(url)
-    until(lambda: cli.llen("blueque_pending_tasks_video") == 250, what="all are in line")
-
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1)[::-1] == ids
-    assert not cli.exists("blueque_scheduled_tasks_video")
-    assert {client.get_task(task_id).status for task_id in ids} == {"pending"}
-
-
-def test_an_idle_scheduler_promotes_each_task_soon_after_its_time_and_never_before(
-    scheduler, queue, url
-):
-    with (
-        redis_py.Redis.from_url(url, decode_responses=True, socket_timeout=10) as reader,
-        reader.monitor() as monitor,
-    ):
-        etas = {}
-        for number in range(40):
-            eta = time.time() + 0.2 + number * 0.02
-            etas[queue.schedule("in", eta)] = eta
-        late = {}
-        while len(late) < len(etas):
-            seen = monitor.next_command()
-            if seen["command"].startswith("LPUSH blueque_pending"):
-                late |= {
-                    task_id: seen["time"] - etas[task_id] for task_id in seen["command"].split()[2:]
-                }
-
-    show("promoted after its time", late.values())
-    assert min(late.values()) >= 0 and max(late.values()) < PROMPT
-
-
-def test_a_task_scheduled_shortly_ahead_in_a_brand_new_queue_is_promoted_promptly(
-    scheduler, client, cli
-):
-    assert not cli.exists("blueque_queues")
-
-    task_id = client.get_queue("new").schedule("in", time.time() + 0.3)
-
-    assert 0 <= delay(client, task_id) < PROMPT
-
-
 def test_a_task_that_1_0_0_schedules_shortly_ahead_in_a_brand_new_queue_is_promoted_promptly(
     scheduler, legacy, client, cli
 ):
@@ -172,14 +125,6 @@ def test_a_task_that_1_0_0_schedules_shortly_ahead_in_a_brand_new_queue_is_promo
     (task_id,) = legacy.run("say(client.get_queue('new').schedule('in', time.time() + 0.3))")
 
     assert 0 <= delay(client, task_id) < PROMPT
-
-
-def test_a_task_that_comes_before_the_one_waited_for_is_promoted_first(scheduler, client, queue):
-    later = queue.schedule("in", time.time() + 1000)
-    soon = queue.schedule("in", time.time() + 0.2)
-
-    assert 0 <= delay(client, soon) < PROMPT
-    assert client.get_task(later).status == "scheduled"
 
 
 def test_two_schedulers_promote_each_of_two_hundred_tasks_once(programs, client, queue, cli, url):
@@ -241,25 +186,6 @@ def test_it_says_once_that_its_connections_are_cut(scheduler, client, queue, cli
 
     delay(client, queue.schedule("in", time.time() + 0.1))
 
-    assert [re.sub(r"[:;] .*| after .*", "", line) for line in warnings(scheduler)] == [
-        "lost the connection to Redis",
-        "Redis answers again",
-    ]
-
-
-def test_it_waits_for_a_redis_that_is_not_there_yet_and_says_so_once(programs, own):
-    server, cli = own
-    server.kill()
-    with nobody_at(server.port) as turn_away:
-        scheduler = programs.scheduler(server.url)
-        turn_away(2)
-    server.start()
-    until(lambda: trackers(cli), what="it has found it")
-    client = Client(server.url)
-    task_id = client.get_queue("video").schedule("in", time.time() + 0.3)
-
-    assert 0 <= delay(client, task_id) < PROMPT
-    client.close()
     assert [re.sub(r"[:;] .*| after .*", "", line) for line in warnings(scheduler)] == [
         "lost the connection to Redis",
         "Redis answers again",
@@ -390,31 +316,6 @@ def test_it_wakes_a_listener_for_tasks_that_were_in_line_before_it_came(legacy, 
     assert "Traceback" not in listener.log
 
 
-@pytest.mark.parametrize("options", [{"priority": 5}, {"lock": "a"}, {"resources": {"gpu": 1}}])
-def test_work_in_any_line_is_seen_at_once_and_the_wake_up_call_set_again_if_it_was_lost(
-    client, queue, cli, options
-):
-    scheduler = Scheduler(client)
-    scheduler.step()
-    queue.enqueue("in", **options)
-    cli.delete("blueque_wake_video")
-
-    serve(scheduler, lambda: cli.exists("blueque_wake_video"))
-
-    scheduler.close()
-
-
-def test_work_that_is_in_another_line_when_the_scheduler_comes_wakes_a_listener(client, queue, cli):
-    queue.enqueue("in", priority=-1)
-    cli.delete("blueque_wake_video")
-    scheduler = Scheduler(client)
-
-    scheduler.step()
-
-    assert cli.exists("blueque_wake_video")
-    scheduler.close()
-
-
 def test_work_that_has_to_wait_costs_a_scheduler_nothing(client, queue, programs, cli, url):
     queue.pause("me")
     queue.enqueue("in")
@@ -519,35 +420,6 @@ class HoldingProxy:
                     break
 
 
-def test_it_polls_where_its_user_may_not_ask_for_news(programs, own):
-    server, cli = own
-    cli.acl_setuser(
-        "modest",
-        enabled=True,
-        passwords=["+secret"],
-        keys=["*"],
-        channels=["*"],
-        commands=["+@all", "-client"],
-    )
-    scheduler = programs.scheduler(server.url.replace("redis://", "redis://modest:secret@"))
-    until(
-        lambda: "modest" in {each.get("user") for each in cli.client_list()},
-        what="it has connected",
-    )
-    client = Client(server.url)
-    task_id = client.get_queue("new").schedule("in", time.time() + 0.3)
-    late = delay(client, task_id)
-    client.get_queue("video").enqueue("in")
-    cli.delete("blueque_wake_video")
-    until(lambda: cli.exists("blueque_wake_video"), what="it wakes listeners")
-
-    client.close()
-    assert 0 <= late < 1 + PROMPT
-    assert trackers(cli) == set()
-    assert scheduler.stop() == 0 and warnings(scheduler) == []
-    assert "secret" not in scheduler.log
-
-
 def test_it_polls_through_a_client_of_redis_py(client, url):
     with redis_py.Redis.from_url(url) as ready:
         polling = Client(redis=ready, patience=0)
@@ -563,19 +435,6 @@ def test_it_polls_through_a_client_of_redis_py(client, url):
         polling.close()
 
 
-def test_a_step_returns_how_long_there_is_nothing_to_do(client, queue, cli):
-    scheduler = Scheduler(client)
-    assert LOOK_AT_ALL - 1 < scheduler.step() <= LOOK_AT_ALL
-    assert LOOK_AT_ALL - 1 < scheduler.step() <= LOOK_AT_ALL
-
-    queue.schedule("in", time.time() + 0.5)
-    until(lambda: wait_readable([scheduler._lookout.fileno()], 1), what="there is news")
-    assert 0 < scheduler.step() < 1
-    serve(scheduler, lambda: cli.exists("blueque_pending_tasks_video"))
-    assert scheduler.step() <= LOOK_AT_ALL
-    scheduler.close()
-
-
 @pytest.mark.parametrize("seconds", [3600, -3600])
 def test_a_task_is_due_by_the_clock_of_redis(client, queue, cli, monkeypatch, seconds):
     soon, later = queue.schedule("in", time.time() + 0.5), queue.schedule("in", time.time() + 1800)
@@ -587,34 +446,6 @@ def test_a_task_is_due_by_the_clock_of_redis(client, queue, cli, monkeypatch, se
 
     assert client.get_task(later).status == "scheduled"
     scheduler.close()
-
-
-def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):
-    for name in ("one", "two"):
-        client.get_queue(name).schedule("in", 4e9)
-    lookout = Lookout(client.connections.connect)
-    assert lookout.refresh() == {"one", "two"}
-    assert lookout.refresh() == set()
-
-    client.get_queue("two").enqueue("in", priority=1)
-    client.get_queue("three").enqueue("in")
-    seen = set()
-    until(
-        lambda: seen.update(lookout.refresh()) or seen == {"two", "three"}, what="it has seen both"
-    )
-
-    assert {name: (view.is_pending, view.next_eta) for name, view in lookout.views.items()} == {
-        "one": (False, 4e9),
-        "two": (True, 4e9),
-        "three": (True, None),
-    }
-    assert lookout.refresh() == set()
-    cli.flushall()
-    until(
-        lambda: lookout.refresh() == set() and lookout.views == {},
-        what="it has seen that all is gone",
-    )
-    lookout.close()
 
 
 def test_a_key_of_the_wrong_type_is_said_once_and_does_not_keep_the_processor_busy(
@@ -651,15 +482,3 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_another(
     task_id = queue.schedule("in", time.time() + 0.1)
 
     until(lambda: is_promoted(client, task_id), 2, "the task is promoted")
-
-
-def test_it_goes_on_after_everything_was_deleted(scheduler, client, queue, cli):
-    queue.schedule("in", time.time() + 1000)
-    delay(client, queue.schedule("in", time.time() + 0.1))
-    cli.flushall()
-
-    task_id = queue.schedule("in", time.time() + 0.3)
-
-    assert 0 <= delay(client, task_id) < PROMPT
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [task_id]
-    assert warnings(scheduler) == []
