@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import threading
-import traceback
 from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
@@ -18,8 +16,7 @@ from redis.retry import Retry
 
 from blueque import Client, InvalidInput, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.connection import address, plain
-from blueque.connection.address import Address, hide_password
-from blueque.connection.redis import pack
+from blueque.connection.address import hide_password
 from blueque.system.embedded_redis import Server, running_server
 from blueque.system.process import fork, wait_for
 
@@ -103,23 +100,6 @@ def count(cli, command):
 
 
 @pytest.mark.parametrize(
-    ("url", "greeting"),
-    [
-        ("redis://h", []),
-        ("redis://h:1/0", []),
-        ("redis://h/2", [("SELECT", 2)]),
-        ("redis://h?db=3", [("SELECT", 3)]),
-        ("redis://:pass@h", [("AUTH", "pass")]),
-        ("redis://user:pass@h/2", [("AUTH", "user", "pass"), ("SELECT", 2)]),
-        ("redis://us%40er:p%40s%20s%2F%25@h", [("AUTH", "us@er", "p@s s/%")]),
-        ("unix://user:pass@/tmp/r.sock?db=4", [("AUTH", "user", "pass"), ("SELECT", 4)]),
-    ],
-)
-def test_an_address_says_who_we_are_and_which_database_we_want(url, greeting):
-    assert Address(url).greeting() == greeting
-
-
-@pytest.mark.parametrize(
     "url",
     [
         "",
@@ -154,28 +134,6 @@ def test_a_refusal_does_not_show_the_password(url):
         Client(url)
 
     assert "secret" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("kind", ["plain", "redis_py"])
-def test_a_traceback_shows_the_lines_of_the_caller_and_the_reason_but_not_those_of_the_socket(kind):
-    ready = redis_py.Redis(port=1, retry=Retry(NoBackoff(), 0))
-    client = (
-        Client("redis://localhost:1", patience=0)
-        if kind == "plain"
-        else Client(redis=ready, patience=0)
-    )
-    with pytest.raises(RedisAway) as away:
-        client.get_queue("video").enqueue(1)
-
-    lines = "".join(traceback.format_exception(away.value)).splitlines()
-
-    assert lines[0].endswith("Connection refused") or lines[0].endswith("Connection refused.")
-    assert lines[2] == "The above exception was the direct cause of the following exception:"
-    assert lines[4] == "Traceback (most recent call last):" and __file__ in lines[5]
-    assert len(lines) < 35 and not [line for line in lines if "socket.py" in line], lines
-    assert away.value.__cause__ is not None
-    if kind == "plain":
-        assert away.value.__cause__.errno == errno.ECONNREFUSED
 
 
 def test_a_ready_client_in_the_place_of_the_address_is_refused():
@@ -259,32 +217,6 @@ def test_a_database_that_does_not_exist_is_refused(server):
 def test_a_server_that_answers_not_now_is_as_good_as_away(kind, code):
     with always_answering(f"-{code} not now") as server, pytest.raises(RedisAway, match="not now"):
         kind(server, patience=0).get_task("t1")
-
-
-@pytest.mark.parametrize("code", ["NOPERM", "OOM", "WRONGTYPE", "NOAUTH"])
-def test_a_refusal_carries_the_code_of_redis(kind, code):
-    with (
-        always_answering(f"-{code} for a reason") as server,
-        pytest.raises(RedisRefused) as refusal,
-    ):
-        kind(server, patience=60).get_task("t1")
-
-    assert refusal.value.code == code
-
-
-@pytest.mark.parametrize("command", [("NOSUCH",), ("GET",)], ids=repr)
-def test_a_refusal_without_a_code_of_its_own_carries_that_of_all_errors(server, kind, command):
-    with pytest.raises(RedisRefused) as refusal:
-        ask(kind(server, patience=60), *command)
-
-    assert refusal.value.code == "ERR"
-
-
-def test_a_refusal_that_begins_with_capitals_carries_the_code_of_all_errors(server):
-    with pytest.raises(RedisRefused) as refusal:
-        ask(Client(redis=redis_py.Redis(port=server.port)), "SELECT", 99)
-
-    assert refusal.value.code == "ERR"
 
 
 def test_a_connection_that_died_while_idle_is_replaced_without_an_error(own_server: Server, kind):
@@ -374,40 +306,6 @@ def test_an_interruption_between_a_command_and_its_reply_closes_the_connection(
     assert ask(client, "ECHO", "of the next") == "of the next"
 
 
-def test_a_closed_client_opens_another_connection_when_it_is_used_again(server, kind):
-    client = kind(server, patience=0)
-    first = ask(client, "CLIENT", "ID")
-    client.close()
-    client.close()
-
-    assert ask(client, "CLIENT", "ID") != first
-
-
-def test_bytes_that_are_not_utf_8_make_the_round_trip(server, cli, kind):
-    client = kind(server, patience=0)
-    with redis_py.Redis(port=server.port) as raw:
-        raw.sadd("blueque_listeners_video", b"\xff\xfe_1")
-        raw.hset(b"blueque_listener_video_\xff\xfe_1", "instance", b"\x80")
-
-        (node,) = client.get_inspector().listeners("video")
-        assert client.get_inspector().registration("video", node) == {"instance": "\udc80"}
-        client.connections.connection().exchange([("SADD", "copy", node, "ä", 1.5, 2)])
-        assert raw.smembers("copy") == {b"\xff\xfe_1", "ä".encode(), b"1.5", b"2"}
-
-
-def test_numbers_are_written_so_that_they_come_back_the_same():
-    for number in (0.1, 1795226965.4337697, 1e300, -1.5, 2**70, 5e-324):
-        text = pack(("SET", "a", number)).split(b"\r\n")[-2].decode()
-        assert type(number)(text) == number
-
-
-def test_a_long_reply_is_read_whole(server, cli, kind):
-    values = [f"{number}" * 300 for number in range(1000)]
-    cli.rpush("list", *values)
-
-    assert ask(kind(server, patience=0), "LRANGE", "list", 0, -1) == values
-
-
 def test_wait_tells_whether_something_can_be_received(server, kind):
     connection = kind(server, patience=0)._redis.connection()
 
@@ -416,31 +314,6 @@ def test_wait_tells_whether_something_can_be_received(server, kind):
     assert connection.wait(5) is True
     assert connection.receive(2) == ["one", "two"]
     assert connection.wait(0) is False
-
-
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("decode", [False, True])
-def test_a_ready_client_serves_whatever_it_speaks(server, cli, protocol, decode):
-    ready = redis_py.Redis(port=server.port, db=2, protocol=protocol, decode_responses=decode)
-    client = Client(redis=ready, patience=0)
-    queue, listener = client.get_queue("vidéo"), client.get_listener("vidéo")
-
-    queue.schedule({"a": 1}, eta=4e9)
-    task_id = queue.enqueue({"ä": [1, None]})
-    task = listener.listen()
-    assert (task.id, task.parameters) == (task_id, {"ä": [1, None]})
-    processor = client.get_processor(task)
-    processor.start(77)
-    processor.complete({"b": 2.5})
-    assert client.get_task(task_id).result == {"b": 2.5}
-    queue.delete_task(client.get_task(task_id))
-    assert listener.idle(0.01, lambda connection: connection.wait(5)) is True, (
-        "the marker of the enqueue"
-    )
-    assert listener.leave() is True
-
-    assert ready.exists(f"blueque_task_{task_id}") == 0
-    assert cli.dbsize() == 0, "the other databases are none of its business"
 
 
 def test_the_retries_of_a_ready_client_are_not_used(server, cli):
@@ -457,18 +330,6 @@ def test_the_retries_of_a_ready_client_are_not_used(server, cli):
         client.get_queue("video").enqueue("in")
 
     assert count(cli, "lpush") == 1
-
-
-def test_the_retries_of_a_ready_client_are_not_used_for_connecting_either(server):
-    class Unwanted(Retry):
-        def call_with_retry(self, *args, **options):
-            raise AssertionError("a retry that nobody sees")
-
-    client = Client(
-        redis=redis_py.Redis(port=server.port, retry=Unwanted(NoBackoff(), 5)), patience=0
-    )
-
-    assert client.get_task("t1").status is None
 
 
 def test_an_address_with_options_of_redis_py_goes_through_redis_py(server):

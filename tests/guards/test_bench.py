@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,9 +32,9 @@ from bench import (
     working,
 )
 from bench.case import Case, Target
-from bench.load import Quiet, busy_share
-from bench.setting import Bench, Outcome, open_stage, reason
-from bench.stage import RunFailed, last_line
+from bench.load import Quiet
+from bench.setting import Bench, Outcome, open_stage
+from bench.stage import RunFailed
 from blueque import Client
 
 State = Callable[[], dict[str, Any]]
@@ -75,12 +73,6 @@ NUMBERS = {
 }
 
 
-def test_each_system_is_the_first_in_one_round() -> None:
-    orders = [rounds.rotated("abc", number) for number in range(4)]
-
-    assert orders == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["a", "b", "c"]]
-
-
 def test_a_percentile_is_one_of_the_values() -> None:
     values = [float(value) for value in range(1, 101)]
 
@@ -95,31 +87,6 @@ def test_a_percentile_is_one_of_the_values() -> None:
 
 def test_a_ratio_is_taken_within_each_round() -> None:
     assert rounds.ratios([10.0, 30.0, 5.0], [5.0, 10.0]) == [2.0, 3.0]
-
-
-def test_a_number_is_shown_with_the_digits_that_count() -> None:
-    shown = [
-        rounds.shown(value)
-        for value in (0, 0.0123, 0.944, 9.996, 12.34, 99.96, 184.4, 12_345, 184_321, 1_234_567)
-    ]
-
-    assert shown == [
-        "0",
-        "0.012",
-        "0.94",
-        "10.0",
-        "12.3",
-        "100",
-        "184",
-        "12,300",
-        "184,300",
-        "1,235,000",
-    ]
-
-
-def test_a_spread_names_the_median_and_both_ends() -> None:
-    assert rounds.spread([3.0, 1.0, 2.0]) == "2.00 (1.00 – 3.00)"
-    assert rounds.spread([3.0]) == "3.00"
 
 
 def test_a_target_is_judged_by_the_median_of_its_ratios() -> None:
@@ -151,46 +118,6 @@ def test_the_page_says_what_was_met_and_what_is_missing() -> None:
     assert "Because." in page
 
 
-def test_the_page_answers_questions_and_the_terminal_shows_every_case() -> None:
-    case = CASE._replace(title="Drain a line, fast", question="How many?\nSo many.")
-    other = CASE._replace(name="other", title="Other")
-
-    page = report.page({}, {}, [case, other], {"drain": NUMBERS, "other": NUMBERS}, "A note.")
-
-    parts = [
-        "## How many?",
-        "So many.",
-        "![Drain a line, fast](benchmarks/drain.png)",
-        "## What is promised",
-        "## The machine",
-        "A note.",
-        "## To repeat it",
-    ]
-    assert [page.count(part) for part in parts] == [1] * len(parts)
-    assert sorted(parts, key=page.index) == parts
-    assert "Other" not in page
-    assert report.whole(other, NUMBERS).startswith("## Other\n\n")
-    assert [
-        drawing["file"]
-        for drawing in report.drawings([case, other], {"drain": NUMBERS, "other": NUMBERS})
-    ] == ["drain.png"]
-
-
-def test_what_was_not_run_twice_is_compared_with_the_round_before() -> None:
-    numbers = {**NUMBERS, "again": {}}
-    once = {**numbers, "rows": {"blueque": {"rate": [5.0]}}}
-
-    (row,) = (
-        line for line in report.targets([CASE], {"drain": numbers}).splitlines() if "300" in line
-    )
-    (other,) = (
-        line for line in report.targets([CASE], {"drain": once}).splitlines() if "300" in line
-    )
-
-    assert row.endswith("| 1.16 (1.04 – 1.28) x, by rounds | met; 200 was hoped for |")
-    assert "| – |" in other
-
-
 def test_what_is_promised_runs_twice_in_each_round_and_is_kept_apart() -> None:
     with open_stage() as stage:
         bench = Bench(stage, [], rounds=2, scale=1.0, quiet=Quiet(0.0))
@@ -207,39 +134,6 @@ def test_what_is_promised_runs_twice_in_each_round_and_is_kept_apart() -> None:
     assert outcome.rows == {"pig": {"rate": [1.0, 6.0]}, "bird": {"rate": [2.0, 4.0]}}
     assert outcome.again == {"pig": {"rate": [3.0, 5.0]}}
     assert outcome.samples == {"pig": [1, 6], "bird": [2, 4]}
-
-
-def test_a_second_run_that_fails_spoils_nothing() -> None:
-    with open_stage() as stage:
-        bench = Bench(stage, [], rounds=1, scale=1.0, quiet=Quiet(0.0))
-        bench.twice, outcome, values = frozenset(["pig"]), Outcome(), [{"rate": 1.0}]
-
-        def run() -> dict[str, float]:
-            if not values:
-                raise RunFailed("it has no wings")
-            return values.pop()
-
-        bench.in_turn(outcome, {"pig": run})
-
-    assert (outcome.rows, outcome.again, outcome.failed) == ({"pig": {"rate": [1.0]}}, {}, {})
-
-
-def test_a_case_that_was_not_measured_is_not_on_the_page() -> None:
-    page = report.page(
-        {}, {}, [CASE._replace(name="other", title="The other"), CASE], {"drain": NUMBERS}, ""
-    )
-
-    assert "The other" not in page
-
-
-def test_the_plots_get_names_and_numbers_alone() -> None:
-    (drawing,) = report.drawings([CASE._replace(question="How?\nSo.")], {"drain": NUMBERS})
-
-    assert drawing["series"] == [
-        ["Blueque", [240.0, 250.0, 320.0]],
-        ["Blueque 1.0.0", [200.0, 250.0, 200.0]],
-    ]
-    assert json.loads(json.dumps(drawing)) == drawing
 
 
 def test_each_target_is_about_a_row_and_a_metric_of_its_case() -> None:
@@ -265,10 +159,6 @@ def test_a_busy_machine_is_waited_for_no_longer_than_agreed(
     assert quiet.patience <= 0
 
 
-def test_the_load_is_a_share_of_the_machine() -> None:
-    assert 0.0 <= busy_share(0.02) <= 1.0
-
-
 def test_one_that_fails_says_why_and_does_not_stop_the_others() -> None:
     with open_stage() as stage:
         bench = Bench(stage, [], rounds=2, scale=1.0, quiet=Quiet(0.0))
@@ -281,17 +171,6 @@ def test_one_that_fails_says_why_and_does_not_stop_the_others() -> None:
 
     assert outcome.failed == {"pig": "it has no wings"}
     assert outcome.rows == {"bird": {"rate": [1.0, 1.0]}}
-
-
-def test_a_complaint_is_the_last_line_that_says_something() -> None:
-    assert last_line(b"Traceback:\n  ValueError: no\n\n") == "ValueError: no"
-
-
-def test_a_reason_names_no_directory_of_this_machine() -> None:
-    error = FileNotFoundError(2, "No such file or directory", "/opt/somewhere/bin/rq")
-
-    assert reason(error) == "[Errno 2] No such file or directory: 'rq'"
-    assert reason(RunFailed("")) == "RunFailed"
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -351,16 +230,6 @@ def test_looks_and_help_are_measured_from_the_start_of_a_program_to_its_end() ->
     )
     assert helps.rows["verb"]["p50"][0] > helps.rows["pass"]["p50"][0] > 0
     assert helps.facts["slowest"] in ("status", "config")
-
-
-def test_status_is_measured_with_many_queues() -> None:
-    with open_stage() as stage:
-        bench = Bench(stage, [], rounds=1, scale=0.002, quiet=Quiet(0.0))
-        looks = looking.many_queues(bench)
-
-    assert looks.failed == {}
-    assert [row["queues"] for row in looks.rows.values()] == [[100.0], [100.0]]
-    assert all(row["whole"][0] > row["p50"][0] > 0 for row in looks.rows.values())
 
 
 def test_pages_and_their_viewers_are_measured() -> None:
@@ -437,11 +306,6 @@ def test_an_interval_leaves_out_as_many_values_on_each_side_as_the_sign_test_all
     assert rounds.interval(values) == (1.0 + left_out, count - left_out)
 
 
-def test_an_interval_of_five_values_would_not_be_one_of_95_percent() -> None:
-    assert rounds.interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
-    assert rounds.interval([1.0, 2.0, 3.0, 4.0, 5.0], confidence=0.9) == (1.0, 5.0)
-
-
 def compared(*ratios: float) -> Outcome:
     """An outcome in which the base costs 200 us in each round, of which the listener has half."""
     rows = {"this": [200 * ratio for ratio in ratios], "base": [200.0] * len(ratios)}
@@ -496,25 +360,6 @@ def test_a_commit_is_slower_when_the_whole_interval_is_above_what_is_allowed(
     assert words in "\n".join(against.lines_of(comparing.COMPARISONS[3], outcome, "8d233c8"))
 
 
-def test_a_comparison_is_a_table_of_80_columns() -> None:
-    lines = against.lines_of(
-        comparing.COMPARISONS[3], compared(1.0, 1.02, 0.99, 1.0, 1.01, 1.0), "8d233c8"
-    )
-
-    assert "    listener                       100       100    1.000   0.990 to 1.020" in lines
-    assert "  p50 ms until it runs            3.00      3.00    1.000   1.000 to 1.000" in lines
-    assert max(map(len, "\n".join(lines).splitlines())) <= 80
-
-
-def test_a_case_that_failed_has_no_verdict() -> None:
-    outcome = Outcome(failed={"drain": "it has no wings"})
-
-    assert against.code_of(outcome) == 2
-    assert against.lines_of(comparing.COMPARISONS[2], outcome, "8d233c8")[1:] == [
-        "  Not measured: drain: it has no wings"
-    ]
-
-
 def test_two_commits_are_measured_in_one_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -533,15 +378,6 @@ def test_two_commits_are_measured_in_one_run(
     out = capsys.readouterr().out
     assert code == 2 and out.count("No verdict") == 4
     assert all(f"\n    {process} " in out for process in against.PROCESSES)
-
-
-def test_the_memory_of_a_slot_has_words_of_its_own() -> None:
-    memory = next(case for case in comparing.COMPARISONS if case.name == "memory")
-
-    larger, smaller = (against.verdict(memory, [ratio] * 6) for ratio in (1.1, 0.9))
-
-    assert larger == "LARGER: a slot takes 1.100 times the memory or more; 1.03 is allowed."
-    assert smaller == "Smaller: a slot takes at most 0.900 times the memory."
 
 
 def test_driver_and_listener_of_a_side_run_its_own_package(tmp_path: Path) -> None:
@@ -563,28 +399,6 @@ def test_driver_and_listener_of_a_side_run_its_own_package(tmp_path: Path) -> No
     assert outcome.failed == {"enqueue": "this is the base"}
 
 
-def test_the_listener_of_a_side_is_the_program_that_it_declares(tmp_path: Path) -> None:
-    (tmp_path / "room").mkdir()
-    (tmp_path / "room" / "door.py").write_text("def enter(): print('the door')")
-    (tmp_path / "pyproject.toml").write_text(
-        '[project.scripts]\nblueque-listener = "room.door:enter"\n'
-    )
-
-    program = sides.write_listener(tmp_path)
-
-    assert (
-        subprocess.check_output([sys.executable, program], env={"PYTHONPATH": str(tmp_path)})
-        == b"the door\n"
-    )
-
-
-def test_a_side_without_a_listener_is_none(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
-
-    with pytest.raises(sides.NoSide, match="no program blueque-listener"):
-        sides.write_listener(tmp_path)
-
-
 def test_a_commit_that_is_not_there_cannot_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert against.compare("no-such-commit", ["drain"], rounds=1, scale=1.0, patience=0.0) == 2
     assert "no-such-commit" in capsys.readouterr().err
@@ -595,15 +409,6 @@ def test_the_processor_time_of_a_process_is_read_from_outside() -> None:
 
     assert before <= found <= after
     assert cpu.of_process(2**22 + 1) == 0.0  # above the largest pid
-
-
-def test_the_processor_time_of_ended_children_is_counted() -> None:
-    burn = "import time\nwhile time.process_time() < 0.1: pass"
-    before = cpu.of_ended_children(os.getpid())
-
-    subprocess.run([sys.executable, "-S", "-c", burn], check=True)
-
-    assert cpu.of_ended_children(os.getpid()) - before >= 0.1 - 2 * cpu.TICK
 
 
 def shape(found: dict[str, Any]) -> list[Any]:
@@ -617,12 +422,3 @@ def shape(found: dict[str, Any]) -> list[Any]:
         else:
             known.append((key, type(value).__name__, len(value)))
     return sorted(known, key=str)
-
-
-def test_rows_that_a_case_no_longer_has_are_left_out_of_the_page() -> None:
-    kept = NUMBERS | {"rows": {**NUMBERS["rows"], "gone": {"tasks": [1.0]}}, "failed": {}}
-
-    known = report.current(CASE, kept)
-
-    assert known == kept | {"rows": NUMBERS["rows"]}
-    assert "gone" not in report.page({}, {}, [CASE], {"drain": known}, "")

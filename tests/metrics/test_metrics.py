@@ -17,14 +17,13 @@ import pytest
 import redis as redis_py
 from dependent import block, enqueue
 from prometheus_client.parser import text_string_to_metric_families
-from test_document import Monitor
 from transactions import protocol
 
 from blueque import Client, __version__
 from blueque.cli.verbs.metrics import collector
 from blueque.metrics import server as exporter
-from blueque.metrics.families import BOUNDS, Sample, family, histogram_samples
-from blueque.model import histogram, keys
+from blueque.metrics.families import BOUNDS
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 
@@ -146,18 +145,6 @@ def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_i
     assert not re.search("t1|t2|host_", text)
 
 
-def test_every_bucket_of_qless_lies_on_one_side_of_every_bound():
-    for number in range(0, len(histogram.NAMES), 13):
-        samples = histogram_samples({}, {number: 3}, 1.0)
-
-        below = {
-            sample.labels["le"]: sample.value for sample in samples if sample.suffix == "_bucket"
-        }
-        start, end = histogram.start(number), histogram.end(number)
-        assert all(end <= bound or start >= bound for bound in BOUNDS)
-        assert below == {str(bound): 3 if end <= bound else 0 for bound in BOUNDS} | {"+Inf": 3}
-
-
 def test_a_histogram_adds_up(scrape, run_one):
     for number, ran in enumerate([0.5, 4.9, 5.0, 59.0, 61.0, 3599.0, 90_000.0]):
         run_one(f"t{number}", 0.0, ran, now=time.time())
@@ -171,40 +158,6 @@ def test_a_histogram_adds_up(scrape, run_one):
     assert counts == [1, 2, 3, 4, 5, 5, 5, 6, 6, 6, 6, 6, 7, 7]
     assert all(low <= high for low, high in pairwise(counts))
     assert of(found, "task_run_seconds_count", queue=Q, state="complete") == 7
-
-
-def test_two_exporters_tell_the_same_but_for_how_long_they_asked(scrape, run_one):
-    run_one("t1", 20.5, 4000.5)
-
-    one, other = scrape(), scrape()
-
-    def but_for_the_scrape(text):
-        return [
-            line for line in text.splitlines() if not line.startswith("blueque_scrape_seconds ")
-        ]
-
-    assert but_for_the_scrape(one) == but_for_the_scrape(other)
-    assert len(but_for_the_scrape(one)) == len(one.splitlines()) - 1
-
-
-def test_how_many_tasks_were_made_stays_while_they_are_moved_and_deleted(scrape, redis):
-    for number in range(3):
-        protocol.enqueue(redis, Q, f"t{number}", "in", 1.0)
-    protocol.enqueue(redis, "audio", "a1", "in", 1.0)
-    before = values(scrape())
-
-    protocol.place(redis, Q, "t0", 2.0, to="audio")
-    protocol.cancel(redis, "audio", "t0", "ann", None, 3.0)
-    protocol.delete(redis, "audio", "t0")
-    protocol.place(redis, Q, "t1", 4.0, to="audio")
-
-    after = values(scrape())
-    for queue, made in ((Q, 3), ("audio", 1)):
-        assert (
-            of(before, "tasks_enqueued_total", queue=queue)
-            == of(after, "tasks_enqueued_total", queue=queue)
-            == made
-        )
 
 
 def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
@@ -222,46 +175,6 @@ def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
     assert of(found, "task_run_seconds_count", queue="other", state="complete") == 2
 
 
-@pytest.mark.parametrize(
-    "name", ['a"b', "a\\b", "a\nb", "färbe.漢字", "{a}", "a b", "a\udce9b", "a\x1b[31m"]
-)
-def test_any_name_of_a_queue_is_a_label(name):
-    tasks = family("tasks", "gauge", "x", [Sample({"queue": name}, 1)])
-
-    said = next(
-        dict(labels)["queue"]
-        for (name, *labels) in values(exporter.Exporter(lambda: [tasks]).scrape())
-        if name == "blueque_tasks"
-    )
-    assert said == name.replace("\udce9", "\\udce9").replace("\x1b", "\\x1b")
-
-
-def test_the_text_has_name_help_and_type_of_each_family_and_nothing_else():
-    labels = {"queue": Q}
-    families = [
-        family("tasks", "gauge", "How many", [Sample({**labels, "state": "pending"}, 2)]),
-        family("tasks_lost_total", "counter", "How many were lost", [Sample(labels, 3)]),
-        family(
-            "task_wait_seconds", "histogram", "How long", histogram_samples(labels, {}, 1.5)[-3:]
-        ),
-    ]
-
-    text = exporter.Exporter(lambda: families).scrape()
-    assert text.partition("# HELP blueque_redis_up")[0].splitlines() == [
-        "# HELP blueque_tasks How many.",
-        "# TYPE blueque_tasks gauge",
-        'blueque_tasks{queue="video",state="pending"} 2.0',
-        "# HELP blueque_tasks_lost_total How many were lost.",
-        "# TYPE blueque_tasks_lost_total counter",
-        'blueque_tasks_lost_total{queue="video"} 3.0',
-        "# HELP blueque_task_wait_seconds How long.",
-        "# TYPE blueque_task_wait_seconds histogram",
-        'blueque_task_wait_seconds_bucket{le="+Inf",queue="video"} 0.0',
-        'blueque_task_wait_seconds_sum{queue="video"} 1.5',
-        'blueque_task_wait_seconds_count{queue="video"} 0.0',
-    ]
-
-
 def test_without_the_extra_it_says_what_to_install(url, tmp_path):
     (tmp_path / "prometheus_client.py").write_text("raise ImportError")
     for words in (["--once"], ["--listen", "127.0.0.1:0"]):
@@ -275,26 +188,6 @@ def test_without_the_extra_it_says_what_to_install(url, tmp_path):
         assert (done.returncode, done.stdout) == (78, "")
         assert done.stderr.startswith("blueque: serving metrics needs prometheus-client, which is")
         assert done.stderr.endswith("pip install '.[metrics]'\n")
-
-
-def test_it_only_looks_and_sweeps_nothing(server, url, redis, run_one):
-    run_one("t1", 1.0, 2.0)
-    monitor = Monitor(server)
-    monitor.commands_until_now(redis)
-
-    exporter.Exporter(collector(Client(url, patience=0))).scrape()
-
-    commands = monitor.commands_until_now(redis)
-    monitor.close()
-    words = [command[0].upper() for command in commands]
-    assert not {*words} & {"KEYS", "SCAN", "HSET", "DEL", "XADD", "ZADD", "HINCRBY", "EXPIREAT"}
-    # In one piece: a counter that goes backwards for a moment looks like a restart.
-    first = words.index("MULTI")
-    assert commands[first + 1 : first + 4] == [
-        ["HGETALL", keys.totals(Q)],
-        ["ZCARD", keys.tasks(Q)],
-        ["EXEC"],
-    ]
 
 
 @pytest.fixture
@@ -417,23 +310,6 @@ def came(cli, name, *tasks):
         cli.lpush(keys.occurrences(name), text)
         if status is not None:
             cli.hset(keys.task(task), mapping={"status": status, "finished": 1000 + number})
-
-
-def test_the_numbers_of_a_schedule_are_those_of_its_record(scrape, client, cli):
-    client.set_schedule("nightly", queue=Q, every="1h")
-    client.get_schedule("nightly").trigger()
-    cli.hset(keys.schedule("nightly"), "skipped", 2)
-
-    found = values(scrape())
-
-    for what, number in {"made": 0, "skipped": 2, "missed": 0, "triggered": 1}.items():
-        assert of(found, "schedule_occurrences_total", schedule="nightly", what=what) == number
-    assert of(found, "schedule_overdue_seconds", schedule="nightly") == 0
-    late = time.time() - 500
-    cli.hset(keys.schedule("nightly"), mapping={"planned": int(late), "at": int(late)})
-    assert 500 <= of(values(scrape()), "schedule_overdue_seconds", schedule="nightly") < 600
-    client.get_schedule("nightly").pause()
-    assert of(values(scrape()), "schedule_overdue_seconds", schedule="nightly") == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,49 +14,10 @@ from blueque.model import histogram
 DAY = 86400
 
 
-@pytest.mark.parametrize(
-    ("seconds", "name"),
-    [
-        (-5, "s0"),
-        (0, "s0"),
-        (0.999, "s0"),
-        (1, "s1"),
-        (59.999, "s59"),
-        (60, "m1"),
-        (119.9, "m1"),
-        (120, "m2"),
-        (3599.999, "m59"),
-        (3600, "h1"),
-        (DAY - 0.001, "h23"),
-        (DAY, "d1"),
-        (2 * DAY - 1, "d1"),
-        (7 * DAY, "d7"),
-        (365 * DAY, "d365"),
-        (366 * DAY - 1, "d365"),
-        (366 * DAY, "d366"),
-        (5000 * DAY, "d366"),
-        (math.inf, "d366"),
-    ],
-)
-def test_a_duration_falls_into_the_bucket_of_its_largest_unit(seconds, name):
-    assert histogram.NAMES[histogram.bucket(seconds)] == name
-
-
 def test_there_are_as_many_as_qless_has_and_days_up_to_a_year():
     assert histogram.NAMES.index("d6") + 1 == 148
     assert histogram.NAMES[-1] == f"d{histogram.LAST_DAY}"
     assert len({*histogram.NAMES}) == len(histogram.NAMES)
-
-
-def test_buckets_follow_each_other_without_a_gap():
-    for number, name in enumerate(histogram.NAMES):
-        first, unit = histogram.start(number), {"s": 1, "m": 60, "h": 3600, "d": DAY}[name[0]]
-        assert first == int(name[1:]) * unit
-        assert histogram.bucket(first) == number
-        if number:
-            assert histogram.end(number - 1) == first
-            assert histogram.bucket(math.nextafter(first, 0)) == number - 1
-    assert histogram.end(len(histogram.NAMES) - 1) == math.inf
 
 
 @settings(max_examples=50)

@@ -12,11 +12,6 @@ def test_labels_that_are_not_given_are_no_fields():
     assert labels.fields() == {}
 
 
-@pytest.mark.parametrize("title", ["a", "Render 4711, frame 3", "Größe 📦", "x" * 200, "[1]"])
-def test_a_title_is_one_line_of_at_most_200_bytes(title):
-    assert labels.fields(title=title) == {"title": title}
-
-
 @pytest.mark.parametrize(
     ("title", "words"),
     [
@@ -34,11 +29,6 @@ def test_another_title_is_refused(title, words):
         labels.fields(title=title)
 
     assert str(refused.value).startswith("title: ")
-
-
-def test_a_title_is_text():
-    with pytest.raises(InvalidType, match="title: it is text, not int"):
-        labels.fields(title=5)  # type: ignore[arg-type]
 
 
 def test_tags_are_written_in_their_order_each_once():
@@ -72,14 +62,6 @@ def test_other_tags_are_refused(tags, words):
 def test_tags_are_a_list_of_texts(tags):
     with pytest.raises(InvalidType, match="tags: "):
         labels.fields(tags=tags)
-
-
-def test_a_context_is_written_as_json():
-    assert labels.fields(context={"trace": "ä", "n": [1, None]}) == {
-        "context": '{"trace":"ä","n":[1,null]}'
-    }
-    assert labels.fields(context={}) == {}
-    assert labels.read_context('{"trace":"ä"}') == {"trace": "ä"}
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ import pytest
 
 from blueque import Group, InvalidInput, InvalidType, New, Retry, Then, TooLarge
 from blueque.model.conditions import after
-from blueque.model.ids import SPAWN_NAMESPACE
 from blueque.model.new import spawned_id
-from blueque.model.new_task import NewTask
 
 TASK = "3f0f9c3e-2b57-4e2c-9d2b-0d6f5f3d1a77"
 
@@ -49,22 +47,6 @@ def test_a_new_task_is_written_as_a_queue_would_write_it():
     }
     assert {name: record.options[name] for name in options} == options
     assert (new.queue, new.key, repr(new)) == ("parts", "7", "<New '7' in 'parts'>")
-
-
-def test_a_new_task_without_options_has_none():
-    assert New("parts", "text", key="a").record(TASK) == NewTask(
-        spawned_id(TASK, "a"), "parts", "text", {"spawned_by": TASK}, {}, None
-    )
-    # without others to wait for, these say nothing
-    plain = New("parts", "text", key="a", after=[], broken="cancel", results=True)
-    assert plain.record(TASK).options == {"spawned_by": TASK}
-
-
-def test_the_id_is_that_of_the_task_and_the_key():
-    import uuid
-
-    assert uuid.uuid5(uuid.NAMESPACE_DNS, "spawn.blueque") == SPAWN_NAMESPACE
-    assert spawned_id(TASK, "é") == str(uuid.uuid5(SPAWN_NAMESPACE, f"{TASK}\0é"))
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,6 @@ def is_share(count, part, draws=DRAWS):
     return abs(count - draws * part) <= 5 * math.sqrt(draws * part * (1 - part))
 
 
-def test_ordered_exhausts_the_first_queue_first():
-    assert taken(Ordered(), {"C": 3, "B": 2, "A": 5}) == "CCCBBAAAAA"
-
-
 def test_round_robin_takes_from_each_queue_in_turn_and_passes_over_the_empty():
     assert taken(RoundRobin(), {"C": 3, "B": 2, "A": 5}) == "CBACBACAAA"
 
@@ -92,12 +88,6 @@ def test_no_queue_starves_in_a_lottery_though_all_the_others_always_have_work():
     assert "queue 0" in drawn[: math.ceil(math.log(1e-6) / math.log(1 - part))], (
         "but for one chance in a million"
     )
-
-
-def test_a_queue_without_a_weight_weighs_1():
-    select = ReducedLottery({"A": 3}, Random(5).random)
-    drawn = Counter(first(select, ["A", "B"], {"A", "B"}) for _ in range(DRAWS))
-    assert is_share(drawn["B"], 1 / 4), drawn
 
 
 def test_a_draw_at_either_end_of_the_chances_is_one_of_the_queues():

@@ -8,20 +8,8 @@ from blueque import InvalidInput
 from blueque.model.units import Timing, timing
 
 
-def test_what_is_given_goes_before_the_environment_and_that_before_the_default():
-    environ = {"BLUEQUE_BEAT": "2s", "BLUEQUE_LOST_AFTER": "5m", "BLUEQUE_LEASE": ""}
-    assert timing(beat=1.0, environ=environ) == Timing(1.0, 60.0, 300.0)
-    assert timing(environ={}) == Timing(10.0, 60.0, 600.0)
-
-
 def test_a_time_to_be_lost_that_is_shorter_than_the_lease_shortens_the_lease():
     assert timing(lost_after=40, environ={}) == Timing(10.0, 40.0, 40.0)
-
-
-@pytest.mark.parametrize("beat", [0.1, 0.2, 0.3, 0.7, 1.1, 10])
-def test_three_beats_are_enough_whatever_a_float_makes_of_them(beat):
-    lease = float(f"{3 * beat:.1f}")  # as a person writes it: 0.6, not 0.6000000000000001
-    assert timing(beat, lease, lease, {}).lease == lease
 
 
 @pytest.mark.parametrize(

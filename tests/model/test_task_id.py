@@ -4,8 +4,6 @@ key.
 
 from __future__ import annotations
 
-import copy
-import pickle
 import threading
 import uuid
 
@@ -15,8 +13,7 @@ import redis as redis_py
 from faults import Fault
 from transactions import protocol
 
-from blueque import Client, InvalidInput, TaskId
-from blueque.audit.doctor import Doctor
+from blueque import Client, InvalidInput
 from blueque.connection.redis import Patience
 from blueque.model import ids as task_id
 from blueque.model import keys
@@ -56,54 +53,6 @@ def test_random_ids_are_uuids_of_version_4_and_all_different():
     assert len({*ids}) == 1000
 
 
-def test_a_task_id_is_a_str_that_knows_whether_it_is_new():
-    task = TaskId("t1", False)
-
-    assert (task, f"{task}", {task: 1}["t1"], isinstance(task, str)) == ("t1", "t1", 1, True)
-    for again in (copy.copy(task), pickle.loads(pickle.dumps(task))):
-        assert (again, again.is_new) == ("t1", False)
-
-
-@pytest.mark.parametrize("make", ["enqueue", "schedule"])
-def test_the_same_key_is_the_same_task_in_one_queue_and_not_in_another(client, cli, make):
-    def call(queue, parameters):
-        queue = client.get_queue(queue)
-        return (
-            queue.enqueue(parameters, key="a")
-            if make == "enqueue"
-            else queue.schedule(parameters, FAR, key="a")
-        )
-
-    first, second, other = call("video", "one"), call("video", "two"), call("audio", "one")
-
-    assert (first, first.is_new, second.is_new, other.is_new) == (second, True, False, True)
-    assert first == task_id.id_of_key("video", "a") != other
-    assert cli.hmget(keys.task(first), "parameters", "key", "keep") == ["one", "a", "86400"]
-    assert len(cli.keys("blueque_task_*")) == 2
-
-
-def test_a_task_without_a_key_is_always_new_and_says_nothing_of_keys(queue, cli):
-    tasks = [
-        queue.enqueue("in"),
-        queue.enqueue("in"),
-        queue.schedule("in", FAR),
-        queue.schedule("in", 1.0),
-    ]
-
-    assert len({*tasks}) == 4 and all(task.is_new for task in tasks)
-    assert not {"key", "keep", "enqueued_by"} & set(cli.hgetall(keys.task(tasks[0])))
-
-
-def test_a_key_counts_whatever_has_become_of_its_task(client, queue):
-    task = queue.enqueue("in", key="a")
-    processor = client.get_processor(client.get_listener("video").listen())
-    processor.start(77)
-    assert queue.enqueue("in", key="a").is_new is False
-    processor.complete("out")
-    assert queue.schedule("in", 1.0, key="a").is_new is False
-    assert client.get_task(task).result == "out"
-
-
 def test_a_key_still_counts_for_a_while_when_its_task_was_deleted(client, queue, cli):
     task = queue.enqueue("in", key="a", keep="2h")
     end(client, task)
@@ -119,14 +68,6 @@ def test_a_key_still_counts_for_a_while_when_its_task_was_deleted(client, queue,
     assert client.get_task(task).status == "pending"
 
 
-def test_a_key_that_is_not_to_be_kept_ends_with_its_task(client, queue, cli):
-    task = queue.enqueue("in", key="a", keep=0)
-    end(client, task)
-
-    assert cli.keys("blueque_key_*") == []
-    assert queue.enqueue("in", key="a").is_new is True
-
-
 @pytest.mark.parametrize("keep", ["text", "-1", "", str(10**12)])
 def test_a_keep_that_makes_no_sense_does_not_prevent_a_deletion(redis, cli, keep):
     protocol.enqueue(
@@ -136,16 +77,6 @@ def test_a_keep_that_makes_no_sense_does_not_prevent_a_deletion(redis, cli, keep
 
     assert protocol.delete(redis, "video", "t1") is True
     assert cli.keys("blueque_key_*") == cli.keys("blueque_task_*") == []
-
-
-def test_a_whole_number_is_the_same_key_as_its_digits_one_by_one_and_in_bulk(queue, cli):
-    task = queue.enqueue("in", key=5)
-
-    assert (task.is_new, task) == (True, task_id.id_of_key("video", "5"))
-    assert cli.hget(f"blueque_task_{task}", "key") == "5"
-    assert not queue.enqueue("in", key="5").is_new and not queue.schedule("in", 1e10, key=5).is_new
-    assert queue.enqueue_many([{"n": 5}, {"n": "5"}], keys="n").new == 0
-    assert queue.enqueue_many([{"n": 6}, {"n": "6"}], keys="n", group="r").new == 1
 
 
 @pytest.mark.parametrize(
@@ -252,9 +183,3 @@ def test_keys_work_through_redis_py_and_in_memory(url):
         end(client, task)
         assert queue.enqueue("in", key="a").is_new is False
         client.close()
-
-
-def test_the_doctor_knows_the_keys_that_are_kept(client, queue):
-    end(client, queue.enqueue("in", key="a"))
-
-    assert Doctor(client.connections).audit(0.0).findings == []

@@ -68,18 +68,6 @@ def test_a_malformed_state_is_left_out():
         }
 
 
-def test_a_trace_joins_the_context_that_the_caller_gives():
-    own = {"traceparent": PARENT, "tracestate": "a=1"}
-    assert json.loads(labels.fields(trace=own)["context"]) == own
-    assert json.loads(labels.fields(context={"n": 1}, trace=own)["context"]) == {"n": 1, **own}
-
-
-def test_a_trace_that_the_caller_gives_stays_as_it_is():
-    own = {"traceparent": PARENT, "tracestate": "a=1"}
-    for given in ({"traceparent": "mine"}, {"traceparent": None}, {"tracestate": "b=2"}):
-        assert json.loads(labels.fields(context=given, trace=own)["context"]) == given
-
-
 def test_a_trace_that_has_no_room_is_left_out():
     given = {"n": "x" * (labels.MAX_CONTEXT - 20)}
     found = labels.fields(context=given, trace={"traceparent": PARENT})

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import json
 import math
 import re
-import time
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,30 +95,6 @@ def is_same(one, other):
     return type(one) is type(other) and repr(one) == repr(other)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_what_is_enqueued_is_what_the_handler_gets(client, queue, value):
-    task_id = queue.enqueue(value)
-    task = client.get_listener("video").listen()
-
-    assert is_same(client.get_task(task_id).parameters, value)
-    assert is_same(task.parameters, value)
-    assert is_same(client.get_processor(task).start(77), value)
-
-
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_what_is_scheduled_is_what_the_task_has(client, queue, value):
-    assert is_same(client.get_task(queue.schedule(value, 4e9)).parameters, value)
-
-
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_what_the_handler_returns_is_the_result(client, value):
-    processor = reserved(client)
-
-    processor.complete(value)
-
-    assert is_same(client.get_task(processor.task.id).result, value)
-
-
 def test_a_string_is_stored_untouched_and_anything_else_as_json_marked_so(queue, cli):
     for value, text, encoding in [
         ('{"a": 1}', '{"a": 1}', None),
@@ -128,10 +102,6 @@ def test_a_string_is_stored_untouched_and_anything_else_as_json_marked_so(queue,
     ]:
         fields = cli.hgetall(f"blueque_task_{queue.enqueue(value)}")
         assert (fields["parameters"], fields.get("parameters_encoding")) == (text, encoding)
-
-
-def test_a_tuple_comes_back_as_a_list(client, queue):
-    assert client.get_task(queue.enqueue({"a": (1, (2,))})).parameters == {"a": [1, [2]]}
 
 
 def test_text_wrongly_marked_as_json_is_shown_as_it_is(client, cli):
@@ -228,14 +198,6 @@ def test_a_result_that_cannot_come_back_the_same_is_refused_and_nothing_is_writt
     assert state() == before
 
 
-def test_a_tuple_is_a_result_and_comes_back_as_a_list(client):
-    processor = reserved(client)
-
-    processor.complete((1, 2))
-
-    assert client.get_task(processor.task.id).result == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("value", "size"), [("x" * 101, "101"), ("ä" * 51, "102"), (["x" * 97], "101")]
 )
@@ -249,13 +211,6 @@ def test_a_value_over_the_limit_is_refused_with_its_size_in_bytes_and_nothing_is
 
     assert (refusal.value.size, refusal.value.limit) == (int(size), 100)
     assert cli.dbsize() == 0
-
-
-def test_a_value_of_exactly_the_limit_is_accepted(url):
-    client = Client(url, max_bytes=100)
-    task_id = client.get_queue("video").enqueue("ä" * 50)
-
-    assert client.get_task(task_id).parameters == "ä" * 50
 
 
 def test_a_result_over_the_limit_is_refused_and_the_task_can_still_fail(url, state):
@@ -284,19 +239,6 @@ def test_any_error_can_be_recorded(client, error):
     assert 0 < len(task.error.encode()) <= client.max_bytes
 
 
-def test_a_megabyte_is_the_limit_unless_the_environment_says_otherwise(url, cli, monkeypatch):
-    monkeypatch.delenv("BLUEQUE_MAX_BYTES", raising=False)
-    Client(url).get_queue("video").enqueue("x" * 2**20)
-    with pytest.raises(TooLarge, match=r"1,048,577 bytes; the limit is 1,048,576 bytes"):
-        Client(url).get_queue("video").enqueue("x" * (2**20 + 1))
-
-    monkeypatch.setenv("BLUEQUE_MAX_BYTES", "1KiB")
-    with pytest.raises(TooLarge, match=r"the limit is 1,024 bytes"):
-        Client(url).get_queue("video").enqueue("x" * 1025)
-
-    assert cli.llen("blueque_pending_tasks_video") == 1
-
-
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -317,18 +259,6 @@ def test_a_queue_cannot_have_such_a_name(client, cli, name, error):
             get(name)
 
     assert cli.dbsize() == 0
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["ä" * 100, "with space", "quotes'\"", "{braces}", "new\nline", "a_b", "☃", ".", "*?[a]"],
-)
-def test_a_queue_can_have_such_a_name(client, name):
-    task_id = client.get_queue(name).enqueue("in")
-
-    assert client.get_listener(name).listen().id == task_id
-    assert client.get_task(task_id).queue == name
-    assert client.get_inspector().queues() == [name]
 
 
 @pytest.mark.parametrize(
@@ -354,36 +284,6 @@ def test_an_eta_that_is_no_time_is_refused_and_nothing_is_written(queue, cli, et
     assert cli.dbsize() == 0
 
 
-@pytest.mark.parametrize(
-    ("eta", "seconds"),
-    [
-        (4000000000, 4e9),
-        (4000000000.25, 4000000000.25),
-        (datetime.fromtimestamp(4e9, UTC), 4e9),
-        (datetime.fromtimestamp(4e9, timezone(timedelta(hours=-9.5))), 4e9),
-    ],
-    ids=repr,
-)
-def test_an_eta_is_unix_seconds_or_a_datetime_with_a_zone(client, queue, eta, seconds):
-    task = client.get_task(queue.schedule("in", eta))
-
-    assert (task.status, task.eta) == ("scheduled", seconds)
-
-
-@pytest.mark.parametrize(
-    "eta",
-    [0, -1.5, 1.5, datetime(1969, 1, 1, tzinfo=UTC), lambda: time.time() - 0.001],
-    ids=["0", "-1.5", "1.5", "1969", "a moment ago"],
-)
-def test_an_eta_that_is_past_enqueues_at_once_and_is_not_kept(client, queue, state, eta):
-    task_id = queue.schedule("in", eta() if callable(eta) else eta)
-
-    task = client.get_task(task_id)
-    assert (task.status, task.eta) == ("pending", None)
-    assert state()["blueque_pending_tasks_video"] == [task_id]
-    assert "blueque_scheduled_tasks_video" not in state()
-
-
 @pytest.mark.parametrize("pid", ["77", None, True, 7.0])
 def test_a_pid_that_is_no_int_is_refused_and_nothing_is_written(client, state, pid):
     client.get_queue("video").enqueue("in")
@@ -397,55 +297,6 @@ def test_a_pid_that_is_no_int_is_refused_and_nothing_is_written(client, state, p
 
 
 @pytest.mark.parametrize(
-    ("environ", "url", "source"),
-    [
-        ({}, "redis://localhost:6379/0", "default"),
-        ({"REDIS_URL": "redis://r"}, "redis://r", "REDIS_URL"),
-        (
-            {"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": "redis://b"},
-            "redis://b",
-            "BLUEQUE_REDIS_URL",
-        ),
-        ({"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": ""}, "redis://r", "REDIS_URL"),
-    ],
-)
-def test_the_address_comes_from_the_environment_in_this_order(environ, url, source):
-    assert units.redis_url(environ) == (url, source)
-
-
-def test_an_address_given_comes_before_the_environment(server, monkeypatch):
-    monkeypatch.setenv("BLUEQUE_REDIS_URL", "redis://127.0.0.1:1")
-
-    assert Client(server.url, patience=0).get_task("t1").status is None
-
-
-def test_the_environment_is_read_when_a_client_is_made(server, monkeypatch):
-    monkeypatch.setenv("BLUEQUE_REDIS_URL", server.url)
-
-    assert Client(patience=0).get_task("t1").status is None
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("0", 0),
-        ("90", 90),
-        ("1.5", 1.5),
-        ("30s", 30),
-        ("250ms", 0.25),
-        ("2h", 7200),
-        ("1d12h", 129600),
-        ("1D 12H", 129600),
-        ("1w", 604800),
-        ("1.5m", 90),
-        ("1m30s", 90),
-    ],
-)
-def test_a_duration_is_written_as_people_do(text, seconds):
-    assert units.parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize(
     "text", ["", "h", "-1", "1y", "1h?", "h1", "1.h", "1e3", "inf", "nan", "1 hour"]
 )
 def test_what_is_no_duration_is_refused(text):
@@ -453,32 +304,10 @@ def test_what_is_no_duration_is_refused(text):
         units.parse_duration(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("0", 0),
-        ("65536", 65536),
-        ("64KiB", 65536),
-        ("64 kib", 65536),
-        ("1.5MB", 1_500_000),
-        ("10b", 10),
-        ("1GiB", 2**30),
-    ],
-)
-def test_a_size_is_written_as_people_do(text, size):
-    assert units.parse_size(text) == size
-
-
 @pytest.mark.parametrize("text", ["", "KiB", "-1", "1 TB", "1K", "1e3", "inf"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(InvalidInput, match="is not a size"):
         units.parse_size(text)
-
-
-def test_json_is_what_other_languages_read_too(queue, cli):
-    value = {"ä": [1, 2.5, None, True]}
-
-    assert json.loads(cli.hget(f"blueque_task_{queue.enqueue(value)}", "parameters")) == value
 
 
 class Words(str):

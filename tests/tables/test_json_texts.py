@@ -11,7 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from blueque.tables.json_texts import objects, texts
+from blueque.tables.json_texts import texts
 
 MOMENT = dt.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
 COLUMNS = {
@@ -61,15 +61,3 @@ def test_a_value_is_in_json_what_it_is(name):
     assert [json.loads(text) for text in texts(column)] == expected
     # A slice knows its parents, whose rows are not its own.
     assert [json.loads(text) for text in texts(column.slice(1, 2))] == expected[1:3]
-
-
-def test_whole_numbers_stay_whole_and_others_do_not_become_so():
-    columns = [pa.array([1]), pa.array([1.0]), pa.array([1.0], pa.float32())]
-
-    assert list(map(texts, columns)) == [["1"], ["1.0"], ["1.0"]]
-
-
-def test_rows_are_objects_whatever_the_columns_are_called():
-    assert objects(["100%", 'say "a"'], [pa.array([1]), pa.array(["%s"])]) == [
-        r'{"100%":1,"say \"a\"":"%s"}'
-    ]

@@ -4,27 +4,19 @@ do to them.
 
 from __future__ import annotations
 
-import json
-import pickle
-import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from transactions import protocol
 
-pa = pytest.importorskip("pyarrow")
-
-from transactions import protocol  # noqa: E402
-
-from blueque import Client, InvalidInput, InvalidType, SnapshotGone  # noqa: E402
-from blueque.model import keys  # noqa: E402
-from blueque.model.attempt_ref import AttemptRef  # noqa: E402
-from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402
-from blueque.model.snapshot import Slice  # noqa: E402
-from blueque.model.states import STATUSES  # noqa: E402
-from blueque.protocol.ends import End  # noqa: E402
-from blueque.tables import arrow, hash_reader  # noqa: E402
+from blueque import Client, InvalidInput, InvalidType, SnapshotGone
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.snapshot import Slice
+from blueque.model.states import STATUSES
+from blueque.protocol.ends import End
 
 NODE, TOKEN = "host_7", "token-1"
 
@@ -67,34 +59,6 @@ def listener(redis):
 
 def at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def test_a_finished_task_has_all_its_columns(client, redis, listener):
-    complete(redis, "t1")
-
-    assert read(client, "complete") == [
-        {
-            "task_id": "t1",
-            "queue": "q",
-            "status": "complete",
-            "parameters": "p of t1",
-            "result": "r",
-            "error": None,
-            "error_type": None,
-            "node": NODE,
-            "pid": 99,
-            "attempts": 1,
-            "priority": None,
-            "key": None,
-            "group": None,
-            "created": at(1.5),
-            "updated": at(4.5),
-            "started": at(3.25),
-            "finished": at(4.5),
-            "eta": None,
-            "listed_as": "complete",
-        }
-    ]
 
 
 def test_every_status_has_its_tasks_and_pending_ones_those_of_all_lines(client, redis, listener):
@@ -143,45 +107,6 @@ def test_a_snapshot_holds_what_was_there_although_the_tasks_move_on(client, redi
         ("t1", "pending", "reserved"),
         ("t2", "pending", "pending"),
     ]
-
-
-def test_the_slices_of_a_snapshot_make_it_up_whatever_their_size(client, redis):
-    queue = client.get_queue("q")
-    made = [str(task) for batch in queue.enqueue_iter(range(2500)) for task in batch]
-    snapshot = client.freeze("q", "pending")
-    ids = ["task_id"]
-
-    assert snapshot.rows == 2500
-    for pieces in (
-        snapshot.slices(),
-        snapshot.slices(size=700),
-        snapshot.slices(count=3),
-        snapshot.slices(size=1)[:5],
-    ):
-        found = [row["task_id"] for row in rows(client, pickle.loads(pickle.dumps(pieces)), ids)]
-        assert found == made[: len(found)] and len(found) in (2500, 5)
-    assert len(snapshot.slices(count=3)) == 3
-
-
-def test_slices_of_ids_that_are_no_copy_make_it_up_as_well(client, redis, cli):
-    for number in range(30):
-        cli.hset(keys.task(f"t{number:02}"), mapping={"status": "started", "queue": "q"})
-        cli.sadd(keys.started("q"), keys.started_member(NODE, 5, f"t{number:02}"))
-
-    pieces = client.freeze("q", "started").slices(size=7)
-
-    assert [row["task_id"] for row in rows(client, pieces)] == [
-        f"t{number:02}" for number in range(30)
-    ]
-
-
-def test_several_queues_are_frozen_at_one_instant(client, redis):
-    client.get_queue("a").enqueue("1")
-    client.get_queue("b").enqueue("2")
-
-    snapshot = client.freeze(["b", "a"], "pending")
-
-    assert [row["parameters"] for row in rows(client, snapshot.slices())] == ["2", "1"]
 
 
 def test_tasks_of_1_0_0_have_nulls_where_they_have_no_fields(client, cli):
@@ -233,61 +158,12 @@ def foreign(cli, redis, listener) -> None:
     cli.lpush(keys.complete("q"), "gone", "text", "odd", "other", b"\xff id")
 
 
-def test_foreign_records_make_nulls_and_break_nothing(client, foreign):
-    good, odd = read(client, "complete")
-
-    assert good["task_id"] == "good" and good["finished"] == at(4.5)
-    assert odd["task_id"] == "odd" and odd["parameters"] == "\\xff\\xfea"
-    numbers = ("created", "updated", "started", "finished", "pid", "attempts", "priority")
-    assert {odd[name] for name in numbers} == {None}
-
-
 def test_entries_without_a_task_are_kept_if_that_is_asked_for(client, foreign):
     found = read(client, "complete", missing="null")
 
     assert [row["task_id"] for row in found] == ["good", "gone", "text", "odd", "other", "\\xff id"]
     assert [row["status"] for row in found] == ["complete", None, None, "complete", None, None]
     assert {row["listed_as"] for row in found} == {"complete"}
-
-
-def test_what_no_column_holds_is_in_other(client, redis, foreign):
-    good, odd = read(client, "complete", ARCHIVE_FIELDS)
-
-    assert json.loads(good["other"]) == {
-        "token": TOKEN,
-        "finished_by": TOKEN,
-        "events": "3",
-        "100 %s": '"a"\n%d',
-    }
-    assert json.loads(odd["other"]) == {
-        "parameters": b"\xff\xfea".decode("utf-8", "surrogateescape"),
-        "created": "abc",
-        "updated": "1e300",
-        "started": "nan",
-        "finished": "",
-        "pid": "99999999999999999999",
-        "attempt": "4294967296",
-        "priority": "5.5",
-    }
-
-
-def test_only_the_columns_that_are_asked_for_come_and_in_that_order(client, redis, listener):
-    complete(redis, "t1")
-    fields = ["finished", "task_id", "other"]
-    (batch,) = client.read(client.freeze("q", "complete").slices()[0], fields)
-
-    assert batch.schema == hash_reader.schema(fields)
-    assert batch.column_names == fields
-    assert "parameters" in json.loads(batch.to_pylist()[0]["other"])
-    assert hash_reader.schema().names == list(DEFAULT_FIELDS)
-
-
-def test_large_tasks_come_few_at_a_time(client):
-    client.get_queue("q").enqueue_many("x" * 400_000 for _ in range(280))
-
-    sizes = [batch.num_rows for batch in client.read(client.freeze("q", "pending").slices()[0])]
-
-    assert sizes == [100, 100, 20, 20, 20, 20]  # 8 MiB, once it is known what they take
 
 
 def test_a_snapshot_that_is_gone_says_so_and_is_not_taken_for_an_empty_one(client, cli):
@@ -301,24 +177,6 @@ def test_a_snapshot_that_is_gone_says_so_and_is_not_taken_for_an_empty_one(clien
     assert not cli.keys("blueque_frozen*")
 
 
-def test_everything_of_a_snapshot_expires(client, redis, listener, cli):
-    start(redis, "t1")
-    complete(redis, "t2")
-    enqueue(redis, "t3")
-    protocol.schedule(redis, "q", "t4", "p", 50.0, 1.0)
-
-    client.freeze("q", STATUSES, keep=100)
-
-    times = {key: cli.ttl(key) for key in cli.keys("blueque_frozen*")}
-    assert len(times) == 4 and all(90 < time <= 100 for time in times.values())
-
-
-def test_an_empty_queue_has_no_slices(client):
-    snapshot = client.freeze("q", STATUSES)
-
-    assert (snapshot.rows, snapshot.slices(), snapshot.slices(count=8)) == (0, [], [])
-
-
 def test_reading_goes_on_when_redis_hangs_up(client, redis, cli):
     client.get_queue("q").enqueue_many(range(1000))
     found = []
@@ -328,24 +186,6 @@ def test_reading_goes_on_when_redis_hangs_up(client, redis, cli):
         cli.client_kill_filter(_type="normal", skipme=True)
 
     assert len(found) == len({*found}) == 1000
-
-
-def test_its_own_connection_serves_others_between_two_batches(client):
-    client.get_queue("q").enqueue_many(range(500))
-
-    for _ in client.read(client.freeze("q", "pending").slices()[0], ["task_id"]):
-        assert client.get_inspector().pending("q") == 500
-
-
-def test_a_time_is_rounded_the_same_alone_and_among_many():
-    """An archive deletes a task only if its time is that in the file to the microsecond."""
-    draw = random.Random(7)
-    texts = [str(draw.uniform(0, 4e9)) for _ in range(20_000)]
-    texts += [f"{draw.randrange(4_000_000_000)}.{digits:06}5" for digits in range(0, 1_000_000, 97)]
-
-    among_many = arrow.column("timestamp", texts).array.cast(pa.int64()).to_pylist()
-
-    assert among_many == [to_microseconds(text) for text in texts]
 
 
 @pytest.mark.parametrize(
