@@ -10,7 +10,7 @@ import click
 _SUBVERBS: dict[str, tuple[str, ...]] = {
     "list": ("ls",),
     **dict.fromkeys(("edit", "change", "update", "set"), ("set", "add --replace")),
-    **dict.fromkeys(("delete", "remove"), ("rm", "forget")),
+    **dict.fromkeys(("delete", "remove", "rm"), ("rm", "forget")),
     **dict.fromkeys(("create", "new"), ("add",)),
     **dict.fromkeys(("describe", "info", "get"), ("show",)),
     **dict.fromkeys(("retry", "rerun"), ("requeue",)),

@@ -89,9 +89,14 @@ def _of_above(graph: Graph) -> str:
 
 def _of_below(graph: Graph) -> str:
     number, fields = graph.counts[graph.task], graph.tasks[graph.task].fields
-    verb = "waits" if number == 1 else "wait"
+    children = graph.children.get(graph.task, {})
+    ended = sum(graph.tasks[each].status in FINISHED for each in children if each in graph.tasks)
+    verb = "waits" if number - ended == 1 else "wait"
+    if number > ended:
+        some = f"; {count(ended, 'other')} {'has' if ended == 1 else 'have'} ended" if ended else ""
+        return f"{count(number - ended, 'task')} {verb} for it{some}:"
     if number:
-        return f"{count(number, 'task')} {verb} for it:"
+        return "No task waits for it any more; these would if they were requeued:"
     has_ended = fields.get("state") == "ended" or fields.get("status") in FINISHED
     return "No task waits for it any more: it has ended." if has_ended else "No task waits for it."
 

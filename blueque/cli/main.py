@@ -38,7 +38,6 @@ _GROUPS = {
         "stats": "Show how many tasks ended how, and how long they took.",
         "failures": "Show what tasks fail with, how often, and the newest.",
         "metrics": "Serve Prometheus metrics.",
-        "feeds": "List feeds, or forget one.",
         "tags": "List the tags of tasks, with how many have each.",
     },
     "Put in": {
@@ -60,7 +59,7 @@ _GROUPS = {
         "resume": "Make listeners take tasks from a queue again.",
         "limit": "Set how many tasks of a queue may run at a time.",
         "queue": "List, pause, limit, set, purge and forget queues.",
-        "group": "List, show, close, cancel, requeue and forget groups of tasks.",
+        "group": "List, show, close, cancel, requeue and forget groups.",
     },
     "Keep": {
         "archive": "Move finished tasks from Redis into Parquet files.",
@@ -111,7 +110,9 @@ _SYNONYMS = {
     **dict.fromkeys(("check", "health"), "doctor"),
     **dict.fromkeys(("dag", "tree", "dependencies", "deps"), "graph"),
     "unhold": "unblock",
-    **dict.fromkeys(("workflow", "workflows", "runs", "batch", "batches", "groups"), "group ls"),
+    **dict.fromkeys(
+        ("workflow", "workflows", "runs", "batch", "batches", "groups", "feeds"), "group ls"
+    ),
     "exporter": "metrics",
     "settings": "config",
     **dict.fromkeys(("schedules", "recurring", "cron"), "schedule ls"),

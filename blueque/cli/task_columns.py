@@ -118,7 +118,7 @@ def _of_its_turn(task: Task, now: float) -> list[str]:
     notes = []
     waits = task.status in ("pending", "scheduled", "blocked")
     if task.status == "blocked":
-        notes.append(f"after {printing.count(task.after or 0, 'task')}")
+        notes.append(f"waits for {task.after or 0}")
     if task.status == "scheduled" and task.eta is not None:
         notes.append(f"{'retry ' if task.last_error_type else ''}{printing.due(task.eta, now)}")
     if waits and task.fields.get("priority"):

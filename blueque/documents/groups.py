@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blueque.model.group import is_of_workflow
 from blueque.queries.feeds import numbers, state_of
 from blueque.text.format import times
 
@@ -16,9 +17,12 @@ _OF_GROUP = ("created", "updated", "closed", "ended", "expires", "cancel", "hold
 _OF_FEED = ("created", "updated", "finished", "since")
 
 
-def of_groups(found: Iterable[GroupSeen], now: float) -> dict[str, Any]:
+def of_groups(
+    found: Iterable[GroupSeen], feeds: Iterable[Mapping[str, str]], now: float
+) -> dict[str, Any]:
     """Return the content of `groups`."""
-    return {**times(now=now), "items": [group_item(seen) for seen in found]}
+    items = [group_item(seen) for seen in found]
+    return {**times(now=now), "items": items, "feeds": [feed_item(each, now) for each in feeds]}
 
 
 def of_group(seen: GroupSeen, bad: Sequence[str], now: float) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def group_item(seen: GroupSeen) -> dict[str, Any]:
     }
     return {
         **others,
-        "kind": seen.kind.partition(" of ")[0],
+        "kind": group_kind(seen),
         **times(**{name: seen.record.get(name) for name in _OF_GROUP}),
         "tasks": seen.members,
         "complete": seen.complete,
@@ -41,6 +45,11 @@ def group_item(seen: GroupSeen) -> dict[str, Any]:
         "open": seen.open,
         "waiting": seen.waiting,
     }
+
+
+def group_kind(seen: GroupSeen) -> str:
+    """Return `workflow` for a group that was made as a whole, else `group`."""
+    return "workflow" if is_of_workflow(seen.record.get("made_by")) else "group"
 
 
 def of_feeds(records: Iterable[Mapping[str, str]], now: float) -> dict[str, Any]:

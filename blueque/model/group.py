@@ -175,7 +175,7 @@ def require_whole(group: str, state: str | None, gate: str | None, dropped: Iter
         why = "not all of its tasks are there, so none of them runs;"
         if state == MAKING:
             raise WrongGroup(group, f"{why} commit it again, or cancel it")
-        then = "cancel it and remove it (blueque group cancel, rm), then commit it again"
+        then = "cancel it and remove it (blueque group cancel, forget), then commit it again"
         raise WrongGroup(group, f"{why} {then}")
     if state is None and any(is_gate(group_of(name) or "") for name in dropped):
         why = "its record is gone, and not all of its tasks may be there; delete them"

@@ -214,5 +214,5 @@ class Workflow(TaskGroup):
             why = (
                 f"another workflow has this name, without a task of key {key!r}; give each its own"
             )
-            then = f"name, or remove that one when it has ended: {of_group('rm', self.name)}"
+            then = f"name, or remove that one when it has ended: {of_group('forget', self.name)}"
             raise WrongGroup(self.name, f"{why} {then}")

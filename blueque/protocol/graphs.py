@@ -174,7 +174,7 @@ def _is_ours(graph: Graph, found: _Record) -> bool:
 def was_cancelled(group: str) -> WrongGroup:
     """Return the error for a workflow that was cancelled before all of its tasks were there."""
     then = "when it has ended, remove it and commit it again"
-    why = f"it was cancelled before all of its tasks were there; {then}: blueque group rm {shlex.quote(group)}"
+    why = f"it was cancelled before all of its tasks were there; {then}: blueque group forget {shlex.quote(group)}"
     return WrongGroup(group, why, "cancelled")
 
 

@@ -18,6 +18,7 @@ from blueque.model.group import (
     require_whole,
 )
 from blueque.model.parts import in_parts
+from blueque.model.states import FINISHED
 from blueque.queries.steps import in_step, of_each, read
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST = 100_000  # ids of a group that are read
 TASKS_AT_ONCE = 1000  # tasks in one round trip
+WAITERS = 1000  # tasks that wait for a group that are looked at
 
 
 class GroupSeen(NamedTuple):
@@ -34,7 +36,10 @@ class GroupSeen(NamedTuple):
         the group: `batch of [queue]`, a call with keys, which also closes it; or the digest
         of a workflow. A group that a program or person has opened has none.
     members: how many tasks have joined it. open: how many of them are not known to have ended.
-    bad: how many have ended and are not complete. waiting: how many tasks wait for the group.
+    bad: how many have ended and are not complete. waiting: how many tasks wait for the group, and
+        have not ended themselves; of more than WAITERS, those further ones are not looked at.
+    cancelled_waiters: how many tasks have waited for it, but were cancelled: they would wait again
+        if they were requeued.
     """
 
     name: str
@@ -43,6 +48,7 @@ class GroupSeen(NamedTuple):
     open: int
     bad: int
     waiting: int
+    cancelled_waiters: int = 0
 
     def __repr__(self) -> str:
         counts = f"{self.complete} complete, {self.bad} bad, {self.open} open"
@@ -75,7 +81,8 @@ class GroupSeen(NamedTuple):
         """Whether its tasks are deleted with it: those of a workflow that was cancelled before all
         were there. None has run.
         """
-        return not self.is_whole and self.state == "ended" and not self.waiting
+        is_awaited = self.waiting or self.cancelled_waiters
+        return not self.is_whole and self.state == "ended" and not is_awaited
 
     @property
     def has_ended(self) -> bool:
@@ -169,8 +176,10 @@ def load_named(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
 
 
 def group_seen(name: str) -> Reader[GroupSeen | None]:
-    """Read how far a group is; None: there is no such group. One round trip."""
-    record, members, *sizes = yield [
+    """Read how far a group is; None: there is no such group. One round trip, and two more if tasks
+    wait for it.
+    """
+    record, members, left, bad, waiting = yield [
         ("HGETALL", keys.group(name)),
         ("ZCARD", keys.members(name)),
         ("SCARD", keys.open_members(name)),
@@ -179,7 +188,15 @@ def group_seen(name: str) -> Reader[GroupSeen | None]:
     ]
     if not record:
         return None
-    return GroupSeen(name, parse(as_hash(record)), members, *sizes)
+    gone = (yield from _ended_waiters(name)) if waiting else 0
+    return GroupSeen(name, parse(as_hash(record)), members, left, bad, waiting - gone, gone)
+
+
+def _ended_waiters(name: str) -> Reader[int]:
+    """Read how many of the first tasks that were made to wait for a group have ended."""
+    (tasks,) = yield [("ZRANGE", keys.awaiting(name), 0, WAITERS - 1)]
+    states = yield [("HGET", keys.task(task), "status") for task in tasks]
+    return sum(state in FINISHED for state in states)
 
 
 def names(redis: Redis) -> list[str]:

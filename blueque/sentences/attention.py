@@ -388,7 +388,7 @@ def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Conc
     for record in records:
         state, since = state_of(record)
         stands = f"feed {record['feed']} has not moved for {span(None if since is None else now - since)}"
-        command = hints.of_queue("feeds", record["queue"])
+        command = hints.of_feed("show", record["feed"], record["queue"])
         has_begun = record.get("rows", "0") != "0"  # else it is mostly a mistyped path
         if state == "stopped" and "node" in record:  # a feeder that ends leaves no name behind
             sentence = f"{stands}: {short_node(record['node'])} died while it fed it"

@@ -51,6 +51,11 @@ def of_group(verb: str, name: str) -> str:
     return of_queue(f"group {verb}", name)
 
 
+def of_feed(verb: str, name: str, queue: str) -> str:
+    """Return a command for a feed of a queue."""
+    return of_queue(f"group {verb}", name, "-q", shlex.quote(queue))
+
+
 def of_schedule(verb: str, name: str) -> str:
     """Return a command for a schedule."""
     return of_queue(f"schedule {verb}", name)

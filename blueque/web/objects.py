@@ -193,7 +193,9 @@ def doctor_of(visit: Visit) -> Content:
 
 
 def _groups(visit: Visit) -> Content:
-    return of_groups.of_groups(own_queues.all_groups(visit.reader.client, visit.site), time.time())
+    client = visit.reader.client
+    feeds = client.get_feeds(*_queues(visit))
+    return of_groups.of_groups(own_queues.all_groups(client, visit.site), feeds, time.time())
 
 
 def _group(visit: Visit) -> Content:
@@ -203,11 +205,6 @@ def _group(visit: Visit) -> Content:
     if visit.site.queues:
         bad = [task.id for task in own_queues.mine_of(reader.inspector.tasks(bad), visit.site)]
     return of_groups.of_group(seen, bad, time.time())
-
-
-def _feeds(visit: Visit) -> Content:
-    client = visit.reader.client
-    return of_groups.of_feeds(client.get_feeds(*_queues(visit)), time.time())
 
 
 def _tags(visit: Visit) -> Content:
@@ -251,6 +248,5 @@ OBJECTS: Mapping[str, Callable[[Visit], Content | Sequence[Content]]] = {
     "doctor": doctor_of,
     "groups": _groups,
     "group": _group,
-    "feeds": _feeds,
     "tags": _tags,
 }

@@ -135,7 +135,7 @@ def test_ls_shows_blocked_tasks_when_they_are_asked_for(run, redis):
     assert run("ls", "--state", "deferred", "--ids").stdout == "child-1\n"
     (line,) = run("ls", "--state", "blocked").stdout.splitlines()[1:]
     assert line.split()[:4] == ["child-1", "-", "video", "blocked"]
-    assert line.endswith("after 2 tasks, priority 5")
+    assert line.endswith("waits for 2, priority 5")
 
 
 def test_ls_says_because_of_what_a_task_was_cancelled(run, redis):

@@ -1,4 +1,4 @@
-"""`blueque feed` and `blueque feeds`: the programs themselves, on a real Redis, in a pipe and on a
+"""`blueque feed` and `blueque group`: the programs themselves, on a real Redis, in a pipe and on a
 terminal.
 """
 
@@ -216,7 +216,7 @@ def test_a_path_that_is_mistyped_leaves_nothing_behind(run, state):
     assert run(verb=("feed", "backlog/b.jsonl", "video", "--name", "f")).code == 2
 
     assert state() == before
-    assert run(verb=("feeds",)).log == "no feeds\n"
+    assert run(verb=("group", "ls")).log == "no groups and no feeds\n"
 
 
 def test_rows_that_share_a_key_are_fed_all_the_same(run, programs, cli):
@@ -442,11 +442,13 @@ def test_on_a_terminal_one_line_is_drawn_anew_within_its_width(programs, url, cl
     ), frames
 
 
-def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
-    assert run(verb=("feeds",)).log == "no feeds\n"
+def test_group_lists_feeds_and_forgets_one_when_asked_to(run, cli):
+    assert run(verb=("group", "ls")).log == "no groups and no feeds\n"
     run()
-    header, row = run(verb=("feeds", "video")).printed.splitlines()
-    (item,) = json.loads(run("--json", verb=("feeds",)).printed)["items"]
+    header, row = run(verb=("group", "show", "f")).printed.splitlines()
+    (item,) = json.loads(run("--json", verb=("group", "ls")).printed)["feeds"]
+    listed = run(verb=("group", "ls")).printed.splitlines()[1]
+    assert re.fullmatch(r"f +feed +finished +[\d.]+ s +1500 +- +0 +- +-", listed)
 
     assert header.split() == [
         "FEED",
@@ -467,21 +469,21 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
         "backlog",
     )
     assert run(verb=("status",)).printed.count("backlog") == 0  # it is about what goes on
-    assert run(verb=("feeds", "video", "--forget", "f")).code == 6
-    assert run(verb=("feeds", "video", "--forget", "g", "--yes")).code == 3
-    assert run(verb=("feeds", "--forget", "f", "--yes")).code == 2
-    assert run(verb=("feeds", "audio")).code == 3
-    assert run(verb=("feeds", "video", "--forget", "f", "--yes")).printed == "f  forgotten\n"
+    assert run(verb=("group", "forget", "f")).code == 6
+    assert run(verb=("group", "forget", "g", "--yes")).code == 3
+    assert run(verb=("group", "forget", "g", "-q", "video", "--yes")).code == 3
+    assert run(verb=("group", "show", "f", "-q", "audio")).code == 3
+    assert run(verb=("group", "forget", "f", "--yes")).printed == "f  forgotten\n"
     assert not cli.exists(FEED)
     assert run().code == 0 and waiting(cli) == 3000
 
 
-def test_feeds_counts_no_row_as_a_task_that_became_none(run, programs):
+def test_a_feed_counts_no_row_as_a_task_that_became_none(run, programs):
     file = programs.directory / "backlog" / "a.jsonl"
     file.write_text('{"n": 1}\nbad\n\n{"n": 2}\n')
     run("--skip-bad")
 
-    shown, asked = run(verb=("feeds",)), run(verb=("feeds", "video", "--forget", "f"))
+    shown, asked = (run(verb=("group", verb, "f")) for verb in ("show", "forget"))
 
     assert re.search(r"backlog +2 +1 +100 %", shown.printed)
     assert "feed f has made 2 tasks of 4 rows and would begin anew" in asked.log
@@ -493,23 +495,24 @@ def test_a_feeder_that_was_killed_on_this_host_is_seen_at_once(start, run, cli):
     feeder.stop(signal.SIGKILL)
     assert cli.exists(keys.feeder("video", "f"))
 
-    (row,) = [line for line in run(verb=("feeds",)).printed.splitlines() if "backlog" in line]
+    (row,) = [
+        line for line in run(verb=("group", "show", "f")).printed.splitlines() if "backlog" in line
+    ]
 
     assert " stopped " in row
     assert "died while it fed it" in run(verb=("status",)).printed
 
 
-def test_status_and_feeds_show_what_is_fed_from_where_how_far_by_whom_and_since_when(
+def test_status_and_group_show_what_is_fed_from_where_how_far_by_whom_and_since_when(
     start, run, cli
 ):
     feeder = start("--window", "600")
     until(lambda: waiting(cli) == 600, what="a full window")
     node, since = cli.hget(FEED, "node"), float(cli.hget(FEED, "since"))
-    for verb in ("status", "feeds"):
-        (row,) = [line for line in run(verb=(verb,)).printed.splitlines() if "backlog" in line]
-        (item,) = json.loads(run("--json", verb=(verb,)).printed)[
-            "items" if verb == "feeds" else "feeds"
-        ]
+    for verb in (("status",), ("group", "show", "f")):
+        (row,) = [line for line in run(verb=verb).printed.splitlines() if "backlog" in line]
+        found = json.loads(run("--json", verb=verb).printed)
+        (item,) = found["feeds" if verb == ("status",) else "items"]
 
         assert re.fullmatch(
             rf"f +video +backlog +600 +0 +38 % +feeding +[\d.]+ s  {re.escape(node)}", row
@@ -536,7 +539,7 @@ def test_status_and_feeds_show_what_is_fed_from_where_how_far_by_whom_and_since_
         (
             {},
             "stopped 1 h 40 m -",
-            "! video: feed f has not moved for 1 h 40 m: no program feeds it\n  blueque feeds video\n",
+            "! video: feed f has not moved for 1 h 40 m: no program feeds it\n  blueque group show f -q video\n",
         ),
         ({"updated": "3000"}, "stopped 50 m -", ""),
         ({"rows": "0"}, "stopped 1 h 40 m -", ""),
@@ -597,9 +600,9 @@ def test_feeds_fit_a_terminal_of_80_columns(url, cli):
     cli.set(keys.feeder("video-transcoding", name), 1)
     cli.zadd(keys.feeds("video-transcoding"), {name: "+inf"})
     cli.zadd(keys.QUEUES, {"video-transcoding": 0})
-    for verb in ("feeds", "status"):
+    for verb in (("group", "show", name), ("status",)):
         shown = forked.on_terminal(
-            ["--redis-url", url, verb], clean_environment() | {"COLUMNS": "80"}
+            ["--redis-url", url, *verb], clean_environment() | {"COLUMNS": "80"}
         )
 
         lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in shown]

@@ -53,10 +53,10 @@ def test_the_kind_of_a_group_says_what_has_made_it(run, client, queue):
     items = json.loads(run("group", "ls", "--json").stdout)["items"]
 
     words = [" ".join(line.split()) for line in listed.splitlines()[1:]]
-    for row in ("plain group open", "keyed batch of video closed", "flow workflow closed"):
+    for row in ("plain group open", "keyed group closed", "flow workflow closed"):
         assert any(line.startswith(row) for line in words)
     kinds = {item["group"]: item["kind"] for item in items}
-    assert kinds == {"plain": "group", "keyed": "batch", "flow": "workflow"}
+    assert kinds == {"plain": "group", "keyed": "group", "flow": "workflow"}
 
 
 def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client, queue, cli):
@@ -132,7 +132,7 @@ def test_what_is_not_there_is_named_as_what_it_may_be(run, words, sentence):
 
 
 def test_without_groups_the_list_says_so(run):
-    assert "no groups" in run("group", "ls").stderr
+    assert "no groups and no feeds" in run("group", "ls").stderr
 
 
 def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
@@ -144,7 +144,7 @@ def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
     cancelled = run("group", "cancel", "night", "--reason", "late", "--yes")
     assert cancelled.stdout == "night  to be cancelled\n"
     assert run("group", "ls").stdout.splitlines()[1].split()[2] == "cancelling"
-    for words in (["rm", "night"], ["requeue", "night", "--yes"]):
+    for words in (["forget", "night"], ["requeue", "night", "--yes"]):
         refused = run("group", *words)
         assert (refused.returncode, refused.stdout) == (5, "")
         assert "it is being cancelled; wait until its tasks have ended" in refused.stderr
@@ -153,11 +153,12 @@ def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
     assert (again.returncode, again.stdout) == (5, "")
     assert "group 'night' has ended already" in again.stderr
     assert cli.llen(keys.cancelled("video")) == 2
-    assert (
-        run("group", "show", "night").stderr == "To run them again: blueque group requeue night\n"
-    )
+    cancel, again, waiting = run("group", "show", "night").stderr.splitlines()
+    assert cancel.startswith("It was cancelled ") and cancel.endswith(": late.")
+    assert again == "To run the BAD tasks again: blueque group requeue night"
+    assert waiting == "The task that waits for it: blueque graph night"
 
-    refused = run("group", "rm", "night")
+    refused = run("group", "forget", "night")
     assert (refused.returncode, "tasks wait for it" in refused.stderr) == (5, True)
     assert "See it: blueque graph night" in refused.stderr.splitlines()
     waiting = cli.zrange(keys.awaiting("night"), 0, -1)
@@ -165,7 +166,7 @@ def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
     for task in waiting:
         client.get_queue("video").cancel(task)
     cli.delete(keys.awaiting("night"))
-    assert run("group", "rm", "night").stdout == "night  forgotten\n"
+    assert run("group", "forget", "night").stdout == "night  forgotten\n"
 
 
 def test_the_bad_tasks_of_a_group_run_again(run, night, client):
@@ -208,7 +209,7 @@ def test_a_cancellation_of_a_group_without_open_tasks_says_what_it_does(run, cli
     assert (refused.returncode, "has ended already" in refused.stderr) == (5, True)
 
 
-@pytest.mark.parametrize("verb", ["show", "close", "cancel", "requeue", "rm"])
+@pytest.mark.parametrize("verb", ["show", "close", "cancel", "requeue", "forget"])
 def test_a_group_that_does_not_exist_is_missing(run, verb):
     result = run("group", verb, "nigth")
 
@@ -246,7 +247,7 @@ def test_a_workflow_whose_tasks_are_not_all_there_is_shown_as_such(run, redis, c
     assert item["state"] == "making" and "updated_seconds" in item and "gate" not in item
     assert closed.returncode == 5
     assert "not all of its tasks are there" in closed.stderr
-    assert run("group", "rm", "night").returncode == 5
+    assert run("group", "forget", "night").returncode == 5
     refused = run("group", "show", "gate night")
     assert refused.returncode == 2 and "begins with" in refused.stderr
 
@@ -296,7 +297,7 @@ def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, r
     flow = client.workflow("night")
     flow.add("video", "p")
 
-    with pytest.raises(WrongGroup, match=r"commit it again: blueque group rm night$"):
+    with pytest.raises(WrongGroup, match=r"commit it again: blueque group forget night$"):
         flow.commit()
 
 
@@ -343,7 +344,7 @@ def test_the_advice_of_a_refusal_has_the_name_in_quotes(run, client, redis):
 
     advice = {
         ("close", "a night"): "Or: blueque group cancel 'a night'",
-        ("rm", "a night"): "See it: blueque group show 'a night'",
+        ("forget", "a night"): "See it: blueque group show 'a night'",
         ("requeue", "a night"): "See it: blueque group show 'a night'",
         ("cancel", "two nights"): "See it: blueque group show 'two nights'",
     }
@@ -352,7 +353,7 @@ def test_the_advice_of_a_refusal_has_the_name_in_quotes(run, client, redis):
     client.group("a night").cancel()
     flow = client.workflow("a night")
     flow.add("video", "p")
-    with pytest.raises(WrongGroup, match=r"commit it again: blueque group rm 'a night'$"):
+    with pytest.raises(WrongGroup, match=r"commit it again: blueque group forget 'a night'$"):
         flow.commit()
 
 
@@ -379,10 +380,10 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
     assert "has not made all" in client.get_task("b-1").fields["cancel_reason"]
     assert not cli.exists(keys.group("gate night"))
-    asked = run("group", "rm", "night")
+    asked = run("group", "forget", "night")
     assert (asked.returncode, client.get_task("a-1").status) == (6, "cancelled")
     assert "2 tasks of workflow night would be deleted for good; none has run" in asked.stderr
-    assert run("group", "rm", "night", "--yes").returncode == 0
+    assert run("group", "forget", "night", "--yes").returncode == 0
     assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
 
 
@@ -570,3 +571,42 @@ def test_a_task_of_a_workflow_that_was_given_up_says_why_it_was_cancelled(run, r
     ):
         shown = run(*words)
         assert "gate" not in shown.stdout + shown.stderr
+
+
+def test_a_task_that_waited_and_was_cancelled_does_not_count_as_waiting(run, night, client, cli):
+    (waiting,) = cli.zrange(keys.awaiting("night"), 0, -1)
+    client.get_queue("video").cancel(waiting)
+
+    shown = run("group", "show", "night").stdout.splitlines()[1]
+    client.group("night").cancel()
+    settle(client)
+    refused = run("group", "forget", "night")
+
+    assert shown.split()[-5:] == ["2", "0", "1", "1", "0"]
+    assert "No task waits for it any more; these would if" in run("graph", "night").stdout
+    assert refused.returncode == 5
+    assert "They were cancelled, and would wait again. Delete them first" in refused.stderr
+
+
+def test_a_group_whose_results_were_not_collected_is_forgotten_after_a_question(run, client, queue):
+    with client.group("kept").open(keep="9d", hold="2d") as group:
+        queue.cancel(queue.enqueue("a", group=group))
+    settle(client)
+
+    shown, asked = run("group", "show", "kept"), run("group", "forget", "kept")
+
+    assert "Its tasks are kept until its results were collected, at most until " in shown.stderr
+    assert asked.returncode == 6
+    assert "the results of 1 task of group kept were not collected" in asked.stderr
+    group.collected()
+    assert run("group", "forget", "kept").stdout == "kept  forgotten\n"
+
+
+def test_a_closed_group_is_opened_again(run, client):
+    client.group("night").open().close()
+
+    assert "more tasks may join" not in run("group", "show", "night").stderr
+    assert run("group", "reopen", "night").stdout == "night  open\n"
+    assert "It is open: more tasks may join" in run("group", "show", "night").stderr
+    client.group("night").cancel()
+    assert run("group", "reopen", "night").returncode == 5

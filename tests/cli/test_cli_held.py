@@ -133,7 +133,7 @@ def test_ls_lists_the_tasks_that_wait_in_vain_and_names_what_holds_them(run, red
     found = json.loads(run("ls", "--state", "held", "--json").stdout)["items"]
 
     assert [line.split()[0] for line in listed] == ["held-1", "below-1"]
-    assert all("held by low-1, after 1 task" in line for line in listed)
+    assert all("held by low-1, waits for 1" in line for line in listed)
     assert [(each["id"], each["held_by"]) for each in found] == [
         ("held-1", ["low-1"]),
         ("below-1", ["low-1"]),

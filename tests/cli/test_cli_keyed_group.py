@@ -201,7 +201,7 @@ def test_a_requeue_of_a_group_counts_what_cannot_run_again(run, client, queue, c
         ["cancel", "--yes", "--group"],
         ["delete", "--yes", "--group"],
         ["show", "-q", Q, "k1", "--group"],
-        *(["group", verb] for verb in ("show", "close", "cancel", "requeue", "rm")),
+        *(["group", verb] for verb in ("show", "close", "cancel", "requeue", "forget")),
     ],
 )
 def test_a_mistyped_group_is_answered_with_a_near_name(run, client, queue, words):

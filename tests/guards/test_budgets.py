@@ -43,7 +43,6 @@ BUDGETS = {
     "graph audio-after-0": (30, 6),
     "why audio-pend-7": (42, 6),
     f"logs {RUNNING}": (6, 3),
-    "feeds": (4, 3),
     "tags": (6, 5),
     f"history {RUNNING}": (6, 3),
     "timeline": (190, 12),

@@ -64,7 +64,6 @@ LINES = (
     "wait -q video --timeout 0.01",
     "run video 1 --key again",
     "feed {dir}/backlog video --name f",
-    "feeds",
     "tags",
     "config",
     "group ls",
@@ -72,7 +71,7 @@ LINES = (
     "group close night",
     "group requeue night --yes",
     "group cancel night --reason late --yes",
-    "group rm done",
+    "group forget done",
     "node ls",
     "node show gpu-1",
     "queue ls",
@@ -104,7 +103,8 @@ LINES = (
     "delete gone-0001 --yes",
     "delete good-0001 --dry-run",
     "delete good-0001 --yes",
-    "feeds video --forget f --yes",
+    "group show f",
+    "group forget f --yes",
     "pause video --reason deploy",
     "resume video",
     "limit video 4",
@@ -430,7 +430,7 @@ def events(begin, redis):
 def test_it_names_every_verb_that_has_the_option():
     rows = re.findall(r"^\| (`.*) \| \[`(.*?)`\]\(#(.*?)\)", TEXT, re.M)
     named = {
-        re.sub(" (ID|--queue|--results|--dry-run)$", "", verb)
+        re.sub(" (ID|FEED|--queue|--results|--dry-run)$", "", verb)
         for names, _, _ in rows
         for verb in re.findall("`(.*?)`", names)
     }

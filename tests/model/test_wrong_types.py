@@ -43,7 +43,6 @@ VERBS = [
     "ls --state complete",
     "node ls",
     "queue ls",
-    "feeds",
     "stats",
     "failures",
     "timeline",

@@ -163,7 +163,7 @@ def test_another_workflow_with_the_name_is_refused(client, everything, size):
     nightly("monday").commit()
     before = everything()
 
-    with pytest.raises(WrongGroup, match=r"'tuesday 0'; give each.*blueque group rm night"):
+    with pytest.raises(WrongGroup, match=r"'tuesday 0'; give each.*blueque group forget night"):
         nightly("tuesday").commit()
 
     assert everything() == before

@@ -41,7 +41,6 @@ SAME = {
     "schedule_history": ("name=nightly", "schedule history nightly"),
     "groups": ("", "group ls"),
     "group": ("name=w", "group show w"),
-    "feeds": ("", "feeds"),
     "tags": ("", "tags"),
     "recurring": ("name=nightly", "schedule show nightly --utc"),
     "queue_show": ("queue=video", "queue show video"),

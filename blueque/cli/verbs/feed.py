@@ -86,7 +86,7 @@ def feed(
     You can stop or kill it at any time: the same command goes on where it was. A second one is refused, with exit code 5.
     Rows that were fed are not fed again, even if their tasks were deleted. Files must appear whole: write them elsewhere,
     or under a name that begins with _, and rename them. A file must not change once its first row is fed. You can remove
-    files that are done. blueque feeds shows the progress, and forgets a feed.
+    files that are done. blueque group show NAME shows the progress; blueque group forget NAME forgets the feed.
 
     Ctrl-C and SIGTERM end it between two steps, with exit code 130 or 143.
     """

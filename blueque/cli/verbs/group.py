@@ -1,29 +1,31 @@
-"""`blueque group`: list, show, close, cancel, requeue and remove groups of tasks."""
+"""`blueque group`: list, show, close, reopen, cancel, requeue and forget groups of tasks; and feeds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import printing
+from blueque.cli import feed_rows, printing
 from blueque.cli.actions import Outcome
 from blueque.cli.consent import require_consent
-from blueque.cli.failure import REFUSED, Failure
-from blueque.cli.named import no_group
+from blueque.cli.failure import MISSING, REFUSED, USAGE, Failure
+from blueque.cli.named import no_group, queues_matching
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
 from blueque.cli.task_columns import TaskColumn, chosen
-from blueque.documents.groups import group_item, of_group, of_groups
+from blueque.documents.groups import group_item, group_kind, of_feeds, of_group, of_groups
 from blueque.errors import NoSuchGroup, WrongGroup
-from blueque.model.group import MAKING, shown_state
+from blueque.model.group import MAKING, is_held, shown_state
+from blueque.queries.feeds import numbers, state_of
 from blueque.sentences import consent
 from blueque.text import hints
 
 if TYPE_CHECKING:
+    from blueque.client import Client
     from blueque.model.task import Task
     from blueque.producer.groups import TaskGroup
     from blueque.queries.groups import GroupSeen
@@ -34,67 +36,80 @@ _COLUMNS = [
     Column("STATE"),
     *number_columns("AGE", "TASKS", "COMPLETE", "BAD", "OPEN", "WAITING"),
 ]
+_queue_option = click.option(
+    "-q", "--queue", metavar="QUEUE", help="Of a feed: its queue, if several have one of this name."
+)
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
 _OF_BAD = ("id", "what", "queue", "state", "for", "error")
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
 def group() -> None:
-    """Manage groups of tasks: tasks that end together, and for which others can wait."""
+    """Manage groups of tasks, for which other tasks can wait; and feeds of files."""
 
 
-@group.command("ls", short_help="List the groups.")
+@group.command("ls", short_help="List the groups and feeds.")
 @json_option
 @shared_options
 def list_groups(invocation: Invocation, as_json: bool) -> None:
-    """List all groups, the newest first.
+    """List all groups, the newest first, and then all feeds.
 
-    KIND is what has made it. A batch of QUEUE comes from one call that makes many tasks with keys in that queue: blueque
-    enqueue --key-field, or enqueue_many; the call closes it. A workflow was made as a whole. Any other is a group.
+    KIND is group, workflow or feed. A workflow was made as a whole. A feed makes tasks of the rows of files: see blueque
+    feed.
 
-    STATE is open as long as tasks may join, then closed, and ended after the last task has ended. One that is making is not
-    complete, and none of its tasks runs: its producer puts more there, or has died. One that is cancelling was cancelled,
-    and some of its tasks have not ended.
+    STATE of a group is open as long as tasks may join, then closed, and ended after the last task has ended. One that is
+    making is not complete, and none of its tasks runs: its producer puts more there, or has died. One that is cancelling was
+    cancelled, and some of its tasks have not ended. A feed is feeding; stopped: no feeder runs, and the same command would
+    go on; or finished. AGE of a feed is the time in that state.
 
-    OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the tasks
-    that wait for the group. For each group that is making, standard error says when its last
-    tasks came.
+    OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone; of a feed, the rows that
+    were skipped. WAITING counts the tasks that wait for the group. For each group that is making, standard error says when
+    its last tasks came.
 
-    One that has ended is forgotten after a while, see blueque group rm.
+    A group that has ended is forgotten after a while, a finished feed after 90 days: see blueque group forget.
     """
     from blueque.queries import groups  # here: --help does without
 
-    found = groups.load_all(invocation.client().connections)
+    client = invocation.client()
+    found = groups.load_all(client.connections)
+    feeds = client.get_feeds(*client.get_inspector().queues())
     now = time.time()
     if as_json:
-        printing.print_json("groups", **of_groups(found, now))
-    elif found:
-        _print_table(found, now)
+        printing.print_json("groups", **of_groups(found, feeds, now))
+    elif found or feeds:
+        _print_table(found, now, feeds)
     else:
-        printing.talk("no groups")
+        printing.talk("no groups and no feeds")
 
 
-@group.command(short_help="Show how far a group is.")
-@click.argument("name", metavar="GROUP")
+@group.command(short_help="Show how far a group or a feed is.")
+@click.argument("name", metavar="GROUP | FEED")
+@_queue_option
 @json_option
 @shared_options
-def show(invocation: Invocation, name: str, as_json: bool) -> None:
-    """Show how far a group is, and which of its tasks are BAD: have failed, were cancelled or are gone.
+def show(invocation: Invocation, name: str, queue: str | None, as_json: bool) -> None:
+    """Show how far a group is, what to do about it, and which of its tasks are BAD: have failed, were cancelled or are gone.
 
-    Five of these are named; with --json, 1,000.
+    Five of these are named; with --json, 1,000. Or show how far a feed is: of which source, and who feeds it.
     """
     from blueque.queries import groups  # here: --help does without
 
-    group = invocation.client().group(name)
-    seen, now = _seen(invocation, group), time.time()
-    bad = groups.bad_members(invocation.client().connections, name, _MOST)
+    client, now = invocation.client(), time.time()
+    if (record := _feed(invocation, name, queue)) is not None:
+        if as_json:
+            printing.print_json("feeds", **of_feeds([record], now))
+        else:
+            printing.print_table(feed_rows.COLUMNS, [feed_rows.row(record, now)])
+        return
+    seen = _seen(invocation, client.group(name))
+    bad = groups.bad_members(client.connections, name, _MOST)
     if as_json:
         printing.print_json("group", **of_group(seen, bad, now))
         return
     _print_table([seen], now)
     tasks: Sequence[Task] = ()
     if bad:
-        inspector = invocation.client().get_inspector()
+        inspector = client.get_inspector()
         tasks = inspector.with_contents(inspector.tasks(bad[:_SHOWN]))
         shown = chosen(_OF_BAD, invocation.hider(False))
         rows = [[_cell(one, task, now) for one in shown] for task in tasks]
@@ -103,8 +118,36 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
         rest = f"{seen.bad - _SHOWN} more BAD tasks"
         click.echo(f"({rest}: {hints.of_group('show --json', name)})")
     can_run = any(task.status is not None for task in tasks)
+    for remark in _remarks(seen, can_run, now, invocation.is_utc):
+        printing.talk(remark)
+
+
+def _remarks(seen: GroupSeen, can_run: bool, now: float, is_utc: bool) -> Iterator[str]:
+    """Yield who has cancelled a group, how long its results are kept, and what to do next.
+
+    can_run: whether any of its tasks can be put in line again.
+    """
+    record, name = seen.record, seen.name
+    if "cancel" in record:
+        reason = f": {record['cancel_reason']}" if record.get("cancel_reason") else ""
+        ago = printing.span(max(now - record["cancel"], 0.0))
+        yield f"It was cancelled {ago} ago by {record.get('cancelled_by', 'unknown')}{reason}."
+    elif seen.state == "open":
+        yield f"It is open: more tasks may join it. When it has all: {hints.of_group('close', name)}"
+    elif seen.state == MAKING:
+        yield f"None of its tasks runs until all are there. To give it up: {hints.of_group('cancel', name)}"
+    if is_held(_text(record.get("hold")), _text(record.get("collected")), now):
+        until = printing.stamp(record["hold"], is_utc)
+        yield f"Its tasks are kept until its results were collected, at most until {until}."
     if can_run and seen.is_whole and not seen.is_cancelling:
-        printing.talk(f"To run them again: {hints.of_group('requeue', name)}")
+        yield f"To run the BAD tasks again: {hints.of_group('requeue', name)}"
+    if seen.waiting and seen.bad and seen.has_ended:
+        them = "The task that waits" if seen.waiting == 1 else "The tasks that wait"
+        yield f"{them} for it: {hints.of_queue('graph', name)}"
+
+
+def _text(value: float | None) -> str | None:
+    return None if value is None else str(value)
 
 
 @group.command(short_help="Let no more tasks join a group.")
@@ -123,6 +166,25 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"Or: {hints.of_group('cancel', name)}") from error
     _say(group, as_json, "closed")
+
+
+@group.command(short_help="Let more tasks join a group that was closed.")
+@click.argument("name", metavar="GROUP")
+@json_option
+@shared_options
+def reopen(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Let more tasks join a group that was closed. Close it again when it has all.
+
+    What was decided for tasks that waited for it stays decided. It is refused, with exit code 5, for a workflow, and for a
+    group that was cancelled.
+    """
+    group = invocation.client().group(name)
+    _seen(invocation, group)
+    try:
+        is_opened = group.reopen()
+    except WrongGroup as error:
+        raise Failure(REFUSED, str(error), f"See it: {hints.of_group('show', name)}") from error
+    _say(group, as_json, "open" if is_opened else "was open")
 
 
 @group.command(short_help="Cancel the tasks of a group that have not ended.")
@@ -194,33 +256,86 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
         printing.talk(f"Tasks that wait for them start only with blueque unblock. See: {graph}")
 
 
-@group.command("rm", short_help="Forget a group that has ended.")
-@click.argument("name", metavar="GROUP")
+@group.command(short_help="Forget a group that has ended, or a feed.")
+@click.argument("name", metavar="GROUP | FEED")
+@_queue_option
 @yes_option
 @json_option
 @shared_options
-def remove(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
-    """Forget a group that has ended. Its tasks stay.
+def forget(
+    invocation: Invocation, name: str, queue: str | None, is_sure: bool, as_json: bool
+) -> None:
+    """Forget a group that has ended, or a feed. The tasks stay.
 
-    If it was cancelled before all of its tasks were made, these are deleted too: none has run, and you can make it again.
-    It asks before it deletes them.
+    It asks before it forgets a group whose results were not collected: its tasks are kept no longer then. If a workflow was
+    cancelled before all of its tasks were made, these are deleted too, and it asks: none has run, and you can make it again.
     It is refused, with exit code 5, if the group has not ended, or tasks wait for it: blueque graph GROUP names them.
+
+    It asks before it forgets a feed: a feed of this name would feed all of its rows again.
     """
-    group = invocation.client().group(name)
+    client = invocation.client()
+    if (record := _feed(invocation, name, queue)) is not None:
+        _forget_feed(client, record, is_sure)
+        if as_json:
+            printing.print_json("feeds", **of_feeds([record], time.time()))
+        else:
+            click.echo(printing.clean(f"{name}  forgotten"))
+        return
+    group = client.group(name)
     seen = _seen(invocation, group)
+    hold, collected = (_text(seen.record.get(name)) for name in ("hold", "collected"))
     if seen.is_deleted_with_tasks and seen.members:
         facts = f"{count(seen.members, 'task')} of workflow {name} would be deleted for good; none has run"
         require_consent(is_sure, facts, "Delete?", number=seen.members)
+    elif seen.has_ended and seen.members and is_held(hold, collected, time.time()):
+        facts = f"the results of {count(seen.members, 'task')} of group {name} were not collected"
+        require_consent(is_sure, facts, "Forget it?")
     try:
         group.delete()
     except WrongGroup as error:
         # Once it has ended, only the tasks that wait for it are in the way: `graph` names them.
         see = hints.of_queue("graph", name) if seen.has_ended else hints.of_group("show", name)
-        raise Failure(REFUSED, str(error), f"See it: {see}") from error
+        advice = f"See it: {see}"
+        if seen.has_ended and not seen.waiting and seen.cancelled_waiters:
+            advice = f"They were cancelled, and would wait again. Delete them first: {see}"
+        raise Failure(REFUSED, str(error), advice) from error
     if as_json:
         printing.print_json("group", item=group_item(seen), bad=[])
     else:
         click.echo(printing.clean(f"{name}  forgotten"))
+
+
+def _forget_feed(client: Client, record: Mapping[str, str], is_sure: bool) -> None:
+    done = numbers(record)
+    made = [f"{done.get(name, 0):,} {name}" for name in ("tasks", "rows")]
+    facts = f"feed {record['feed']} has made {made[0]} of {made[1]} and would begin anew"
+    if "token" in record:
+        facts += f"; {record.get('node')} feeds it, and would stop"
+    require_consent(is_sure, facts, "Forget it?")
+    client.forget_feed(record["queue"], record["feed"])
+
+
+def _feed(invocation: Invocation, name: str, queue: str | None) -> Mapping[str, str] | None:
+    """Return the feed of this name; None: it names a group. Ends the program if several queues have
+    such a feed, or if there is neither.
+
+    queue: the queue of a feed.
+    """
+    client = invocation.client()
+    inspector = client.get_inspector()
+    if queue is None and inspector.has_group(name):
+        return None
+    queues = inspector.queues() if queue is None else queues_matching(inspector.queues(), [queue])
+    found = [record for record in client.get_feeds(*queues) if record["feed"] == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        of = ", ".join(record["queue"] for record in found)
+        raise Failure(USAGE, f"several queues have a feed {name!r}: {of}", "Name it: -q QUEUE")
+    if queue is not None:
+        see = "See them: blueque group ls"
+        raise Failure(MISSING, f"no feed {name!r} of queue {queue!r}", see)
+    raise no_group(inspector, name)
 
 
 def _seen(invocation: Invocation, group: TaskGroup) -> GroupSeen:
@@ -237,9 +352,12 @@ def _say(group: TaskGroup, as_json: bool, what: str) -> None:
         click.echo(printing.clean(f"{group.name}  {what}"))
 
 
-def _print_table(found: Sequence[GroupSeen], now: float) -> None:
-    """Print groups, and when the last tasks came of those that are making."""
-    printing.print_table(_COLUMNS, [_row(seen, now) for seen in found])
+def _print_table(
+    found: Sequence[GroupSeen], now: float, feeds: Sequence[Mapping[str, str]] = ()
+) -> None:
+    """Print groups and feeds, and when the last tasks came of those that are making."""
+    rows = [_row(seen, now) for seen in found] + [_row_of_feed(record, now) for record in feeds]
+    printing.print_table(_COLUMNS, rows)
     for seen in found:
         at = seen.record.get("updated")
         if seen.state == MAKING and at is not None:
@@ -257,5 +375,12 @@ def _row(seen: GroupSeen, now: float) -> list[str]:
     created = seen.record.get("created")
     age = "-" if created is None else printing.span(now - created)
     state = shown_state(seen.state, "cancel" in seen.record, seen.open)
-    numbers = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
-    return [seen.name, seen.kind, state, age, *map(str, numbers)]
+    numbers_of = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
+    return [seen.name, group_kind(seen), state, age, *map(str, numbers_of)]
+
+
+def _row_of_feed(record: Mapping[str, str], now: float) -> list[str]:
+    state, since = state_of(record)
+    age = "-" if since is None else printing.span(now - since)
+    tasks, skipped = record.get("tasks", "-"), record.get("skipped", "-")
+    return [record["feed"], "feed", state, age, tasks, "-", skipped, "-", "-"]

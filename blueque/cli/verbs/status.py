@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import printing
+from blueque.cli import feed_rows, printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.values import DURATION
-from blueque.cli.verbs import feeds
 from blueque.cli.verbs.node_list import youngest_beat
 from blueque.connection.address import hide_password
 from blueque.documents.status import of_overview, server_version
@@ -94,7 +93,7 @@ def status(
     the last beat. A listener is "up"; "draining": it takes nothing new, and exits after its task;
     "paused": it takes nothing until `node resume`; "silent": no beat for its lease; "unattended" or
     "1.0.0": it sends no beats; "dead": its process is gone from this host, or another process has found
-    it dead; "gone": it exited and left a task behind. Feeds are those that have not finished, see blueque feeds.
+    it dead; "gone": it exited and left a task behind. Feeds are those that have not finished, see blueque group ls.
     """
     if pause is not None:
         if is_check:
@@ -160,9 +159,10 @@ def _print_text(
     if overview.feeds:
         click.echo()
         printing.print_table(
-            feeds.COLUMNS, [feeds.row(record, overview.now) for record in overview.feeds[:rows]]
+            feed_rows.COLUMNS,
+            [feed_rows.row(record, overview.now) for record in overview.feeds[:rows]],
         )
-        _print_rest(len(overview.feeds), rows, "blueque feeds")
+        _print_rest(len(overview.feeds), rows, "blueque group ls")
     if overview.running:
         click.echo()
         hide = invocation.hider(False)

@@ -40,7 +40,7 @@ ANSWERS = (
         "/groups",
         "Groups",
         "How far are tasks that belong together, and feeds?",
-        ("group ls", "graph ID", "feeds"),
+        ("group ls", "graph ID"),
     ),
     Answer(
         "/statistics", "Statistics", "How long do tasks wait and run? How many fail?", ("stats",)

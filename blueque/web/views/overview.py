@@ -151,7 +151,7 @@ def _page(words: Sequence[str], visit: Visit) -> Remedy | None:
             return Remedy("Tasks", visit.url("/tasks", **_selected(options)))
         case ["node", *_]:
             return Remedy("Hosts", visit.url("/nodes"))
-        case ["feeds", *_]:
+        case ["group", "show", _, "-q", _]:
             return Remedy("Feeds", visit.url("/groups"))
         case ["group", "show" | "requeue", name]:  # that page has the order, too
             return Remedy("Group", visit.url(f"/groups/{name}"))
