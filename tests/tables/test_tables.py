@@ -4,6 +4,7 @@ do to them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from transactions import protocol
 from blueque import Client, InvalidInput, InvalidType, SnapshotGone
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.columns import ARCHIVE_FIELDS
 from blueque.model.snapshot import Slice
 from blueque.model.states import STATUSES
 from blueque.protocol.ends import End
@@ -158,12 +160,42 @@ def foreign(cli, redis, listener) -> None:
     cli.lpush(keys.complete("q"), "gone", "text", "odd", "other", b"\xff id")
 
 
+def test_foreign_records_make_nulls_and_break_nothing(client, foreign):
+    good, odd = read(client, "complete")
+
+    assert good["task_id"] == "good" and good["finished"] == at(4.5)
+    assert odd["task_id"] == "odd" and odd["parameters"] == "\\xff\\xfea"
+    numbers = ("created", "updated", "started", "finished", "pid", "attempts", "priority")
+    assert {odd[name] for name in numbers} == {None}
+
+
 def test_entries_without_a_task_are_kept_if_that_is_asked_for(client, foreign):
     found = read(client, "complete", missing="null")
 
     assert [row["task_id"] for row in found] == ["good", "gone", "text", "odd", "other", "\\xff id"]
     assert [row["status"] for row in found] == ["complete", None, None, "complete", None, None]
     assert {row["listed_as"] for row in found} == {"complete"}
+
+
+def test_what_no_column_holds_is_in_other(client, redis, foreign):
+    good, odd = read(client, "complete", ARCHIVE_FIELDS)
+
+    assert json.loads(good["other"]) == {
+        "token": TOKEN,
+        "finished_by": TOKEN,
+        "events": "3",
+        "100 %s": '"a"\n%d',
+    }
+    assert json.loads(odd["other"]) == {
+        "parameters": b"\xff\xfea".decode("utf-8", "surrogateescape"),
+        "created": "abc",
+        "updated": "1e300",
+        "started": "nan",
+        "finished": "",
+        "pid": "99999999999999999999",
+        "attempt": "4294967296",
+        "priority": "5.5",
+    }
 
 
 def test_a_snapshot_that_is_gone_says_so_and_is_not_taken_for_an_empty_one(client, cli):
