@@ -27,7 +27,7 @@ from blueque.audit import groups
 from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
 from blueque.cli.verbs import doctor
-from blueque.connection.redis import Command
+from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import Links, condition_on
@@ -201,14 +201,28 @@ def house(redis: Any, cli: Any, built: dict[float, list[Command]]) -> House:
 
 
 class Damage(NamedTuple):
-    """What is done, and the finding it must give: its code, key and task."""
+    """Commands that do damage, and the finding they must give: its code, key and task."""
 
     name: str
-    done: Callable[[Any], object]
     code: str
+    is_fixed: bool
     key: str
-    task: str | None = None
-    is_fixed: bool = True
+    task: str | None
+    commands: tuple[Command, ...]
+
+    def do(self, redis: Redis) -> None:
+        redis.read(*self.commands)
+
+
+def damages(code: str, is_fixed: bool = True) -> Callable[..., list[Damage]]:
+    """Return what makes damages with such a finding from rows of name, key, task and commands."""
+
+    def made(*rows: Any) -> list[Damage]:
+        return [
+            Damage(name, code, is_fixed, key, task, commands) for name, key, task, *commands in rows
+        ]
+
+    return made
 
 
 KEYED = "00000000-0000-4000-8000-00000a0d225c"
@@ -234,1071 +248,678 @@ B, A = keys.blocked(D), keys.conditions
 SCHEDULE = keys.schedule("s 1")
 
 
-def both(*actions: Callable[[Any], object]) -> Callable[[Any], object]:
-    return lambda cli: [action(cli) for action in actions]
-
-
 DAMAGES = [
-    Damage(
-        "an id in line without a task", lambda cli: cli.lpush(P, "nobody"), "no_hash", P, "nobody"
-    ),
-    Damage(
-        "an id scheduled without a task",
-        lambda cli: cli.zadd(Z, {"nobody": 1}),
-        "no_hash",
-        Z,
-        "nobody",
-    ),
-    Damage("an id held without a task", lambda cli: cli.lpush(R, "nobody"), "no_hash", R, "nobody"),
-    Damage(
-        "an id held by a ghost without a task",
-        lambda cli: cli.lpush(keys.reserved(Q, GHOST), "nobody"),
-        "no_hash",
-        keys.reserved(Q, GHOST),
-        "nobody",
-    ),
-    Damage(
-        "an id complete without a task", lambda cli: cli.lpush(C, "nobody"), "no_hash", C, "nobody"
-    ),
-    Damage(
-        "an id failed without a task", lambda cli: cli.lpush(F, "nobody"), "no_hash", F, "nobody"
-    ),
-    Damage(
-        "an id cancelled without a task", lambda cli: cli.lpush(X, "nobody"), "no_hash", X, "nobody"
-    ),
-    Damage(
-        "a task deleted by 1.0.0",
-        both(
-            lambda cli: cli.delete(*keys.belongings("complete")),
-            lambda cli: cli.lrem(C, 1, "complete"),
+    *damages("no_hash")(
+        ("an id in line without a task", P, "nobody", ("LPUSH", P, "nobody")),
+        ("an id scheduled without a task", Z, "nobody", ("ZADD", Z, 1, "nobody")),
+        ("an id held without a task", R, "nobody", ("LPUSH", R, "nobody")),
+        (
+            "an id held by a ghost without a task",
+            keys.reserved(Q, GHOST),
+            "nobody",
+            ("LPUSH", keys.reserved(Q, GHOST), "nobody"),
         ),
-        "no_hash",
-        INDEX,
-        "complete",
-    ),
-    Damage(
-        "a tag of a task that is gone",
-        lambda cli: cli.zadd(keys.TAGS, {"customer:17 nobody": 0}),
-        "no_hash",
-        keys.TAGS,
-        "nobody",
-    ),
-    Damage(
-        "a tag that a task does not have",
-        lambda cli: cli.zadd(keys.TAGS, {"b complete": 0}),
-        "misplaced",
-        keys.TAGS,
-        "complete",
-    ),
-    Damage(
-        "a tag that is not in the index",
-        lambda cli: cli.zrem(keys.TAGS, "ü tagged"),
-        "missing",
-        keys.TAGS,
-        "tagged",
-    ),
-    Damage(
-        "an index of tags that is a string",
-        both(lambda cli: cli.delete(keys.TAGS), lambda cli: cli.set(keys.TAGS, "x")),
-        "wrong_type",
-        keys.TAGS,
-        None,
-        False,
-    ),
-    Damage(
-        "the history of a task that is gone",
-        lambda cli: cli.rpush(keys.history("nobody"), "{}"),
-        "left_behind",
-        keys.history("nobody"),
-        "nobody",
-    ),
-    Damage(
-        "a log of a task that is gone",
-        lambda cli: cli.xadd(keys.log("nobody"), {"line": "1"}),
-        "left_behind",
-        keys.log("nobody"),
-        "nobody",
-    ),
-    Damage(
-        "a history that is a string",
-        both(
-            lambda cli: cli.delete(keys.history("complete")),
-            lambda cli: cli.set(keys.history("complete"), "x"),
+        ("an id complete without a task", C, "nobody", ("LPUSH", C, "nobody")),
+        ("an id failed without a task", F, "nobody", ("LPUSH", F, "nobody")),
+        ("an id cancelled without a task", X, "nobody", ("LPUSH", X, "nobody")),
+        (
+            "a task deleted by 1.0.0",
+            INDEX,
+            "complete",
+            ("DEL", *keys.belongings("complete")),
+            ("LREM", C, 1, "complete"),
         ),
-        "wrong_type",
-        keys.history("complete"),
-        None,
-        False,
-    ),
-    Damage(
-        "statistics that are a string",
-        lambda cli: cli.set(keys.stats(Q, "2026-11-22"), "x"),
-        "wrong_type",
-        keys.stats(Q, "2026-11-22"),
-        None,
-        False,
-    ),
-    Damage(
-        "a member started without a task",
-        lambda cli: cli.sadd(S, f"{NODE} 1 nobody"),
-        "no_hash",
-        S,
-        "nobody",
-    ),
-    Damage(
-        "a member started of another pid",
-        lambda cli: cli.sadd(S, f"{NODE} 1 started"),
-        "misplaced",
-        S,
-        "started",
-    ),
-    Damage(
-        "a member started of another node",
-        lambda cli: cli.sadd(S, f"{OTHER} 99 started"),
-        "misplaced",
-        S,
-        "started",
-    ),
-    Damage(
-        "a member started of a finished task",
-        lambda cli: cli.sadd(S, f"{NODE} 99 complete"),
-        "misplaced",
-        S,
-        "complete",
-    ),
-    Damage(
-        "a finished task in line", lambda cli: cli.lpush(P, "complete"), "misplaced", P, "complete"
-    ),
-    Damage(
-        "a started task in line", lambda cli: cli.lpush(P, "started"), "misplaced", P, "started"
-    ),
-    Damage(
-        "a scheduled task in line",
-        lambda cli: cli.lpush(P, "scheduled"),
-        "misplaced",
-        P,
-        "scheduled",
-    ),
-    Damage(
-        "a pending task scheduled",
-        lambda cli: cli.zadd(Z, {"pending": 1}),
-        "misplaced",
-        Z,
-        "pending",
-    ),
-    Damage(
-        "a complete task failed", lambda cli: cli.lpush(F, "complete"), "misplaced", F, "complete"
-    ),
-    Damage("a failed task cancelled", lambda cli: cli.lpush(X, "failed"), "misplaced", X, "failed"),
-    Damage(
-        "a pending task complete", lambda cli: cli.lpush(C, "pending"), "misplaced", C, "pending"
-    ),
-    Damage(
-        "a complete task held", lambda cli: cli.lpush(R, "complete"), "misplaced", R, "complete"
-    ),
-    Damage(
-        "a started task held by another",
-        lambda cli: cli.lpush(keys.reserved(Q, OTHER), "started"),
-        "misplaced",
-        keys.reserved(Q, OTHER),
-        "started",
-    ),
-    Damage(
-        "a pending task in line and held",
-        lambda cli: cli.lpush(R, "pending"),
-        "misplaced",
-        R,
-        "pending",
-    ),
-    Damage(
-        "a task in the line of another queue",
-        both(
-            lambda cli: cli.lpush(keys.pending("other"), "pending"),
-            lambda cli: cli.zadd(keys.QUEUES, {"other": 0}),
+        (
+            "a tag of a task that is gone",
+            keys.TAGS,
+            "nobody",
+            ("ZADD", keys.TAGS, 0, "customer:17 nobody"),
         ),
-        "misplaced",
-        keys.pending("other"),
-        "pending",
+        ("a member started without a task", S, "nobody", ("SADD", S, f"{NODE} 1 nobody")),
+        ("a lock held by nobody", keys.lock(LOCK), "nobody", ("SADD", keys.lock(LOCK), "nobody")),
+        ("a place taken by nobody", keys.counted(G), "nobody", ("SADD", keys.counted(G), "nobody")),
+        ("an id blocked without a task", B, "nobody", ("ZADD", B, 1, "nobody")),
     ),
-    Damage(
-        "a task in the index of another queue",
-        both(
-            lambda cli: cli.zadd(keys.tasks("other"), {"pending": 0}),
-            lambda cli: cli.zadd(keys.QUEUES, {"other": 0}),
+    *damages("misplaced")(
+        (
+            "a tag that a task does not have",
+            keys.TAGS,
+            "complete",
+            ("ZADD", keys.TAGS, 0, "b complete"),
         ),
-        "misplaced",
-        keys.tasks("other"),
-        "pending",
-    ),
-    Damage("a task twice in line", lambda cli: cli.lpush(P, "pending"), "double", P, "pending"),
-    Damage("a task completed twice", lambda cli: cli.lpush(C, "complete"), "double", C, "complete"),
-    Damage("a task held twice", lambda cli: cli.lpush(R, "started"), "double", R, "started"),
-    Damage(
-        "a pending task nowhere", lambda cli: cli.lrem(P, 1, "pending"), "missing", P, "pending"
-    ),
-    Damage(
-        "a scheduled task nowhere", lambda cli: cli.zrem(Z, "scheduled"), "missing", Z, "scheduled"
-    ),
-    Damage(
-        "a complete task nowhere", lambda cli: cli.lrem(C, 1, "complete"), "missing", C, "complete"
-    ),
-    Damage("a failed task nowhere", lambda cli: cli.lrem(F, 1, "failed"), "missing", F, "failed"),
-    Damage(
-        "a cancelled task nowhere",
-        lambda cli: cli.lrem(X, 1, "cancelled"),
-        "missing",
-        X,
-        "cancelled",
-    ),
-    Damage(
-        "a reserved task that nobody holds",
-        lambda cli: cli.lrem(R, 1, "reserved"),
-        "missing",
-        R,
-        "reserved",
-    ),
-    Damage(
-        "a started task that nobody holds",
-        lambda cli: cli.lrem(R, 1, "started"),
-        "missing",
-        R,
-        "started",
-    ),
-    Damage(
-        "a started task that is not in the set",
-        lambda cli: cli.srem(S, f"{NODE} 99 started"),
-        "missing",
-        S,
-        "started",
-    ),
-    Damage(
-        "a task that is not in the index",
-        lambda cli: cli.zrem(INDEX, "failed"),
-        "missing",
-        INDEX,
-        "failed",
-    ),
-    Damage(
-        "a task popped and not reserved",
-        lambda cli: cli.lmove(P, R, "RIGHT", "LEFT"),
-        "popped",
-        R,
-        "pending",
-        False,
-    ),
-    Damage(
-        "a task popped by a dead listener",
-        lambda cli: cli.lmove(P, keys.reserved(Q, DEAD), "RIGHT", "LEFT"),
-        "held",
-        keys.reserved(Q, DEAD),
-        "pending",
-    ),
-    Damage(
-        "a task popped by a ghost",
-        lambda cli: cli.lmove(P, keys.reserved(Q, GHOST), "RIGHT", "LEFT"),
-        "held",
-        keys.reserved(Q, GHOST),
-        "pending",
-    ),
-    Damage(
-        "a task reserved by a ghost",
-        both(
-            lambda cli: cli.lmove(R, keys.reserved(Q, GHOST), "LEFT", "LEFT"),
-            lambda cli: cli.hset(T("reserved"), "node", GHOST),
+        ("a member started of another pid", S, "started", ("SADD", S, f"{NODE} 1 started")),
+        ("a member started of another node", S, "started", ("SADD", S, f"{OTHER} 99 started")),
+        ("a member started of a finished task", S, "complete", ("SADD", S, f"{NODE} 99 complete")),
+        ("a finished task in line", P, "complete", ("LPUSH", P, "complete")),
+        ("a started task in line", P, "started", ("LPUSH", P, "started")),
+        ("a scheduled task in line", P, "scheduled", ("LPUSH", P, "scheduled")),
+        ("a pending task scheduled", Z, "pending", ("ZADD", Z, 1, "pending")),
+        ("a complete task failed", F, "complete", ("LPUSH", F, "complete")),
+        ("a failed task cancelled", X, "failed", ("LPUSH", X, "failed")),
+        ("a pending task complete", C, "pending", ("LPUSH", C, "pending")),
+        ("a complete task held", R, "complete", ("LPUSH", R, "complete")),
+        (
+            "a started task held by another",
+            keys.reserved(Q, OTHER),
+            "started",
+            ("LPUSH", keys.reserved(Q, OTHER), "started"),
         ),
-        "held",
-        keys.reserved(Q, GHOST),
-        "reserved",
-    ),
-    Damage(
-        "a task reserved by a dead listener",
-        both(
-            lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
-            lambda cli: cli.hset(T("reserved"), "node", DEAD),
+        ("a pending task in line and held", R, "pending", ("LPUSH", R, "pending")),
+        (
+            "a task in the line of another queue",
+            keys.pending("other"),
+            "pending",
+            ("LPUSH", keys.pending("other"), "pending"),
+            ("ZADD", keys.QUEUES, 0, "other"),
         ),
-        "held",
-        keys.reserved(Q, DEAD),
-        "reserved",
-    ),
-    Damage(
-        "a task that a dead 1.0.0 listener has claimed",
-        both(
-            lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
-            lambda cli: cli.hset(T("reserved"), mapping={"node": DEAD, "reclaimed_node": GHOST}),
+        (
+            "a task in the index of another queue",
+            keys.tasks("other"),
+            "pending",
+            ("ZADD", keys.tasks("other"), 0, "pending"),
+            ("ZADD", keys.QUEUES, 0, "other"),
         ),
-        "held",
-        keys.reserved(Q, DEAD),
-        "reserved",
-        False,
-    ),
-    Damage(
-        "a task started by a ghost",
-        both(
-            lambda cli: cli.lmove(keys.reserved(Q, DEAD), keys.reserved(Q, GHOST), "LEFT", "LEFT"),
-            lambda cli: cli.srem(S, f"{DEAD} 99 adrift"),
-            lambda cli: cli.sadd(S, f"{GHOST} 99 adrift"),
-            lambda cli: cli.hset(T("adrift"), "node", GHOST),
-            lambda cli: cli.delete(keys.listener(Q, DEAD)),
-            lambda cli: cli.zrem(N, DEAD),
+        (
+            "an urgent task in the line of the others",
+            keys.pending(G),
+            "urgent",
+            ("LPUSH", keys.pending(G), "urgent"),
         ),
-        "held",
-        keys.reserved(Q, GHOST),
-        "adrift",
-        False,
-    ),
-    Damage(
-        "a stump",
-        lambda cli: cli.hset(
-            T("nobody"), mapping={"status": "complete", "result": "r", "updated": 1}
+        ("an urgent task in two lines", LICENCE, "urgent", ("LPUSH", LICENCE, "urgent")),
+        (
+            "an urgent task in line and held",
+            keys.reserved(G, GPU),
+            "urgent",
+            ("LPUSH", keys.reserved(G, GPU), "urgent"),
         ),
-        "stump",
-        T("nobody"),
-        "nobody",
-    ),
-    Damage(
-        "a task without parameters",
-        lambda cli: cli.hdel(T("pending"), "parameters"),
-        "partial",
-        T("pending"),
-        "pending",
-        False,
-    ),
-    Damage(
-        "a task without queue",
-        lambda cli: cli.hdel(T("pending"), "queue"),
-        "partial",
-        T("pending"),
-        "pending",
-        False,
-    ),
-    Damage(
-        "a task without status",
-        lambda cli: cli.hdel(T("pending"), "status"),
-        "partial",
-        T("pending"),
-        "pending",
-        False,
-    ),
-    Damage(
-        "a task in an unknown status",
-        lambda cli: cli.hset(T("pending"), "status", "lazy"),
-        "unknown_status",
-        T("pending"),
-        "pending",
-        False,
-    ),
-    Damage(
-        "a result beside an error",
-        lambda cli: cli.hset(T("failed"), "result", "r"),
-        "both",
-        T("failed"),
-        "failed",
-    ),
-    Damage(
-        "an error beside a result",
-        lambda cli: cli.hset(T("complete"), "error", "e"),
-        "both",
-        T("complete"),
-        "complete",
-    ),
-    Damage(
-        "a running task with both",
-        lambda cli: cli.hset(T("started"), mapping={"error": "e", "result": "r"}),
-        "both",
-        T("started"),
-        "started",
-        False,
-    ),
-    Damage(
-        "a reservation without token",
-        lambda cli: cli.hdel(T("reserved"), "token"),
-        "no_token",
-        T("reserved"),
-        "reserved",
-        False,
-    ),
-    Damage(
-        "a score that drifted", lambda cli: cli.zincrby(keys.QUEUES, 1, Q), "score", keys.QUEUES
-    ),
-    Damage(
-        "a queue that is not in the list",
-        lambda cli: cli.zrem(keys.QUEUES, Q),
-        "unknown_queue",
-        keys.QUEUES,
-    ),
-    Damage("a node without registration", lambda cli: cli.zadd(N, {GHOST: 1}), "node", N),
-    Damage("a registration without node", lambda cli: cli.zrem(N, NODE), "node", N),
-    Damage(
-        "a dead member",
-        both(lambda cli: cli.sadd(L, DEAD), lambda cli: cli.zincrby(keys.QUEUES, 1, Q)),
-        "dead_member",
-        L,
-    ),
-    Damage(
-        "a dead listener with nothing",
-        both(
-            lambda cli: cli.hset(keys.listener(Q, OTHER), "state", "dead"),
-            lambda cli: cli.srem(L, OTHER),
-            lambda cli: cli.zincrby(keys.QUEUES, -1, Q),
+        (
+            "a lock held by a task that has ended",
+            keys.lock("x"),
+            "complete",
+            ("SADD", keys.lock("x"), "complete"),
         ),
-        "dead_listener",
-        keys.listener(Q, OTHER),
-    ),
-    Damage(
-        "a registration without instance",
-        lambda cli: cli.hdel(keys.listener(Q, OTHER), "instance"),
-        "registration",
-        keys.listener(Q, OTHER),
-        None,
-        False,
-    ),
-    Damage(
-        "orders for nobody",
-        lambda cli: cli.zadd(keys.orders(Q, GHOST), {"0": 0}),
-        "orders",
-        keys.orders(Q, GHOST),
-    ),
-    Damage(
-        "orders of a wrong shape",
-        lambda cli: cli.zadd(keys.orders(Q, NODE), {"go": 0}),
-        "garbage",
-        keys.orders(Q, NODE),
-    ),
-    Damage(
-        "a wake-up marker of a wrong shape", lambda cli: cli.zadd(W, {"started": 0}), "garbage", W
-    ),
-    Damage("a started member of another program", lambda cli: cli.sadd(S, "hello"), "garbage", S),
-    Damage(
-        "a line that is a string",
-        both(lambda cli: cli.delete(P), lambda cli: cli.set(P, "hello")),
-        "wrong_type",
-        P,
-        None,
-        False,
-    ),
-    Damage(
-        "a task that is a string",
-        lambda cli: cli.set(T("nobody"), "hello"),
-        "wrong_type",
-        T("nobody"),
-        None,
-        False,
-    ),
-    Damage(
-        "a registration that is a string",
-        both(
-            lambda cli: cli.delete(keys.listener(Q, OTHER)),
-            lambda cli: cli.set(keys.listener(Q, OTHER), "hello"),
+        (
+            "a lock held by a task that holds another",
+            keys.lock("x"),
+            "locked",
+            ("SADD", keys.lock("x"), "locked"),
         ),
-        "wrong_type",
-        keys.listener(Q, OTHER),
-        None,
-        False,
-    ),
-    Damage(
-        "an urgent task in the line of the others",
-        lambda cli: cli.lpush(keys.pending(G), "urgent"),
-        "misplaced",
-        keys.pending(G),
-        "urgent",
-    ),
-    Damage(
-        "an urgent task in two lines",
-        lambda cli: cli.lpush(LICENCE, "urgent"),
-        "misplaced",
-        LICENCE,
-        "urgent",
-    ),
-    Damage(
-        "an urgent task twice in line",
-        lambda cli: cli.lpush(FIVE, "urgent"),
-        "double",
-        FIVE,
-        "urgent",
-    ),
-    Damage(
-        "an urgent task in line and held",
-        lambda cli: cli.lpush(keys.reserved(G, GPU), "urgent"),
-        "misplaced",
-        keys.reserved(G, GPU),
-        "urgent",
-    ),
-    Damage(
-        "an urgent task popped and not reserved",
-        both(
-            lambda cli: cli.lmove(FIVE, keys.reserved(G, GPU), "RIGHT", "LEFT"),
-            lambda cli: cli.zrem(GL, "5"),
+        (
+            "a place taken by a task that waits",
+            keys.counted(G),
+            "urgent",
+            ("SADD", keys.counted(G), "urgent"),
         ),
-        "popped",
-        keys.reserved(G, GPU),
-        "urgent",
-        False,
-    ),
-    Damage(
-        "an urgent task nowhere",
-        both(lambda cli: cli.delete(FIVE), lambda cli: cli.zrem(GL, "5")),
-        "missing",
-        FIVE,
-        "urgent",
-    ),
-    Damage("a line that is not listed", lambda cli: cli.zrem(GL, "5"), "hidden_line", GL),
-    Damage("a line that is listed too low", lambda cli: cli.zadd(GL, {"5": 1}), "line_score", GL),
-    Damage(
-        "many lines that are listed, and nobody stands in them",
-        lambda cli: cli.zadd(
-            keys.lines(BARE), {f"1,lock:customer-{number}=1": 1 for number in range(101)}
+        (
+            "a blocked task in line",
+            keys.pending(D),
+            "d-waits",
+            ("LPUSH", keys.pending(D), "d-waits"),
         ),
-        "empty_line",
-        keys.lines(BARE),
+        ("a pending task blocked", B, "d-root", ("ZADD", B, 1, "d-root")),
     ),
-    Damage(
-        "a line without tasks that waits for a lock",
-        lambda cli: cli.sadd(WAITERS, f"4,lock:licence=2_{G}"),
-        "empty_line",
-        WAITERS,
-    ),
-    Damage(
-        "a line that does not wait for its lock",
-        lambda cli: cli.srem(WAITERS, f"{HEAVY}_{G}"),
-        "waiting",
-        WAITERS,
-    ),
-    Damage(
-        "a line of another lock",
-        lambda cli: cli.sadd(WAITERS, f"0,lock:other=2_{G}"),
-        "garbage",
-        WAITERS,
-    ),
-    Damage(
-        "a line with a name without sense", lambda cli: cli.zadd(GL, {"high": 7}), "bad_line", GL
-    ),
-    Damage(
-        "a line with work, and a name without sense",
-        both(
-            lambda cli: cli.rename(FIVE, keys.line(G, "5,gpus")),
-            lambda cli: cli.zadd(GL, {"5,gpus": 5}),
-            lambda cli: cli.zrem(GL, "5"),
-            lambda cli: cli.hset(T("urgent"), "needs", "gpus"),
+    *damages("missing")(
+        ("a tag that is not in the index", keys.TAGS, "tagged", ("ZREM", keys.TAGS, "ü tagged")),
+        ("a pending task nowhere", P, "pending", ("LREM", P, 1, "pending")),
+        ("a scheduled task nowhere", Z, "scheduled", ("ZREM", Z, "scheduled")),
+        ("a complete task nowhere", C, "complete", ("LREM", C, 1, "complete")),
+        ("a failed task nowhere", F, "failed", ("LREM", F, 1, "failed")),
+        ("a cancelled task nowhere", X, "cancelled", ("LREM", X, 1, "cancelled")),
+        ("a reserved task that nobody holds", R, "reserved", ("LREM", R, 1, "reserved")),
+        ("a started task that nobody holds", R, "started", ("LREM", R, 1, "started")),
+        ("a started task that is not in the set", S, "started", ("SREM", S, f"{NODE} 99 started")),
+        ("a task that is not in the index", INDEX, "failed", ("ZREM", INDEX, "failed")),
+        ("an urgent task nowhere", FIVE, "urgent", ("DEL", FIVE), ("ZREM", GL, "5")),
+        (
+            "a lock that its holder does not hold",
+            keys.lock(LOCK),
+            "locked",
+            ("SREM", keys.lock(LOCK), "locked"),
         ),
-        "bad_line",
-        keys.line(G, "5,gpus"),
-        None,
-        False,
-    ),
-    Damage(
-        "a priority beyond all",
-        both(
-            lambda cli: cli.rename(FIVE, keys.line(G, "500")),
-            lambda cli: cli.zadd(GL, {"500": 500}),
-            lambda cli: cli.zrem(GL, "5"),
-            lambda cli: cli.hset(T("urgent"), "priority", "500"),
+        (
+            "a place that is not taken",
+            keys.counted(G),
+            "locked",
+            ("SREM", keys.counted(G), "locked"),
         ),
-        "bad_line",
-        keys.line(G, "500"),
-        None,
-        False,
+        ("a blocked task nowhere", B, "d-waits", ("ZREM", B, "d-waits")),
     ),
-    Damage(
-        "a lock held by nobody",
-        lambda cli: cli.sadd(keys.lock(LOCK), "nobody"),
-        "no_hash",
-        keys.lock(LOCK),
-        "nobody",
-    ),
-    Damage(
-        "a lock held by a task that has ended",
-        lambda cli: cli.sadd(keys.lock("x"), "complete"),
-        "misplaced",
-        keys.lock("x"),
-        "complete",
-    ),
-    Damage(
-        "a lock held by a task that holds another",
-        lambda cli: cli.sadd(keys.lock("x"), "locked"),
-        "misplaced",
-        keys.lock("x"),
-        "locked",
-    ),
-    Damage(
-        "a lock that its holder does not hold",
-        lambda cli: cli.srem(keys.lock(LOCK), "locked"),
-        "missing",
-        keys.lock(LOCK),
-        "locked",
-    ),
-    Damage(
-        "a lock held by too many",
-        both(
-            lambda cli: cli.sadd(keys.lock(LOCK), "started"),
-            lambda cli: cli.hset(T("started"), "lock", LOCK),
+    *damages("wrong_type", is_fixed=False)(
+        (
+            "an index of tags that is a string",
+            keys.TAGS,
+            None,
+            ("DEL", keys.TAGS),
+            ("SET", keys.TAGS, "x"),
         ),
-        "overfull",
-        keys.lock(LOCK),
-        None,
-        False,
+        (
+            "a history that is a string",
+            keys.history("complete"),
+            None,
+            ("DEL", keys.history("complete")),
+            ("SET", keys.history("complete"), "x"),
+        ),
+        (
+            "statistics that are a string",
+            keys.stats(Q, "2026-11-22"),
+            None,
+            ("SET", keys.stats(Q, "2026-11-22"), "x"),
+        ),
+        ("a line that is a string", P, None, ("DEL", P), ("SET", P, "hello")),
+        ("a task that is a string", T("nobody"), None, ("SET", T("nobody"), "hello")),
+        (
+            "a registration that is a string",
+            keys.listener(Q, OTHER),
+            None,
+            ("DEL", keys.listener(Q, OTHER)),
+            ("SET", keys.listener(Q, OTHER), "hello"),
+        ),
+        ("a lock that is a string", keys.lock("x"), None, ("SET", keys.lock("x"), "1")),
+        ("a line that is a set", keys.line(G, "6"), None, ("SADD", keys.line(G, "6"), "1")),
+        ("settings that are a string", CAP, None, ("DEL", CAP), ("SET", CAP, "hello")),
+        ("a listing of lines that is a list", GL, None, ("DEL", GL), ("LPUSH", GL, "5")),
+        ("a log that is a string", keys.log("x"), None, ("SET", keys.log("x"), "1")),
+        (
+            "a checkpoint that is a list",
+            keys.checkpoint("x"),
+            None,
+            ("LPUSH", keys.checkpoint("x"), "1"),
+        ),
+        (
+            "schedules that are a set",
+            keys.SCHEDULES,
+            None,
+            ("DEL", keys.SCHEDULES),
+            ("SADD", keys.SCHEDULES, "s 1"),
+        ),
+        (
+            "a schedule that is a string",
+            keys.schedule("s 2"),
+            None,
+            ("SET", keys.schedule("s 2"), "x"),
+        ),
+        (
+            "conditions that are a string",
+            A("d-last"),
+            None,
+            ("DEL", A("d-last")),
+            ("SET", A("d-last"), "x"),
+        ),
+        (
+            "dependents that are a list",
+            keys.dependents("d-broken"),
+            None,
+            ("DEL", keys.dependents("d-broken")),
+            ("LPUSH", keys.dependents("d-broken"), "d-held"),
+        ),
+        (
+            "ends to be told that are a set",
+            keys.UNSETTLED_TASKS,
+            None,
+            ("SADD", keys.UNSETTLED_TASKS, "d-root"),
+        ),
     ),
-    Damage(
-        "a place taken by nobody",
-        lambda cli: cli.sadd(keys.counted(G), "nobody"),
-        "no_hash",
-        keys.counted(G),
-        "nobody",
+    *damages("left_behind")(
+        (
+            "the history of a task that is gone",
+            keys.history("nobody"),
+            "nobody",
+            ("RPUSH", keys.history("nobody"), "{}"),
+        ),
+        (
+            "a log of a task that is gone",
+            keys.log("nobody"),
+            "nobody",
+            ("XADD", keys.log("nobody"), "*", "line", "1"),
+        ),
+        (
+            "the conditions of a task that is gone",
+            A("nobody"),
+            "nobody",
+            ("HSET", A("nobody"), "d-root", "ok"),
+        ),
+        (
+            "the dependents of a task that is gone",
+            keys.dependents("nobody"),
+            "nobody",
+            ("ZADD", keys.dependents("nobody"), 1, "d-waits"),
+        ),
+        (
+            "the inputs of a task that is gone",
+            keys.inputs("nobody"),
+            "nobody",
+            ("HSET", keys.inputs("nobody"), "d-root", "tr"),
+        ),
+        (
+            "occurrences of a schedule that is gone",
+            keys.occurrences("nobody"),
+            None,
+            ("LPUSH", keys.occurrences("nobody"), "{}"),
+        ),
     ),
-    Damage(
-        "a place taken by a task that waits",
-        lambda cli: cli.sadd(keys.counted(G), "urgent"),
-        "misplaced",
-        keys.counted(G),
-        "urgent",
+    *damages("double")(
+        ("a task twice in line", P, "pending", ("LPUSH", P, "pending")),
+        ("a task completed twice", C, "complete", ("LPUSH", C, "complete")),
+        ("a task held twice", R, "started", ("LPUSH", R, "started")),
+        ("an urgent task twice in line", FIVE, "urgent", ("LPUSH", FIVE, "urgent")),
     ),
-    Damage(
-        "a place that is not taken",
-        lambda cli: cli.srem(keys.counted(G), "locked"),
-        "missing",
-        keys.counted(G),
-        "locked",
+    *damages("popped", is_fixed=False)(
+        ("a task popped and not reserved", R, "pending", ("LMOVE", P, R, "RIGHT", "LEFT")),
+        (
+            "an urgent task popped and not reserved",
+            keys.reserved(G, GPU),
+            "urgent",
+            ("LMOVE", FIVE, keys.reserved(G, GPU), "RIGHT", "LEFT"),
+            ("ZREM", GL, "5"),
+        ),
     ),
-    Damage(
-        "a need that no listener can meet",
-        lambda cli: cli.hset(keys.listener(G, GPU), "resources", "memory=8"),
-        "stuck",
-        LICENCE,
-        "heavy",
-        False,
+    *damages("held")(
+        (
+            "a task popped by a dead listener",
+            keys.reserved(Q, DEAD),
+            "pending",
+            ("LMOVE", P, keys.reserved(Q, DEAD), "RIGHT", "LEFT"),
+        ),
+        (
+            "a task popped by a ghost",
+            keys.reserved(Q, GHOST),
+            "pending",
+            ("LMOVE", P, keys.reserved(Q, GHOST), "RIGHT", "LEFT"),
+        ),
+        (
+            "a task reserved by a ghost",
+            keys.reserved(Q, GHOST),
+            "reserved",
+            ("LMOVE", R, keys.reserved(Q, GHOST), "LEFT", "LEFT"),
+            ("HSET", T("reserved"), "node", GHOST),
+        ),
+        (
+            "a task reserved by a dead listener",
+            keys.reserved(Q, DEAD),
+            "reserved",
+            ("LMOVE", R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
+            ("HSET", T("reserved"), "node", DEAD),
+        ),
     ),
-    Damage(
-        "a listener without anything for a need",
-        lambda cli: cli.hdel(keys.listener(G, GPU), "resources"),
-        "stuck",
-        LICENCE,
-        "heavy",
-        False,
+    *damages("held", is_fixed=False)(
+        (
+            "a task that a dead 1.0.0 listener has claimed",
+            keys.reserved(Q, DEAD),
+            "reserved",
+            ("LMOVE", R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
+            ("HSET", T("reserved"), "node", DEAD, "reclaimed_node", GHOST),
+        ),
+        (
+            "a task started by a ghost",
+            keys.reserved(Q, GHOST),
+            "adrift",
+            ("LMOVE", keys.reserved(Q, DEAD), keys.reserved(Q, GHOST), "LEFT", "LEFT"),
+            ("SREM", S, f"{DEAD} 99 adrift"),
+            ("SADD", S, f"{GHOST} 99 adrift"),
+            ("HSET", T("adrift"), "node", GHOST),
+            ("DEL", keys.listener(Q, DEAD)),
+            ("ZREM", N, DEAD),
+        ),
     ),
-    Damage(
-        "a queue with work that may run nothing",
-        lambda cli: cli.hset(CAP, "max_concurrency", 0),
-        "stuck",
-        CAP,
-        None,
-        False,
-    ),
-    Damage(
-        "a limit that is no number",
-        lambda cli: cli.hset(CAP, "max_concurrency", "few"),
-        "settings",
-        CAP,
-        None,
-        False,
-    ),
-    Damage(
-        "a pause since never",
-        lambda cli: cli.hset(CAP, "paused", "yes"),
-        "settings",
-        CAP,
-        None,
-        False,
-    ),
-    Damage(
-        "a policy that is none",
-        lambda cli: cli.hset(CAP, "retry", "often"),
-        "settings",
-        CAP,
-        None,
-        False,
-    ),
-    Damage(
-        "a kept key for ever",
-        lambda cli: cli.persist(keys.key_kept("deleted")),
-        "kept",
-        keys.key_kept("deleted"),
-        None,
-        False,
-    ),
-    Damage(
-        "a lock that is a string",
-        lambda cli: cli.set(keys.lock("x"), "1"),
-        "wrong_type",
-        keys.lock("x"),
-        None,
-        False,
-    ),
-    Damage(
-        "a line that is a set",
-        lambda cli: cli.sadd(keys.line(G, "6"), "1"),
-        "wrong_type",
-        keys.line(G, "6"),
-        None,
-        False,
-    ),
-    Damage(
-        "settings that are a string",
-        both(lambda cli: cli.delete(CAP), lambda cli: cli.set(CAP, "hello")),
-        "wrong_type",
-        CAP,
-        None,
-        False,
-    ),
-    Damage(
-        "a listing of lines that is a list",
-        both(lambda cli: cli.delete(GL), lambda cli: cli.lpush(GL, "5")),
-        "wrong_type",
-        GL,
-        None,
-        False,
-    ),
-    Damage(
-        "a key that nobody knows",
-        lambda cli: cli.set("blueque_x", "1"),
-        "unknown_key",
-        "blueque_x",
-        None,
-        False,
-    ),
-    Damage(
-        "a log that is a string",
-        lambda cli: cli.set(keys.log("x"), "1"),
-        "wrong_type",
-        keys.log("x"),
-        None,
-        False,
-    ),
-    Damage(
-        "a checkpoint that is a list",
-        lambda cli: cli.lpush(keys.checkpoint("x"), "1"),
-        "wrong_type",
-        keys.checkpoint("x"),
-        None,
-        False,
-    ),
-    Damage("a blocked task nowhere", lambda cli: cli.zrem(B, "d-waits"), "missing", B, "d-waits"),
-    Damage(
-        "a blocked task in line",
-        lambda cli: cli.lpush(keys.pending(D), "d-waits"),
-        "misplaced",
-        keys.pending(D),
-        "d-waits",
-    ),
-    Damage(
-        "a pending task blocked", lambda cli: cli.zadd(B, {"d-root": 1}), "misplaced", B, "d-root"
-    ),
-    Damage(
-        "an id blocked without a task",
-        lambda cli: cli.zadd(B, {"nobody": 1}),
-        "no_hash",
-        B,
-        "nobody",
-    ),
-    Damage(
-        "the conditions of a task that is gone",
-        lambda cli: cli.hset(A("nobody"), "d-root", "ok"),
-        "left_behind",
-        A("nobody"),
-        "nobody",
-    ),
-    Damage(
-        "the dependents of a task that is gone",
-        lambda cli: cli.zadd(keys.dependents("nobody"), {"d-waits": 1}),
-        "left_behind",
-        keys.dependents("nobody"),
-        "nobody",
-    ),
-    Damage(
-        "the inputs of a task that is gone",
-        lambda cli: cli.hset(keys.inputs("nobody"), "d-root", "tr"),
-        "left_behind",
-        keys.inputs("nobody"),
-        "nobody",
-    ),
-    Damage(
-        "a blocked task with nothing left to wait for",
-        lambda cli: cli.hset(A("d-waits"), "d-root", "+complete"),
-        "ripe",
-        A("d-waits"),
-        "d-waits",
-    ),
-    Damage(
-        "a blocked task without conditions",
-        lambda cli: cli.delete(A("d-waits")),
-        "ripe",
-        A("d-waits"),
-        "d-waits",
-        False,
-    ),
-    Damage(
-        "a task that is missing among the dependents",
-        lambda cli: cli.zrem(keys.dependents("d-root"), "d-waits"),
-        "unlinked",
-        A("d-waits"),
-        "d-waits",
-    ),
-    *[
-        Damage(
-            name,
-            lambda cli, do=do, key=key, task=task: getattr(cli, do)(key, task),
-            code,
-            key,
-            task,
+    *damages("stump")(
+        (
+            "a stump",
+            T("nobody"),
+            "nobody",
+            ("HSET", T("nobody"), "status", "complete", "result", "r", "updated", 1),
         )
-        for name, do, key, task, code in (
-            (
-                "a member that is not open",
-                "srem",
-                keys.open_members("g 1"),
-                "g-open",
-                "open_member",
-            ),
-            (
-                "a complete one that is open",
-                "sadd",
-                keys.open_members("g 1"),
-                "g-complete",
-                "open_member",
-            ),
-            (
-                "an open one of another group",
-                "sadd",
-                keys.open_members("g 1"),
-                "g-last",
-                "open_member",
-            ),
-            ("a member that is not bad", "srem", keys.bad_members("g 1"), "g-bad", "bad_member"),
-            (
-                "a complete one that is bad",
-                "sadd",
-                keys.bad_members("g 1"),
-                "g-complete",
-                "bad_member",
-            ),
-        )
-    ],
-    Damage(
-        "a group that has not ended",
-        lambda cli: cli.hset(keys.group("g 2"), "state", "closed"),
-        "group_end",
-        keys.group("g 2"),
-        None,
     ),
-    Damage(
-        "a group that is not listed",
-        lambda cli: cli.zrem(keys.GROUPS, "g 1"),
-        "group_end",
-        keys.group("g 1"),
-        None,
-    ),
-    *[
-        Damage(name, done, code, key, None, is_fixed)
-        for name, done, code, key, is_fixed in (
-            (
-                "a schedule with another score",
-                lambda cli: cli.zadd(keys.SCHEDULES, {"s 1": 5}),
-                "schedule_score",
-                keys.SCHEDULES,
-                True,
-            ),
-            (
-                "a paused schedule that is due",
-                lambda cli: cli.zadd(keys.SCHEDULES, {"paused": 5}),
-                "schedule_score",
-                keys.SCHEDULES,
-                True,
-            ),
-            (
-                "a schedule that is over and due",
-                lambda cli: cli.zadd(keys.SCHEDULES, {"over": 5}),
-                "schedule_score",
-                keys.SCHEDULES,
-                True,
-            ),
-            (
-                "a schedule that is not listed",
-                lambda cli: cli.zrem(keys.SCHEDULES, "paused"),
-                "schedule_index",
-                keys.SCHEDULES,
-                True,
-            ),
-            (
-                "a listed schedule without a record",
-                lambda cli: cli.zadd(keys.SCHEDULES, {"nobody": 5}),
-                "schedule_index",
-                keys.SCHEDULES,
-                True,
-            ),
-            (
-                "a planned time that was decided",
-                lambda cli: cli.hset(SCHEDULE, "planned", cli.hget(SCHEDULE, "last")),
-                "schedule_order",
-                SCHEDULE,
-                True,
-            ),
-            (
-                "a planned time without its `at`",
-                lambda cli: cli.hdel(SCHEDULE, "at"),
-                "schedule_order",
-                SCHEDULE,
-                True,
-            ),
-            (
-                "a schedule that was forgotten halfway",
-                both(
-                    lambda cli: cli.hdel(SCHEDULE, "planned", "at"),
-                    lambda cli: cli.zadd(keys.SCHEDULES, {"s 1": "+inf"}),
-                ),
-                "schedule_order",
-                SCHEDULE,
-                True,
-            ),
-            (
-                "a planned time after the rule is over",
-                both(
-                    lambda cli: cli.hset(
-                        keys.schedule("over"), mapping={"planned": 5, "at": 4_000_000_100}
-                    ),
-                    lambda cli: cli.zadd(keys.SCHEDULES, {"over": 4_000_000_100}),
-                ),
-                "schedule_order",
-                keys.schedule("over"),
-                True,
-            ),
-            (
-                "a planned time that is no time of the rule",
-                both(
-                    lambda cli: cli.hincrby(SCHEDULE, "planned", 60),
-                    lambda cli: cli.hincrby(SCHEDULE, "at", 60),
-                    lambda cli: cli.zincrby(keys.SCHEDULES, 60, "s 1"),
-                ),
-                "schedule_order",
-                SCHEDULE,
-                False,
-            ),
-            *[
-                (
-                    f"a schedule with the {field} {value!r}",
-                    lambda cli, field=field, value=value: cli.hset(
-                        keys.schedule("paused"), field, value
-                    ),
-                    "schedule_rule",
-                    keys.schedule("paused"),
-                    False,
-                )
-                for field, value in (
-                    ("cron", "61 * * * *"),
-                    ("cron", "every minute"),
-                    ("every", "3600"),
-                    ("timezone", "Mars/Olympus"),
-                    ("overlap", "wait"),
-                    ("options", '{"needs": "gpu"}'),
-                    ("options", '{"priority": [1]}'),
-                    ("options", "[]"),
-                    ("last", "yesterday"),
-                )
-            ],
-            (
-                "a schedule without parameters",
-                lambda cli: cli.hdel(SCHEDULE, "parameters"),
-                "schedule_rule",
-                SCHEDULE,
-                False,
-            ),
-            (
-                "a schedule whose queue is not listed",
-                lambda cli: cli.hset(SCHEDULE, "queue", "elsewhere"),
-                "schedule_queue",
-                keys.QUEUES,
-                True,
-            ),
-            (
-                "occurrences of a schedule that is gone",
-                lambda cli: cli.lpush(keys.occurrences("nobody"), "{}"),
-                "left_behind",
-                keys.occurrences("nobody"),
-                True,
-            ),
-            (
-                "schedules that are a set",
-                both(
-                    lambda cli: cli.delete(keys.SCHEDULES),
-                    lambda cli: cli.sadd(keys.SCHEDULES, "s 1"),
-                ),
-                "wrong_type",
-                keys.SCHEDULES,
-                False,
-            ),
-            (
-                "a schedule that is a string",
-                lambda cli: cli.set(keys.schedule("s 2"), "x"),
-                "wrong_type",
-                keys.schedule("s 2"),
-                False,
-            ),
-        )
-    ],
-    Damage(
-        "a task that has lost its field `dependents`",
-        lambda cli: cli.hdel(T("d-waits"), "dependents"),
-        "unlinked",
-        A("d-last"),
-        "d-last",
-    ),
-    Damage(
-        "an end of which a task was not told",
-        lambda cli: cli.zadd(keys.dependents("d-broken"), {"d-held": 1}),
-        "untold",
-        keys.UNSETTLED_TASKS,
-        "d-broken",
-    ),
-    Damage(
-        "a dependent that does not wait",
-        lambda cli: cli.hset(A("d-held"), "d-broken", "+dropped"),
-        "stale_dependent",
-        keys.dependents("d-broken"),
-        "d-broken",
-    ),
-    Damage(
-        "two tasks that wait for each other",
-        both(
-            lambda cli: cli.hset(A("d-waits"), "d-last", "ok"),
-            lambda cli: cli.hset(T("d-last"), "dependents", 1),
-            lambda cli: cli.zadd(keys.dependents("d-last"), {"d-waits": 1}),
+    *damages("partial", is_fixed=False)(
+        (
+            "a task without parameters",
+            T("pending"),
+            "pending",
+            ("HDEL", T("pending"), "parameters"),
         ),
-        "circle",
-        A("d-last"),
-        "d-last",
-        False,
+        ("a task without queue", T("pending"), "pending", ("HDEL", T("pending"), "queue")),
+        ("a task without status", T("pending"), "pending", ("HDEL", T("pending"), "status")),
     ),
-    Damage(
-        "conditions that are a string",
-        both(lambda cli: cli.delete(A("d-last")), lambda cli: cli.set(A("d-last"), "x")),
-        "wrong_type",
-        A("d-last"),
-        None,
-        False,
+    *damages("unknown_status", is_fixed=False)(
+        (
+            "a task in an unknown status",
+            T("pending"),
+            "pending",
+            ("HSET", T("pending"), "status", "lazy"),
+        )
     ),
-    Damage(
-        "dependents that are a list",
-        both(
-            lambda cli: cli.delete(keys.dependents("d-broken")),
-            lambda cli: cli.lpush(keys.dependents("d-broken"), "d-held"),
+    *damages("both")(
+        ("a result beside an error", T("failed"), "failed", ("HSET", T("failed"), "result", "r")),
+        (
+            "an error beside a result",
+            T("complete"),
+            "complete",
+            ("HSET", T("complete"), "error", "e"),
         ),
-        "wrong_type",
-        keys.dependents("d-broken"),
-        None,
-        False,
     ),
-    Damage(
-        "ends to be told that are a set",
-        lambda cli: cli.sadd(keys.UNSETTLED_TASKS, "d-root"),
-        "wrong_type",
-        keys.UNSETTLED_TASKS,
-        None,
-        False,
+    *damages("both", is_fixed=False)(
+        (
+            "a running task with both",
+            T("started"),
+            "started",
+            ("HSET", T("started"), "error", "e", "result", "r"),
+        )
     ),
-    Damage(
-        "a list of a queue that nobody knows",
-        lambda cli: cli.lpush(keys.reserved("other", GHOST), "nobody"),
-        "unknown_key",
-        keys.reserved("other", GHOST),
-        None,
-        False,
+    *damages("no_token", is_fixed=False)(
+        ("a reservation without token", T("reserved"), "reserved", ("HDEL", T("reserved"), "token"))
+    ),
+    *damages("score")(("a score that drifted", keys.QUEUES, None, ("ZINCRBY", keys.QUEUES, 1, Q))),
+    *damages("unknown_queue")(
+        ("a queue that is not in the list", keys.QUEUES, None, ("ZREM", keys.QUEUES, Q))
+    ),
+    *damages("node")(
+        ("a node without registration", N, None, ("ZADD", N, 1, GHOST)),
+        ("a registration without node", N, None, ("ZREM", N, NODE)),
+    ),
+    *damages("dead_member")(
+        ("a dead member", L, None, ("SADD", L, DEAD), ("ZINCRBY", keys.QUEUES, 1, Q))
+    ),
+    *damages("dead_listener")(
+        (
+            "a dead listener with nothing",
+            keys.listener(Q, OTHER),
+            None,
+            ("HSET", keys.listener(Q, OTHER), "state", "dead"),
+            ("SREM", L, OTHER),
+            ("ZINCRBY", keys.QUEUES, -1, Q),
+        )
+    ),
+    *damages("registration", is_fixed=False)(
+        (
+            "a registration without instance",
+            keys.listener(Q, OTHER),
+            None,
+            ("HDEL", keys.listener(Q, OTHER), "instance"),
+        )
+    ),
+    *damages("orders")(
+        ("orders for nobody", keys.orders(Q, GHOST), None, ("ZADD", keys.orders(Q, GHOST), 0, "0"))
+    ),
+    *damages("garbage")(
+        (
+            "orders of a wrong shape",
+            keys.orders(Q, NODE),
+            None,
+            ("ZADD", keys.orders(Q, NODE), 0, "go"),
+        ),
+        ("a wake-up marker of a wrong shape", W, None, ("ZADD", W, 0, "started")),
+        ("a started member of another program", S, None, ("SADD", S, "hello")),
+        ("a line of another lock", WAITERS, None, ("SADD", WAITERS, f"0,lock:other=2_{G}")),
+    ),
+    *damages("hidden_line")(("a line that is not listed", GL, None, ("ZREM", GL, "5"))),
+    *damages("line_score")(("a line that is listed too low", GL, None, ("ZADD", GL, 1, "5"))),
+    *damages("empty_line")(
+        (
+            "many lines that are listed, and nobody stands in them",
+            keys.lines(BARE),
+            None,
+            (
+                "ZADD",
+                keys.lines(BARE),
+                *[word for number in range(101) for word in (1, f"1,lock:customer-{number}=1")],
+            ),
+        ),
+        (
+            "a line without tasks that waits for a lock",
+            WAITERS,
+            None,
+            ("SADD", WAITERS, f"4,lock:licence=2_{G}"),
+        ),
+    ),
+    *damages("waiting")(
+        ("a line that does not wait for its lock", WAITERS, None, ("SREM", WAITERS, f"{HEAVY}_{G}"))
+    ),
+    *damages("bad_line")(("a line with a name without sense", GL, None, ("ZADD", GL, 7, "high"))),
+    *damages("bad_line", is_fixed=False)(
+        (
+            "a line with work, and a name without sense",
+            keys.line(G, "5,gpus"),
+            None,
+            ("RENAME", FIVE, keys.line(G, "5,gpus")),
+            ("ZADD", GL, 5, "5,gpus"),
+            ("ZREM", GL, "5"),
+            ("HSET", T("urgent"), "needs", "gpus"),
+        ),
+        (
+            "a priority beyond all",
+            keys.line(G, "500"),
+            None,
+            ("RENAME", FIVE, keys.line(G, "500")),
+            ("ZADD", GL, 500, "500"),
+            ("ZREM", GL, "5"),
+            ("HSET", T("urgent"), "priority", "500"),
+        ),
+    ),
+    *damages("overfull", is_fixed=False)(
+        (
+            "a lock held by too many",
+            keys.lock(LOCK),
+            None,
+            ("SADD", keys.lock(LOCK), "started"),
+            ("HSET", T("started"), "lock", LOCK),
+        )
+    ),
+    *damages("stuck", is_fixed=False)(
+        (
+            "a need that no listener can meet",
+            LICENCE,
+            "heavy",
+            ("HSET", keys.listener(G, GPU), "resources", "memory=8"),
+        ),
+        (
+            "a listener without anything for a need",
+            LICENCE,
+            "heavy",
+            ("HDEL", keys.listener(G, GPU), "resources"),
+        ),
+        ("a queue with work that may run nothing", CAP, None, ("HSET", CAP, "max_concurrency", 0)),
+    ),
+    *damages("settings", is_fixed=False)(
+        ("a limit that is no number", CAP, None, ("HSET", CAP, "max_concurrency", "few")),
+        ("a pause since never", CAP, None, ("HSET", CAP, "paused", "yes")),
+        ("a policy that is none", CAP, None, ("HSET", CAP, "retry", "often")),
+    ),
+    *damages("kept", is_fixed=False)(
+        (
+            "a kept key for ever",
+            keys.key_kept("deleted"),
+            None,
+            ("PERSIST", keys.key_kept("deleted")),
+        )
+    ),
+    *damages("unknown_key", is_fixed=False)(
+        ("a key that nobody knows", "blueque_x", None, ("SET", "blueque_x", "1")),
+        (
+            "a list of a queue that nobody knows",
+            keys.reserved("other", GHOST),
+            None,
+            ("LPUSH", keys.reserved("other", GHOST), "nobody"),
+        ),
+    ),
+    *damages("ripe")(
+        (
+            "a blocked task with nothing left to wait for",
+            A("d-waits"),
+            "d-waits",
+            ("HSET", A("d-waits"), "d-root", "+complete"),
+        )
+    ),
+    *damages("ripe", is_fixed=False)(
+        ("a blocked task without conditions", A("d-waits"), "d-waits", ("DEL", A("d-waits")))
+    ),
+    *damages("unlinked")(
+        (
+            "a task that is missing among the dependents",
+            A("d-waits"),
+            "d-waits",
+            ("ZREM", keys.dependents("d-root"), "d-waits"),
+        ),
+        (
+            "a task that has lost its field `dependents`",
+            A("d-last"),
+            "d-last",
+            ("HDEL", T("d-waits"), "dependents"),
+        ),
+    ),
+    *damages("open_member")(
+        (
+            "a member that is not open",
+            keys.open_members("g 1"),
+            "g-open",
+            ("SREM", keys.open_members("g 1"), "g-open"),
+        ),
+        (
+            "a complete one that is open",
+            keys.open_members("g 1"),
+            "g-complete",
+            ("SADD", keys.open_members("g 1"), "g-complete"),
+        ),
+        (
+            "an open one of another group",
+            keys.open_members("g 1"),
+            "g-last",
+            ("SADD", keys.open_members("g 1"), "g-last"),
+        ),
+    ),
+    *damages("bad_member")(
+        (
+            "a member that is not bad",
+            keys.bad_members("g 1"),
+            "g-bad",
+            ("SREM", keys.bad_members("g 1"), "g-bad"),
+        ),
+        (
+            "a complete one that is bad",
+            keys.bad_members("g 1"),
+            "g-complete",
+            ("SADD", keys.bad_members("g 1"), "g-complete"),
+        ),
+    ),
+    *damages("group_end")(
+        (
+            "a group that has not ended",
+            keys.group("g 2"),
+            None,
+            ("HSET", keys.group("g 2"), "state", "closed"),
+        ),
+        ("a group that is not listed", keys.group("g 1"), None, ("ZREM", keys.GROUPS, "g 1")),
+    ),
+    *damages("schedule_score")(
+        ("a schedule with another score", keys.SCHEDULES, None, ("ZADD", keys.SCHEDULES, 5, "s 1")),
+        (
+            "a paused schedule that is due",
+            keys.SCHEDULES,
+            None,
+            ("ZADD", keys.SCHEDULES, 5, "paused"),
+        ),
+        (
+            "a schedule that is over and due",
+            keys.SCHEDULES,
+            None,
+            ("ZADD", keys.SCHEDULES, 5, "over"),
+        ),
+    ),
+    *damages("schedule_index")(
+        ("a schedule that is not listed", keys.SCHEDULES, None, ("ZREM", keys.SCHEDULES, "paused")),
+        (
+            "a listed schedule without a record",
+            keys.SCHEDULES,
+            None,
+            ("ZADD", keys.SCHEDULES, 5, "nobody"),
+        ),
+    ),
+    *damages("schedule_order")(
+        (
+            "a planned time that was decided",
+            SCHEDULE,
+            None,
+            ("HINCRBY", SCHEDULE, "planned", -3600),
+        ),
+        ("a planned time without its `at`", SCHEDULE, None, ("HDEL", SCHEDULE, "at")),
+        (
+            "a schedule that was forgotten halfway",
+            SCHEDULE,
+            None,
+            ("HDEL", SCHEDULE, "planned", "at"),
+            ("ZADD", keys.SCHEDULES, "+inf", "s 1"),
+        ),
+        (
+            "a planned time after the rule is over",
+            keys.schedule("over"),
+            None,
+            ("HSET", keys.schedule("over"), "planned", 5, "at", 4_000_000_100),
+            ("ZADD", keys.SCHEDULES, 4_000_000_100, "over"),
+        ),
+    ),
+    *damages("schedule_order", is_fixed=False)(
+        (
+            "a planned time that is no time of the rule",
+            SCHEDULE,
+            None,
+            ("HINCRBY", SCHEDULE, "planned", 60),
+            ("HINCRBY", SCHEDULE, "at", 60),
+            ("ZINCRBY", keys.SCHEDULES, 60, "s 1"),
+        )
+    ),
+    *damages("schedule_rule", is_fixed=False)(
+        *[
+            (
+                f"a schedule with the {field} {value!r}",
+                keys.schedule("paused"),
+                None,
+                ("HSET", keys.schedule("paused"), field, value),
+            )
+            for field, value in (
+                ("cron", "61 * * * *"),
+                ("cron", "every minute"),
+                ("every", "3600"),
+                ("timezone", "Mars/Olympus"),
+                ("overlap", "wait"),
+                ("options", '{"needs": "gpu"}'),
+                ("options", '{"priority": [1]}'),
+                ("options", "[]"),
+                ("last", "yesterday"),
+            )
+        ],
+        ("a schedule without parameters", SCHEDULE, None, ("HDEL", SCHEDULE, "parameters")),
+    ),
+    *damages("schedule_queue")(
+        (
+            "a schedule whose queue is not listed",
+            keys.QUEUES,
+            None,
+            ("HSET", SCHEDULE, "queue", "elsewhere"),
+        )
+    ),
+    *damages("untold")(
+        (
+            "an end of which a task was not told",
+            keys.UNSETTLED_TASKS,
+            "d-broken",
+            ("ZADD", keys.dependents("d-broken"), 1, "d-held"),
+        )
+    ),
+    *damages("stale_dependent")(
+        (
+            "a dependent that does not wait",
+            keys.dependents("d-broken"),
+            "d-broken",
+            ("HSET", A("d-held"), "d-broken", "+dropped"),
+        )
+    ),
+    *damages("circle", is_fixed=False)(
+        (
+            "two tasks that wait for each other",
+            A("d-last"),
+            "d-last",
+            ("HSET", A("d-waits"), "d-last", "ok"),
+            ("HSET", T("d-last"), "dependents", 1),
+            ("ZADD", keys.dependents("d-last"), 1, "d-waits"),
+        )
     ),
 ]
 
@@ -1319,7 +940,7 @@ def test_an_empty_redis_has_no_finding(redis):
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
 def test_each_damage_has_exactly_its_own_finding(house, damage):
-    damage.done(house.cli)
+    damage.do(house.redis)
 
     for settle in (0.0, 0.01):
         found = audit(house.redis, settle)
@@ -1343,7 +964,7 @@ def test_a_repair_puts_back_what_was_and_nothing_else_and_done_again_changes_not
     house, damage, state
 ):
     before = tidy(state())
-    damage.done(house.cli)
+    damage.do(house.redis)
     (found,) = audit(house.redis)
 
     assert repair(house.redis, found, 9.0)
@@ -1738,7 +1359,7 @@ def test_a_task_popped_by_two_listeners_that_died_is_in_line_once(house):
 
 def test_a_house_in_ruins_is_repaired_but_for_what_a_person_decides(house):
     for damage in FIXED:
-        damage.done(house.cli)
+        damage.do(house.redis)
 
     assert [finding for finding in repair_all(house.redis) if finding.fix] == []
 
