@@ -1,74 +1,70 @@
-"""ForkingRunner: a listener in a program of one's own, by the name and with the arguments of 1.0.0."""
+"""ForkingRunner: a listener in a program of one's own, as 1.0.0 has it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from blueque.client import Client
-from blueque.errors import InvalidInput
-from blueque.listener.listener import Listener
-from blueque.model import units
-from blueque.model.queue_order import Select, require_select
-from blueque.node.context import NodeContext
-from blueque.node.prefork import Work
-from blueque.node.slot import Slot
-from blueque.settings.in_effect import InEffect, OfQueue
-from blueque.spool.spool import Spool
-from blueque.task_process import handlers, main, process_end
-from blueque.task_process.import_ahead import import_for_daemon
+from blueque.errors import NotOwner
+from blueque.model.task import Task
+from blueque.system import process
+
+log = logging.getLogger("blueque")
+
+PACE = 0.1  # seconds between two looks at a process that a former listener has left
 
 
 class ForkingRunner:
-    """Takes tasks from a queue, or from several, and runs `task_callback(task)` for each in a
-    process of its own.
+    """Takes tasks from a queue and runs `task_callback(task)` for each in a process of its own.
 
-    The program that runs it must be single-threaded at that time, as for any fork. SIGTERM or
-    Ctrl-C: it takes nothing new and returns when its task has ended; the second one stops the task.
+    It forks and waits, as in 1.0.0: for limits, logs, progress, orders and beats, run
+    `blueque-listener`. The program must be single-threaded at that time, as for any fork.
 
-    spool: the directory for the files of attempts; BLUEQUE_SPOOL, else
-        ~/.local/state/blueque/spool.
-    task_callback: a plain function of one argument, the task. Raises InvalidInput for another. What
-        `blueque.handler` says of retries and limits does not count here.
-    grace: seconds between SIGTERM and SIGKILL when a task is stopped.
-    select: from which of several queues to take, see queue_order.py; else from the first that has
-        work.
+    task_callback: gets the task, and returns its result. The process of the task records both ends
+        in Redis itself, also when this program has died meanwhile.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        queue: str | Sequence[str],
-        task_callback: handlers.Handler,
-        *,
-        spool: str | None = None,
-        grace: float = units.GRACE,
-        select: Select | None = None,
-    ) -> None:
-        if reason := handlers.unfit(task_callback):
-            raise InvalidInput(f"task_callback {task_callback!r} {reason}")
-        self._queues = [queue] if isinstance(queue, str) else list(queue)
-        self._client, self._select, self._callback = client, require_select(select), task_callback
-        self._spool, self._grace = spool, grace
+    def __init__(self, client: Client, queue: str, task_callback: Callable[[Task], Any]) -> None:
+        self._client, self._queue, self._callback = client, queue, task_callback
 
-    def run(self) -> None:
-        """Work until told to leave."""
-        import_for_daemon()
-        limit = self._client.max_bytes
-        own = handlers.handler(self._get_callback, limit)
+    def run(self) -> NoReturn:
+        """See to the tasks that dead listeners of this host have left, then take tasks for ever."""
+        listener = self._client.get_listener(self._queue)
+        while (task := listener.claim_orphan()) is not None:
+            if task.status == "reserved":
+                self._run_task(task)
+            while task.status == "started" and process.is_alive(task.pid or 0, task.fields):
+                time.sleep(PACE)
+        while True:
+            self._run_task(listener.listen())
 
-        def life(spool: Spool, handshake: int, prepared: str | None) -> int:
-            process_end.disown()
-            units.connect_as_listener(self._client.url)
-            return main.main(lambda _queue: own, spool, handshake, prepared)
+    def fork_task(self, task: Task) -> int:
+        """Fork a process that runs a reserved task and records how it ends; return its pid. Raises
+        OSError.
+        """
+        return process.fork(functools.partial(self._live, task))
 
-        spool = Spool(self._spool or units.spool(), limit)
-        grace = {"grace": str(self._grace)}
-        defaults = InEffect(units.timing(), otherwise=OfQueue(farther=grace))
-        client = self._client.with_patience(0)
-        listener = Listener(client.connections, self._queues, self._select)
-        context = NodeContext.of(client, listener, spool, defaults)
-        Slot(context, Work(life, is_warm=False)).run()
+    def _run_task(self, task: Task) -> None:
+        code = process.wait_for(self.fork_task(task))
+        if code == 0:
+            return
+        try:
+            self._client.get_processor(task).fail(process.describe(code))
+        except NotOwner as error:  # it has recorded its end itself, or was cancelled
+            log.info("%s", error)
 
-    def _get_callback(self) -> Any:
-        return self._callback
+    def _live(self, task: Task) -> int:
+        """Be the process of a task."""
+        os.setsid()
+        processor = self._client.get_processor(task)
+        processor.start(os.getpid(), process.identity(os.getpid()))
+        try:
+            processor.complete(self._callback(task))
+        except Exception as error:
+            processor.fail(error)
+        return 0

@@ -233,18 +233,8 @@ def test_a_result_waits_while_redis_has_no_memory_and_that_is_said_once(frail, o
     assert runs(frail) == [task_id]
 
 
-WITH_A_QUICK_BEAT = """
-    import logging, os, work
-    from blueque import Client, ForkingRunner
-
-    os.environ["BLUEQUE_BEAT"] = "0.2s"
-    logging.basicConfig(level=logging.INFO)
-    ForkingRunner(Client("{url}"{options}), "work", work.run, spool="spool").run()
-"""
-
-
 def test_an_idle_listener_that_may_not_write_to_redis_says_it_once(frail, own_server):
-    runner = frail.script(WITH_A_QUICK_BEAT.format(url=own_server.url, options=", patience=0"))
+    listener = frail.listener("work:run", "--beat", "0.2s")
     with redis_py.Redis.from_url(own_server.url) as redis:
         until(lambda: redis.info("clients")["blocked_clients"] == 1, what="an idle listener")
         redis.config_set("maxmemory", 1)
@@ -252,16 +242,7 @@ def test_an_idle_listener_that_may_not_write_to_redis_says_it_once(frail, own_se
             lambda: redis.info("commandstats")["cmdstat_hset"].get("rejected_calls", 0) >= 3,
             what="the third beat",
         )
-        assert len(runner.lines("; waiting")) == 1
-
-
-def test_a_forking_runner_says_once_that_redis_is_away(frail, own_server):
-    runner = frail.script(WITH_A_QUICK_BEAT.format(url=own_server.url, options=""))
-    runner.says("register queue=work")
-    own_server.kill()
-    runner.says("; waiting")
-    time.sleep(2)  # an outage in which it tries again several times
-    assert len(runner.lines("; waiting")) == 1
+        assert len(listener.lines("; waiting")) == 1
 
 
 # Queues and tasks of all kinds

@@ -265,23 +265,6 @@ def test_a_listener_that_drains_stays_so_when_it_is_told_to_pause_or_resume(prog
     assert listener.wait() == 0
 
 
-def test_a_listener_without_a_master_pauses_by_order_as_well(programs, queue):
-    programs.script(
-        """
-        import os
-        from blueque import Client, ForkingRunner
-        ForkingRunner(Client(os.environ["BLUEQUE_REDIS_URL"]), "work", lambda task: "done", spool="spool").run()
-    """,
-        environ={"BLUEQUE_REDIS_URL": programs.url},
-    )
-    until(lambda: states(programs) == {"up"}, what="a listener")
-    pause(programs)
-    until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
-    waiting = queue.enqueue("")
-    pause(programs, "resume")
-    assert outcome(programs.client, waiting).result == "done"
-
-
 def test_a_listener_that_has_to_register_again_is_paused_as_before(programs, queue, cli):
     listener = programs.listener("work:run", environ={"BLUEQUE_BEAT": "0.2s"})
     listener.send(signal.SIGUSR2)

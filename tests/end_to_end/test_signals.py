@@ -284,9 +284,7 @@ def test_an_idle_listener_that_cannot_take_leave_of_redis_leaves_all_the_same(ow
 def test_orders_are_obeyed_while_redis_stands_still(own_server, tmp_path):
     with Programs(own_server.url, tmp_path) as programs:
         programs.write(WORK)
-        listener = programs.script(
-            LOGGING_RUNNER.format(url=own_server.url), environ={"BLUEQUE_BEAT": "0.2"}
-        )
+        listener = programs.listener("work:run", environ={"BLUEQUE_BEAT": "0.2"})
         begin(programs, programs.client.get_queue("work"))
         os.kill(own_server.pid, signal.SIGSTOP)
         try:
@@ -296,15 +294,6 @@ def test_orders_are_obeyed_while_redis_stands_still(own_server, tmp_path):
             until(lambda: "stopping task" in listener.log, 2, "obedience")
         finally:
             os.kill(own_server.pid, signal.SIGCONT)
-
-
-LOGGING_RUNNER = """
-    import logging, work
-    from blueque import Client, ForkingRunner
-
-    logging.basicConfig(level=logging.INFO)
-    ForkingRunner(Client("{url}", patience=0), "work", work.run, spool="spool").run()
-"""
 
 
 def test_a_wake_up_marker_that_goes_to_a_leaving_listener_wakes_another_one(programs, queue, cli):
@@ -416,111 +405,6 @@ def test_a_listener_that_dies_at_birth_is_not_forked_again_and_again(programs):
     assert 3 <= len(listener.lines("; starting another")) <= 5
     listener.ready()
     assert listener.stop() == 0
-
-
-FORKING_RUNNER = """
-    import redis, work
-    from blueque import Client, ForkingRunner
-
-    ForkingRunner({client}, "work", work.run, spool="spool", grace=1).run()
-    print("run has returned", flush=True)
-"""
-
-
-def test_one_signal_that_comes_twice_to_a_forking_runner_counts_once(programs, queue, url):
-    runner = programs.script(FORKING_RUNNER.format(client=f"Client('{url}')"))
-    task_id = begin(programs, queue)
-    runner.send(signal.SIGTERM)
-    node = programs.client.get_task(task_id).node
-    until(
-        lambda: programs.client.get_inspector().registration("work", node).get("order"),
-        what="the news that it leaves",
-    )
-    runner.send(signal.SIGTERM)
-    let_go(programs)
-    assert runner.wait() == 0
-    assert programs.client.get_task(task_id).result == "done"
-
-
-@pytest.mark.parametrize("client", ["Client('{url}')", "Client(redis=redis.Redis(port={port}))"])
-def test_forking_runner_runs_tasks_and_returns_when_told_to_after_its_task(
-    programs, queue, server, state, client
-):
-    made = client.format(url=server.url, port=server.port)
-    runner = programs.script(FORKING_RUNNER.format(client=made))
-    assert outcome(programs.client, queue.enqueue("quick")).result == "done"
-    task_id = begin(programs, queue)
-    runner.send(signal.SIGTERM)
-    following = queue.enqueue("quick")
-    assert runner.is_running
-    let_go(programs)
-    assert runner.wait() == 0
-    assert (runner.printed, runner.log) == ("run has returned\n", "")
-    assert programs.client.get_task(task_id).result == "done"
-    assert programs.client.get_task(following).status == "pending"
-    assert of_listeners(state) == {}
-
-
-def test_one_ctrl_c_on_the_terminal_of_a_forking_runner_lets_its_task_end(programs, queue, url):
-    with terminal() as tty:
-        runner = programs.script(FORKING_RUNNER.format(client=f"Client('{url}')"), **tty.options)
-        task_id = begin(programs, queue)
-        until(lambda: len(children_of(runner.pid)) == 2, what="the next spare process")
-        until(
-            lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)),
-            what="its own session",
-        )
-        tty.press_ctrl_c()
-        let_go(programs)
-        assert runner.wait() == 0
-        assert programs.client.get_task(task_id).result == "done"
-
-
-def test_one_ctrl_c_counts_once_even_while_a_process_is_being_forked(programs, queue, url):
-    programs.write(
-        """
-        import os, time
-        os.register_at_fork(after_in_child=lambda: os.path.exists("slowly") and time.sleep(1))
-    """,
-        "slow.py",
-    )  # so that the moment lasts in which it happens
-    with terminal() as tty:
-        script = "\n    import slow" + FORKING_RUNNER.format(client=f"Client('{url}')")
-        runner = programs.script(script, **tty.options)
-        until(lambda: children_of(runner.pid), what="the first spare process")
-        until(
-            lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)),
-            what="its own session",
-        )
-        (programs.directory / "slowly").touch()
-        task_id = begin(programs, queue)
-        until(lambda: len(children_of(runner.pid)) == 2, what="the next spare process")
-        tty.press_ctrl_c()
-        spare = max(children_of(runner.pid))
-        until(
-            lambda: not is_there(spare) or os.getsid(spare) == spare, what="the end of that moment"
-        )
-        let_go(programs)
-        assert runner.wait() == 0
-        assert programs.client.get_task(task_id).result == "done"
-
-
-def test_forking_runner_leaves_the_other_children_of_its_program_alone(programs, queue, url):
-    runner = programs.script(f"""
-        import subprocess, work
-        from blueque import Client, ForkingRunner
-
-        child = subprocess.Popen(["sh", "-c", "echo $$ > child; until [ -e go ]; do sleep 0.01; done; exit 7"])
-        ForkingRunner(Client("{url}"), "work", work.run, spool="spool").run()
-        print("the child's exit code:", child.wait(), flush=True)
-    """)
-    outcome(programs.client, queue.enqueue("quick"))
-    child = int((programs.directory / "child").read_text())
-    let_go(programs)
-    until(lambda: not is_there(child), what="the end of the child")
-    outcome(programs.client, queue.enqueue("quick"))
-    assert runner.stop() == 0
-    assert (runner.printed, runner.log) == ("the child's exit code: 7\n", "")
 
 
 def test_leaving_in_the_midst_of_work_leaves_no_task_in_the_list_of_a_listener_that_is_gone(

@@ -238,16 +238,6 @@ def test_no_task_gets_the_address_when_the_listener_says_so(programs):
     assert run(programs, "program").result == "nothing"
 
 
-def test_a_forking_runner_has_its_tasks_connect_as_its_client_does(programs):
-    programs.script(f"""
-        import work
-        from blueque import Client, ForkingRunner
-        ForkingRunner(Client({programs.url!r}), "work", work.url, spool="spool").run()
-    """)
-
-    assert run(programs).result == programs.url
-
-
 def test_outside_of_a_task_nothing_is_different(url, monkeypatch):
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
     assert Client().url == url

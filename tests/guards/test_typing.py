@@ -24,7 +24,7 @@ def encode(task: RunningTask) -> dict[str, int]:
 
 handler: Handler = encode
 client = Client()
-ForkingRunner(client, "video", encode)
+ForkingRunner(client, "video", lambda task: task.parameters)
 count: Count = client.get_queue("video").enqueue_many([1, 2])
 print(count.new, current_task().resources)
 

@@ -9,7 +9,7 @@ import pytest
 from running import until
 from transactions import protocol
 
-from blueque import Client, ForkingRunner, RoundRobin
+from blueque import Client, RoundRobin
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.listener.listener import Listener
 from blueque.model.units import Timing
@@ -93,8 +93,6 @@ def test_a_selector_that_is_none_is_refused_at_once_and_those_that_there_are_are
             InvalidType, match=r"blueque\.Ordered\(\), RoundRobin\(\), ReducedLottery\(\)"
         ):
             client.get_listener(*names, select=select)
-    with pytest.raises(InvalidType, match="ReducedLottery"):
-        ForkingRunner(client, ["video", "audio"], print, select=select)
 
 
 # Waking up

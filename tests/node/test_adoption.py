@@ -630,58 +630,6 @@ def test_a_task_that_had_not_begun_when_its_listener_died_is_the_next_in_line_ag
     assert is_sound(programs.client)
 
 
-# A program of one's own
-
-FORKING_RUNNER = """
-    import logging, work
-    from blueque import Client, ForkingRunner
-
-    logging.basicConfig(level=logging.INFO)
-    ForkingRunner(Client("{url}"), "work", work.run, spool="spool").run()
-"""
-QUICK_BEAT = {"BLUEQUE_BEAT": "0.2s", "BLUEQUE_LEASE": "0.6s", "BLUEQUE_LOST_AFTER": "30s"}
-
-
-def test_a_forking_runner_whose_directory_is_gone_goes_on(programs):
-    start = f"import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir(os.getcwd())\n{' ' * 4}"
-    spool = f'spool="{programs.directory}/spool"'
-    text = FORKING_RUNNER.replace('spool="spool"', spool).replace(
-        "logging.basic", start + "logging.basic"
-    )
-    programs.script(text.format(url=programs.url), environ=QUICK_BEAT)
-    task = programs.client.get_queue("work").enqueue("fail")
-    assert "'ledger'" in ended(programs.client, task).error  # which it has tried to write
-
-
-def test_a_forking_runner_beats_busy_or_idle_and_the_next_one_adopts_the_task_of_one_that_was_killed(
-    programs,
-):
-    text = FORKING_RUNNER.format(url=programs.url)
-    first = programs.script(text, environ=QUICK_BEAT)
-    task = begin(programs)
-    assert pid_of(task.node) == first.pid
-    beats = beat_of(programs.client, "work", task.node)
-    until(
-        lambda: beat_of(programs.client, "work", task.node) >= beats + 3,
-        what="its beats while it is busy",
-    )
-    first.send(signal.SIGKILL)
-    first.wait()
-    second = programs.script(text, environ=QUICK_BEAT)
-    node = has_moved(programs.client, task)
-    assert pid_of(node) == second.pid and is_there(task.pid)
-    let_go(programs)
-    done = ended(programs.client, task.id)
-    assert (done.result, done.pid, done.attempt, done.node) == ("done", task.pid, 1, node)
-    beats = beat_of(programs.client, "work", node)
-    until(
-        lambda: beat_of(programs.client, "work", node) >= beats + 3,
-        what="its beats while it is idle",
-    )
-    assert second.stop() == 0
-    assert len(ledger(programs)) == 1 and is_sound(programs.client)
-
-
 # Containers: each has its own pids, all have the same host name
 
 

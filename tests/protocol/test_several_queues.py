@@ -161,18 +161,6 @@ def test_a_listener_that_was_left_behind_counts_for_a_master_with_any_of_its_que
     second.says("register queue=C")
 
 
-def test_a_forking_runner_of_several_queues_takes_as_its_selector_says(programs, url):
-    fill(programs)
-    program = programs.script(f"""
-        from blueque import Client, ForkingRunner, RoundRobin
-        from work import run
-        ForkingRunner(Client({url!r}), ["C", "B", "A"], run, spool="spool", select=RoundRobin()).run()
-    """)
-    assert order_of(programs, 10) == "CBACBACAAA"
-    assert program.stop() == 0
-    assert registrations(programs) == set()
-
-
 def test_an_idle_listener_of_a_hundred_queues_costs_redis_little(programs, cli):
     queues = [f"queue {number}" for number in range(100)]
     times = ("--beat", "1s", "--lease", "6s", "--lost-after", "60s")  # a tenth of the usual ones

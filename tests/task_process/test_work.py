@@ -10,7 +10,6 @@ import signal
 import pytest
 from running import outcome
 
-from blueque import Client, ForkingRunner, InvalidInput
 from blueque.task_process import handlers
 from blueque.task_process.registered import QueueHandler, Settings
 
@@ -138,12 +137,6 @@ def test_what_runs_coroutines_is_imported_ahead_for_those_alone(handler, count, 
 @pytest.mark.parametrize(("handler", "reason"), UNFIT.values(), ids=UNFIT)
 def test_what_cannot_be_a_handler_is_told_why(handler, reason):
     assert (handlers.unfit(handler) or "").startswith(reason)
-
-
-@pytest.mark.parametrize(("handler", "reason"), UNFIT.values(), ids=UNFIT)
-def test_a_runner_refuses_what_cannot_be_a_handler(handler, reason):
-    with pytest.raises(InvalidInput, match=r"^task_callback .* (is|takes|cannot be) "):
-        ForkingRunner(Client(), "work", handler)
 
 
 def test_a_listener_takes_a_new_module_with_an_unfit_handler_neither_at_its_start_nor_later(
