@@ -155,7 +155,7 @@ class Adoption:
 
     def ask_for_help(self, count: int) -> None:
         """Ask the master to fork listeners that adopt so many attempts."""
-        if count > 0 and self._master is not None:
+        if count > 0:
             try:
                 os.write(self._master.requests, b"%d\n" % count)
             except OSError:  # it has been asked so often that the pipe is full, or it is gone

@@ -22,8 +22,8 @@ class Master(NamedTuple):
 
     lifeline: a pipe that closes when the master dies; the slot then exits after its task.
     requests: a pipe to the master. The slot writes how many attempts other listeners have to adopt.
-    adopts_only: reserve no task; adopt one attempt, if there is one, and exit when it has ended.
     pause: while it is set, reserve nothing.
+    adopts_only: reserve no task; adopt one attempt, if there is one, and exit when it has ended.
     max_runtime: the master exits after so many seconds.
     ends: when it stops the running tasks for that, on the monotonic clock; None: it does not.
     show: tells the master that the slot is NEW, READY or BUSY.
@@ -32,11 +32,11 @@ class Master(NamedTuple):
     pid: int
     lifeline: int
     requests: int
+    pause: Pause
     adopts_only: bool = False
-    pause: Pause | None = None
     max_runtime: float | None = None
     ends: float | None = None
-    show: Callable[[int], object] | None = None
+    show: Callable[[int], object] = lambda _: None
 
 
 class NodeContext(NamedTuple):
@@ -44,7 +44,6 @@ class NodeContext(NamedTuple):
 
     client: without patience. The slot repeats calls itself, so that it obeys signals meanwhile.
     pool: the resources of the node.
-    master: None in a program of the user, see ForkingRunner. Its other children are not ours.
     outage: logs that Redis is away, and that it is back.
     """
 
@@ -53,7 +52,7 @@ class NodeContext(NamedTuple):
     defaults: InEffect
     spool: Spool
     pool: Pool | None
-    master: Master | None
+    master: Master
     orders: Orders
     outage: Outage
 
@@ -64,20 +63,16 @@ class NodeContext(NamedTuple):
         listener: Listener,
         spool: Spool,
         defaults: InEffect,
-        pool: Pool | None = None,
-        master: Master | None = None,
+        pool: Pool | None,
+        master: Master,
     ) -> NodeContext:
         """Make the context of a slot. client: without patience, as that of `listener`."""
         reserver = listener.reserver
         reserver.pool, reserver.newest_attempts = pool, spool.newest
         listener.obeys_settings = True
-        if master is not None and master.ends is not None:
+        if master.ends is not None:
             for ours in listener:
                 ours.time_left = TimeLeft(master.ends, defaults.of(ours.queue).limits.time)
-        orders = (
-            Orders(None)
-            if master is None
-            else Orders(master.lifeline, master.pause, master.max_runtime)
-        )
+        orders = Orders(master.lifeline, master.pause, master.max_runtime)
         outage = Outage("Redis answers again")
         return cls(client, listener, defaults, spool, pool, master, orders, outage)

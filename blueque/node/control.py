@@ -6,13 +6,13 @@ import enum
 import logging
 import os
 import signal
-import threading
 
 from blueque.system import signals
 
 log = logging.getLogger("blueque")
 
 OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.OUT_OF_TIME)
+_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *OF_MASTER)
 NO_DIRECTORY = "its working directory is gone"
 _CAUSES = (None, "a signal", "an order", NO_DIRECTORY)  # of a pause
 
@@ -63,29 +63,21 @@ class Orders:
     """The orders and signals that a listener has received. node/waiting.py waits for
     `descriptors`, takes the signals, and calls `obey` for each.
 
-    lifeline: a pipe that closes when the master dies; None: there is no master. Then this process
-        handles Ctrl-C, else the master does.
+    lifeline: a pipe that closes when the master dies.
     pause: while it is set, the listener takes no task, but does not exit.
     max_runtime: of our master, in seconds.
     """
 
-    def __init__(
-        self, lifeline: int | None, pause: Pause | None = None, max_runtime: float | None = None
-    ) -> None:
+    def __init__(self, lifeline: int, pause: Pause, max_runtime: float | None = None) -> None:
         self.now = Order.WORK
         self.why_stopped = "stopped by operator"  # in a sentence, for the error of the task
         self._max_runtime = max_runtime
         self.wants_end = False  # the task should come to an end, if it can go on elsewhere
-        self.pause = pause or Pause()
+        self.pause = pause
         self.lifeline = lifeline
-        # The others come from a master only; a program of the user's own may use them for something
-        # else.
-        own = (signal.SIGINT,) if lifeline is None else OF_MASTER
-        self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *own]
         self.signals: signals.Signals | None = None
-        self.descriptors: tuple[int, ...] = () if lifeline is None else (lifeline,)
+        self.descriptors: tuple[int, ...] = (lifeline,)
         self.has_news = False  # a signal came for which duties should be looked at
-        self._echoes = signals.Echoes()
 
     @property
     def is_paused(self) -> bool:
@@ -97,36 +89,28 @@ class Orders:
         return self.lifeline in self.descriptors
 
     def open(self) -> None:
-        """Install the signal handlers, if this is the main thread; no other thread can."""
-        if threading.current_thread() is threading.main_thread():
-            self.signals = signals.Signals(self._numbers)
-            if self.lifeline is not None:
-                signals.show_stacks_on(signal.SIGUSR1)
-                self.descriptors = (self.signals.fileno(), self.lifeline)
-            else:
-                self._listen_to_signals_only()
-            signals.unblock(self._numbers)  # our master has held them back until we listen
+        """Install the signal handlers. Call it in the main thread."""
+        self.signals = signals.Signals(_SIGNALS)
+        signals.show_stacks_on(signal.SIGUSR1)
+        self.descriptors = (self.signals.fileno(), self.lifeline)
+        signals.unblock(_SIGNALS)  # our master has held them back until we listen
 
     def close(self) -> None:
         """Restore the earlier signal handlers."""
         if self.signals is not None:
-            if self.lifeline is not None:
-                signals.show_no_stacks_on(signal.SIGUSR1)
+            signals.show_no_stacks_on(signal.SIGUSR1)
             self.signals.restore()
             self.descriptors = ()
-            # no signal that our master may still send shall end us now
-            if self.lifeline is not None:
-                signals.ignore(OF_MASTER)
+            signals.ignore(OF_MASTER)  # none that our master may still send shall end us now
 
     def after_fork_in_child(self) -> None:
         """Close what belongs to the listener."""
         if self.signals is not None:
             self.signals.after_fork_in_child()
         self.pause.close()
-        if self.lifeline is not None:
-            os.close(self.lifeline)
-            signals.show_no_stacks_on(signal.SIGUSR1)
-            signals.discard([*OF_MASTER, signal.SIGHUP])
+        os.close(self.lifeline)
+        signals.show_no_stacks_on(signal.SIGUSR1)
+        signals.discard([*OF_MASTER, signal.SIGHUP])
 
     def lose_master(self) -> None:
         """Act on the death of the master."""
@@ -134,9 +118,6 @@ class Orders:
             log.warning("the master is gone; leaving after the task")
             self.now = Order.DRAIN
         self.has_news = True
-        self._listen_to_signals_only()
-
-    def _listen_to_signals_only(self) -> None:
         self.descriptors = () if self.signals is None else (self.signals.fileno(),)
 
     def obey(self, number: int) -> None:
@@ -157,8 +138,6 @@ class Orders:
             )
         if number in (signal.SIGQUIT, signals.OUT_OF_TIME):
             self.now = Order.STOP
-        elif self.lifeline is not None:
+        else:
             # our master sends SIGQUIT for more; a second SIGTERM comes from another program
             self.now = max(self.now, Order.DRAIN)
-        elif not self._echoes.is_one(number):
-            self.now = Order.DRAIN if self.now is Order.WORK else Order.STOP

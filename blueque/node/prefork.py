@@ -76,7 +76,6 @@ class TaskProcesses:
 
     become: the function that a task process runs which the listener has forked. It gets its end of
         the handshake, and the queue whose handler to import, or None, and returns the exit status.
-    is_reaper: whether this listener reaps all children of its process, not only task processes.
     """
 
     def __init__(
@@ -85,10 +84,8 @@ class TaskProcesses:
         queues: Sequence[str],
         work: Work,
         become: Callable[[int, str | None], int],
-        is_reaper: bool,
     ) -> None:
         self._spool, self._work, self._become = spool, work, become
-        self._is_reaper = is_reaper
         self._kinds = {queue: work.kinds.get(queue, queues[0]) for queue in queues}
         self._kind = queues[0]  # of our last task; before the first, the only one that there is
         is_only = len({*self._kinds.values()}) == 1
@@ -225,22 +222,16 @@ class TaskProcesses:
             self._collect()
         if is_starting and self._server is not None and not self._server.is_starting:
             self.fork_ahead()
-        if not self._is_reaper:
-            self._drop_dead(self._waiting)
         # Before it is known which children are forked for us, they would pass for strays.
-        elif not (self._server and self._server.asked):
+        if not (self._server and self._server.asked):
             # One that ran our task once, and that another listener has adopted, is among them.
             kept = process.reap_strays(self._busy(), self._note_ending)
             if kept not in (None, self.running):
                 self._drop_dead(self._waiting)
                 self.reap()
 
-    def strays(self, pause: Pause) -> set[int] | None:
-        """Return the children that have come to us from our task; None in a program whose other
-        children are not ours.
-        """
-        if not self._is_reaper:
-            return None
+    def strays(self, pause: Pause) -> set[int]:
+        """Return the children that have come to us from our task."""
         while self._server and self._server.asked:
             self._await_answer(pause)  # which children are forked for us
         found = process.children(os.getpid()) - self._busy()

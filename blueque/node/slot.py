@@ -56,11 +56,7 @@ class Slot:
         self.has_emptied = False  # there was nothing to reserve, and so we leave
         self._registry = Registry(self._spool.root)
         self._processes = TaskProcesses(
-            self._spool,
-            self._listener.queues,
-            work,
-            self._become_task_process,
-            is_reaper=self._master is not None,
+            self._spool, self._listener.queues, work, self._become_task_process
         )
         self._duties = Duties(context, self._on_beat)
         self._waiting = Waiting(
@@ -83,11 +79,10 @@ class Slot:
         if self._pool is not None:
             self._pool.open()
             self._pool.declare()
-        if self._master is not None:
-            process.become_subreaper()
-            self._join_registry(self._master.pid)
-            if not self._master.adopts_only and self._processes.has_preloads:
-                self._processes.start()
+        process.become_subreaper()
+        self._join_registry()
+        if not self._master.adopts_only and self._processes.has_preloads:
+            self._processes.start()
         self._client.connections.has_answer = self._waiting.has_answer
         self._orders.open()
         try:
@@ -100,7 +95,7 @@ class Slot:
             )
             self._waiting.retry_until_order(require_rights, Order.DRAIN, _NOT_ALLOWED)
             self._waiting.register(fatal=_NOT_ALLOWED)
-            self._show(READY)
+            self._master.show(READY)
             self._work_until_order()
             self._duties.end()
             self._waiting.retry_until_order(self._listener.leave, Order.DRAIN)
@@ -122,12 +117,11 @@ class Slot:
         self._spool.close()
         if self._pool is not None:
             self._pool.withdraw()
-        if self._master is not None:
-            self._registry.leave()
+        self._registry.leave()
 
-    def _join_registry(self, master: int) -> None:
+    def _join_registry(self) -> None:
         try:
-            self._registry.join(self._listener.queues, master)
+            self._registry.join(self._listener.queues, self._master.pid)
         except OSError as error:  # a full disk: left behind, we would not be counted as a slot
             log.warning("cannot join the registry of %s: %s", self._spool.root, error.strerror)
 
@@ -136,14 +130,14 @@ class Slot:
         while self._orders.now is Order.WORK:
             if self._adopt():  # before anything is reserved
                 continue
-            if self._master is not None and self._master.adopts_only:
+            if self._master.adopts_only:
                 return
             self._processes.fork_ahead()  # not before: an interpreter that starts delays an adoption
             task = self._next_task()
             if task is not None:
-                self._show(BUSY)
+                self._master.show(BUSY)
                 self._run(task)
-                self._show(READY)
+                self._master.show(READY)
 
     def _adopt(self) -> bool:
         """Take over one attempt that no listener watches, if there is one, and see it to its end."""
@@ -157,9 +151,9 @@ class Slot:
                 adoption.ask_for_help(len(candidates) - number - 1)
                 self._listener.decline()
                 self._processes.running = watch.pid if watch.is_child else None
-                self._show(BUSY)
+                self._master.show(BUSY)
                 self._supervisor.attend(watch)
-                self._show(READY)
+                self._master.show(READY)
                 self._end_run()
                 self._wake_for_resources(watch.task)
                 return True
@@ -227,7 +221,7 @@ class Slot:
         handlers may be in it.
         """
         try:
-            return self._master is None or bool(os.getcwd())
+            return bool(os.getcwd())
         except OSError:
             return False
 
@@ -289,10 +283,6 @@ class Slot:
         self._end_run()
         self._give_back(task)
 
-    def _show(self, state: int) -> None:
-        if self._master is not None and self._master.show is not None:
-            self._master.show(state)
-
     def _end_run(self) -> None:
         """Let go of the process of our task, and reap those that ended after it."""
         self._processes.running = None
@@ -326,8 +316,7 @@ class Slot:
                 log.debug("cannot wake others: %s", error)  # they look for themselves at each beat
 
     def _on_beat(self) -> None:
-        if self._master is not None:
-            self._registry.sign()
+        self._registry.sign()
         self._processes.look_over()
 
     def _become_task_process(self, handshake: int, prepared: str | None) -> int:
@@ -336,8 +325,7 @@ class Slot:
         self._client.close()  # our copy of the socket; the listener's connection stays
         self._supervisor.after_fork_in_child()
         self._orders.after_fork_in_child()
-        if self._master is not None:
-            os.close(self._master.requests)
+        os.close(self._master.requests)
         self._launcher.let_go()  # of the task that runs meanwhile, and not ours
         if self._pool is not None:
             self._pool.withdraw()

@@ -20,8 +20,8 @@ from blueque.errors import RedisAway
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.units import Timing
-from blueque.node.context import NodeContext
-from blueque.node.control import Order, OrderCame
+from blueque.node.context import Master, NodeContext
+from blueque.node.control import Order, OrderCame, Pause
 from blueque.node.duties import Duties
 from blueque.node.waiting import Waiting
 from blueque.settings.in_effect import InEffect
@@ -30,8 +30,8 @@ from blueque.spool.spool import Spool
 BEAT = 0.05
 LONG = 60.0
 NODE = Path(blueque.node.__file__).parent
-# The master does not beat.
-MAY_WAIT = {"waiting.py", "main.py", "master.py", "reload.py"}
+# Neither the master nor the runner of 1.0.0 beats.
+MAY_WAIT = {"waiting.py", "forking_runner.py", "main.py", "master.py", "reload.py"}
 WAITS = {"sleep", "poll", "select", "epoll", "wait_readable", "idle", "watch_orders"}
 
 
@@ -41,7 +41,9 @@ class Listening:
     def __init__(self, client: Client, directory: str, queues: Sequence[str] = ("work",)) -> None:
         spool = Spool(directory, 1000)
         group = Listener(client.connections, list(queues))
-        context = NodeContext.of(client, group, spool, InEffect(Timing(beat=BEAT)))
+        self._pipe = os.pipe()  # the lifeline and the requests of a master that lives
+        master = Master(os.getppid(), *self._pipe, Pause())
+        context = NodeContext.of(client, group, spool, InEffect(Timing(beat=BEAT)), None, master)
         self.orders, self.group = context.orders, context.listener
         self.duties = Duties(context)
         self.waiting = Waiting(context, self.duties)
@@ -51,6 +53,8 @@ class Listening:
 
     def close(self) -> None:
         self.orders.pause.close()
+        for end in self._pipe:
+            os.close(end)
 
     @property
     def registration(self) -> dict[str, str]:
