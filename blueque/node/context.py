@@ -20,7 +20,8 @@ NEW, READY, BUSY = range(3)  # what a slot is: not registered yet, without a tas
 class Master(NamedTuple):
     """What a slot knows of the master that forked it.
 
-    lifeline: a pipe that closes when the master dies; the slot then exits after its task.
+    lifeline: a pipe that closes when the master dies or becomes another program; the slot then exits
+        after its task.
     requests: a pipe to the master. The slot writes how many attempts other listeners have to adopt.
     pause: while it is set, reserve nothing.
     adopts_only: reserve no task; adopt one attempt, if there is one, and exit when it has ended.
@@ -73,6 +74,6 @@ class NodeContext(NamedTuple):
         if master.ends is not None:
             for ours in listener:
                 ours.time_left = TimeLeft(master.ends, defaults.of(ours.queue).limits.time)
-        orders = Orders(master.lifeline, master.pause, master.max_runtime)
+        orders = Orders(master.pid, master.lifeline, master.pause, master.max_runtime)
         outage = Outage("Redis answers again")
         return cls(client, listener, defaults, spool, pool, master, orders, outage)

@@ -35,11 +35,11 @@ class Pause:
     The master and all processes that it forks share the value. So a listener that blocked signals
     for a while, or that is forked later, finds the newest value. Signals alone are not enough: two
     signals that wait at the same time may be delivered in any order.
-    descriptor: of the value, from the program that this master has replaced; see `reload.Handover`.
+    descriptor: of the value.
     """
 
-    def __init__(self, descriptor: int | None = None) -> None:
-        self.descriptor = os.memfd_create("blueque") if descriptor is None else descriptor
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("blueque")
 
     @property
     def by(self) -> str | None:
@@ -63,17 +63,19 @@ class Orders:
     """The orders and signals that a listener has received. node/waiting.py waits for
     `descriptors`, takes the signals, and calls `obey` for each.
 
-    lifeline: a pipe that closes when the master dies.
+    master: its pid. lifeline: a pipe that closes when it dies or becomes another program.
     pause: while it is set, the listener takes no task, but does not exit.
     max_runtime: of our master, in seconds.
     """
 
-    def __init__(self, lifeline: int, pause: Pause, max_runtime: float | None = None) -> None:
+    def __init__(
+        self, master: int, lifeline: int, pause: Pause, max_runtime: float | None = None
+    ) -> None:
         self.now = Order.WORK
         self.why_stopped = "stopped by operator"  # in a sentence, for the error of the task
         self._max_runtime = max_runtime
         self.wants_end = False  # the task should come to an end, if it can go on elsewhere
-        self.pause = pause
+        self._master, self.pause = master, pause
         self.lifeline = lifeline
         self.signals: signals.Signals | None = None
         self.descriptors: tuple[int, ...] = (lifeline,)
@@ -84,9 +86,9 @@ class Orders:
         return self.pause.by is not None
 
     @property
-    def has_master(self) -> bool:
-        """Tell whether there is a master, and it lives."""
-        return self.lifeline in self.descriptors
+    def is_replaced(self) -> bool:
+        """Whether our master has become another program, which forks another listener for us."""
+        return self.lifeline not in self.descriptors and os.getppid() == self._master
 
     def open(self) -> None:
         """Install the signal handlers. Call it in the main thread."""
@@ -113,12 +115,13 @@ class Orders:
         signals.discard([*OF_MASTER, signal.SIGHUP])
 
     def lose_master(self) -> None:
-        """Act on the death of the master."""
+        """Act on the end of the lifeline."""
+        self.descriptors = () if self.signals is None else (self.signals.fileno(),)
         if self.now is Order.WORK:
-            log.warning("the master is gone; leaving after the task")
+            if not self.is_replaced:
+                log.warning("the master is gone; leaving after the task")
             self.now = Order.DRAIN
         self.has_news = True
-        self.descriptors = () if self.signals is None else (self.signals.fileno(),)
 
     def obey(self, number: int) -> None:
         """Obey a signal."""
@@ -128,7 +131,7 @@ class Orders:
         if number == signal.SIGUSR1:
             log.warning("SIGUSR1: the stacks of listener pid=%d are above", os.getpid())
             return
-        if number == signal.SIGUSR2:  # our master leaves or replaces us, and the task is to go on
+        if number == signal.SIGUSR2:  # our master leaves, and the task is to go on
             self.now = max(self.now, Order.DRAIN)
             return
         self.wants_end = True

@@ -197,8 +197,7 @@ class Duties:
         now = time.monotonic()
         self._refused_at = min(self._refused_at, now)
         seconds = now - self._refused_at
-        orders = self._orders
-        is_replaced = orders.now is Order.DRAIN and orders.has_master and not orders.wants_end
+        is_replaced = self._orders.is_replaced and not self._orders.wants_end
         if is_replaced and seconds >= self._defaults.timing.lease:
             log.warning(
                 "Redis has refused us for %.0f s: leaving the task to the next listener", seconds

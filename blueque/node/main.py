@@ -27,21 +27,14 @@ from blueque.model.queue_order import Select, is_own_select, selector
 from blueque.node import context, own_select
 from blueque.node.choices import CHOICES, Choices, handlers_text, kinds, pool_of, queues_text
 from blueque.node.context import NodeContext
-from blueque.node.master import (
-    EXIT_CONFIGURATION,
-    EXIT_DRAINED,
-    EXIT_EMPTY,
-    EXIT_NOT_ALLOWED,
-    Hooks,
-    Master,
-    Options,
-)
+from blueque.node.master import Master, Options
 from blueque.node.prefork import BURST, ONCE, Work
 from blueque.node.refusal import refusal_of
 from blueque.node.registry import Registry
-from blueque.node.reload import HANDOVER, Check, Handover, Reload, note_directory, replace_program
+from blueque.node.reload import Check, Kept, Reload, note_directory, replace_program
 from blueque.node.reuse import Reuse
 from blueque.node.slot import PreloadRefused, Slot
+from blueque.node.slots import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Hooks
 from blueque.settings.contents import Config
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
@@ -63,7 +56,7 @@ def main() -> int:
     choices = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES))))
     process.fill_standard_streams()
     process.set_name(MASTER)
-    handover = Handover.take()
+    kept = Kept.take()
     notifier = Notifier()
     log_to_stderr(choices.settings["log_format"], choices.settings["log_level"])
     for name in choices.environ.keys() - {hosts.VARIABLE}:  # the program before us may have kept it
@@ -75,7 +68,7 @@ def main() -> int:
     note_directory()
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
     # What replaces another program has been checked by it.
-    refusal = refusal_of(choices) if handover is None else None
+    refusal = refusal_of(choices) if kept is None else None
     if refusal is not None:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
@@ -106,13 +99,11 @@ def main() -> int:
     except OSError as error:  # it is just being replaced, or no more files may be open
         log.error("cannot copy the files of Blueque: %s", error)
         return EXIT_CONFIGURATION
-    return _master(choices, package, notifier, handover).run()
+    return _master(choices, package, notifier, kept).run()
 
 
-def _master(
-    choices: Choices, package: int, notifier: Notifier, handover: Handover | None
-) -> Master:
-    spool = Spool(choices.spool, choices.max_bytes)
+def _master(choices: Choices, package: int, notifier: Notifier, kept: Kept | None) -> Master:
+    spool, registry = Spool(choices.spool, choices.max_bytes), Registry(choices.spool)
     check = Check(
         [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]], choices.environ
     )
@@ -121,19 +112,18 @@ def _master(
         Options(*(choices.settings[key] for key in Options._fields)),
         Hooks(
             chore=functools.partial(_prune, choices),
-            left_behind=functools.partial(Registry(choices.spool).left_behind, choices.queues),
+            left_behind=functools.partial(registry.left_behind, choices.queues),
+            replaced=functools.partial(registry.of_master, os.getpid()),
             note_ending=spool.note_ending,
             on_listener_end=spool.remove_room,
         ),
         notifier,
         Reload(check, functools.partial(_replace_program, choices, notifier, check)),
-        handover,
+        kept,
     )
 
 
-def _replace_program(
-    choices: Choices, notifier: Notifier, check: Check, handover: Handover
-) -> None:
+def _replace_program(choices: Choices, notifier: Notifier, check: Check, kept: Kept) -> None:
     """Become the master that the checked configuration asks for; return only if that fails.
 
     Spool and resources stay: attempts that run have their files and their units there.
@@ -156,19 +146,17 @@ def _replace_program(
     with suppress(FileNotFoundError):  # with the directory, a spool in it is gone
         if os.path.realpath(os.environ["PWD"]) != os.getcwd():
             checked["settings"]["spool"] = os.path.abspath(choices.spool)
-    if checked["settings"]["slots"] != choices.settings["slots"]:
-        handover = handover.with_slots_counted_anew()
-    kept = process.keep_in_memory(json.dumps(checked))
+    memory = process.keep_in_memory(json.dumps(checked))
     environment = {
         **os.environ,
         **notifier.environ,
         hosts.VARIABLE: choices.environ.get(hosts.VARIABLE, ""),
-        CHOICES: str(kept),
-        HANDOVER: json.dumps(handover._asdict()),
+        CHOICES: str(memory),
+        **kept.environ,
     }
     arguments = [sys.executable, "-P", "-m", "blueque.node.main", *sys.argv[1:]]
-    replace_program(arguments, environment, [kept, *handover.descriptors])
-    os.close(kept)
+    replace_program(arguments, environment, [memory])
+    os.close(memory)
 
 
 def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Master) -> int:

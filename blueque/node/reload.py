@@ -2,6 +2,9 @@
 
 A child checks the arguments, blueque.toml and the handlers. If it finds no mistake, the program
 replaces itself by exec and keeps its pid. Otherwise nothing changes.
+
+The listeners of a master that does so lose their lifeline and leave, those with a task when it has
+ended. The new program finds them in the registry beside the spool: each keeps its slot until then.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from blueque.system import process
@@ -24,7 +27,7 @@ log = logging.getLogger("blueque")
 # Set in a child that only checks: the descriptor that takes the choices of a listener.
 ANSWER_TO = "BLUEQUE_LISTENER_ANSWER_TO"
 TOLD = "BLUEQUE_LISTENER_TOLD"  # the descriptor that has the rest of the child's environment
-HANDOVER = "BLUEQUE_LISTENER_HANDOVER"
+KEPT = "BLUEQUE_LISTENER_KEPT"  # set where one program has replaced another, see `Kept`
 
 
 class Check:
@@ -128,50 +131,25 @@ class Check:
         os.execve(sys.executable, self._arguments, {**os.environ, **variables})
 
 
-class Handover(NamedTuple):
-    """What a master hands to the program that replaces it.
+class Kept(NamedTuple):
+    """What a master keeps of the program that it has replaced.
 
-    That program may be of another version: a field is only ever added, with a default.
-    slots, adopters: when each listener was forked, by pid.
-    gone: how many slots have ended for good.
-    started: when the first master started, on the monotonic clock.
-    lifeline, requests: both ends of each pipe. pause: the descriptor of the `Pause`.
-    recounted: pids of listeners that were forked before the number of slots changed: if they have
-        been drained, that says nothing about the new number.
+    started: when the first one under this pid started, on the monotonic clock. pause: the cause, as
+        in `Pause.by`.
     """
 
-    slots: dict[int, float]
-    adopters: dict[int, float]
-    gone: int
     started: float
-    lifeline: tuple[int, int]
-    requests: tuple[int, int]
-    pause: int
-    recounted: Sequence[int] = ()
-
-    def with_slots_counted_anew(self) -> Handover:
-        """Return the handover for a number of slots that has changed: it holds, whatever has been
-        drained before.
-        """
-        return self._replace(gone=0, recounted=list(self.slots))
+    pause: str | None = None
 
     @property
-    def descriptors(self) -> list[int]:
-        return [*self.lifeline, *self.requests, self.pause]
+    def environ(self) -> dict[str, str]:
+        return {KEPT: json.dumps(self)}
 
     @classmethod
-    def take(cls) -> Handover | None:
-        """Return what the environment holds, and remove it there; None: this is the first master."""
-        text = os.environ.pop(HANDOVER, None)
-        if text is None:
-            return None
-        fields = {name: value for name, value in json.loads(text).items() if name in cls._fields}
-        for name in ("slots", "adopters"):
-            fields[name] = {int(pid): born for pid, born in fields[name].items()}
-        found = cls(**fields)
-        for descriptor in found.descriptors:
-            os.set_inheritable(descriptor, False)
-        return found
+    def take(cls) -> Kept | None:
+        """Return what the environment has, and remove it there; None: this is the first program."""
+        text = os.environ.pop(KEPT, None)
+        return None if text is None else cls(*json.loads(text))
 
 
 class Reload(NamedTuple):
@@ -181,7 +159,7 @@ class Reload(NamedTuple):
     """
 
     check: Check
-    replace: Callable[[Handover], None]
+    replace: Callable[[Kept], None]
 
 
 def replace_program(

@@ -33,7 +33,7 @@ SOON = 5.0  # seconds; the listeners here beat every ten, so no beat has helped
 # A listener would hear of orders after a second only, and look again after two whether it can start
 # a task; and one that has not lived for a second would be replaced after another.
 ENVIRON = patched(
-    {"node.supervisor.QUIET": 0.1, "node.launcher.TRY_AGAIN": 0.4, "node.master._YOUNG": 0.1}
+    {"node.supervisor.QUIET": 0.1, "node.launcher.TRY_AGAIN": 0.4, "node.slots._YOUNG": 0.1}
 )
 
 

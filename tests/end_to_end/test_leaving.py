@@ -33,7 +33,7 @@ from blueque import Retry
 WORK = handlers.WORK
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
-ENVIRON = patched({"node.master._LOOK_AT_HELD": 0.1, "node.master._YOUNG": 0.1})
+ENVIRON = patched({"node.slots._LOOK_AT_HELD": 0.1, "node.slots._YOUNG": 0.1})
 
 
 def of_listeners(state):
@@ -311,7 +311,8 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
     master = programs.script("""
         import logging, os, sys, time
         from pathlib import Path
-        from blueque.node.master import EXIT_DRAINED, Master, Options
+        from blueque.node.master import Master, Options
+        from blueque.node.slots import EXIT_DRAINED
 
         def wait_for(name):
             while not Path(name).exists():
@@ -375,7 +376,8 @@ def test_the_pruner_of_a_killed_master_ends_with_it_and_another_one_goes_on(prog
         from pathlib import Path
         from types import SimpleNamespace
         from blueque.node import main
-        from blueque.node.master import Hooks, Master, Options
+        from blueque.node.master import Master, Options
+        from blueque.node.slots import Hooks
         from blueque.spool import spool
 
         settings = {"keep": 10.0, "spool_limit": 1e9}

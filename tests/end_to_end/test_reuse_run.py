@@ -218,7 +218,7 @@ OWN = (
 )
 WORK = OWN
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
-ENVIRON = patched({"node.master._YOUNG": 0.1})
+ENVIRON = patched({"node.slots._YOUNG": 0.1})
 
 
 def run(programs: Programs, *each: str, **options):

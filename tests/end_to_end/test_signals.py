@@ -315,7 +315,7 @@ def test_a_wake_up_marker_that_goes_to_a_leaving_listener_wakes_another_one(prog
 def test_a_task_enqueued_in_the_moment_in_which_listeners_leave_is_picked_up_by_another_at_once(
     programs, queue, cli
 ):
-    listener = programs.listener("work:run", slots=4, environ=patched({"node.master._YOUNG": 0.1}))
+    listener = programs.listener("work:run", slots=4, environ=patched({"node.slots._YOUNG": 0.1}))
     for _ in range(6):
         until(lambda: len(listener.slots()) == 4 and blocked(cli) == 4, what="four idle listeners")
         leaving = random.sample(listener.slots(), 3)

@@ -15,7 +15,7 @@ from blueque.model.new import spawned_id
 from blueque.spool.attempt import Attempt
 
 # A master would let a second pass before it replaces a listener that has not lived for as long.
-ENVIRON = patched({"node.master._YOUNG": 0.1})
+ENVIRON = patched({"node.slots._YOUNG": 0.1})
 WORK = """
     import os, time
     from pathlib import Path

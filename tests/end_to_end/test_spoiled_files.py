@@ -57,7 +57,7 @@ ENDINGS = ("return", "kill", "fail")
 # else each file has one of the endings in turn, each kind one test
 IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))
 # A master would let a second pass before it replaces a listener that has not lived for as long.
-QUICK = patched({"node.reporter.PACE": 0.05, "node.master._YOUNG": 0.1})
+QUICK = patched({"node.reporter.PACE": 0.05, "node.slots._YOUNG": 0.1})
 # A task that leaves one of these, and is killed, has written its own end.
 FORGED = {("record", "exit"), ("record", "exit.new")}
 

@@ -44,7 +44,7 @@ WORK = handlers.WORK
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 # A master would let a second pass before it replaces a listener that has not lived for as long.
-ENVIRON = patched({"node.master._YOUNG": 0.1})
+ENVIRON = patched({"node.slots._YOUNG": 0.1})
 
 
 def kill(*pids):

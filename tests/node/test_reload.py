@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from blueque.node.reload import HANDOVER, Check, Handover, replace_program
+from blueque.node.reload import Check, Kept, replace_program
 from blueque.system import process
 
 
@@ -47,16 +47,8 @@ def test_a_program_that_cannot_be_replaced_goes_on_and_its_descriptors_stay_its_
     os.close(write)
 
 
-def test_a_handover_is_taken_once_and_may_have_fields_of_a_later_version(monkeypatch):
-    read, write = os.pipe()
-    os.set_inheritable(read, True)
-    monkeypatch.setenv(
-        HANDOVER,
-        '{"slots": {"7": 1.5}, "adopters": {}, "gone": 1, "started": 2.5, '
-        f'"lifeline": [{read}, {write}], "requests": [{read}, {write}], "pause": {read}, "more": 1}}',
-    )
-    handover = Handover.take()
-    assert handover == ({7: 1.5}, {}, 1, 2.5, [read, write], [read, write], read, ())
-    assert not os.get_inheritable(read) and Handover.take() is None
-    os.close(read)
-    os.close(write)
+def test_what_is_kept_of_the_program_before_is_taken_once(monkeypatch):
+    kept = Kept(0.1 + 0.2, "an order")
+    for name, value in kept.environ.items():
+        monkeypatch.setenv(name, value)
+    assert (Kept.take(), Kept.take()) == (kept, None)
