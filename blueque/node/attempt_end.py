@@ -1,9 +1,8 @@
-"""AttemptEnd: finds out how an attempt has ended, and records it in Redis."""
+"""AttemptEnd: records in Redis how an attempt has ended."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,22 +16,16 @@ from blueque.node.attempt_watch import AttemptWatch
 from blueque.node.context import NodeContext
 from blueque.node.control import OrderCame
 from blueque.node.duties import Duties
+from blueque.node.exit_records import BY_LISTENER, ExitRecords
 from blueque.node.reporter import Reporter
-from blueque.node.unreadable import log_failure
 from blueque.node.waiting import Waiting
 from blueque.recovery.judge import last_seen
 from blueque.spool import checkpoint, outcome_record
 from blueque.spool.attempt import Attempt
-from blueque.system import process
 
 log = logging.getLogger("blueque")
 
-NOTED = 2.0  # seconds within which the process that reaps an adopted one has noted its end
-STEP = 0.02
-UNREADABLE = 60.0  # seconds for which an exit record that cannot be read is tried again
-TRY_AGAIN = 2.0
 FILES = 100  # of a working directory that are removed between two looks at what else is due
-BY_LISTENER = ("cancelled", "stopped")  # error types of ends that are no failures
 BY_ORDER = (*BY_LISTENER, "interrupted", "superseded")  # reasons to end an attempt, the same
 
 
@@ -48,6 +41,7 @@ class AttemptEnd:
         self._client, self._listener = context.client, context.listener
         self._defaults = context.defaults
         self._duties, self._waiting, self._telling = duties, waiting, telling
+        self._records = ExitRecords(waiting, duties.memory_kills)
 
     def report(
         self, watch: AttemptWatch, reporter: Reporter, do: Callable[[Callable[[], object]], object]
@@ -58,7 +52,7 @@ class AttemptEnd:
         do: calls what does so, perhaps until Redis does it.
         Raises OrderCame, and what `do` raises.
         """
-        record, is_ours = self._record(watch), True
+        record, is_ours = self._records.find(watch), True
         self._remove_cwd(watch, record)
 
         def report() -> None:
@@ -100,120 +94,9 @@ class AttemptEnd:
         if attempt.has_cwd():
             log.warning("task=%s has left files in %s that stay", task.id, attempt.path)
 
-    # How it ended
-
-    def _record(self, watch: AttemptWatch) -> outcome_record.Record | None:
-        """Return the exit record, written by the task process or else by us; None when that
-        cannot be known.
-        """
-        measured = watch.measured
-        ending: process.Ending | None = None
-        record: outcome_record.Record | None = None
-        if watch.is_at_rest or not watch.is_child:
-            record = self._read_exit(watch)
-        if watch.is_at_rest and record is None:  # what the task has left may have removed it
-            self.end_process(watch)
-        if watch.is_child and not watch.is_at_rest:
-            ending = process.peek_ending(watch.pid)
-            used = process.wait_usage(watch.pid)
-            used = used._replace(cpu_seconds=max(used.cpu_seconds - watch.used_before, 0.0))
-            measured = _measured(used, measured)
-            record = self._read_exit(watch)
-        if record is None and ending is None and watch.attempt.has_begun():
-            noted = self._noted_end(watch)
-            record = self._read_exit(watch)
-            if noted is not None:
-                ending = process.Ending.of_code(noted.code)
-                own = max(noted.cpu_seconds - watch.used_before, 0.0)
-                measured = _measured(noted._replace(cpu_seconds=own), measured)
-        if (
-            record is None
-            and watch.reason is None
-            and (ending is None or not watch.attempt.has_begun())
-        ):
-            return None
-        is_ours = record is None
-        if not is_ours:
-            watch.attempt.note_begun()
-        record = self._complete(watch, record, ending, measured)
-        if is_ours or watch.reason is not None or record.get("error_type") == "memory":
-            try:
-                watch.attempt.write_exit(record)
-            except OSError as error:
-                log.error("cannot write the exit record: %s", error)
-        error_type = record.get("error_type")
-        if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
-            watch.reason = error_type  # Redis has lost that this was reported once
-        return record
-
     def end_process(self, watch: AttemptWatch) -> None:
         """End the process that waits for another task, and gets none."""
-        watch.end_process()
-        while not self._waiting.wait(TRY_AGAIN, watch.descriptors).intersection(watch.descriptors):
-            pass
-
-    def _complete(
-        self,
-        watch: AttemptWatch,
-        record: outcome_record.Record | None,
-        ending: process.Ending | None,
-        measured: dict[str, Any],
-    ) -> outcome_record.Record:
-        """Return the record with what we know: how the process ended, what it took, why we have
-        ended it.
-        """
-        if record is None and ending is not None:
-            attempt = watch.attempt if watch.reason is None else None
-            record = outcome_record.record_of_ending(ending, attempt)
-        record = record or {
-            "status": "failed",
-            "error": "its process is gone",
-            "error_type": watch.reason,
-        }
-        record = {
-            **record,
-            **{name: max(value, record.get(name) or 0) for name, value in measured.items()},
-        }
-        record.setdefault("finished", time.time())
-        is_killed = watch.reason is None and outcome_record.is_killed(record)
-        if is_killed and self._duties.memory_kills.are_new():
-            record = outcome_record.as_out_of_memory(record)
-        is_handed_back = watch.reason == "stopped" and record.get("handed_back")
-        if watch.reason is not None and record["status"] == "failed" and not is_handed_back:
-            record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}
-            record.pop("retry_after", None)
-            record.pop("handed_back", None)
-            if watch.reason == "interrupted":  # a person has asked for it, so it costs nothing
-                record["handed_back"] = True
-        return record
-
-    def _read_exit(self, watch: AttemptWatch) -> outcome_record.Record | None:
-        """Return the exit record. If it cannot be read, as when no more files may be open, try again
-        for a while.
-        """
-        deadline = time.monotonic() + UNREADABLE
-        while True:
-            try:
-                return watch.attempt.read_exit()
-            except (OSError, MemoryError):
-                log_failure(watch.attempt, "exit record")
-                if time.monotonic() >= deadline:
-                    return None
-            except Exception:  # the task has written it
-                log_failure(watch.attempt, "exit record")
-                return None
-            self._waiting.wait(TRY_AGAIN)
-
-    def _noted_end(self, watch: AttemptWatch) -> process.Reaped | None:
-        """Return how an adopted process ended, once the process that reaped it has written it down; None:
-        that is missing.
-        """
-        deadline = time.monotonic() + NOTED
-        while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
-            if watch.attempt.has_exit():
-                return None
-            self._waiting.wait(STEP)
-        return process.Reaped(**noted) if noted is not None else None
+        self._records.end_process(watch)
 
     # What Redis is told
 
@@ -340,12 +223,3 @@ def _is_to_go_on(watch: AttemptWatch, record: outcome_record.Record, default: Re
     """
     may_run_again = Retry.of(watch.task.fields.get("retry"), default) is not None
     return bool(record.get("handed_back")) or (watch.reason == "stopped" and may_run_again)
-
-
-def _measured(reaped: process.Reaped, measured: dict[str, Any]) -> dict[str, Any]:
-    """Return what an attempt has used: as measured while it ran, and as the kernel reports at its end."""
-    return {
-        **measured,
-        "cpu_seconds": round(max(reaped.cpu_seconds, measured.get("cpu_seconds", 0.0)), 3),
-        "memory_peak": max(reaped.max_rss_bytes, measured.get("memory_peak", 0)),
-    }

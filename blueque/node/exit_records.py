@@ -1,0 +1,162 @@
+"""ExitRecords: finds out how an attempt has ended, from its exit record or else from its process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, NamedTuple
+
+from blueque.node.attempt_watch import AttemptWatch
+from blueque.node.memory_kills import MemoryKills
+from blueque.node.unreadable import log_failure
+from blueque.node.waiting import Waiting
+from blueque.spool import outcome_record
+from blueque.spool.outcome_record import Record
+from blueque.system import process
+
+log = logging.getLogger("blueque")
+
+NOTED = 2.0  # seconds within which the process that reaps an adopted one has noted its end
+STEP = 0.02
+UNREADABLE = 60.0  # seconds for which an exit record that cannot be read is tried again
+TRY_AGAIN = 2.0
+BY_LISTENER = ("cancelled", "stopped")  # error types of ends that are no failures
+
+
+class _Found(NamedTuple):
+    """What is left of an attempt: its exit record, how its process ended, and what it used."""
+
+    record: Record | None
+    ending: process.Ending | None
+    measured: dict[str, Any]
+
+
+class ExitRecords:
+    """Finds the exit records of the attempts that one listener watches, or makes them."""
+
+    def __init__(self, waiting: Waiting, memory_kills: MemoryKills) -> None:
+        self._waiting, self._memory_kills = waiting, memory_kills
+
+    def find(self, watch: AttemptWatch) -> Record | None:
+        """Return the exit record, written by the task process or else by us; None when it cannot be
+        known how the attempt has ended.
+        """
+        found = self._look(watch)
+        if (
+            found.record is None
+            and watch.reason is None
+            and not (found.ending and watch.attempt.has_begun())
+        ):
+            return None
+        if found.record is not None:
+            watch.attempt.note_begun()
+        record = self._complete(watch, *found)
+        if found.record is None or watch.reason is not None or record.get("error_type") == "memory":
+            try:
+                watch.attempt.write_exit(record)
+            except OSError as error:
+                log.error("cannot write the exit record: %s", error)
+        error_type = record.get("error_type")
+        if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
+            watch.reason = error_type  # Redis has lost that this was reported once
+        return record
+
+    def end_process(self, watch: AttemptWatch) -> None:
+        """End the process that waits for another task, and gets none."""
+        watch.end_process()
+        while not self._waiting.wait(TRY_AGAIN, watch.descriptors).intersection(watch.descriptors):
+            pass
+
+    def _look(self, watch: AttemptWatch) -> _Found:
+        found = _Found(None, None, watch.measured)
+        if watch.is_child and not watch.is_at_rest:
+            ending = process.peek_ending(watch.pid)
+            found = _Found(None, ending, _measured(process.wait_usage(watch.pid), watch))
+        found = found._replace(record=self._read_exit(watch))
+        if watch.is_at_rest and found.record is None:  # what the task has left may have removed it
+            self.end_process(watch)
+        if found.record is None and found.ending is None and watch.attempt.has_begun():
+            return self._look_again(watch)
+        return found
+
+    def _look_again(self, watch: AttemptWatch) -> _Found:
+        """Wait for a note of the process that reaps the task process, or a late exit record."""
+        noted = self._noted_end(watch)
+        record = self._read_exit(watch)
+        if noted is None:
+            return _Found(record, None, watch.measured)
+        return _Found(record, process.Ending.of_code(noted.code), _measured(noted, watch))
+
+    def _complete(
+        self,
+        watch: AttemptWatch,
+        record: Record | None,
+        ending: process.Ending | None,
+        measured: dict[str, Any],
+    ) -> Record:
+        """Return the record with what we know: how the process ended, what it took, why we have
+        ended it.
+        """
+        if record is None and ending is not None:
+            attempt = watch.attempt if watch.reason is None else None
+            record = outcome_record.record_of_ending(ending, attempt)
+        record = record or {
+            "status": "failed",
+            "error": "its process is gone",
+            "error_type": watch.reason,
+        }
+        record = {
+            **record,
+            **{name: max(value, record.get(name) or 0) for name, value in measured.items()},
+        }
+        record.setdefault("finished", time.time())
+        is_killed = watch.reason is None and outcome_record.is_killed(record)
+        if is_killed and self._memory_kills.are_new():
+            record = outcome_record.as_out_of_memory(record)
+        is_handed_back = watch.reason == "stopped" and record.get("handed_back")
+        if watch.reason is not None and record["status"] == "failed" and not is_handed_back:
+            record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}
+            record.pop("retry_after", None)
+            record.pop("handed_back", None)
+            if watch.reason == "interrupted":  # a person has asked for it, so it costs nothing
+                record["handed_back"] = True
+        return record
+
+    def _read_exit(self, watch: AttemptWatch) -> Record | None:
+        """Return the exit record. If it cannot be read, as when no more files may be open, try again
+        for a while.
+        """
+        deadline = time.monotonic() + UNREADABLE
+        while True:
+            try:
+                return watch.attempt.read_exit()
+            except (OSError, MemoryError):
+                log_failure(watch.attempt, "exit record")
+                if time.monotonic() >= deadline:
+                    return None
+            except Exception:  # the task has written it
+                log_failure(watch.attempt, "exit record")
+                return None
+            self._waiting.wait(TRY_AGAIN)
+
+    def _noted_end(self, watch: AttemptWatch) -> process.Reaped | None:
+        """Return how an adopted process ended, once the process that reaped it has written it down; None:
+        that is missing.
+        """
+        deadline = time.monotonic() + NOTED
+        while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
+            if watch.attempt.has_exit():
+                return None
+            self._waiting.wait(STEP)
+        return process.Reaped(**noted) if noted is not None else None
+
+
+def _measured(reaped: process.Reaped, watch: AttemptWatch) -> dict[str, Any]:
+    """Return what an attempt has used: as measured while it ran, and as the kernel reports at its end."""
+    measured = watch.measured
+    own = max(reaped.cpu_seconds - watch.used_before, 0.0)  # without the tasks before it
+    return {
+        **measured,
+        "cpu_seconds": round(max(own, measured.get("cpu_seconds", 0.0)), 3),
+        "memory_peak": max(reaped.max_rss_bytes, measured.get("memory_peak", 0)),
+    }
