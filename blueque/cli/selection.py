@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,49 +25,59 @@ if TYPE_CHECKING:
 MOST = 10_000  # tasks that one call changes
 
 
-_add_options = together(
-    click.option("--key", multiple=True, metavar="KEY", help="Only the task with this key."),
-    click.option("--group", multiple=True, metavar="NAME", help="Only tasks of this group."),
-    tag_option("Only tasks with this tag; several times: with all of them."),
-    click.option(
+_OPTIONS = {
+    "key": click.option("--key", multiple=True, metavar="KEY", help="Only the task with this key."),
+    "group": click.option(
+        "--group", multiple=True, metavar="NAME", help="Only tasks of this group."
+    ),
+    "tags": tag_option("Only tasks with this tag; several times: with all of them."),
+    "schedule": click.option(
         "--schedule", multiple=True, metavar="SCHEDULE", help="Only tasks of this recurring task."
     ),
-    click.option(
+    "error_type": click.option(
         "--error-type",
         multiple=True,
         metavar="TYPE",
         help="Only tasks with this error type: lost, signal, ValueError.",
     ),
-    click.option(
+    "text": click.option(
         "--text",
         metavar="WORDS",
         help="Only tasks with these words in title, key, parameters, error or progress.",
     ),
-    click.option(
+    "since": click.option(
         "--since",
         type=MOMENT,
         metavar="AGE|TIME",
         help="Only tasks that entered their state since then: 24h, 08:00.",
     ),
-    click.option(
+    "until": click.option(
         "--until",
         type=MOMENT,
         metavar="AGE|TIME",
         help="Only tasks that entered their state before then: 2h, 'yesterday 18:00'.",
     ),
-)
+}
 
 
-def selection_options(command: Decorated) -> Decorated:
-    """Add the options, as the parameter `selection`."""
+def selection_of(*names: str) -> Callable[[Decorated], Decorated]:
+    """Return what adds these of the options, as the parameter `selection`."""
 
-    @functools.wraps(command)
-    def collected(*arguments: Any, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in Selection._fields}
-        return command(*arguments, selection=Selection(**given), **options)
+    def add(command: Decorated) -> Decorated:
+        @functools.wraps(command)
+        def collected(*arguments: Any, **options: Any) -> Any:
+            given = {name: options.pop(name) for name in names}
+            return command(*arguments, selection=Selection(**given), **options)
 
-    wrapped: Any = collected
-    return _add_options(wrapped)
+        wrapped: Any = collected
+        options: Any = together(*(_OPTIONS[name] for name in names))
+        found: Decorated = options(wrapped)
+        return found
+
+    return add
+
+
+selection_options = selection_of(*_OPTIONS)
 
 
 def selected(

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from blueque.client import Client
 
 
-def warn_of_no_listener(invocation: Invocation, client: Client, queue: str) -> None:
+def warn_of_no_listener(
+    invocation: Invocation, client: Client, queue: str, what: str = "the task waits"
+) -> None:
     """Say if a queue has no listener: its name may be a mistake."""
     inspector = client.get_inspector()
     if not any(node.queue == queue and not node.is_unheard for node in inspector.nodes()):
         meant = like(queue, (name for name in inspector.queues() if name != queue))
         printing.talk(
-            f"No listener serves {queue} yet, so the task waits.{meant} Start one: {invocation.serve(queue)}"
+            f"No listener serves {queue} yet, so {what}.{meant} Start one: {invocation.serve(queue)}"
         )

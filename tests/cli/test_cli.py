@@ -849,7 +849,7 @@ def test_ls_takes_names_and_patterns_of_queues(run, redis, patterns, tasks):
     for n, queue in enumerate(["render.4k", "render.8k", "ingest", "[x]", "x"]):
         enqueue(redis, f"t{n}", queue)
 
-    result = run("ls", "--quiet", *(f"--queue={pattern}" for pattern in patterns))
+    result = run("ls", "--ids", *(f"--queue={pattern}" for pattern in patterns))
 
     assert sorted(result.stdout.split()) == tasks
 

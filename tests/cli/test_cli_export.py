@@ -103,22 +103,6 @@ def test_csv_does_not_command_a_terminal(run, answer, tasks, cli):
     )
 
 
-def test_a_file_is_there_when_it_is_whole_and_nothing_else_is(run, tasks, tmp_path, cli):
-    file = tmp_path / "tasks.jsonl"
-
-    result = run("export", "-o", str(file))
-
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", f"2 tasks in {file}\n")
-    before = file.read_text()
-    cli.set("blueque_complete_tasks_video", "no list")  # the second export breaks off in its midst
-    assert run("export", "-o", str(file)).returncode == 78
-    assert ([path.name for path in tmp_path.iterdir()], file.read_text()) == (
-        ["tasks.jsonl"],
-        before,
-    )
-    assert run("export", "-o", str(tmp_path / "no" / "file")).returncode == 2
-
-
 def test_whoever_reads_no_further_ends_it_quietly_and_nothing_stays_in_redis(environ, client, cli):
     client.get_queue("video").enqueue_many(["x" * 100] * 3000)
 

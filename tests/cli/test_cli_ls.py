@@ -87,17 +87,17 @@ def start(redis, node, task, at):
     ("arguments", "found"),
     [
         ([], ["runs", "waits-0", "waits-1", "waits-2"]),
-        (["--finished"], ["bad-new", "bad-old"]),
-        (["--finished", "--since", "3h"], ["bad-new"]),
+        (["--state", "finished"], ["bad-new", "bad-old"]),
+        (["--state", "finished", "--since", "3h"], ["bad-new"]),
         (["--state", "failed", "--since", "2000-01-01T00:00:00Z"], ["bad-new", "bad-old"]),
         (["--node", "gpu-1"], ["runs"]),
-        (["--node", "gpu-1", "--finished"], ["bad-old"]),
-        (["--node", "gpu-2.example.com_77", "--finished"], ["bad-new"]),
-        (["--node", "gpu-2_77", "--finished"], ["bad-new"]),
-        (["--node", "gpu", "--finished"], []),
+        (["--node", "gpu-1", "--state", "finished"], ["bad-old"]),
+        (["--node", "gpu-2.example.com_77", "--state", "finished"], ["bad-new"]),
+        (["--node", "gpu-2_77", "--state", "finished"], ["bad-new"]),
+        (["--node", "gpu", "--state", "finished"], []),
         (["--sort", "id"], ["runs", "waits-0", "waits-1", "waits-2"]),
         (["--sort", "-created", "--limit", "2"], ["waits-0", "waits-1"]),
-        (["--finished", "--sort", "finished"], ["bad-old", "bad-new"]),
+        (["--state", "finished", "--sort", "finished"], ["bad-old", "bad-new"]),
         (["--sort", "left", "--limit", "1"], ["runs"]),
         (["--sort", "-left", "--limit", "1"], ["runs"]),
     ],
@@ -133,7 +133,7 @@ def test_columns_show_errors_results_keys_and_groups(ls, redis):
     redis.read(("HSET", "blueque_task_bad", *more))
 
     names = "id,error_text,result,key,group,parameters"
-    lines = ls("--finished", "--columns", names)[1]
+    lines = ls("--state", "finished", "--columns", names)[1]
 
     assert lines[0].split() == ["ID", "ERROR", "TEXT", "RESULT", "KEY", "GROUP", "PARAMETERS"]
     assert lines[1].split() == [
@@ -267,8 +267,8 @@ def test_a_list_without_open_tasks_says_how_many_have_ended(run, client):
     for each in (queue, queue, other):
         each.cancel(each.enqueue(1))
 
-    assert run("ls").stderr == "no task waits or runs; 3 have ended: blueque ls --finished\n"
-    of_one = "no task waits or runs; 1 has ended: blueque ls -q audio --finished\n"
+    assert run("ls").stderr == "no task waits or runs; 3 have ended: blueque ls --state finished\n"
+    of_one = "no task waits or runs; 1 has ended: blueque ls -q audio --state finished\n"
     assert run("ls", "-q", "audio").stderr == of_one
     assert run("ls", "--state", "failed").stderr == "no tasks\n"
     other.schedule(1, 4e9)

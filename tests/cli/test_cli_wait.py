@@ -101,8 +101,9 @@ def test_a_long_result_is_cut_to_a_line(run, queue, cli, answer):
     piped, seen = run("wait", task_id).stderr, answer(b"", "wait", task_id, columns=80)[1]
 
     assert piped.startswith(f'{task_id} complete after 4 h 41 m: ["frame", "frame"')
-    assert (len(piped), len(seen)) == (241, 81)
-    assert seen.startswith(f'{task_id[:8]} complete after 4 h 41 m: ["frame", "frame"')
+    waiting, line = seen.splitlines()
+    assert (len(piped), len(line), waiting) == (241, 80, "Waiting for 1 task.")
+    assert line.startswith(f'{task_id[:8]} complete after 4 h 41 m: ["frame", "frame"')
 
 
 def test_results_on_standard_output_are_not_on_standard_error(run, queue, cli):
@@ -251,3 +252,27 @@ def test_run_refuses_what_enqueue_refuses(run, state):
 
     assert run("run", "video", "no json").returncode == 2
     assert state() == before
+
+
+def test_several_tasks_end_with_their_number(run, client, queue):
+    good, bad = queue.enqueue("a"), queue.enqueue("b")
+    queue.cancel(bad)
+
+    result = run("wait", good, bad, "--timeout", "0.01")
+
+    assert result.stderr.splitlines()[-1] == "2 tasks: 1 cancelled, 1 not ended"
+
+
+def test_a_person_is_told_for_what_it_waits_and_that_nobody_serves_the_queue(queue, answer):
+    task = queue.enqueue("a")
+
+    for words, first in (
+        (("wait", task), "Waiting for 1 task."),
+        (
+            ("wait", "-q", queue.name),
+            f"Waiting until nothing is left in queue {queue.name}: 1 pending.",
+        ),
+    ):
+        lines = " ".join(answer(b"", *words, "--timeout", "0.01", columns=200)[1].split())
+        assert first in lines
+        assert f"No listener serves {queue.name} yet, so tasks wait." in lines

@@ -57,7 +57,7 @@ def test_it_says_once_which_task_holds_up_the_last_ones(run, redis, monkeypatch)
     [
         ([], 2, "name the tasks: ID..., or --queue QUEUE"),
         (["abcd", "-q", "video"], 2, "by ID, or select them by options, not both"),
-        (["-q", "video", "--any"], 2, "--any, --results and --state are for tasks"),
+        (["-q", "video", "--any"], 2, "--any and --results are for tasks"),
         (["-q", "nothing*"], 3, "no queue 'nothing*'"),
     ],
 )

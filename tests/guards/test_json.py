@@ -36,7 +36,7 @@ LINES = (
     "status",
     "status --check",
     "ls",
-    "ls --finished",
+    "ls --state finished",
     "ls --state held",
     "ls --state scheduled --limit 1",
     "show runs-0001",

@@ -18,7 +18,7 @@ from transactions import protocol
 
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.cli.verbs.logs import _look, _Printer, _Wanted, logs
+from blueque.cli.verbs.logs import _look, _Printer, logs
 from blueque.errors import NotOwner
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -516,10 +516,7 @@ def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue,
     assert int(lines[lines.index(mark) + 1]) == int(lines[lines.index(mark) - 1]) + 1 + missing
     says = f"{missing} lines left out; on its host, to see everything: blueque logs --all"
     assert result.stderr == f"{says} {task}\n"
-    mark_of_both = mark.replace(")", ", of both streams)")
-    assert mark_of_both in run("logs", "--stream", "stdout", task).stdout.splitlines()
     assert run("logs", "-n", "2", task).stdout == "99999\noh\n"
-    assert run("logs", "--stream", "stderr", task).stdout == f"{mark_of_both}\noh\n"
     assert run("logs", "--all", task).stdout.splitlines() == [*map(str, range(100_000)), "oh"]
     assert run("logs", "--all", "-n", "3", task).stdout == "99998\n99999\noh\n"
     assert run("logs", "--all", "-n", "0", task).stdout == ""
@@ -699,9 +696,7 @@ def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(
     assert (shown.returncode, shown.stdout) == (0, "begun\n")
     assert re.fullmatch(r"-- now: 45/100, 45 %, as of \S+ \S+ UTC --\n", shown.stderr), shown.stderr
     (line,) = run("logs", "--json", task).stdout.splitlines()
-    assert (
-        json.loads(line)["text"] == "begun" and run("logs", "--stream", "stderr", task).stderr == ""
-    )
+    assert json.loads(line)["text"] == "begun"
     processor.complete(1)
     assert run("logs", task).stderr == ""
 
@@ -720,7 +715,7 @@ def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(
     )
     for happen in looks:
         happen()
-        places = _look(client, places, (), _Wanted(), printer, {}, Outage("back"))
+        places = _look(client, places, (), None, printer, {}, Outage("back"))
     printer.clear()
 
     seen = capsys.readouterr()
@@ -739,8 +734,7 @@ def test_who_follows_is_told_where_another_attempt_begins(capsys):
         [
             LogLine("t", attempt, number, 5.5, "stdout", "x")
             for attempt, number in ((1, 1), (1, 2), (2, 1))
-        ],
-        True,
+        ]
     )
 
     assert capsys.readouterr() == ("x\nx\nx\n", "--- attempt 2 of t ---\n")

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching, require_groups
 from blueque.cli.options import Invocation, reveal_option, shared_options
-from blueque.cli.selection import selection_options
+from blueque.cli.selection import selection_of
 from blueque.cli.states import state_option
 from blueque.documents.contents import contents
 from blueque.documents.tasks import as_item
@@ -68,16 +64,9 @@ CSV_COLUMNS = (
     "See: blueque help states",
     "STATES",
 )
-@selection_options
+@selection_of("group", "tags", "since", "until")
 @click.option(
     "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
-)
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    metavar="FILE",
-    help="Write to FILE, which appears when it is complete.",
 )
 @reveal_option
 @shared_options
@@ -87,14 +76,13 @@ def export(
     states: Sequence[str],
     selection: Selection,
     form: str,
-    path: str | None,
     reveals: bool,
 ) -> None:
-    """Write tasks as JSON lines or CSV to standard output or into a file.
+    """Write tasks as JSON lines or CSV to standard output.
 
     \b
     blueque export -q 'render.*' --since 1d > tasks.jsonl
-    blueque export --state all --format csv -o tasks.csv
+    blueque export --state all --format csv > tasks.csv
     blueque export --group night-1 > night.jsonl
 
     It reads all tasks of the queues, whatever the options select, and writes those of one moment, the oldest of each
@@ -111,27 +99,20 @@ def export(
     wanted = list(STATUSES) if "all" in states else list(dict.fromkeys(states)) or list(FINISHED)
     now = inspector.now()
     count = 0
-    with _output(path) as file:
-        write = _csv(file) if form == "csv" else _json_lines(file)
-        # One queue after the other: copies of the ids of all queues might not fit into Redis.
-        for queue in queues:
-            snapshot = client.freeze(queue, wanted, KEEP)
-            try:
-                for task in client.tasks_of(snapshot):
-                    if (
-                        task.status in wanted
-                        and task.queue == queue
-                        and selection.wants(task, now)
-                        and selection.inside(task)
-                    ):
-                        write(as_item(task, now) | contents(task, hide))
-                        count += 1
-            finally:
-                client.thaw(snapshot)
+    write = _csv(sys.stdout) if form == "csv" else _json_lines(sys.stdout)
+    # One queue after the other: copies of the ids of all queues might not fit into Redis.
+    for queue in queues:
+        snapshot = client.freeze(queue, wanted, KEEP)
+        try:
+            for task in client.tasks_of(snapshot):
+                if task.status in wanted and task.queue == queue and selection.wants(task, now):
+                    write(as_item(task, now) | contents(task, hide))
+                    count += 1
+        finally:
+            client.thaw(snapshot)
     if not count:  # a group that is forgotten may still have tasks
         require_groups(inspector, selection.group)
-    if path is not None:
-        printing.talk(f"{printing.count(count, 'task')} in {path}")
+    sys.stdout.flush()
 
 
 def _json_lines(file: IO[str]) -> Callable[[dict[str, Any]], object]:
@@ -157,32 +138,3 @@ def _cell(value: Any) -> Any:
         if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
         else json.dumps(value, ensure_ascii=False)
     )
-
-
-@contextmanager
-def _output(path: str | None) -> Iterator[IO[str]]:
-    """Yield the file to write. It gets its name when everything is on the disk."""
-    if path is None:
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    try:
-        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # a device, or a pipe
-            with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                yield file
-            return
-        begun = f"{path}.{os.getpid()}.part"
-        try:
-            with open(begun, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(begun, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(begun)
-            raise
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Failure(USAGE, f"cannot write {path}: {error.strerror}") from error

@@ -54,7 +54,6 @@ _BAD_ROWS = 20  # that are printed one by one
 @click.option(
     "--follow", is_flag=True, help="Wait for more files; their names must sort after the others."
 )
-@click.option("--quiet", is_flag=True, help="Print errors only.")
 @needs_options
 @label_options
 @task_limit_options
@@ -66,7 +65,6 @@ def feed(
     words: Sequence[str],
     params: str | None,
     value: str | None,
-    quiet: bool,
     as_json: bool,
     resources: Sequence[str],
     lock: str | None,
@@ -99,7 +97,7 @@ def feed(
     if params is not None and value is not None:
         raise click.UsageError("give --params or --value, not both")
     columns = value if params is None else [name.strip() for name in params.split(",")]
-    stop, screen = threading.Event(), _Screen(quiet)
+    stop, screen = threading.Event(), _Screen()
     stopping = StopSignals(stop)
     try:
         outcome = feeder.feed(
@@ -119,7 +117,7 @@ def feed(
         screen.clear()
     if as_json:
         _print_json(outcome)
-    elif not quiet:
+    else:
         _print_text(outcome, screen.rows_before, " ".join(paths))
     return 0 if outcome.is_finished else stopping.exit_code
 
@@ -127,12 +125,11 @@ def feed(
 class _Screen:
     """Shows the progress: in one line on a terminal, in a line now and then elsewhere."""
 
-    def __init__(self, is_quiet: bool) -> None:
+    def __init__(self) -> None:
         self.rows = 0
         self.rows_before = 0  # done when this feeder began
         self._has_begun = False
-        self._is_quiet = is_quiet
-        self._line = Line(is_wanted=not is_quiet)
+        self._line = Line()
         self._said, self._told = time.monotonic(), -1  # when, and how many rows
         self._lately: deque[tuple[float, int]] = deque()
         self._bad = 0
@@ -142,8 +139,6 @@ class _Screen:
         self.rows = progress.rows
         if not self._has_begun and progress.note is None:
             self._has_begun, self.rows_before = True, progress.rows
-        if self._is_quiet:
-            return
         now = time.monotonic()
         self._lately.append((now, progress.rows))
         while self._lately[0][0] < now - _LATELY:

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,7 +22,6 @@ from blueque.model.states import FINISHED, LOST
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
 from blueque.sentences.pace import progress_words, with_share
-from blueque.spool import log_tail
 from blueque.system.outage import Outage
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ RUNNING = ("started", "reserved")
     metavar="N",
     help="Show this attempt; default the last one.",
 )
-@click.option("--stream", type=click.Choice(log_tail.STREAMS), help="Show only this stream.")
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
 @json_option
 @shared_options
@@ -71,7 +69,6 @@ def logs(
     count: int | None,
     want_all: bool,
     attempt: int | None,
-    stream: str | None,
     with_times: bool,
     as_json: bool,
 ) -> None:
@@ -100,27 +97,20 @@ def logs(
     printer = _Printer(
         len(tasks) > 1 or bool(queues and follow), with_times, as_json, invocation.is_utc
     )
-    wanted = _Wanted(attempt, stream)
     if want_all:
         task = client.get_task(tasks[0])
-        printer.print(_last(wanted.of(from_files(task, attempt), None), count))
+        printer.print(_last(from_files(task, attempt), count))
         return
-    places = [_show(client, task_id, wanted, count, printer, follow) for task_id in tasks]
+    places = [_show(client, task_id, attempt, count, printer, follow) for task_id in tasks]
     if follow:
-        _follow(client, places, queues, wanted, printer)
+        _follow(client, places, queues, attempt, printer)
 
 
-class _Wanted(NamedTuple):
-    """Which lines to show."""
-
-    attempt: int | None = None
-    stream: str | None = None
-
-    def of(self, lines: Iterable[LogLine], attempt: int | None) -> Iterator[LogLine]:
-        """Yield the lines of this attempt, or of any."""
-        for line in lines:
-            if (attempt is None or line.attempt == attempt) and self.stream in (None, line.stream):
-                yield line
+def _of(lines: Iterable[LogLine], attempt: int | None) -> Iterator[LogLine]:
+    """Yield the lines of this attempt, or of any."""
+    for line in lines:
+        if attempt is None or line.attempt == attempt:
+            yield line
 
 
 class _Printer:
@@ -158,24 +148,22 @@ class _Printer:
                 continue
             click.echo(self._before(line.task, line.at) + printing.harmless(line.text))
 
-    def follow(self, lines: Iterable[LogLine], is_whole: bool) -> None:
-        """Print lines of several tasks, as they come. is_whole: of both streams."""
+    def follow(self, lines: Iterable[LogLine]) -> None:
+        """Print lines of several tasks, as they come."""
         for line in lines:
             attempt, number = self._last.get(line.task, (line.attempt, line.number - 1))
             self.clear()
             if line.attempt > attempt and not self._as_json:
                 printing.talk(f"--- attempt {line.attempt} of {printing.short_id(line.task)} ---")
-            if is_whole and attempt == line.attempt:
-                self.gap(line.task, line.number - number - 1, is_whole)
+            if attempt == line.attempt:
+                self.gap(line.task, line.number - number - 1)
             self.print([line])
 
-    def gap(self, task_id: str, missing: int, is_whole: bool) -> None:
+    def gap(self, task_id: str, missing: int) -> None:
         """Say that lines are missing here. In JSON, their numbers say so."""
         if not self._as_json and missing > 0:
-            of_both = "" if is_whole else ", of both streams"
-            click.echo(
-                f"{self._before(task_id, 0.0)}... ({printing.count(missing, 'line')} left out{of_both})"
-            )
+            left_out = printing.count(missing, "line")
+            click.echo(f"{self._before(task_id, 0.0)}... ({left_out} left out)")
 
     def _before(self, task_id: str, at: float) -> str:
         before = f"{printing.short_id(task_id)} | " if self._has_prefix else ""
@@ -195,7 +183,7 @@ def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> l
 def _show(
     client: Client,
     task_id: str,
-    wanted: _Wanted,
+    wanted: int | None,
     count: int | None,
     printer: _Printer,
     is_followed: bool,
@@ -205,18 +193,18 @@ def _show(
     task = client.get_task(task_id)
     told = progress_words(task) if task.status == "started" else None
     attempt = (
-        wanted.attempt
+        wanted
         or (task.attempt if task.status in RUNNING else None)
         or (lines[-1].attempt if lines else None)
     )
-    chosen = list(wanted.of(lines, attempt))
+    chosen = list(_of(lines, attempt))
     shown = list(_last(chosen, SHOWN if count is None and printing.is_terminal() else count))
-    missing = _missing(_Wanted().of(lines, attempt), wanted.stream)
+    missing = _missing(chosen)
     hidden = len(chosen) - len(shown)
     if hidden and shown:
         missing[shown[0].number] = 0  # the lines before it were not asked for
     for line in shown:
-        printer.gap(task_id, missing[line.number], is_whole=wanted.stream is None)
+        printer.gap(task_id, missing[line.number])
         printer.print([line])
     if not chosen and not is_followed:
         _say_why_empty(client, task, wanted)
@@ -227,19 +215,17 @@ def _show(
             len(chosen),
             sum(missing[line.number] for line in shown),
         )
-    if told is not None and not is_followed and attempt == task.attempt and wanted.stream is None:
+    if told is not None and not is_followed and attempt == task.attempt:
         printer.now(f"{told}, as of {printing.stamp(task.progress_at, printer.is_utc)}")
     return place
 
 
-def _missing(lines: Iterable[LogLine], stream: str | None) -> dict[int, int]:
-    """Return how many lines are missing before each line of the stream. lines: of both streams."""
-    found, before, missing = {}, 0, 0
+def _missing(lines: Iterable[LogLine]) -> dict[int, int]:
+    """Return how many lines are missing before each line."""
+    found, before = {}, 0
     for line in lines:
-        missing += line.number - before - 1
+        found[line.number] = line.number - before - 1
         before = line.number
-        if stream in (None, line.stream):
-            found[line.number], missing = missing, 0
     return found
 
 
@@ -260,7 +246,7 @@ def _say_more(task: Task, hidden: int, known: int, missing: int) -> None:
         )
 
 
-def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
+def _say_why_empty(client: Client, task: Task, wanted: int | None) -> None:
     files = task.files or task.last_files
     where = f"; everything it printed, if anything: {files}" if files else ""
     name = printing.short_id(task.id)
@@ -268,8 +254,8 @@ def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
         printing.talk(f"{name}: it ran on a listener of 1.0.0, which keeps no output")
     elif task.status is None or not task.attempt:
         printing.talk(f"{name}: has not run yet")
-    elif wanted != _Wanted():
-        printing.talk(f"{name}: Redis has no line of this stream or attempt{where}")
+    elif wanted is not None:
+        printing.talk(f"{name}: Redis has no line of attempt {wanted}{where}")
     elif _was_silent(client, task):
         printing.talk(f"{name}: attempt {task.attempt} has printed nothing")
     else:
@@ -289,14 +275,18 @@ def _was_silent(client: Client, task: Task) -> bool:
 
 
 def _follow(
-    client: Client, places: list[Place], queues: Sequence[str], wanted: _Wanted, printer: _Printer
+    client: Client,
+    places: list[Place],
+    queues: Sequence[str],
+    attempt: int | None,
+    printer: _Printer,
 ) -> None:
     """Print new lines until all tasks have ended; of queues, for ever."""
     reached = {place.task: place for place in places}
     outage = Outage("Redis answers again")
     try:
         while places or queues:
-            places = _look(client, places, queues, wanted, printer, reached, outage)
+            places = _look(client, places, queues, attempt, printer, reached, outage)
     except KeyboardInterrupt:
         printer.clear()
         printing.talk(_still([place.task for place in places], queues))
@@ -308,7 +298,7 @@ def _look(
     client: Client,
     places: list[Place],
     queues: Sequence[str],
-    wanted: _Wanted,
+    attempt: int | None,
     printer: _Printer,
     reached: dict[str, Place],
     outage: Outage,
@@ -327,7 +317,7 @@ def _look(
         outage.note(str(error), "waiting")
         time.sleep(outage.pause())
         return places
-    printer.follow(wanted.of(lines, wanted.attempt), is_whole=wanted.stream is None)
+    printer.follow(_of(lines, attempt))
     talking = {line.task for line in lines}
     places = [
         place

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 UNFINISHED = ("started", "reserved", "pending")
 HELD_UP = "held"  # a choice of --state: blocked tasks that cannot go on unless a person acts
+ENDED = "finished"  # the same: complete, failed and cancelled
 MOST = 10_000  # tasks in one list
 
 
@@ -56,9 +57,10 @@ def _read_columns(text: str) -> tuple[str, ...]:
 @click.command()
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(
-    (*STATUSES, HELD_UP, "all"), "Only tasks in these states: failed,cancelled; or all.", "STATE"
+    (*STATUSES, HELD_UP, ENDED, "all"),
+    "Only tasks in these states: failed,cancelled; finished: all that have ended; or all.",
+    "STATE",
 )
-@click.option("--finished", is_flag=True, help="Only complete, failed and cancelled tasks.")
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
 @selection_options
 @click.option(
@@ -76,16 +78,13 @@ def _read_columns(text: str) -> tuple[str, ...]:
     show_default=True,
     help="At most so many tasks.",
 )
-@click.option(
-    "--ids", "--quiet", "only_ids", is_flag=True, help="Print only the whole ids, one on each line."
-)
+@click.option("--ids", "only_ids", is_flag=True, help="Print only the whole ids, one on each line.")
 @json_option
 @shared_options
 def ls(
     invocation: Invocation,
     patterns: Sequence[str],
     states: Sequence[str],
-    finished: bool,
     node: str | None,
     selection: Selection,
     columns: Sequence[str] | None,
@@ -101,7 +100,7 @@ def ls(
     blueque ls -q 'render.*' --state failed --since 24h --columns id,error
     blueque ls --key scene-17
     blueque ls --text 'disk full' --since 'yesterday 18:00' --until 08:00
-    blueque ls --finished --sort -ran --json
+    blueque ls --state finished --sort -ran --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
     State held means the blocked tasks that do not go on by themselves: they wait for a task that has failed, was cancelled
@@ -131,7 +130,9 @@ def ls(
     usual: Sequence[str] = UNFINISHED if node is None else HELD
     if selection.is_named:
         usual = STATUSES
-    wanted: Sequence[str] = [*states, *(FINISHED if finished else ())] or usual
+    wanted: Sequence[str] = states or usual
+    if ENDED in states:
+        wanted = [state for state in (*states, *FINISHED) if state != ENDED]
     if "all" in states:
         wanted = STATUSES
     is_left = "left" in (*(columns or ()), (sort or "").strip("- ").lower())
@@ -253,7 +254,7 @@ def _say_nothing(
         printing.talk(f"no tasks, and no listener {node} is known now: blueque node ls")
     elif ended and not (numbers["blocked"] or numbers["scheduled"]):
         words = ["blueque", "ls", *(word for one in patterns for word in ("-q", one))]
-        printing.talk(f"{no_open_task(ended)}: {shlex.join(words)} --finished")
+        printing.talk(f"{no_open_task(ended)}: {shlex.join(words)} --state finished")
     else:
         printing.talk("no tasks")
 

@@ -29,16 +29,8 @@ if TYPE_CHECKING:
 )
 @click.option("--public", is_flag=True, help="Allow a HOST that other machines can reach.")
 @click.option("--once", is_flag=True, help="Print the metrics and exit.")
-@click.option(
-    "--max-queues",
-    type=click.IntRange(1, 100_000),
-    default=500,
-    show_default=True,
-    metavar="N",
-    help="Queues and schedules beyond N are summed up as other.",
-)
 @shared_options
-def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_queues: int) -> int:
+def metrics(invocation: Invocation, listen: str, public: bool, once: bool) -> int:
     """Serve metrics for Prometheus at http://HOST:PORT/metrics, until Ctrl-C or SIGTERM.
 
     \b
@@ -53,7 +45,7 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
         from blueque.metrics.server import Exporter  # here: --help does without
     except ImportError as error:
         raise NotInstalled("serving metrics", "prometheus-client", "metrics") from error
-    exporter = Exporter(collector(invocation.client(), max_queues))
+    exporter = Exporter(collector(invocation.client()))
     if once:
         click.echo(exporter.scrape(), nl=False)
         return 0 if exporter.is_up else AWAY

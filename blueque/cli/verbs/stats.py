@@ -39,12 +39,6 @@ _ONE = [Column(""), *number_columns("COUNT", "MEAN", "+-", "p50", "p90", "p95", 
 @queues_options
 @tag_option("Only tasks with this tag that are still in Redis; several times: with all of them.")
 @days_option
-@click.option(
-    "--histogram",
-    "with_histogram",
-    is_flag=True,
-    help="Draw how long tasks ran, for several queues, too.",
-)
 @json_option
 @shared_options
 def stats(
@@ -53,7 +47,6 @@ def stats(
     named: Sequence[str],
     tags: Sequence[str],
     days: int,
-    with_histogram: bool,
     as_json: bool,
 ) -> None:
     """Show how many tasks ended how, and how long they waited and ran.
@@ -61,7 +54,7 @@ def stats(
     \b
     blueque stats
     blueque stats render.4k --since 30d
-    blueque stats 'render.*' --histogram
+    blueque stats 'render.*'
 
     Days are in UTC. WAIT is the time in line, without the time until a scheduled task was due. RAN is the time of attempts
     that completed. FAILED is final; RETRIED counts failed attempts that another one followed; LOST counts attempts that
@@ -70,6 +63,8 @@ def stats(
     to that width, or better where MEAN and +- allow it. < 1 s is the first bucket.
     A task that raises RetryLater or HandBack has not failed: it counts neither as FAILED nor as RETRIED.
     Tasks on listeners of 1.0.0 are not counted.
+
+    Of one queue it draws how long tasks ran, too.
 
     With --tag, tasks are counted that are in Redis and have ended in that time, with their last attempts, on the day of
     their end. Those that were deleted are not.
@@ -92,11 +87,7 @@ def stats(
     since = next(iter(found[0].days))
     printing.talk(f"since {since} 00:00 UTC, {printing.count(days, 'day')}")
     if len(found) == 1:
-        _print_one(found[0], True)
-    elif with_histogram:
-        for number, its in enumerate(found):
-            click.echo(("\n" if number else "") + printing.within(printing.clean(its.queue)))
-            _print_one(its, True)
+        _print_one(found[0])
     else:
         printing.print_table(_MANY, [_row(its.queue, its.total) for its in found])
 
@@ -109,7 +100,7 @@ def _row(queue: str, its: Numbers) -> list[str]:
     return [queue, *map(str, counts), *times]
 
 
-def _print_one(its: Statistics, with_histogram: bool) -> None:
+def _print_one(its: Statistics) -> None:
     total = its.total
     share = (
         ""
@@ -134,7 +125,7 @@ def _print_one(its: Statistics, with_histogram: bool) -> None:
     ]
     if rows:
         printing.print_table(_ONE, rows)
-    if with_histogram and total.running.counted:
+    if total.running.counted:
         click.echo()
         click.echo("\n".join(drawn("ran", total.running.buckets)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,8 @@ from blueque.cli.endings import detached, tell_ending
 from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, shared_options
-from blueque.cli.selection import is_of_groups, require_one_way, selected, selection_options
-from blueque.cli.states import state_option
+from blueque.cli.selection import is_of_groups, require_one_way, selected, selection_of
+from blueque.cli.unserved import warn_of_no_listener
 from blueque.cli.values import DURATION
 from blueque.documents.contents import value_of
 from blueque.documents.tasks import as_item
@@ -23,6 +24,7 @@ from blueque.errors import WaitTimedOut
 from blueque.model.states import STATUSES
 from blueque.queries import groups
 from blueque.queries.queue_ends import QueueWatcher
+from blueque.queries.queues import counts
 from blueque.queries.task_ends import Watcher, ends
 from blueque.sentences.why_blocked import how_it_ended
 from blueque.text.hints import of_group
@@ -40,8 +42,7 @@ MOST_NAMED = 3  # that get a line each
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID... | -]")
 @pattern_option("Wait until nothing is left to do in these queues: a name, or 'render.*'.")
-@state_option(STATUSES, "Only tasks that are in these states now: pending,started.")
-@selection_options
+@selection_of("key", "group", "tags")
 @click.option("--timeout", type=DURATION, help="Wait at most so long: 90, 30s, 2h.")
 @click.option(
     "--any", "is_any", is_flag=True, help="Wait until one has ended; default: until all have."
@@ -58,7 +59,6 @@ def wait(
     invocation: Invocation,
     prefixes: Sequence[str],
     patterns: Sequence[str],
-    states: Sequence[str],
     selection: Selection,
     timeout: float | None,
     is_any: bool,
@@ -78,6 +78,8 @@ def wait(
     alone waits for all of them, and prints how many are complete, and how many are not. Tasks of a group that were
     archived or deleted count as ended; standard error says how many these are.
 
+    To wait for tasks that are selected in another way: blueque ls --ids ... | blueque wait -
+
     For each task that ends, standard error gets a line with the beginning of its result, or with its error. --results
     prints whole results on standard output, in the order in which the tasks end. --json prints all of them at the end.
 
@@ -93,20 +95,18 @@ def wait(
     The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
     a task, group or queue does not exist. Ctrl-C ends only the waiting.
     """
-    selects = require_one_way(prefixes, patterns, states, selection)
+    selects = require_one_way(prefixes, patterns, (), selection)
     client = invocation.client()
     if selects and not selection.is_any:
-        if is_any or has_results or states:
-            raise click.UsageError(
-                "--any, --results and --state are for tasks: -q alone is for queues"
-            )
-        return wait_for_queues(client, patterns, timeout, as_json)
+        if is_any or has_results:
+            raise click.UsageError("--any and --results are for tasks: -q alone is for queues")
+        return _wait_for_queues(invocation, client, patterns, timeout, as_json)
     inspector = client.get_inspector()
     if selects:
-        tasks, code, gone = _selected(client, patterns, states, selection)
+        tasks, code, gone = _selected(client, patterns, selection)
         if code == ATTENTION:
             large = _group_of(patterns, selection)
-            if large is None or states or is_any or has_results or as_json:
+            if large is None or is_any or has_results or as_json:
                 why = f"{len(tasks)} tasks or more are too many to wait for at a time"
                 raise Failure(USAGE, why)
             return _wait_for_group(client, large, timeout)
@@ -115,6 +115,11 @@ def wait(
     if code:
         return code
     _tell_of_open(client, selection.group)
+    if sys.stderr.isatty():
+        printing.talk(f"Waiting for {printing.count(len(tasks), 'task')}.")
+        _tell_of_no_listener(
+            invocation, client, [task for task in tasks if task.status == "pending"]
+        )
     waiting, ended = {task.id: task for task in tasks}, []
     try:
         watcher = Watcher(client.connections.connect, waiting)
@@ -135,6 +140,8 @@ def wait(
         raise
     if as_json and not has_results:
         _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
+    if len(tasks) > 1 and not is_any:
+        _tell_total(ended, len(waiting))
     is_bad = any(task.status != "complete" for task in ended) or gone
     return code or (NOT_COMPLETE if is_bad else 0)
 
@@ -147,12 +154,37 @@ def _tell_of_open(client: Client, names: Sequence[str]) -> None:
             printing.talk(f"group {name} is open: {more}: {of_group('close', name)}")
 
 
-def wait_for_queues(
-    client: Client, patterns: Sequence[str], timeout: float | None, as_json: bool
+def _tell_of_no_listener(invocation: Invocation, client: Client, tasks: Sequence[Task]) -> None:
+    """Say of the queues of some pending tasks that no listener serves them."""
+    for queue in [*dict.fromkeys(task.queue for task in tasks if task.queue)][:MOST_NAMED]:
+        warn_of_no_listener(invocation, client, queue, "tasks wait")
+
+
+def _tell_total(ended: Sequence[Task], left: int) -> None:
+    """Say how many tasks have ended how."""
+    states = Counter(task.status or "gone" for task in ended)
+    words = [f"{number} {state}" for state, number in states.items()]
+    rest = [f"{left} not ended"] if left else []
+    printing.talk(f"{printing.count(len(ended) + left, 'task')}: {', '.join([*words, *rest])}")
+
+
+def _wait_for_queues(
+    invocation: Invocation,
+    client: Client,
+    patterns: Sequence[str],
+    timeout: float | None,
+    as_json: bool,
 ) -> int:
     """Wait until nothing is left to do in these queues; return the exit code."""
     inspector, code = client.get_inspector(), 0
     queues = queues_matching(inspector.queues(), patterns)
+    if sys.stderr.isatty():
+        for queue in queues[:MOST_NAMED]:
+            printing.talk(
+                f"Waiting until nothing is left in queue {queue}: {_left(client, queue)}."
+            )
+        tasks = inspector.listing(queues, ["pending"], MOST).tasks
+        _tell_of_no_listener(invocation, client, tasks)
     watcher, held = QueueWatcher(client.connections.connect, queues), _Held(inspector)
     try:
         for _ in ends(watcher, client.patience, timeout, held.tell_in):
@@ -178,14 +210,21 @@ def wait_for_queues(
     return code
 
 
+def _left(client: Client, queue: str) -> str:
+    """Return how many tasks of a queue have not ended, by their states."""
+    numbers = counts(client.connections, [queue])
+    names = ("pending", "reserved", "started", "blocked", "scheduled")
+    return ", ".join(f"{numbers[name]} {name}" for name in names if numbers[name]) or "0 tasks"
+
+
 def _selected(
-    client: Client, patterns: Sequence[str], states: Sequence[str], selection: Selection
+    client: Client, patterns: Sequence[str], selection: Selection
 ) -> tuple[list[Task], int, int]:
     """Return the tasks that options select, those that have ended, too, and an exit code; MISSING:
     there are none; ATTENTION: there are more. And how many are gone that were not complete.
     """
-    tasks, code = selected(client.get_inspector(), patterns, states or STATUSES, selection)
-    is_whole = is_of_groups(patterns, selection) and not states
+    tasks, code = selected(client.get_inspector(), patterns, STATUSES, selection)
+    is_whole = is_of_groups(patterns, selection)
     gone, bad = _tell_gone(client, selection.group) if is_whole else (0, 0)
     if not (tasks or code or gone):
         printing.talk("no tasks")
