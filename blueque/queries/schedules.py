@@ -161,10 +161,11 @@ def recent(redis: Redis, names: Sequence[str], count: int) -> dict[str, list[Occ
     return {name: _read(texts) for name, texts in zip(names, found, strict=True)}
 
 
-def statuses(redis: Redis, tasks: Sequence[str]) -> list[str | None]:
-    """Return the status of each task; None: there is none."""
+def statuses(redis: Redis, found: Sequence[Occurrence]) -> dict[str, str | None]:
+    """Return the status of each task that came of planned times, by its id; None: it is gone."""
+    tasks = [each.task for each in found if each.task is not None]
     asked: list[Command] = [("HGET", keys.task(task), "status") for task in tasks]
-    return list(redis.read(*asked))
+    return dict(zip(tasks, redis.read(*asked), strict=True))
 
 
 def _read(texts: Sequence[str]) -> list[Occurrence]:

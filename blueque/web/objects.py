@@ -12,6 +12,7 @@ from blueque.audit.doctor import Doctor
 from blueque.documents import doctor, numbers, orders, schedules, status, tasks
 from blueque.documents import groups as of_groups
 from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.faces import why
 from blueque.faces.orders import RUNS
 from blueque.faces.overview import with_names
 from blueque.model.group import condition_on
@@ -20,7 +21,7 @@ from blueque.queries import groups
 from blueque.queries import schedules as all_schedules
 from blueque.queries.listeners import find_named
 from blueque.queries.timeline import silenced
-from blueque.sentences import attention, recurring, why
+from blueque.sentences import attention, recurring
 from blueque.sentences.start import seconds_to_start, starts
 from blueque.web import own_queues
 from blueque.web.filters import filter_of
@@ -68,9 +69,7 @@ def _task(visit: Visit) -> Content:
 
 def _why(visit: Visit) -> Content:
     task, site = visit.reader.task(_required(visit, "id")), visit.site
-    inquiry = visit.reader.inspector.inquire(task.id)
-    inquiry = inquiry._replace(has_handler=site.has_handler(task.queue or ""))
-    found = why.reasons(inquiry)
+    inquiry, found = why.load(visit.reader.inspector, task.id, site.has_handler)
     seconds = seconds_to_start(inquiry, found)
     return tasks.of_inquiry(inquiry, own_queues.reasons(inquiry, found, site), seconds, site.hide)
 
@@ -137,10 +136,8 @@ def _schedules(visit: Visit) -> Content:
 
 def _schedule_history(visit: Visit) -> Content:
     schedule, seen = _mine(visit, _required(visit, "name"))
-    client = visit.reader.client
     found = schedule.history(visit.number("limit", 20, 1, 100))
-    ids = [each.task for each in found if each.task is not None]
-    states = dict(zip(ids, all_schedules.statuses(client.connections, ids), strict=True))
+    states = all_schedules.statuses(visit.reader.client.connections, found)
     return schedules.of_history(seen, found, states)
 
 

@@ -117,10 +117,12 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
     STATE is that of the task now. Planned times in a row that were missed together are one line. Who changed it is in
     blueque history -q QUEUE.
     """
+    from blueque.queries import schedules  # here: --help does without
+
     client = invocation.client()
     schedule = find_schedule(client, name)
     seen, found = schedule.seen, schedule.history(limit)
-    states = _states(client.connections, found)
+    states = schedules.statuses(client.connections, found)
     if as_json:
         printing.print_json("schedule_history", **of_history(seen, found, states))
         return
@@ -130,13 +132,6 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
         printing.print_table(_COLUMNS, rows)
     else:
         printing.talk(f"Nothing has come of it yet. Next: {coming(seen, invocation.is_utc)}.")
-
-
-def _states(redis: Any, found: list[Occurrence]) -> dict[str, str | None]:
-    from blueque.queries import schedules  # here: --help does without
-
-    tasks = [each.task for each in found if each.task is not None]
-    return dict(zip(tasks, schedules.statuses(redis, tasks), strict=True))
 
 
 def _moments(found: list[Occurrence]) -> Iterator[float]:

@@ -8,6 +8,7 @@ from blueque.cli import printing
 from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.documents.tasks import of_inquiry
+from blueque.faces.why import load
 from blueque.sentences import why as words
 from blueque.sentences.start import about_start, seconds_to_start
 from blueque.text.what import what
@@ -29,15 +30,14 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     ID may be the beginning of an id. With --json each reason also has a code.
     """
     inspector = invocation.client().get_inspector()
-    its = inspector.inquire(find_one(inspector, prefix))
-    its = its._replace(has_handler=invocation.config.has_handler(its.task.queue or ""))
-    found = words.reasons(its, invocation.is_utc)
-    name = what(its.task, invocation.hider(False))
+    task, has_handler = find_one(inspector, prefix), invocation.config.has_handler
+    facts, found = load(inspector, task, has_handler, invocation.is_utc)
+    name = what(facts.task, invocation.hider(False))
     if as_json:
-        seconds = seconds_to_start(its, found)
-        printing.print_json("why", **of_inquiry(its, found, seconds, invocation.hider(False)))
+        seconds = seconds_to_start(facts, found)
+        printing.print_json("why", **of_inquiry(facts, found, seconds, invocation.hider(False)))
         return
-    headline = f"{words.headline(its, name)} {about_start(its, found)}"
+    headline = f"{words.headline(facts, name)} {about_start(facts, found)}"
     printing.print_wrapped(printing.clean(headline.rstrip()))
     for number, reason in enumerate(found, 1):
         mark = f"  {number}. " if len(found) > 1 else "  "

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from blueque.documents.contents import value_of
 from blueque.faces.orders import allowed
+from blueque.faces.why import load as load_why
 from blueque.model.states import FINISHED
 from blueque.queries import timeline
 from blueque.queries.history import Event
@@ -177,9 +178,7 @@ def stack(task: Task, visit: Visit) -> dict[str, Any] | None:
 
 def reasons(task: Task, visit: Visit) -> dict[str, Any]:
     """Return why a task waits, or may run no more, in the words of `blueque why`."""
-    inquiry = visit.reader.inspector.inquire(task.id)
-    inquiry = inquiry._replace(has_handler=visit.site.has_handler(task.queue or ""))
-    found = why.reasons(inquiry, is_utc=True)
+    inquiry, found = load_why(visit.reader.inspector, task.id, visit.site.has_handler)
     return {
         "headline": why.headline(inquiry).partition(" in ")[2],
         "start": about_start(inquiry, found),
