@@ -1,4 +1,4 @@
-"""The objects that `--json` prints, for the command line and for the page; docs/json.md lists them.
+"""The objects that `--json` prints, for the command line and for the page; fields.txt lists them.
 
 Each function returns what an object has beside `blueque` and `kind`. May import: client and what is
 below it. Begin with status.py.

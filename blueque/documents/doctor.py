@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from blueque.documents.schema import to_object
 from blueque.text.format import times
 from blueque.version import __version__
 
@@ -41,13 +42,4 @@ def level_of(finding: Finding) -> str:
 
 
 def _item(finding: Finding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "level": level_of(finding),
-        "key": finding.key,
-        "task": finding.task,
-        "queue": finding.queue,
-        "node": finding.node,
-        "sentence": finding.sentence,
-        "fix": finding.fix,
-    }
+    return to_object("one finding", finding, level=level_of(finding))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blueque.documents.schema import to_object
 from blueque.model.group import is_of_workflow
 from blueque.queries.feeds import numbers, state_of
 from blueque.text.format import times
@@ -12,9 +13,6 @@ from blueque.text.format import times
 if TYPE_CHECKING:
     from blueque.queries.groups import GroupSeen
     from blueque.queries.tags import TagSeen
-
-_OF_GROUP = ("created", "updated", "closed", "ended", "expires", "cancel", "hold", "collected")
-_OF_FEED = ("created", "updated", "finished", "since")
 
 
 def of_groups(
@@ -32,19 +30,11 @@ def of_group(seen: GroupSeen, bad: Sequence[str], now: float) -> dict[str, Any]:
 
 def group_item(seen: GroupSeen) -> dict[str, Any]:
     """Return how far a group is."""
-    others = {
-        name: value for name, value in seen.record.items() if name not in (*_OF_GROUP, "gate")
-    }
-    return {
-        **others,
-        "kind": group_kind(seen),
-        **times(**{name: seen.record.get(name) for name in _OF_GROUP}),
-        "tasks": seen.members,
-        "complete": seen.complete,
-        "bad": seen.bad,
-        "open": seen.open,
-        "waiting": seen.waiting,
-    }
+    numbers_of = {"tasks": seen.members, "complete": seen.complete, "bad": seen.bad}
+    kind = group_kind(seen)
+    return to_object(
+        "one group", seen.record, kind=kind, open=seen.open, waiting=seen.waiting, **numbers_of
+    )
 
 
 def group_kind(seen: GroupSeen) -> str:
@@ -65,12 +55,5 @@ def of_tags(seen: Iterable[TagSeen], has_more: bool) -> dict[str, Any]:
 def feed_item(record: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return a feed."""
     values = numbers(record)
-    shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
-    state, _ = state_of(record)
-    return {
-        **shown,
-        "state": state,
-        **{name: values.get(name, 0) for name in ("rows", "tasks", "skipped", "row")},
-        "share": values.get("share"),
-        **times(**{name: values.get(name) for name in _OF_FEED}),
-    }
+    counts = {name: values.get(name, 0) for name in ("rows", "tasks", "skipped", "row")}
+    return to_object("one feed", {**record, **values}, state=state_of(record)[0], **counts)

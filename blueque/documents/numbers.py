@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blueque.documents.schema import to_object
 from blueque.model import histogram
 from blueque.text.format import times
 
 if TYPE_CHECKING:
-    from blueque.queries.failures import Failures, Kind
+    from blueque.queries.failures import Failures
     from blueque.queries.statistics import Durations, Numbers, Statistics
     from blueque.queries.timeline import Timeline
 
@@ -26,7 +27,7 @@ def of_failures(found: Failures, days: int) -> dict[str, Any]:
         "days": days,
         "looked_at": found.looked_at,
         "has_more": found.has_more,
-        "items": [_kind_item(kind) for kind in found.kinds],
+        "items": [to_object("one kind of failure", kind) for kind in found.kinds],
     }
 
 
@@ -34,17 +35,7 @@ def of_timeline(found: Timeline) -> dict[str, Any]:
     """Return the content of `timeline`."""
     return {
         **times(since=found.since, until=found.until),
-        "items": [
-            {
-                "task": run.task,
-                "attempt": run.attempt,
-                "queue": run.queue,
-                "node": run.node,
-                "outcome": run.outcome,
-                **times(began=run.began, ended=run.ended),
-            }
-            for run in found.runs
-        ],
+        "items": [to_object("one run", run) for run in found.runs],
         "cut": found.cut,
         "has_more": found.has_more,
     }
@@ -60,16 +51,8 @@ def _queue_item(one: Statistics) -> dict[str, Any]:
 
 
 def _numbers(counted: Numbers) -> dict[str, Any]:
-    return {
-        "complete": counted.complete,
-        "failed": counted.failed,
-        "retried": counted.retried,
-        "lost": counted.lost,
-        "cancelled": counted.cancelled,
-        "expired": counted.expired,
-        "waiting": _durations(counted.waiting),
-        "running": _durations(counted.running),
-    }
+    waiting, running = _durations(counted.waiting), _durations(counted.running)
+    return to_object("numbers", counted, waiting=waiting, running=running)
 
 
 def _durations(one: Durations) -> dict[str, Any]:
@@ -85,16 +68,4 @@ def _durations(one: Durations) -> dict[str, Any]:
             {"from_seconds": histogram.start(number), "count": count}
             for number, count in sorted(one.buckets.items())
         ],
-    }
-
-
-def _kind_item(kind: Kind) -> dict[str, Any]:
-    return {
-        "queue": kind.queue,
-        "error_type": kind.error_type,
-        "attempts": kind.attempts,
-        "failed": kind.failed,
-        "newest": kind.newest,
-        "error": kind.error,
-        **times(at=kind.at),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blueque.documents.schema import to_object
 from blueque.model.queue_settings import malformed, read_setting
 from blueque.settings.of_tasks import IN_REDIS
 from blueque.text.format import times
@@ -89,10 +90,5 @@ def _gate(inspector: Inspector, name: str) -> dict[str, Any]:
 
 
 def _listener(node: Node, status: str | None, refusal: str | None) -> dict[str, Any]:
-    return {
-        "node": node.id,
-        "queue": node.queue,
-        "status": status,
-        "held": node.held,
-        "refusal": refusal,
-    }
+    more = {"node": node.id, "status": status, "refusal": refusal}
+    return to_object("one outcome of a listener", node, **more)

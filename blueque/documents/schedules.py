@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blueque.documents.schema import to_object
 from blueque.model.encoding import decode
-from blueque.model.schedule import FIELDS, read_options
+from blueque.model.schedule import read_options
 from blueque.text.format import times
 
 if TYPE_CHECKING:
@@ -15,12 +16,7 @@ if TYPE_CHECKING:
     from blueque.sentences.reason import Reason
     from blueque.text.redaction import Hide
 
-_TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
 _COUNTED = ("made", "skipped", "missed", "triggered", "failures")
-_HIDDEN = (
-    *("name", "requires", "digest", "before"),
-    *("parameters", "parameters_encoding", "options"),
-)
 
 
 def of_schedules(
@@ -57,19 +53,19 @@ def of_history(
 
 def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
     """Return a recurring task."""
-    record = seen.record
-    others = [name for name in FIELDS if name not in (*_TIMES, *_HIDDEN)]
     text = seen.fields.get("parameters")
-    return {
-        "name": seen.name,
-        **{name: record.get(name, 0 if name in _COUNTED else None) for name in others},
-        **times(**{name: record.get(name) for name in _TIMES}),
-        "parameters": hide(decode(text, seen.fields.get("parameters_encoding"))),
-        "options": options_of(seen, hide),
-        "overdue_seconds": seen.overdue,
-        "current_status": seen.status,
-        **times(current_since=seen.since),
-    }
+    counts = {name: seen.record.get(name, 0) for name in _COUNTED}
+    return to_object(
+        "one recurring task",
+        seen.record,
+        name=seen.name,
+        parameters=hide(decode(text, seen.fields.get("parameters_encoding"))),
+        options=options_of(seen, hide),
+        overdue_seconds=seen.overdue,
+        current_status=seen.status,
+        current_since=seen.since,
+        **counts,
+    )
 
 
 def options_of(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
@@ -79,13 +75,5 @@ def options_of(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
 
 
 def _entry(each: Occurrence, states: Mapping[str, str | None]) -> dict[str, Any]:
-    return {
-        "what": each.what,
-        **times(planned=each.planned, at=each.at, until=each.until),
-        "times": each.times or 1,
-        "task": each.task,
-        "status": None if each.task is None else states[each.task],
-        "why": each.why,
-        "by": each.by,
-        "was": each.status,
-    }
+    status = None if each.task is None else states[each.task]
+    return to_object("one occurrence", each, times=each.times or 1, status=status, was=each.status)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blueque.documents.groups import feed_item
+from blueque.documents.schema import to_object
 from blueque.documents.tasks import as_item, finite
 from blueque.model.encoding import seconds_of
 from blueque.text.format import times
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from blueque.queries.queue_overview import QueueOverview
     from blueque.sentences.attention import Concern
     from blueque.text.redaction import Hide
-
-_WAITING = ("blocked", "scheduled", "pending")
-_ENDED = ("failed", "complete", "cancelled")
 
 
 def of_overview(
@@ -50,15 +48,15 @@ def of_queues(lines: Sequence[QueueOverview]) -> dict[str, Any]:
     """Return the content of `queues`."""
     return {
         "items": [
-            {
-                "queue": line.queue,
-                **{name: getattr(line.counts, name) for name in _WAITING},
-                "running": line.running,
-                **{name: getattr(line.counts, name) for name in _ENDED},
-                "listeners": line.listeners,
-                "max_concurrency": line.settings.max_concurrency,
-                "paused": line.settings.pause is not None,
-            }
+            to_object(
+                "one queue",
+                line.counts,
+                queue=line.queue,
+                running=line.running,
+                listeners=line.listeners,
+                max_concurrency=line.settings.max_concurrency,
+                paused=line.settings.pause is not None,
+            )
             for line in lines
         ]
     }
@@ -78,20 +76,8 @@ def of_node(nodes: Sequence[Node], tasks: Sequence[Task], now: float, hide: Hide
 def node_item(node: Node, now: float) -> dict[str, Any]:
     """Return what is known of a listener of one queue."""
     beat = None if node.seen is None else now - node.seen
-    return {
-        "node": node.id,
-        "host": node.host,
-        "queue": node.queue,
-        "state": node.state,
-        "held": node.held,
-        **times(beat=beat, ends_at=seconds_of(node.ends_at)),
-        "seen_seconds": node.seen,
-        "order": node.order,
-        "order_by": node.order_by,
-        "version": node.version,
-        "resources": node.resources,
-        "spool": node.spool,
-    }
+    more = {"beat": beat, "seen_seconds": node.seen, "ends_at": seconds_of(node.ends_at)}
+    return to_object("one listener", node, node=node.id, **more)
 
 
 def server_version(overview: Overview) -> str | None:

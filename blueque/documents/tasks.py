@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.documents.contents import checkpoint_item, contents, dependencies_item
+from blueque.documents.schema import to_object
 from blueque.queries.listing import entered
 from blueque.sentences.pace import left_of
 from blueque.text.format import times
@@ -38,52 +39,17 @@ def of_prune(found: Mapping[Place, int], is_dry_run: bool) -> dict[str, Any]:
 
 def of_line(line: LogLine) -> dict[str, Any]:
     """Return the content of `log`: a line of a log."""
-    return {
-        "task": line.task,
-        "attempt": line.attempt,
-        "line": line.number,
-        "stream": line.stream,
-        "text": line.text,
-        **times(at=line.at or None),
-    }
+    return to_object("log", line, line=line.number, at=line.at or None)
 
 
 def as_item(task: Task, now: float) -> dict[str, Any]:
     """Return the fields of a task that every answer has."""
     since = entered(task)
-    return {
-        "id": task.id,
-        "status": task.status,
-        "queue": task.queue,
-        "title": task.title,
-        "tags": task.tags,
-        "producer": task.producer,
-        "node": task.node,
-        "pid": task.pid,
-        "attempt": task.attempt,
-        "for_seconds": None if since is None else finite(now - since),
-        **times(
-            created=task.created,
-            started=task.started,
-            finished=task.finished,
-            updated=task.updated,
-            eta=task.eta,
-            progress_at=task.progress_at,
-        ),
-        "error_type": task.error_type,
-        "exit_code": task.exit_code,
-        "signal": task.signal,
-        "failures": task.failures,
-        "last_error_type": task.last_error_type,
-        "progress": task.fields.get("progress"),
-        "cancelled_by": task.cancelled_by,
-        "priority": task.priority,
-        "needs": task.fields.get("needs"),
-        "devices": task.fields.get("devices"),
-        "after": task.after,
-        "broken_by": task.broken_by,
-        **{name: task.fields[name] for name in ("key", "group") if name in task.fields},
+    texts = {
+        name: task.fields.get(name) for name in ("progress", "needs", "devices", "key", "group")
     }
+    for_seconds = None if since is None else finite(now - since)
+    return to_object("one task", task, for_seconds=for_seconds, **texts)
 
 
 def of_list(
@@ -149,14 +115,7 @@ def of_history(task: str, found: History) -> dict[str, Any]:
 
 def event_item(event: Event) -> dict[str, Any]:
     """Return an event as `history` and `event` have it."""
-    return {
-        "task": event.task or None,
-        "event": event.event,
-        "attempt": event.attempt,
-        "by": event.by,
-        "facts": dict(event.facts),
-        **times(at=event.at),
-    }
+    return to_object("one event", event, task=event.task or None, facts=dict(event.facts))
 
 
 class Edge(NamedTuple):

@@ -1,5 +1,5 @@
-"""docs/json.md: it names every kind of object that a verb prints with --json, every field, its
-type, and nothing else.
+"""blueque/documents/fields.txt, of which docs/json.md is made: it names every kind of object that a
+verb prints with --json, every field, its type, and nothing else.
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import re
 import select
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from transactions import protocol
 
 from blueque import Retry
 from blueque.cli.main import _VERBS, blueque
+from blueque.documents import schema
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
@@ -124,12 +127,14 @@ LINES = (
 )
 
 
-TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
-NUMBERS = ("number", "whole number")
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+SHAPES = schema.read()
+KINDS = {kind for shape in SHAPES for kind in shape.kinds}
+NUMBERS = ("number", "integer")
 TYPES = {
     "text": str,
     "number": int | float,
-    "whole number": int,
+    "integer": int,
     "boolean": bool,
     "list": list,
     "object": dict,
@@ -298,12 +303,12 @@ def verbs_with_json():
     return {found for verb in _VERBS for found in walk(blueque.get_command(context, verb), [verb])}
 
 
-# The document
+# The fields
 
 
 class Field:
-    """A field as the document has it. parts: those of an object by name, or what is in a list by
-    []; link: of a shape.
+    """A field as fields.txt has it. parts: those of an object by name, or what is in a list by [];
+    link: the name of a part.
     """
 
     def __init__(self) -> None:
@@ -318,24 +323,20 @@ class Field:
 
 
 def shapes():
-    """Return the table below each heading, as one field whose parts are its rows."""
+    """Return each part and each kind as one field, whose parts are its fields."""
     found = {}
-    for section in re.split(r"^###? ", TEXT, flags=re.M)[1:]:
-        title, _, text = section.partition("\n")
-        shape = found[title.strip("`").lower().replace(" ", "-")] = Field()
-        for names, its_type, meaning in re.findall(
-            r"^\| (`.*?`) \| (.*?) \| (.*?) ?\|$", text, re.M
-        ):
-            for path in re.findall("`(.*?)`", names):
-                for name, kind in (
-                    [(path, its_type)]
-                    if its_type != "time"
-                    else [(path, "text or null"), (f"{path}_seconds", "number or null")]
-                ):
-                    field = shape.at(name)
-                    link = re.fullmatch(r"\[.*\]\(#(.*)\)", kind)
-                    field.type, field.link = ("object", link[1]) if link else (kind, None)
-                    field.may_be_missing = "may be missing" in meaning
+    for shape in SHAPES:
+        whole = Field()
+        for its in (its for line in shape.lines for its in line):
+            paths = [(its.name, its.type)]
+            if its.type == "time":
+                paths = [(its.name, "text or null"), (f"{its.name}_seconds", "number or null")]
+            for path, kind in paths:
+                field = whole.at(path)
+                field.link = kind.strip("<>") if kind.startswith("<") else None
+                field.type = "object" if field.link else kind
+                field.may_be_missing = its.is_optional
+        found |= dict.fromkeys(shape.kinds or [shape.name], whole)
     return found
 
 
@@ -385,13 +386,13 @@ def test_it_names_what_every_verb_prints_and_nothing_else(run, begin, redis, pop
         assert found, (line, result.stderr)
         for kind, content in found:
             printed.add(kind)
-            assert f"### `{kind}`" in TEXT, f"{line}: kind {kind} is not documented"
+            assert kind in KINDS, f"{line}: kind {kind} is not documented"
             assert list(faults(content, known[kind], known, kind)) == [], line
     for content in events(begin, redis):
         printed.add("event")
         assert list(faults(content, known["event"], known, "event")) == []
 
-    assert printed == set(re.findall(r"^### `(.*)`$", TEXT, re.M))
+    assert printed == KINDS
     assert not unseen(known), unseen(known)
 
 
@@ -428,22 +429,18 @@ def events(begin, redis):
 
 
 def test_it_names_every_verb_that_has_the_option():
-    rows = re.findall(r"^\| (`.*) \| \[`(.*?)`\]\(#(.*?)\)", TEXT, re.M)
     named = {
         re.sub(" (ID|FEED|--queue|--results|--dry-run)$", "", verb)
-        for names, _, _ in rows
-        for verb in re.findall("`(.*?)`", names)
+        for shape in SHAPES
+        for verb in shape.verbs
     }
 
     assert named == verbs_with_json()
-    assert {kind for _, kind, _ in rows} == set(re.findall(r"^### `(.*)`$", TEXT, re.M))
-    assert [kind for _, kind, link in rows if kind != link] == []
 
 
-def test_its_examples_are_what_it_says():
-    known = shapes()
-    for section in re.split(r"^### ", TEXT.partition("## Kinds")[2], flags=re.M)[1:]:
-        (example,) = re.findall(r"```json\n(.*?)```", section, re.S)
-        ((kind, content),) = objects(example)
-        assert kind == section.partition("`\n")[0].strip("`")
-        assert list(faults(content, known[kind], known, kind, is_whole=False)) == []
+def test_the_page_is_made_of_these_fields():
+    made = subprocess.run(
+        [sys.executable, PAGE.with_name("json_page.py"), "--print"], capture_output=True, text=True
+    )
+
+    assert made.stdout == PAGE.read_text(), "write it anew: .venv/bin/python docs/json_page.py"
