@@ -15,47 +15,35 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
-from blueque.client import Client
 from blueque.connection.address import Address, hide_password
-from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
-from blueque.listener.listener import Listener
 from blueque.model import units
-from blueque.model.queue_order import Select, is_own_select, selector
-from blueque.node import context, own_select
-from blueque.node.choices import CHOICES, Choices, handlers_text, kinds, pool_of, queues_text
-from blueque.node.context import NodeContext
+from blueque.node.choices import CHOICES, Choices, handlers_text, queues_text
 from blueque.node.master import Master, Options
-from blueque.node.prefork import BURST, ONCE, Work
 from blueque.node.refusal import refusal_of
 from blueque.node.registry import Registry
 from blueque.node.reload import Check, Kept, Reload, note_directory, replace_program
-from blueque.node.reuse import Reuse
-from blueque.node.slot import PreloadRefused, Slot
-from blueque.node.slots import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Hooks
-from blueque.settings.contents import Config
+from blueque.node.slot_program import preload, run_slot
+from blueque.node.slots import EXIT_CONFIGURATION, Hooks
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
-from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import log_to_stderr
 from blueque.system.systemd import Notifier
-from blueque.system.title import Title
-from blueque.task_process import fork_server, job, package_copy, process_end
+from blueque.task_process import fork_server, package_copy
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
-MASTER, SLOT = "blueque-master", "blueque-slot"  # for `ps -o comm`
+NAME = "blueque-master"  # for `ps -o comm`
 
 
 def main() -> int:
     """Run the master with the choices of `blueque-listener`; return the exit status."""
     choices = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES))))
     process.fill_standard_streams()
-    process.set_name(MASTER)
+    process.set_name(NAME)
     kept = Kept.take()
     notifier = Notifier()
     log_to_stderr(choices.settings["log_format"], choices.settings["log_level"])
@@ -72,6 +60,17 @@ def main() -> int:
     if refusal is not None:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
+    _say_what(choices)
+    try:
+        package = _warm_up(choices)
+    except OSError as error:  # it is just being replaced, or no more files may be open
+        log.error("cannot copy the files of Blueque: %s", error)
+        return EXIT_CONFIGURATION
+    return _master(choices, package, notifier, kept).run()
+
+
+def _say_what(choices: Choices) -> None:
+    """Log what the master was asked to do."""
     slots = choices.settings["slots"]
     log.info(
         "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
@@ -89,17 +88,11 @@ def main() -> int:
     )
     for remark in choices.remarks:
         log.info("%s", remark)
-    if not hosts.names_one_machine(hosts.host_name()) and host is None:
+    if not hosts.names_one_machine(hosts.host_name()) and choices.settings["host"] is None:
         log.warning(
             "host %s: other machines may have that name, too; give this one its own with --host",
             hosts.host_name(),
         )
-    try:
-        package = _warm_up(choices)
-    except OSError as error:  # it is just being replaced, or no more files may be open
-        log.error("cannot copy the files of Blueque: %s", error)
-        return EXIT_CONFIGURATION
-    return _master(choices, package, notifier, kept).run()
 
 
 def _master(choices: Choices, package: int, notifier: Notifier, kept: Kept | None) -> Master:
@@ -159,84 +152,11 @@ def _replace_program(choices: Choices, notifier: Notifier, check: Check, kept: K
     os.close(memory)
 
 
-def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Master) -> int:
-    """Run one listener in this process; return the exit status.
-
-    orders: for its fork server, as the master has made them.
-    """
-    process.set_name(SLOT)
-    Title().show(f"blueque: slot of {' '.join(choices.queues)}")
-    said = Config(statistics_keep=choices.statistics_keep)
-    client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
-    spool = Spool(choices.spool, choices.max_bytes)
-    # for a client that a module makes when it is imported
-    units.connect_as_listener(choices.job.redis_url)
-    reuse = _reuse(choices)
-    # One process follows that of all tasks; each may have loaded a large model.
-    has_burst = {*reuse.values()} <= {ONCE}
-    work = Work(
-        _life(choices),
-        choices.settings["warm"],
-        kinds(choices.handlers),
-        burst=BURST if has_burst else 1,
-        until_empty=choices.settings["until_empty"],
-        reuse=reuse,
-        server=orders._replace(spool=spool.root, slot=spool.slot),
-        forks_first=not (choices.settings["preload"] or is_own_select(choices.select)),
-    )
-    try:
-        select = _select(choices)
-    except InvalidInput as error:
-        log.error("%s", error)
-        return EXIT_CONFIGURATION
-    listener = Listener(client.connections, choices.queues, select)
-    shared = NodeContext.of(client, listener, spool, choices.in_effect(), pool_of(choices), master)
-    slot = Slot(shared, work)
-    try:
-        is_drained = slot.run()
-        return EXIT_EMPTY if slot.has_emptied else EXIT_DRAINED if is_drained else 0
-    except RedisRefused as error:
-        log.error("%s", error)
-        return EXIT_CONFIGURATION if error.code in CLUSTER else EXIT_NOT_ALLOWED
-    except (SpoolRefused, PreloadRefused) as error:
-        log.error("%s", error)
-        return EXIT_CONFIGURATION
-
-
-def _select(choices: Choices) -> Select:
-    """Return how to choose among the queues. Raises InvalidInput."""
-    if is_own_select(choices.select):
-        return own_select.load(choices.select)
-    return selector(choices.select, choices.weights)
-
-
 def check(choices: Choices) -> str | None:
     """In a child of a running master: return why a new master could not run, or None."""
     sys.path.insert(0, os.getcwd())
     units.connect_as_listener(choices.job.redis_url)
-    return refusal_of(choices, is_first=False) or _preload(choices)
-
-
-def _preload(choices: Choices) -> str | None:
-    """Import the modules; return why one cannot be imported, or None."""
-    with dropping_prints():
-        return fork_server.preload(choices.settings["preload"])
-
-
-def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
-    """Return what a task process does that the listener itself has forked."""
-
-    def live(spool: Spool, handshake: int, prepared: str | None) -> int:
-        process_end.disown()
-        _preload(choices)  # as the fork server would have; what fails there fails in the handler
-        return job.run(choices.job, spool, handshake, prepared)
-
-    return live
-
-
-def _reuse(choices: Choices) -> dict[str, Reuse]:
-    """Return how many tasks a process takes, by queue."""
-    return {queue: Reuse.of(*said) for queue, said in choices.reuse.items()}
+    return refusal_of(choices, is_first=False) or preload(choices)
 
 
 def _fork_server(choices: Choices, package: int) -> fork_server.Orders:
