@@ -183,27 +183,16 @@ class Launcher:
         """
         attempt: Attempt | None = None
         taken: TaskProcess | None = None
-        spool, max_bytes = self._context.spool, self._context.client.max_bytes
-        cwd = self._context.defaults.of(queue).cwd
+        spool, wait = self._context.spool, self._waiting.wait
         while True:
             try:
-                taken = taken or self._processes.take(
-                    queue, self._waiting.wait, self._devices, memory_limit
-                )
+                taken = taken or self._processes.take(queue, wait, self._devices, memory_limit)
                 blank = taken.pid if taken.past is None else 0
                 attempt = attempt or spool.create(task.id, task.attempt or 1, task.fields, blank)
-                if kept is not None:
-                    checkpoint_sync.carry(spool, task, attempt, kept, max_bytes)
-                if given is not None:
-                    attempt.write_inputs(given)
-                if cwd.is_own:
-                    attempt.make_cwd()
+                self._fill(task, attempt, kept, given)
                 attempt.open(spool.open_path, taken.pid, int(taken.identity["pid_start"]))
             except OSError as error:
-                self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
-                if self._context.orders.now is not Order.WORK:
-                    raise OrderCame from error
-                self._waiting.wait(TRY_AGAIN)
+                self._hold(task, error)
                 if attempt is not None and not os.path.exists(attempt.path):
                     attempt = None  # the spool has been removed under our hands
                 spool.want_of_room()  # makes it again
@@ -211,6 +200,26 @@ class Launcher:
                 if self._room.is_on:
                     self._room.note(None)
                 return task, attempt, taken
+
+    def _fill(
+        self, task: Task, attempt: Attempt, kept: dict[str, str] | None, given: str | None
+    ) -> None:
+        """Put into the directory of the attempt what the task is to find there. Raises OSError."""
+        context = self._context
+        if kept is not None:
+            limit = context.client.max_bytes
+            checkpoint_sync.carry(context.spool, task, attempt, kept, limit)
+        if given is not None:
+            attempt.write_inputs(given)
+        if context.defaults.of(task.queue).cwd.is_own:
+            attempt.make_cwd()
+
+    def _hold(self, task: Task, error: OSError) -> None:
+        """Wait before the next try to run a task. Raises OrderCame."""
+        self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
+        if self._context.orders.now is not Order.WORK:
+            raise OrderCame from error
+        self._waiting.wait(TRY_AGAIN)
 
     def _assign(
         self,

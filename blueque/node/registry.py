@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
 import time
@@ -21,6 +22,8 @@ from blueque.system import process
 from blueque.system.plain_files import remove, write_whole
 from blueque.text.format import count
 
+log = logging.getLogger("blueque")
+
 
 class Registry:
     """The listeners beside one spool."""
@@ -30,7 +33,9 @@ class Registry:
         self._entry = b""  # of this process, once it has joined
 
     def join(self, queues: Sequence[str], master: int) -> None:
-        """Note that this process is a listener of these queues. Raises OSError."""
+        """Note that this process is a listener of these queues. If the disk is full, say so: it would
+        not be counted as a slot, should it be left behind.
+        """
         entry = {
             "queues": list(queues),
             **process.identity(os.getpid()),
@@ -38,7 +43,10 @@ class Registry:
             "master_start": process.start_ticks(master),
         }
         self._entry = json.dumps(entry).encode()
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            log.warning("cannot join the registry %s: %s", self._directory, error.strerror)
 
     def _write(self) -> None:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)

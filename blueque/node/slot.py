@@ -23,6 +23,7 @@ from blueque.node.duties import Duties
 from blueque.node.launcher import TRY_AGAIN, Launcher
 from blueque.node.prefork import TaskProcesses, Work
 from blueque.node.registry import Registry
+from blueque.node.spool_room import make_room
 from blueque.node.supervisor import Supervisor
 from blueque.node.waiting import Waiting
 from blueque.protocol import permissions
@@ -80,7 +81,7 @@ class Slot:
             self._pool.open()
             self._pool.declare()
         process.become_subreaper()
-        self._join_registry()
+        self._registry.join(self._listener.queues, self._master.pid)
         if not self._master.adopts_only and self._processes.has_preloads:
             self._processes.start()
         self._client.connections.has_answer = self._waiting.has_answer
@@ -118,12 +119,6 @@ class Slot:
         if self._pool is not None:
             self._pool.withdraw()
         self._registry.leave()
-
-    def _join_registry(self) -> None:
-        try:
-            self._registry.join(self._listener.queues, self._master.pid)
-        except OSError as error:  # a full disk: left behind, we would not be counted as a slot
-            log.warning("cannot join the registry of %s: %s", self._spool.root, error.strerror)
 
     def _work_until_order(self) -> None:
         self._duties.look_after_others()
@@ -196,7 +191,7 @@ class Slot:
         """Tell whether we may take nothing, for want of room or for a pause; wait if that is so."""
         want = self._spool.want_of_room()
         if want is not None and not self._room.is_on:
-            want = self._make_room()
+            want = make_room(self._spool)
         if not self._orders.is_paused and not self._has_directory():
             log.error(
                 "the directory in which this listener was started is gone; taking nothing new until "
@@ -243,33 +238,6 @@ class Slot:
         """Wait before the next try for a task, unless an order has come."""
         if self._orders.now is Order.WORK:
             self._waiting.wait(seconds)
-
-    def _make_room(self) -> str | None:
-        """Remove the files of all attempts whose end Redis knows; return what is still wanting, or
-        None.
-
-        Files that the next attempt may go on from are removed only if nothing else helps.
-        """
-        want: str | None = None
-        for but_wanted in (True, False):
-            try:
-                removed = self._spool.prune(time.time(), but_wanted)
-            except OSError as error:
-                return f"spool {self._spool.root}: {error.strerror}"
-            if removed:
-                what = (
-                    "" if but_wanted else ", checkpoints of tasks that are to run again among them"
-                )
-                log.warning(
-                    "prune spool=%s attempts=%d: there was no room%s",
-                    self._spool.root,
-                    removed,
-                    what,
-                )
-            want = self._spool.want_of_room()
-            if want is None:
-                break
-        return want
 
     # Running it
 
