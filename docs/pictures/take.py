@@ -5,9 +5,11 @@ It fills a Redis of its own with what the tests of the page show, and needs Chro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -17,7 +19,11 @@ sys.path[:0] = [str(ROOT / "tests" / "web"), str(ROOT / "tests")]
 
 from chromium import find_chromium  # noqa: E402
 from site_data import seeded  # noqa: E402
+from transactions import protocol  # noqa: E402
 
+from blueque import Client  # noqa: E402
+from blueque.model.attempt_ref import AttemptRef  # noqa: E402
+from blueque.model.log_line import Line  # noqa: E402
 from blueque.system.embedded_redis import running_server  # noqa: E402
 
 TOKEN = "0123456789abcdef"
@@ -27,6 +33,17 @@ PICTURES = {
     "hosts": ("/nodes?span=24h", 1280, "dark"),
     "phone": ("/", 390, "light"),
 }
+
+
+def print_more(url: str) -> None:
+    """Let the running task print lines as programs do; those of the tests are hostile."""
+    attempt = AttemptRef("render.4k", "aurora", "token-aurora", "gpu-1_0")
+    lines = [
+        Line(number, time.time(), "stdout", f"frame {848 + number}/1440  \x1b[32mok\x1b[0m  7.4 s")
+        for number in range(31, 60)
+    ]
+    with contextlib.closing(Client(url)) as client:
+        protocol.log(client.connections, attempt, 1, lines)
 
 
 def take(browser: Browser, url: str, ids: dict[str, str]) -> None:
@@ -50,6 +67,7 @@ def main() -> None:
         sys.exit("no chromium: apt install chromium")
     with running_server("--appendonly", "yes") as server, sync_playwright() as playwright:
         ids = seeded(server.url)
+        print_more(server.url)
         environ = os.environ | {"BLUEQUE_REDIS_URL": server.url, "BLUEQUE_WEB_TOKEN": TOKEN}
         page = subprocess.Popen(
             [sys.executable, "-m", "blueque.cli.main", "web", "--listen", "127.0.0.1:0"],

@@ -31,7 +31,7 @@ def fill(client: Client, now: float) -> dict[str, str]:
         _run(
             client,
             nodes[number % 3],
-            f"old{number}",
+            f"reel-{number}",
             now - 40000 + number * 950,
             600,
             number % 9 == 4,
@@ -42,7 +42,7 @@ def fill(client: Client, now: float) -> dict[str, str]:
     protocol.log(
         redis, running, 1, [Line(n + 1, now - 2, "stdout", text) for n, text in enumerate(lines)]
     )
-    silent = _begin(client, nodes[3], "hmm", now - 4000)
+    silent = _begin(client, nodes[3], "kelp", now - 4000)
     pending = [
         str(client.get_queue("render.4k").enqueue({"scene": n}, title=f"scene {n}", tags=["night"]))
         for n in range(6)
@@ -58,12 +58,17 @@ def fill(client: Client, now: float) -> dict[str, str]:
         both = [workflow.add("ocr.batch", {"page": n}, after=first) for n in (2, 3)]
         workflow.add("render.4k", {"all": True}, after=both, title="bind")
     client.get_queue("ocr.batch").enqueue_many([{"p": 1}], keys=["p1"], group="2026-11-22")
-    return {"running": running.task, "silent": silent.task, "pending": pending[0], "failed": "old4"}
+    return {
+        "running": running.task,
+        "silent": silent.task,
+        "pending": pending[0],
+        "failed": "reel-4",
+    }
 
 
 def _begin(client: Client, node: str, task: str, at: float) -> AttemptRef:
     redis, attempt = client.connections, AttemptRef("render.4k", task, f"token-{task}", node)
-    parameters = f'{{"src": "{task}.mov", "token": "hunter2"}}'
+    parameters = f'{{"src": "{task}.mov", "frames": 1440}}'
     protocol.enqueue(
         redis, attempt.queue, task, parameters, at - 9, {"parameters_encoding": "json"}
     )

@@ -100,7 +100,7 @@
   }
 
   // What changes: the page asks for its parts once a second, less often while the server is away, and not while it is hidden.
-  const PACE = 1000, SLOWEST = 10000, PATIENCE = 10000;
+  const PACE = 1000, SLOWEST = 5000, PATIENCE = 10000;
   const sign = document.getElementById("live"), trouble = document.getElementById("trouble");
   const shown = {};  // the parts as they came last
   let entry = log?.dataset.entry || "", tag = "", isPaused = false, isAsking = false;
