@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from blueque.settings.example import shown_example, to_toml
+from blueque.settings.example import to_toml
+from blueque.settings.of_schedules import AS_ENQUEUE
 from blueque.settings.of_tasks import IN_REDIS, QUEUE
 from blueque.settings.setting import Setting
 from blueque.settings.table import TABLES
@@ -31,9 +32,10 @@ def table(name: str) -> str:
 
 
 def _shown(rows: tuple[Setting, ...], name: str) -> Iterator[Setting]:
-    """Yield the settings; for a queue, those that no other table has as well."""
+    """Yield the settings that no other table has as well."""
     for row in rows:
-        if name != "queues" or (row not in TABLES["listener"] and "." not in row.key):
+        is_listeners = name != "listener" and row in TABLES["listener"]
+        if not is_listeners and "." not in row.key and row.text != AS_ENQUEUE:
             yield row
 
 
@@ -51,7 +53,8 @@ def _default(row: Setting) -> str:
 
 
 def _text(row: Setting) -> str:
-    example = "" if row.example is None else f" `{to_toml(shown_example(row))}`"
+    is_clear = row.default is not None or row.example is None
+    example = "" if is_clear else f" `{to_toml(row.example)}`"
     return f"{row.text}{example}".replace("|", "\\|")
 
 

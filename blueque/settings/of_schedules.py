@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
+from blueque.model import limits
 from blueque.model.encoding import require_queue_name
 from blueque.model.ids import require_keep
 from blueque.model.labels import require_tags, require_title
-from blueque.model.lines import require_priority
+from blueque.model.lines import require_priority, require_resources
 from blueque.settings import values
-from blueque.settings.kinds import RESOURCES, Kind
-from blueque.settings.of_tasks import LIMITS, RETRY
+from blueque.settings.kinds import Kind
 from blueque.settings.setting import Setting
 
 RULE = ("cron", "every", "timezone", "start", "until")
+AS_ENQUEUE = "Of each task, as for blueque enqueue."
+_OF_TASKS: Mapping[str, tuple[Callable[[Any], Any], Any]] = MappingProxyType(
+    {
+        "priority": (require_priority, 5),
+        "resources": (require_resources, {"gpu": 1}),
+        "lock": (values.read_lock, "disk"),
+        "retry": (values.read_retry, 3),
+        **{
+            name: (
+                functools.partial(values.read_limit, name),
+                "8GiB" if name == "memory_limit" else "2h",
+            )
+            for name in limits.NAMES
+        },
+        "title": (lambda value: values.named("title", lambda: require_title(value)), "Nightly"),
+        "tags": (lambda value: values.named("tags", lambda: require_tags(value)), ["customer:17"]),
+        "context": (values.read_context, {"team": "reports"}),
+    }
+)
 _AS_IT_IS = Kind(values.as_it_is)  # `read_rule` and `read_policies` check them
 SCHEDULE = (
     Setting(
@@ -75,46 +97,8 @@ SCHEDULE = (
         default_text="1d",
         example="1d",
     ),
-    Setting(
-        "priority",
-        Kind(require_priority),
-        "From -100 to 100; higher is first.",
-        default_text="0",
-        example=5,
-    ),
-    Setting("resources", RESOURCES, "What a task needs.", example={"gpu": 1}),
-    Setting(
-        "lock",
-        Kind(values.read_lock),
-        'Of the tasks with this lock, one runs at a time, as "disk"; or three, as ["licence", 3].',
-        example="disk",
-    ),
-    Setting("retry", Kind(values.read_retry), RETRY.text, example=3),
     *(
-        Setting(
-            row.key,
-            Kind(functools.partial(values.read_limit, row.key)),
-            row.text,
-            example=row.example or "30s",
-        )
-        for row in LIMITS
-    ),
-    Setting(
-        "title",
-        Kind(lambda value: values.named("title", lambda: require_title(value))),
-        "What people read beside the id of a task.",
-        example="Nightly report",
-    ),
-    Setting(
-        "tags",
-        Kind(lambda value: values.named("tags", lambda: require_tags(value))),
-        "What a task is found by.",
-        example=["customer:17"],
-    ),
-    Setting(
-        "context",
-        Kind(values.read_context),
-        "An object for the handler, beside the parameters.",
-        example={"team": "reports"},
+        Setting(key, Kind(read), AS_ENQUEUE, example=example)
+        for key, (read, example) in _OF_TASKS.items()
     ),
 )

@@ -165,7 +165,7 @@ def one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
 def read_select(value: Any) -> str:
     if isinstance(value, str) and queue_order.is_own_select(value):
         return require_callable_name(value)
-    return one_of(queue_order.NAMES)(value)
+    return one_of((*queue_order.NAMES, "MODULE:CALLABLE"))(value)
 
 
 def read_duration(value: Any) -> float:

@@ -292,7 +292,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ("listener = 4", "listener: must be a table, not a number"),
         (
             "[listener]\nselect = 'random'",
-            "listener.select: 'random' is not one of ordered, round-robin, lottery",
+            "listener.select: 'random' is not one of ordered, round-robin, lottery, MODULE:CALLABLE",
         ),
         ("[listener]\nspool = ''", "listener.spool: must be text, not empty"),
         ("[listener]\nspool = 1979-05-27", "listener.spool: must be text, not a date or time"),

@@ -64,7 +64,7 @@ def config(invocation: Invocation, queue: str | None, example: bool, as_json: bo
 
 
 def _shown(value: object) -> str:
-    if value is None or value in ({}, [], ""):
+    if value in (None, (), [], {}, ""):
         return "-"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
