@@ -97,6 +97,20 @@ def test_sizes_are_shown_as_people_write_them_whoever_says_them(run, here):
     assert items(run("config", "--json"))["max_bytes"]["value"] == "1MiB"
 
 
+def test_nothing_is_shown_of_the_file_that_a_variable_overrules(run, here, monkeypatch):
+    (here / "blueque.toml").write_text(
+        '[listener]\nhandler = "tasks:work"\n[queues.a]\nexec = "true"\nweight = 2\n'
+        '[queues."b.run"]\nhandler = "b:c"'
+    )
+    monkeypatch.setenv("BLUEQUE_EXEC", "./work.sh")
+
+    found = items(run("config", "--json"))
+
+    assert found["listener.exec"]["value"] == ["./work.sh"]
+    assert found["listener.handler"]["value"] is None
+    assert [name for name in found if name.startswith("queues.")] == ["queues.a.weight"]
+
+
 def test_a_password_is_shown_nowhere_whoever_says_it(run, here, monkeypatch):
     (here / "blueque.toml").write_text(TEXT)
     shown = run("config").stdout + run("config", "--json").stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
 import time
@@ -18,7 +17,7 @@ from running import clean_environment, until
 from blueque import Client, Config, ConfigRefused, Retry
 from blueque.model import keys
 from blueque.settings.file import load, parse
-from blueque.settings.table import TABLES, rows, variable
+from blueque.settings.table import TABLES, variable
 from blueque.task_process import running_task
 
 WORK = handlers.WORK
@@ -121,40 +120,6 @@ def test_each_queue_has_its_own_policy_and_limits_and_what_is_not_said_is_as_for
     assert "retry" not in client.get_inspector().registration("short", plain.node)
     assert Retry.parse(client.get_inspector().registration("again", plain.node)["retry"]) == Retry(
         max=2, backoff=0
-    )
-
-
-def test_a_queue_without_a_limit_is_held_to_none_though_the_listener_has_one(programs, client):
-    programs.write(
-        "[listener]\ntime_limit = 0.3\ngrace = 0\n[queues.long]\ntime_limit = false", "blueque.toml"
-    )
-    programs.listener("work:run", "long", queue="short", slots=2, grace="0")
-    long = begin(programs, queue="long")
-    assert ended(client, client.get_queue("short").enqueue("wait")).error_type == "time_limit"
-    assert client.get_task(long.id).status == "started", "which began before"
-    knowing = Client(client._url, config=str(programs.directory / "blueque.toml"))
-    assert "time_limit" not in client.get_task(knowing.get_queue("long").schedule("", 4e9)).fields
-
-
-def test_an_option_for_all_queues_goes_before_the_table_of_one(programs):
-    programs.write("[queues.A]\ntime_limit = '1h'\nretry = 5", "blueque.toml")
-    programs.listener("work:run", "--time-limit", "0.3", "--retry", "0", queue="A", grace="0")
-    task = programs.client.get_queue("A").enqueue("wait")
-    assert ended(programs.client, task).error_type == "time_limit"
-    assert len(ledger(programs, task)) == 1
-
-
-def test_weights_in_the_file_make_it_a_lottery_and_one_in_the_arguments_goes_before(programs):
-    programs.write(
-        "[queues.A]\nweight = 3\n[queues.B]\nweight = 4\n[queues.C]\nweight = 5", "blueque.toml"
-    )
-    assert (
-        "3 queues (lottery) 'A'=3, 'B'=7, 'D'"
-        in programs.listener("work:run", "B=7", "D", queue="A").log
-    )
-    assert (
-        "2 queues (ordered) 'A', 'B'"
-        in programs.listener("work:run", "B", "--select", "ordered", queue="A").log
     )
 
 
@@ -365,103 +330,9 @@ def test_blueque_enqueue_reads_the_file(run, tmp_path, client):
 # Variables
 
 
-def test_a_variable_goes_before_the_file_and_an_option_before_both(programs):
-    programs.write(
-        '[listener]\nslots = 3\nlog_format = "json"\nselect = "round-robin"\nuntil_empty = true',
-        "blueque.toml",
-    )
-    environ = {"BLUEQUE_SLOTS": "2", "BLUEQUE_SELECT": "ordered", "BLUEQUE_LOG_FORMAT": "text"}
-    command = [
-        sys.executable,
-        "-m",
-        "blueque.cli.listener",
-        "A",
-        "B",
-        "--redis-url",
-        programs.url,
-        "--spool",
-        "spool",
-        "--handler",
-        "work:run",
-    ]
-    plain = programs.start(command)
-    by_variable = programs.start([*command, "--slots", "1"], environ=environ)
-    assert (plain.wait(), by_variable.wait()) == (0, 0), "there is nothing to take"
-    assert (
-        "2 queues (round-robin) 'A', 'B', work:run, 3 slots" in plain.log
-        and plain.log.startswith("{")
-    )
-    assert (
-        "2 queues (ordered) 'A', 'B', work:run, 1 slot," in by_variable.log
-        and not by_variable.log.startswith("{")
-    )
-
-
-def test_several_values_in_a_variable_stand_side_by_side(programs, client):
-    environ = {
-        "BLUEQUE_RESOURCES": "gpu=2 memory=1GiB",
-        "BLUEQUE_TIME_LIMIT": "0.3s",
-        "BLUEQUE_WARM": "false",
-    }
-    programs.listener("work:run", queue="A", grace="0", environ=environ)
-    node = client.get_inspector().listeners("A")[0]
-    assert client.get_inspector().registration("A", node)["resources"] == f"gpu=2,memory={2**30}"
-    assert ended(client, client.get_queue("A").enqueue("wait")).error_type == "time_limit"
-
-
 def test_the_log_format_of_a_scheduler_stands_in_the_file_and_in_a_variable(programs):
     programs.write('[scheduler]\nlog_format = "json"', "blueque.toml")
     by_file = programs.scheduler()
     by_variable = programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "text"})
     by_file.says('"message": "blueque-scheduler')
     by_variable.says(" blueque-scheduler ")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("BLUEQUE_SLOTS", "0", "BLUEQUE_SLOTS: it is 0; it must be from 1 to 1000"),
-        ("BLUEQUE_MAX_RUNTIME", "soon", "BLUEQUE_MAX_RUNTIME: 'soon' is not a duration"),
-        ("BLUEQUE_ON_TERM", "die", "BLUEQUE_ON_TERM: 'die' is not one of"),
-        ("BLUEQUE_RETRY", "often", "BLUEQUE_RETRY: "),
-        ("BLUEQUE_RESOURCES", "gpu", "BLUEQUE_RESOURCES: gpu: write NAME=AMOUNT"),
-        ("BLUEQUE_RESOURCES", "gpu=x", "BLUEQUE_RESOURCES: 'x' is not a size"),
-        ("BLUEQUE_UNTIL_EMPTY", "perhaps", "BLUEQUE_UNTIL_EMPTY: 'perhaps' is not true or false"),
-    ],
-)
-def test_a_mistake_in_a_variable_is_told_by_its_name_with_exit_code_78(run, name, value, said):
-    result = run("listener", "A", "--handler", "work:run", environ={name: value})
-    assert result.returncode == 78
-    assert said in result.stderr
-
-
-def test_config_shows_what_each_option_is_and_where_it_comes_from(run, tmp_path):
-    (tmp_path / "blueque.toml").write_text(
-        '[listener]\nhandler = "tasks:work"\nmax_runtime = "8h"\n[queues.a]\nexec = "true"'
-    )
-    result = run(
-        "main", "config", "--json", environ={"BLUEQUE_SLOTS": "3", "BLUEQUE_MAX_RUNTIME": "7h"}
-    )
-    found = {
-        one["name"]: (one["value"], one["place"]) for one in json.loads(result.stdout)["items"]
-    }
-    assert found["listener.slots"] == (3, "BLUEQUE_SLOTS")
-    assert found["listener.max_runtime"] == ("7h", "BLUEQUE_MAX_RUNTIME")
-    assert (found["listener.handler"], found["queues.a.exec"]) == (
-        ("tasks:work", "blueque.toml [listener]"),
-        ("true", "blueque.toml"),
-    )
-    assert {f"listener.{key}" for key in rows("listener")} <= {*found}
-
-
-def test_config_shows_nothing_of_the_file_that_a_variable_overrules(run, tmp_path):
-    (tmp_path / "blueque.toml").write_text(
-        '[listener]\nhandler = "tasks:work"\n[queues.a]\nexec = "true"\nweight = 2\n[queues."b.run"]\nhandler = "b:c"'
-    )
-    result = run("main", "config", "--json", environ={"BLUEQUE_EXEC": "./work.sh"})
-    found = {
-        one["name"]: (one["value"], one["origin"]) for one in json.loads(result.stdout)["items"]
-    }
-    assert found["listener.exec"] == (["./work.sh"], "environment")
-    assert found["listener.handler"] == (None, "default")
-    assert [name for name in found if name.startswith("queues.")] == ["queues.a.weight"]

@@ -735,6 +735,13 @@ def test_options_of_the_listener_behind_exec_are_refused(arguments):
     )
 
 
+@pytest.mark.parametrize("option", [("--reuse", "2"), ("--reuse-for", "1h"), ("--preload", "json")])
+def test_options_for_callables_are_refused_beside_exec(option):
+    done = CliRunner().invoke(listener.command, ["work", *option, "--exec", "true"])
+
+    assert done.exit_code == 2 and "need --handler" in done.output
+
+
 @pytest.mark.parametrize(
     "program",
     [["true", "--fast", "slots"], ["true", "--", "--slots", "7"], ["--", "true", "--slots", "7"]],

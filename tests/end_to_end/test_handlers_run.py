@@ -155,18 +155,6 @@ def test_queues_that_alternate_import_nothing_ahead(programs):
 # Which goes before which
 
 
-def test_an_option_goes_before_a_variable_and_that_before_the_file(programs):
-    programs.write(FILE, "blueque.toml")
-    environ = {"BLUEQUE_HANDLER": "third:run"}
-
-    listen(programs, "a", "b", environ=environ)
-    assert results(programs, "a", "b") == [["third", "a"], ["third", "b"]]
-    listen(programs, "x", "y", "--handler", "first:run", environ=environ)
-    assert results(programs, "x", "y") == [["first", "x"], ["first", "y"]]
-    listen(programs, "z", "--exec", "echo", "option", environ=environ)
-    assert results(programs, "z") == ["option"]
-
-
 def test_a_program_in_a_variable_is_split_as_by_a_shell_and_nothing_is_expanded(programs):
     listen(programs, "a", environ={"BLUEQUE_EXEC": """printf '%s|' "two words" $HOME"""})
 

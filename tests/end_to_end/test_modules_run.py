@@ -143,22 +143,6 @@ def test_all_is_imported_once_for_a_look_and_not_in_master_or_listener(programs)
 # What goes before what
 
 
-def test_the_nearest_place_that_names_a_handler_counts(programs):
-    programs.write("def run(task): return 'file'\ndef other(task): return 'listener'", "own.py")
-    programs.write(
-        "[listener]\nmodules = ['films', 'sounds']\nhandler = 'own:other'\n[queues.films]\nhandler = 'own:run'",
-        "blueque.toml",
-    )
-    first = listen(programs, "films", "scenes", "rest")
-    assert [run(programs, queue).result for queue in ("films", "rest")] == ["file", "listener"]
-    assert run(programs, "scenes").result[:2] == ["films", ""]
-
-    assert first.stop() == 0
-
-    listen(programs, "films", "--module", "films", environ={"BLUEQUE_HANDLER": "own:run"})
-    assert run(programs, "films", "M").result[:3:2] == ["films", "M"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "environ", "file"),
     [

@@ -634,22 +634,6 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
     assert program.is_running, program.log
 
 
-@pytest.mark.parametrize(
-    ("arguments", "refusal"),
-    [
-        (("--reuse", "2", "--exec", "true"), "need --handler"),
-        (("--reuse-for", "1h", "--exec", "true"), "need --handler"),
-        (("--handler", "work:run", "--reuse", "0"), "--reuse: it is 0; it must be from 1"),
-    ],
-)
-def test_the_options_are_refused_where_they_make_no_sense(programs, arguments, refusal):
-    options = ("--redis-url", programs.url, *arguments)
-    program = programs.start([sys.executable, "-m", "blueque.cli.listener", "work", *options])
-
-    assert program.wait() == 2
-    assert refusal in program.log
-
-
 # What was meant for a task does not touch the next one
 
 
