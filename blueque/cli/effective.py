@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from datetime import time as clock_time
 from typing import TYPE_CHECKING, Any
 
 from blueque.cli import listener_handlers, printing
+from blueque.cli.listener import Importer
 from blueque.cli.setting_options import checked
 from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
@@ -54,14 +54,15 @@ def of_queue(invocation: Invocation, queue: str) -> Iterator[Found]:
     config = invocation.config
     queue = config.aliases.get(require_queue_name(queue), queue)
     sources = checked(config, ["listener"])
+    importer = Importer.of(invocation, sources.of("listener"))
     nearer, farther = sources.nearer(queue), sources.farther()
-    modules = listener_handlers.find(sources, [queue], _looking(invocation, sources, "look"))
+    modules = listener_handlers.find(sources, [queue], importer.look)
     runs = listener_handlers.chosen(sources, queue, modules)
     handler = None
     if runs is None:
         yield Found("handler", None, "default")
     else:
-        handler = _registered(invocation, sources, queue, runs.value, modules)
+        handler = _registered(importer, sources, queue, runs.value, modules)
         yield runs._replace(value=runs.value.run or runs.value.exec)
     decorated = listener_handlers.decorated(config, queue, handler)
     whole = nearer.then(decorated, _in_redis(invocation, queue), *farther.layers)
@@ -71,7 +72,7 @@ def of_queue(invocation: Invocation, queue: str) -> Iterator[Found]:
 
 
 def _registered(
-    invocation: Invocation, sources: Sources, queue: str, name: HandlerName, modules: Modules
+    importer: Importer, sources: Sources, queue: str, name: HandlerName, modules: Modules
 ) -> Registered | None:
     """Return what runs the tasks of a queue, if it has registered itself and can be imported here."""
     known = modules.handlers.get(queue)
@@ -80,9 +81,8 @@ def _registered(
     if known is not None and known.run == name.run:
         return known
     paths = sources.config.queue(queue).get("pythonpath", ())
-    look: Callable[[HandlerName], Registered | None] = _looking(invocation, sources, "look_at")
     try:
-        return look(name._replace(paths=paths))
+        return importer.look_at(name._replace(paths=paths))
     except InvalidInput as error:
         printing.talk(f"{error}; what its decorator says is left out")
         return None
@@ -94,15 +94,6 @@ def _address(invocation: Invocation) -> Found:
     origin = origins.get(source, "environment")
     place = None if origin == "default" else source
     return Found("redis_url", hide_password(url), origin, place)
-
-
-def _looking(invocation: Invocation, sources: Sources, name: str) -> Any:
-    """Return the function of the listener that imports handlers."""
-    from blueque.cli import listener  # here: large, and only for handlers
-
-    url, source = invocation.address()
-    task_url = None if sources.of("listener").get("task_redis") is False else url
-    return functools.partial(getattr(listener, name), url, source, task_url)
 
 
 def _in_redis(invocation: Invocation, queue: str) -> Layer:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
 from collections.abc import MutableSequence, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -143,12 +142,9 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     sources = sources_of(context, config, "listener")
     settings = sources.of("listener")
     own = _of_listener(settings, config.path)
-    url, source = invocation.address()
-    task_url = None if own["task_redis"] is False else url
+    importer = Importer.of(invocation, settings)
     named = named_queues(client, queues)
-    modules = listener_handlers.find(
-        sources, [*named], functools.partial(look, url, source, task_url)
-    )
+    modules = listener_handlers.find(sources, [*named], importer.look)
     named = named or dict.fromkeys(modules.get_queues())
     handlers = handlers_of(sources, named, modules)
     known = {q: weight for q in named if (weight := config.queue(q).get("weight")) is not None}
@@ -157,14 +153,12 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     nearer = {queue: sources.nearer(queue, weight) for queue, weight in named.items()}
     whole = {queue: its.then(*farther.layers) for queue, its in nearer.items()}
     programs = found_from_here(config, handlers, {q: cwd_of(its) for q, its in whole.items()})
-    registered = registered_among(
-        programs, modules.handlers, functools.partial(look_at, url, source, task_url)
-    )
+    registered = registered_among(programs, modules.handlers, importer.look_at)
     own["select"] = select
     if not any(name.run for name in handlers.values()):
         own["preload"] = []  # programs import nothing
     if own["hooks"] is not None:
-        _check_hooks(own["hooks"], url, source, task_url)
+        importer.check_hooks(own["hooks"])
     of_queues, remarks = {}, []
     for queue, its in nearer.items():
         handler = registered.get(queue)
@@ -178,24 +172,14 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "handlers": programs,
             "of_queues": of_queues,
             "reuse": {q: reuse_of(its) for q, its in whole.items() if handlers[q].run is not None},
-            "redis_url": url,
-            "url_source": source,
+            "redis_url": importer.url,
+            "url_source": importer.source,
             "max_bytes": client.max_bytes,
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
             "config": config.path,
             "remarks": remarks,
         }
     )
-
-
-def _check_hooks(name: str, url: str, source: str, task_url: str | None) -> None:
-    """End the program if the class of hooks cannot be used."""
-    from blueque.node.handler_check import check_hooks  # here: most listeners have none
-
-    try:
-        check_hooks(name, task_url, functools.partial(_take_environment, url, source))
-    except InvalidInput as error:
-        raise Failure(CONFIGURATION, str(error)) from error
 
 
 def _of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:
@@ -214,22 +198,45 @@ def _of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:
         raise Failure(CONFIGURATION, f"{error}{where}") from error
 
 
-def look(
-    url: str, source: str, task_url: str | None, modules: Sequence[str]
-) -> dict[str, Registered]:
-    """Return the handlers of the modules, by queue. task_url: the address that tasks get. Raises
-    InvalidInput.
+class Importer(NamedTuple):
+    """Imports what runs tasks, in a child that then ends.
+
+    url, source: the address of Redis, and its origin. task_url: the address that tasks get.
     """
-    from blueque.node.handler_check import discover  # here: most listeners name no modules
 
-    return discover(modules, task_url, functools.partial(_take_environment, url, source))
+    url: str
+    source: str
+    task_url: str | None
 
+    @classmethod
+    def of(cls, invocation: Invocation, settings: Resolver) -> Importer:
+        """Return that of a listener with these settings."""
+        url, source = invocation.address()
+        return cls(url, source, None if settings.get("task_redis") is False else url)
 
-def look_at(url: str, source: str, task_url: str | None, name: HandlerName) -> Registered | None:
-    """Return the callable if it has registered itself; else None. As `look`."""
-    from blueque.node.handler_check import find  # here: --help does without
+    def look(self, modules: Sequence[str]) -> dict[str, Registered]:
+        """Return the handlers of the modules, by queue. Raises InvalidInput."""
+        from blueque.node.handler_check import discover  # here: most listeners name no modules
 
-    return find(name, task_url, functools.partial(_take_environment, url, source))
+        return discover(modules, self.task_url, self._prepare)
+
+    def look_at(self, name: HandlerName) -> Registered | None:
+        """Return the callable if it has registered itself; else None. Raises InvalidInput."""
+        from blueque.node.handler_check import find  # here: --help does without
+
+        return find(name, self.task_url, self._prepare)
+
+    def check_hooks(self, name: str) -> None:
+        """End the program if the class of hooks cannot be used."""
+        from blueque.node.handler_check import check_hooks  # here: most listeners have none
+
+        try:
+            check_hooks(name, self.task_url, self._prepare)
+        except InvalidInput as error:
+            raise Failure(CONFIGURATION, str(error)) from error
+
+    def _prepare(self) -> None:
+        _take_environment(self.url, self.source)
 
 
 def _become_master(choices: dict[str, Any]) -> None:
