@@ -16,12 +16,12 @@ import redis as redis_py
 from faults import FaultProxy
 from hypothesis import HealthCheck, settings
 from oracle import EVENTS
+from reaching_in import execute, execute_by
 from running import BLUEQUE, Programs
 
 from blueque import Client
 from blueque.connection.redis import Redis
 from blueque.producer.queue import Queue
-from blueque.protocol import transaction
 from blueque.system import hosts
 from blueque.system.embedded_redis import Server, running_server
 
@@ -204,15 +204,14 @@ def other(url: str) -> Iterator[Redis]:
 @pytest.fixture
 def overtaken(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Let somebody act between the look and the EXEC of the transaction that comes next."""
-    execute = transaction._execute
 
     def overtaken(act: Callable[[], object]) -> None:
         def act_and_execute(*arguments: Any) -> Any:
-            monkeypatch.setattr(transaction, "_execute", execute)
+            execute_by(monkeypatch, execute)
             act()
             return execute(*arguments)
 
-        monkeypatch.setattr(transaction, "_execute", act_and_execute)
+        execute_by(monkeypatch, act_and_execute)
 
     return overtaken
 

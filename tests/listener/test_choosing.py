@@ -9,6 +9,7 @@ import os
 import legacy
 import pytest
 from legacy import ledger
+from reaching_in import execute, execute_by, name_listener
 from running import until
 from transactions import protocol
 
@@ -16,7 +17,6 @@ from blueque.errors import RedisAway
 from blueque.listener import stale_holders
 from blueque.listener.resources import Pool
 from blueque.model.units import Timing
-from blueque.protocol import transaction
 from blueque.queries import line_order
 
 WORK = legacy.WORK
@@ -31,7 +31,7 @@ def make(client, tmp_path):
         listener = client.get_listener(queue)
         made.append(listener)
         ours = listener.of(queue)
-        ours._node, ours._pid = node, os.getpid()
+        name_listener(ours, node)
         spool = tmp_path / node.rpartition("_")[0]  # listeners of one host share what it has
         spool.mkdir(exist_ok=True)
         if resources:
@@ -204,7 +204,7 @@ def lose_the_answer(client, monkeypatch):
     """Have a listener look for work and get no answer to this EXEC of those that it sends."""
 
     def lose_the_answer(listener, number):
-        execute, sent = transaction._execute, []
+        sent = []
 
         def execute_in_vain(*arguments):
             sent.append(1)
@@ -215,7 +215,7 @@ def lose_the_answer(client, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(client.connections, "patience", 0)
-            patch.setattr(transaction, "_execute", execute_in_vain)
+            execute_by(patch, execute_in_vain)
             with pytest.raises(RedisAway):
                 listener.take()
 

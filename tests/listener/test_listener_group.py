@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+from reaching_in import execute, execute_by
 from running import until
 from transactions import protocol
 
@@ -13,7 +14,6 @@ from blueque import Client, RoundRobin
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.listener.listener import Listener
 from blueque.model.units import Timing
-from blueque.protocol import transaction
 from blueque.recovery.judge import Recovery
 
 MANY = [f"queue {number}" for number in range(100)]
@@ -267,18 +267,18 @@ def lose(monkeypatch, number, is_executed):
     """Let the connection break at the transaction of this number, before Redis has executed it or
     after.
     """
-    execute, sent = transaction._execute, []
+    sent = []
 
     def execute_in_vain(*arguments):
         sent.append(arguments)
         if len(sent) != number:
             return execute(*arguments)
-        monkeypatch.setattr(transaction, "_execute", execute)
+        execute_by(monkeypatch, execute)
         if is_executed:
             execute(*arguments)
         raise RedisAway("in a test")
 
-    monkeypatch.setattr(transaction, "_execute", execute_in_vain)
+    execute_by(monkeypatch, execute_in_vain)
 
 
 @pytest.mark.parametrize(("lost", "is_executed"), [("pop", True), ("reserve", False)])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 
 import pytest
+from reaching_in import name_listener
 from transactions import protocol
 
 from blueque.listener.time_left import TimeLeft
@@ -25,7 +25,7 @@ def make(client):
     def make(seconds=HOUR, default=None, node="here_1", queues=("video",)):
         listener = client.get_listener(*queues)
         for ours in listener:
-            ours._node, ours._pid = node, os.getpid()
+            name_listener(ours, node)
             if seconds is not None:
                 ours.time_left = TimeLeft(time.monotonic() + seconds, default)
             listener.register(Timing(), queue=ours.queue)

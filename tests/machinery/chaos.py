@@ -47,11 +47,11 @@ class Chaos:
     """One run."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
-        self._stage, self._began = stage, now()
+        self.stage, self._began = stage, now()
         self._log_path = stage.directory / "chaos.log"
         self._ledger, self._promises = Ledger(stage.ledger), Promises(stage.accepted)
         self._samples = Samples()
-        self._injector = Injector(stage, self._ledger, seed, self.log)
+        self.injector = Injector(stage, self._ledger, seed, self.log)
         self._sample_at = 0.0
         self.wrong: list[str] = []
         self.table: dict[str, object] = {"seed": seed}
@@ -59,26 +59,26 @@ class Chaos:
     def run(self, seconds: float, tasks: int) -> None:
         """Have it all happen, and judge."""
         self.log(f"this is {self._began:.3f} by the clock of the ledger")
-        with stalls_noted(self._injector.note_stall):
+        with stalls_noted(self.injector.note_stall):
             self._strike(seconds, tasks)
             self._calm_down()
         self._judge()
 
     def _strike(self, seconds: float, tasks: int) -> None:
         """Have the faults."""
-        self._stage.open()
+        self.stage.open()
         self._until(lambda: bool(self._ledger.running), 20.0, "the first task")
         began = now()
         # A busy machine may need longer until each fault has struck and so many tasks have begun.
         while now() < began + seconds or (
-            (self._injector.never or len(self._ledger.runs) < tasks)
+            (self.injector.never or len(self._ledger.runs) < tasks)
             and now() < began + 2 * seconds + PATIENCE
         ):
-            self._injector.step()
-            self._look()
+            self.injector.step()
+            self.look()
             self._supervise()
             time.sleep(LOOK)
-        self._injector.finish()
+        self.injector.finish()
         self.log("the faults have stopped")
 
     def log(self, text: str) -> None:
@@ -87,19 +87,19 @@ class Chaos:
 
     # While it goes on
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Note who runs, and now and then what they use."""
         self._ledger.read()
         for run in self._ledger.running:
             if run.process is None:
-                run.process = self._stage.node(run.node).find(run.pid)
+                run.process = self.stage.node(run.node).find(run.pid)
         self._ledger.look(lambda run: is_there(run.process or 0), now())
         if now() >= self._sample_at:
             self._sample_at = now() + SAMPLE
             self._sample()
 
     def _sample(self) -> None:
-        stage, runs = self._stage, self._ledger.runs
+        stage, runs = self.stage, self._ledger.runs
         begun, total = by_listener(runs), Counter(run.node for run in runs)
         for node in stage.nodes:
             master = node.master
@@ -118,25 +118,25 @@ class Chaos:
 
     def _supervise(self) -> None:
         """See that nobody ends whom we have not ended."""
-        for node in self._stage.nodes:
+        for node in self.stage.nodes:
             if not node.is_busy and node.listener is not None and not node.listener.is_running:
                 self.wrong.append(
                     f"the master of node {node.name} has ended by itself: {node.listener.log[-2000:]}"
                 )
                 node.start()
         for name, program in (
-            ("scheduler", self._stage.scheduler),
-            ("producer", self._stage.producer),
+            ("scheduler", self.stage.scheduler),
+            ("producer", self.stage.producer),
         ):
             if program is not None and not program.is_running:
                 self.wrong.append(f"the {name} has ended by itself: {program.log[-2000:]}")
-                setattr(self._stage, name, None)
+                setattr(self.stage, name, None)
 
     def _until(self, is_so: Callable[[], bool], seconds: float, what: str) -> bool:
         """Wait, and look on meanwhile. It is a broken promise when it takes too long."""
         deadline = now() + seconds
         while not is_so():
-            self._look()
+            self.look()
             if now() >= deadline:
                 self.wrong.append(f"not within {seconds:g} s: {what}")
                 return False
@@ -146,7 +146,7 @@ class Chaos:
     # When the faults have stopped
 
     def _calm_down(self) -> None:
-        stage = self._stage
+        stage = self.stage
         if stage.producer is not None:
             stage.producer.send(signal.SIGTERM)
             producer = stage.producer
@@ -167,7 +167,7 @@ class Chaos:
         self._leave()
 
     def _unended(self) -> list[str]:
-        control = self._stage.control
+        control = self.stage.control
         known = [task for task, promise in self._promises.read().items() if promise.is_accepted]
         counts = control.connections.read(
             ("LLEN", keys.complete(QUEUE)),
@@ -182,7 +182,7 @@ class Chaos:
         found: dict[str, str | None] = {}
         for first in range(0, len(tasks), 500):
             some = tasks[first : first + 500]
-            replies = self._stage.control.connections.read(
+            replies = self.stage.control.connections.read(
                 *[("HGET", keys.task(task), "status") for task in some]
             )
             found |= dict(zip(some, replies, strict=True))
@@ -200,7 +200,7 @@ class Chaos:
 
     def _leave(self) -> None:
         """Tell everybody to leave, and see that they do."""
-        stage = self._stage
+        stage = self.stage
         for node in stage.nodes:
             self._until(lambda node=node: node.master is not None, 10.0, "a master")  # type: ignore[misc]
             if node.master is not None:
@@ -225,7 +225,7 @@ class Chaos:
     def _judge(self) -> None:
         self._ledger.read()
         tasks = {task: promise for task, promise in self._promises.read().items() if task}
-        ends = {task: self._stage.control.get_task(task) for task in tasks}
+        ends = {task: self.stage.control.get_task(task) for task in tasks}
         lost = [
             task
             for task, promise in tasks.items()
@@ -233,24 +233,22 @@ class Chaos:
         ]
         self.wrong += [f"task {task} is lost: {ends[task].status}" for task in lost]
         again = doubled(self._ledger.runs, tasks)
-        excused, without = overlaps(self._ledger.runs, self._injector.away, LOST_AFTER - TOLERANCE)
+        excused, without = overlaps(self._ledger.runs, self.injector.away, LOST_AFTER - TOLERANCE)
         locked, crowded = crowds(
-            self._ledger.runs, tasks, self._injector.away, LOCKS, LOST_AFTER - TOLERANCE
+            self._ledger.runs, tasks, self.injector.away, LOCKS, LOST_AFTER - TOLERANCE
         )
-        injector = self._injector
-        given_up = _given_up(self._stage)
+        injector = self.injector
+        given_up = _given_up(self.stage)
         wasted = redone(self._ledger.runs, tasks, injector.away, given_up, LOST_AFTER - TOLERANCE)
         self.wrong += (
             again + without + crowded + wasted + injector.unadopted + injector.never_adopted
         )
         for task, promise in tasks.items():
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
-        (known,) = self._stage.control.connections.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
+        (known,) = self.stage.control.connections.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
         self.wrong += [f"task {task} is nobody's" for task in known if task not in tasks]
         self.wrong += self._samples.wrong()
-        self.wrong += [
-            f"never struck in the midst of work: {name}" for name in self._injector.never
-        ]
+        self.wrong += [f"never struck in the midst of work: {name}" for name in self.injector.never]
         self._count(tasks, ends)
         self.table |= {
             "declared lost": len(given_up),
@@ -283,9 +281,9 @@ class Chaos:
             ),
             "consents": sum(promise.consents for promise in tasks.values()),
             "task processes killed": sum(run.killed is not None for run in runs),
-            "adopted": f"{len(self._injector.adopted)}, the slowest after {max(self._injector.adopted, default=0.0):.1f} s",
-            "faults in the midst of work": sum(self._injector.hits.values()),
-            **{f"  {name}": self._injector.hits[name] for name in FAULTS},
+            "adopted": f"{len(self.injector.adopted)}, the slowest after {max(self.injector.adopted, default=0.0):.1f} s",
+            "faults in the midst of work": sum(self.injector.hits.values()),
+            **{f"  {name}": self.injector.hits[name] for name in FAULTS},
         }
         for kind in self._samples.kinds():
             count, done, descriptors, memory = self._samples.growth(kind)

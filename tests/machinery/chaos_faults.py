@@ -68,7 +68,7 @@ class Injector:
         for undo in [item for item in self._undos if item[0] <= now()]:
             self._undos.remove(undo)
             undo[1]()
-        self._work()
+        self.work()
         if now() >= self._next:
             self._next = now() + (self._random.uniform(0.3, 1.0) if self._strike() else SOON)
 
@@ -80,7 +80,7 @@ class Injector:
         self._armed = None
         for wire in self._stage.wires:
             wire.cuts_after = False
-        until(self._work, what="the end of the last fault")
+        until(self.work, what="the end of the last fault")
 
     def note_stall(self, since: float, until: float) -> None:
         """Note that the machine stood still."""
@@ -106,7 +106,7 @@ class Injector:
             else []
         )
 
-    def _work(self) -> bool:
+    def work(self) -> bool:
         """Call the jobs, each until it is done; tell whether all are."""
         self._jobs = [job for job in self._jobs if not job()]
         return not self._jobs
@@ -134,7 +134,7 @@ class Injector:
 
     # Victims
 
-    def _runs(self, node: Node | None = None) -> list[Run]:
+    def running(self, node: Node | None = None) -> list[Run]:
         """Return the runs that certainly go on: the ledger has their start and no end, and their
         processes are there.
         """
@@ -154,14 +154,16 @@ class Injector:
         """
         if any(node.is_busy for node in self._stage.nodes):
             return []
-        nodes = [node for node in self._stage.nodes if node.master is not None and self._runs(node)]
+        nodes = [
+            node for node in self._stage.nodes if node.master is not None and self.running(node)
+        ]
         return self._random.sample(nodes, len(nodes))
 
     def _listener(self) -> Victim | None:
         """Return a listener with a task."""
         if not self._stage.is_redis_well:
             return None
-        runs = self._runs()
+        runs = self.running()
         tasks = {run.task: self._stage.control.get_task(run.task) for run in runs}
         # Those that have longest to go at first: they shall outlive their listeners.
         for run in sorted(
@@ -267,7 +269,7 @@ class Injector:
         return f"{victim.name} task={victim.run.task}"
 
     def kill_task(self) -> str | None:
-        runs = self._runs()
+        runs = self.running()
         if not runs:
             return None
         run, since = self._random.choice(runs), now()
@@ -313,7 +315,7 @@ class Injector:
 
     def _end_master(self, number: int) -> str | None:
         for node in self._idle_nodes():
-            master, runs = node.master, self._runs(node)
+            master, runs = node.master, self.running(node)
             if master is None or node.listener is None or not runs:
                 continue
             node.is_busy = True
@@ -326,7 +328,7 @@ class Injector:
 
     def _crash_node(self, low: float, high: float) -> str | None:
         for node in self._idle_nodes():
-            runs = self._runs(node)
+            runs = self.running(node)
             if not runs:
                 continue
             node.is_busy = True
@@ -344,7 +346,7 @@ class Injector:
 
     def freeze_node(self) -> str | None:
         for node in self._idle_nodes():
-            runs = self._runs(node)
+            runs = self.running(node)
             if not runs:
                 continue
             node.is_busy = True
@@ -375,7 +377,7 @@ class Injector:
     # What can be done to Redis
 
     def kill_redis(self) -> str | None:
-        stage, runs = self._stage, self._runs()
+        stage, runs = self._stage, self.running()
         if not stage.is_redis_well or not runs:
             return None
         stage.is_redis_well = False
@@ -391,7 +393,7 @@ class Injector:
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
 
     def freeze_redis(self) -> str | None:
-        stage, runs = self._stage, self._runs()
+        stage, runs = self._stage, self.running()
         if not stage.is_redis_well or not runs:
             return None
         stage.is_redis_well = False
@@ -407,7 +409,7 @@ class Injector:
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
 
     def kill_clients(self) -> str | None:
-        runs = self._runs()
+        runs = self.running()
         if not self._stage.is_redis_well or not runs:
             return None
         (count,) = self._stage.control.connections.read(
@@ -421,7 +423,7 @@ class Injector:
         """Return the wires of one node or all, if tasks run there that use them."""
         if self._is_net_busy:
             return None
-        nodes = [node for node in self._stage.nodes if node.wire.connections and self._runs(node)]
+        nodes = [node for node in self._stage.nodes if node.wire.connections and self.running(node)]
         if not nodes:
             return None
         if self._random.random() < 0.4:
@@ -480,7 +482,7 @@ class Injector:
         if self._is_net_busy:
             return None
         for node in self._idle_nodes():
-            runs = self._runs(node)
+            runs = self.running(node)
             if not runs:
                 continue
             node.is_busy = self._is_net_busy = True

@@ -5,7 +5,6 @@ what is true after it.
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import model
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from model import Life, Model
 from oracle import EVENTS, TIES
+from reaching_in import name_listener
 from transactions import protocol
 
 import blueque.listener.beating
@@ -272,7 +272,7 @@ class Machine(RuleBasedStateMachine):
         self.rolled_back: set[str] = set()
 
     def connect(self) -> Redis:
-        self.connections.append(Client(self.url, patience=60.0)._redis)
+        self.connections.append(Client(self.url, patience=60.0).connections)
         return self.connections[-1]
 
     def teardown(self) -> None:
@@ -394,7 +394,8 @@ class Machine(RuleBasedStateMachine):
         life.instance, life.beat, life.is_unsure, life.totals = instance, 0, True, totals
         listener.reserver.pool = Pool(totals)
         ours = listener.of(queue)
-        ours._node, ours._pid, ours.instance = node, os.getpid(), instance
+        name_listener(ours, node)
+        ours.instance = instance
         ours._beat, ours.is_list_unsure = 0, True
 
     def idle_one(self, queue: str) -> Actor:

@@ -1488,7 +1488,7 @@ class Families(Machine):
         """Make members, in a group that is opened if there is none; then: what becomes of the group;
         end: of the members. is_alike: they wait for what all its members wait for.
         """
-        self._open_group(name)
+        self.open_one(name)
         wanted = {self.pick(data, self.known): kind for kind in kinds} if self.known else {}
         if is_alike:
             wanted |= self.model.after(name)
@@ -1508,7 +1508,7 @@ class Families(Machine):
         if end and got.raised is None:
             self._end_members(name, ids, end)
         if then not in ("close", "cancel"):
-            self._see_to(name, then, self.known[-3:])
+            self.see_to(name, then, self.known[-3:])
 
     @rule(
         data=st.data(),
@@ -1536,7 +1536,7 @@ class Families(Machine):
         if outer is not None:
             wanted[f"group {outer}"] = kinds[0]
             if is_closed and outer != name:
-                self._open_group(outer)
+                self.open_one(outer)
                 self._end_group(outer, "close")
         terms = Terms(wanted, broken, hold=hold)
         got = self.both(
@@ -1547,7 +1547,7 @@ class Families(Machine):
         if got.raised is None:
             self.join_group(data, "video", name, [], 1, "", end, True)
 
-    def _open_group(self, name: str) -> None:
+    def open_one(self, name: str) -> None:
         self.both(
             "open_group",
             lambda: protocol.open_group(self.person, name, KEEP, clock.now),
@@ -1597,7 +1597,7 @@ class Families(Machine):
         then: what is done for it besides.
         """
         if is_there:
-            self._open_group(name)
+            self.open_one(name)
         wanted = {f"group {name}": kind}
         if not is_alone and self.known:
             wanted[self.pick(data, self.known)] = "any"
@@ -1617,9 +1617,9 @@ class Families(Machine):
         if end and is_there:
             self._end_group(name, "close")
             self._end_members(name, sorted(self.model.groups[name].open), end)
-        self._see_to(name, then, self.known[-3:])
+        self.see_to(name, then, self.known[-3:])
 
-    def _see_to(self, name: str, what: str, tasks: list[str]) -> None:
+    def see_to(self, name: str, what: str, tasks: list[str]) -> None:
         """Do something for a group that a person or a scheduler does. tasks: that are noted, whether
         they are members or not.
         """

@@ -29,8 +29,8 @@ def no_traces() -> None:
 
 def strike(chaos: Chaos, name: str) -> str:
     def struck() -> str | None:
-        chaos._look()
-        return FAULTS[name](chaos._injector)
+        chaos.look()
+        return FAULTS[name](chaos.injector)
 
     return until(struck, what="a node in the midst of work")
 
@@ -51,7 +51,7 @@ def strike(chaos: Chaos, name: str) -> str:
     ],
 )
 def test_a_node_counts_as_away_for_as_long_as_it_was_and_not_as_was_meant(chaos, name):
-    injector, began = chaos._injector, now()
+    injector, began = chaos.injector, now()
     before = len(injector.away)
 
     strike(chaos, name)
@@ -63,31 +63,31 @@ def test_a_node_counts_as_away_for_as_long_as_it_was_and_not_as_was_meant(chaos,
 
 
 def test_a_listener_that_is_thawed_before_its_lease_is_over_has_not_left_its_task(chaos):
-    task = chaos._stage.control.get_queue(QUEUE).enqueue(f"nap {ADOPTED_WITHIN + 3.0}", priority=9)
+    task = chaos.stage.control.get_queue(QUEUE).enqueue(f"nap {ADOPTED_WITHIN + 3.0}", priority=9)
     until(
-        lambda: chaos._look() or any(run.task == task for run in chaos._injector._runs()),
+        lambda: chaos.look() or any(run.task == task for run in chaos.injector.running()),
         what="the task",
     )
 
     said = strike(chaos, "freeze_listener_beyond_lease")
-    chaos._injector.finish()
+    chaos.injector.finish()
 
     assert task in said
-    assert chaos._injector.unadopted == []
+    assert chaos.injector.unadopted == []
 
 
 def test_a_task_that_ends_while_its_listener_is_frozen_has_nobody_to_tell_of_it(chaos):
-    injector = chaos._injector
+    injector = chaos.injector
     said = strike(chaos, "freeze_listener_beyond_lease")
-    (run,) = [run for run in injector._runs() if run.task in said]
-    for wire in chaos._stage.wires:
+    (run,) = [run for run in injector.running() if run.task in said]
+    for wire in chaos.stage.wires:
         wire.stall()  # nobody shall adopt it
     # A process may run further tasks, so its end is not that of the task.
-    until(lambda: injector._work() or run not in injector._runs(), what="the end of the task")
-    injector._work()
+    until(lambda: injector.work() or run not in injector.running(), what="the end of the task")
+    injector.work()
     ended = now()
 
-    for wire in chaos._stage.wires:
+    for wire in chaos.stage.wires:
         wire.heal()
     injector.finish()
 
@@ -95,8 +95,8 @@ def test_a_task_that_ends_while_its_listener_is_frozen_has_nobody_to_tell_of_it(
 
 
 def test_nobody_waits_for_a_transaction_that_can_be_cut(chaos):
-    injector, wires = chaos._injector, chaos._stage.wires
-    until(lambda: chaos._look() or injector._runs(), what="work")
+    injector, wires = chaos.injector, chaos.stage.wires
+    until(lambda: chaos.look() or injector.running(), what="work")
     for wire in wires:
         wire.stall()
     began = now()

@@ -54,13 +54,13 @@ def deleted(machine: QueueMachine) -> None:
 def group_collected_too_early(machine: QueueMachine) -> None:
     begin(machine)
     machine.join_group(Chosen(None), "video", "night", [], 1, "reopen", "", True)
-    machine._see_to("night", "collect", [])  # it is open
-    machine._see_to("night", "close", [])
-    machine._see_to("night", "collect", [])
+    machine.see_to("night", "collect", [])  # it is open
+    machine.see_to("night", "close", [])
+    machine.see_to("night", "collect", [])
 
 
 def group_dropped_too_early(machine: QueueMachine) -> None:
-    machine._open_group("night")
+    machine.open_one("night")
     machine.both(
         "drop_group",
         lambda: protocol.drop_group(machine.person, "night"),

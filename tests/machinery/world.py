@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from oracle import Ledger
+from reaching_in import name_listener
 from transactions import protocol
 
 from blueque.connection.redis import Redis
@@ -106,7 +107,7 @@ class World:
         """
         listener = Listener(redis, [QUEUE])
         ours = listener.of(QUEUE)
-        ours._node, ours._pid = node, os.getpid()
+        name_listener(ours, node)
         ours.instance, ours.is_list_unsure = self.given.get(node), not is_sure
         return listener
 

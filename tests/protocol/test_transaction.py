@@ -25,8 +25,8 @@ def through(proxy):
 
     def connect(patience):
         clients.append(Client(proxy.url, patience=patience))
-        clients[0]._redis.read(("PING",))
-        return clients[0]._redis
+        clients[0].connections.read(("PING",))
+        return clients[0].connections
 
     yield connect
     clients[0].close()

@@ -74,10 +74,11 @@ def test_a_queue_that_is_gone_is_forgotten(client, redis, cli):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     scheduler = Scheduler(client)
     scheduler.step()
-    assert {*scheduler._judging._look_at} == {*scheduler._judging._beats._seen} == {"video"}
+    judging = scheduler._judging
+    assert {*judging._look_at} == {*judging._beats._seen} == {"video"}
     cli.zrem(keys.QUEUES, "video")
 
-    until(lambda: scheduler.step() and not scheduler._judging._look_at, what="video is gone")
+    until(lambda: scheduler.step() and not judging._look_at, what="video is gone")
 
     scheduler.close()
-    assert not scheduler._judging._beats._seen
+    assert not judging._beats._seen

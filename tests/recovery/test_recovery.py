@@ -117,6 +117,11 @@ def is_alive(cli, node=FAR):
     return cli.hget(f"blueque_listener_video_{node}", "state") == "alive"
 
 
+def pace(judge):
+    """Return how long the judge waits between two looks at the queue."""
+    return judge._of("video").pace
+
+
 def look_until(judge, is_so, what="it"):
     """Look as often as the judge wants to until it is so; return the orphans that the last look has
     found.
@@ -127,7 +132,7 @@ def look_until(judge, is_so, what="it"):
         if is_so():
             return orphans
         assert time.monotonic() < deadline, what
-        time.sleep(min(judge._of("video").pace / 2, 0.1))
+        time.sleep(min(pace(judge) / 2, 0.1))
 
 
 def look_for(judge, seconds):
@@ -181,7 +186,7 @@ def test_a_lease_that_a_registration_does_not_tell_is_a_minute(redis, cli, judge
     register(redis, lease=lease)
     register(redis, "control_1", lease=0.4)
     look_until(judge, lambda: not is_alive(cli, "control_1"))
-    assert 1 < judge._of("video").pace <= LONGEST_PACE and is_alive(cli)
+    assert 1 < pace(judge) <= LONGEST_PACE and is_alive(cli)
 
 
 def test_a_node_that_was_one_of_1_0_0_is_judged_by_its_registration_once_it_has_one(
@@ -262,7 +267,7 @@ def test_a_listener_whose_clock_is_set_back_lives_on_and_dies_like_any_other(red
         judge.step(["video"])
         number += 1
         beat(redis, number, now=time.time() - number * 3600)
-        time.sleep(judge._of("video").pace / 2)
+        time.sleep(pace(judge) / 2)
     assert is_alive(cli)
     began = time.monotonic()
     look_until(judge, lambda: not is_alive(cli))
@@ -657,7 +662,7 @@ def test_one_that_takes_leave_properly_leaves_nothing_to_do(redis, cli, judge, s
     before = state()
     assert judge.step(["video"]) == []
     assert state() == before
-    assert judge._of("video").pace == LOOK_AT_STARTED, "there is nobody to be judged"
+    assert pace(judge) == LOOK_AT_STARTED, "there is nobody to be judged"
 
 
 # Judges
