@@ -20,7 +20,6 @@ from blueque.errors import (
 from blueque.model import keys
 from blueque.model.group import Group, gate_of
 from blueque.producer import workflow_writer
-from blueque.producer.workflow_writer import in_order
 from blueque.queries import groups
 from blueque.recovery.group_settling import settle_groups_step
 
@@ -72,31 +71,6 @@ def halfway(client, monkeypatch, flow=None, name="extend_graph", times=2):
             (flow or fan(client)).commit()
 
 
-def test_a_workflow_writer_is_there_and_only_its_roots_are_in_line(client, redis, cli):
-    flow = fan(client)
-
-    assert flow.commit()
-
-    seen = flow.progress()
-    assert (seen.state, seen.members, seen.open) == ("closed", 506, 506)
-    assert counts(cli) == [505, 1]
-    assert cli.lrange(keys.pending("video"), 0, -1) == [flow.id_of("root")]
-    assert cli.hgetall(keys.conditions(flow.id_of("root"))) == {f"group {GATE}": "+complete"}
-    assert not {"gate", "updated"} & cli.hgetall(keys.group(NIGHT)).keys()
-    assert client.get_task(flow.id_of("join 0")).after == 100
-
-
-def test_the_gate_leaves_nothing_behind(client, redis, cli):
-    fan(client).commit()
-
-    assert 0 < cli.ttl(keys.group(GATE)) <= 1
-    cli.delete(keys.group(GATE))  # its time is over
-    settle(redis)
-
-    assert cli.keys(f"*{GATE}*") == []
-    assert cli.zrange(keys.GROUPS, 0, -1) == [NIGHT]
-
-
 def test_what_has_many_roots_is_let_go_by_the_producer_and_then_by_others(client, redis, cli):
     flow = client.workflow(NIGHT)
     tasks = [flow.add("audio", number) for number in range(1201)]
@@ -106,31 +80,6 @@ def test_what_has_many_roots_is_let_go_by_the_producer_and_then_by_others(client
     settle(redis)
 
     assert cli.lrange(keys.pending("audio"), 0, -1) == tasks[::-1]
-
-
-@pytest.mark.parametrize("kind", ["any", "not_ok", "outer", "none"])
-def test_no_kind_of_task_runs_before_all_are_there(client, redis, cli, monkeypatch, kind):
-    """Every kind of task that has no `ok` parent in the workflow waits for its gate."""
-    outer = client.get_queue("video").enqueue("outer")
-    flow = client.workflow(NIGHT)
-    root = flow.add("audio", "root")
-    waits = {"any": after(any=root), "not_ok": after(not_ok=root), "outer": outer, "none": None}
-    early = flow.add("audio", "early", after=waits[kind])
-    for number in range(300):
-        flow.add("audio", number, after=root)
-    halfway(client, monkeypatch, flow, times=1)
-
-    protocol.cancel(redis, "video", outer, "ann", None, 1.5)
-    protocol.requeue(redis, "video", outer, "mark", 2.5, "ann")
-    client.get_queue("audio").cancel(root)
-    cli.hset(keys.task(outer), "status", "complete")
-    for task in (root, outer):
-        protocol.settle(redis, task, 3.5)
-    protocol.recheck(redis, "audio", early, 4.5)
-    settle(redis)
-
-    assert cli.hget(keys.task(early), "status") == "blocked"
-    assert cli.llen(keys.pending("audio")) == 0
 
 
 @pytest.mark.parametrize(
@@ -199,18 +148,6 @@ def test_an_answer_that_never_comes_says_to_commit_again(client, monkeypatch):
 
     with pytest.raises(OutcomeUnknown, match="'night' is not complete; commit it again: the conn"):
         fan(client).commit()
-
-
-def test_a_workflow_writer_that_is_there_is_not_made_again(client, redis, cli, everything):
-    flow = fan(client)
-    assert flow.commit()
-    cli.delete(keys.group(GATE))  # its time is over in a second
-    settle(redis)
-    before = everything()
-
-    assert not flow.commit()
-    assert not fan(client).commit()
-    assert everything() == before
 
 
 def test_who_commits_again_after_an_unknown_outcome_has_made_it(client, monkeypatch):
@@ -304,50 +241,6 @@ def test_no_task_of_an_unfinished_workflow_is_put_in_line_again(
     assert counts(cli)[1] == 0
 
 
-@pytest.mark.parametrize("state", ["making", "cancelled"])
-@pytest.mark.parametrize("key", ["root", "1", "wide"])
-def test_no_task_of_an_unfinished_workflow_is_unblocked(
-    client, redis, cli, monkeypatch, everything, key, state
-):
-    """Of the three, one waits for the gate, one for another task, and one for many."""
-    flow = fan(client)
-    flow.add("video", "wide", key="wide", after=[flow.id_of(part + 1) for part in range(240)])
-    halfway(client, monkeypatch, flow, "close_graph", 0)
-    if state == "cancelled":
-        flow.cancel()
-    queue = "audio" if key == "1" else "video"
-    before = everything()
-
-    with pytest.raises(WrongGroup, match="not all of its tasks are there, so none of them runs"):
-        client.get_queue(queue).unblock(flow.id_of(key))
-
-    assert everything() == before
-    assert counts(cli)[1] == 0
-
-
-def test_a_task_that_still_waits_for_its_gate_is_unblocked_from_others(
-    client, redis, cli, monkeypatch
-):
-    outer = client.get_queue("video").enqueue("outer")
-    flow = fan(client)
-    flow.add("audio", "first", key="first", after=outer)
-    root, first, part = (flow.id_of(key) for key in ("root", "first", 1))
-    flow.link(part, outer)
-    halfway(client, monkeypatch, flow, "close_graph", 0)
-    audio = client.get_queue("audio")
-
-    assert audio.unblock(first, outer) == "blocked"
-    for refused in ([root], [root, outer], [outer]):
-        with pytest.raises(WrongGroup):
-            audio.unblock(part, refused)
-    with pytest.raises(WrongGroup):
-        audio.unblock(first, [f"group {GATE}"])
-    assert cli.lrange(keys.pending("audio"), 0, -1) == []
-
-    assert flow.commit()
-    assert cli.lrange(keys.pending("audio"), 0, -1) == [first]
-
-
 def test_a_task_of_a_workflow_that_is_complete_now_is_unblocked(client, redis, cli, monkeypatch):
     flow = fan(client)
     monkeypatch.setattr(workflow_writer, "finish_group", lambda *_: "closed")
@@ -367,31 +260,6 @@ def test_a_task_that_lost_its_workflow_is_not_unblocked_from_its_gate(
     with pytest.raises(WrongGroup, match="its record is gone"):
         queue.unblock(flow.id_of("root"))
     assert counts(cli)[1] == 0
-
-
-@pytest.mark.parametrize("record", [NIGHT, GATE])
-def test_no_condition_on_a_lost_gate_is_dropped(client, redis, cli, monkeypatch, record):
-    halfway(client, monkeypatch)
-    root = fan(client).id_of("root")
-    cli.delete(keys.group(GATE), keys.group(record))
-    protocol.recheck(redis, "video", root, 2e9)
-    client.get_queue("video").cancel(root)
-    assert cli.hget(keys.conditions(root), f"group {GATE}") == "-gone"
-
-    with pytest.raises(WrongGroup):
-        client.get_queue("video").requeue(root)
-
-    assert counts(cli)[1] == 0
-
-
-def test_a_task_of_a_whole_workflow_runs_again_without_its_lost_gate(client, redis, cli):
-    flow = fan(client)
-    flow.commit()
-    root = flow.id_of("root")
-    client.get_queue("video").cancel(root)
-    cli.hset(keys.conditions(root), f"group {GATE}", "-gone")
-
-    assert client.get_queue("video").requeue(root) == "pending"
 
 
 def test_what_was_cancelled_halfway_can_be_removed_and_made_whole(client, redis, cli, monkeypatch):
@@ -442,24 +310,6 @@ def test_the_record_of_what_was_cancelled_halfway_stays_with_its_tasks(
     assert cli.ttl(keys.group(NIGHT)) == -1 and not cli.hexists(keys.group(NIGHT), "expires")
     with pytest.raises(WrongGroup):
         flow.commit()
-
-
-def test_the_tasks_of_a_group_for_which_others_wait_are_not_deleted(
-    client, redis, monkeypatch, everything
-):
-    halfway(client, monkeypatch)
-    flow = fan(client)
-    with pytest.raises(WrongGroup, match="it is making"):
-        flow.delete()
-    flow.cancel()
-    client.get_queue("video").enqueue("waits", after=flow)
-    settle(redis)
-    settle(redis)
-    before = everything()
-
-    with pytest.raises(WrongGroup, match="tasks wait for it"):
-        flow.delete()
-    assert everything() == before
 
 
 def test_a_cancel_between_the_last_task_and_the_end_wins(client, redis, cli, monkeypatch):
@@ -586,17 +436,6 @@ def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch)
     assert all(cli.exists(keys.task(task)) for task in lost)
 
 
-@pytest.mark.parametrize("record", [NIGHT, GATE])
-def test_nothing_runs_when_a_record_is_deleted(client, redis, cli, monkeypatch, record):
-    halfway(client, monkeypatch)
-    cli.delete(keys.group(record))
-
-    settle(redis)
-    protocol.recheck(redis, "video", fan(client).id_of("root"), 2e9)
-
-    assert counts(cli) == [400, 0]
-
-
 def test_what_cannot_be_is_refused_before_anything_is_written(client, cli):
     outer = client.get_queue("video").enqueue("outer")
     before = set(cli.keys("*"))
@@ -635,35 +474,6 @@ def test_a_workflow_has_at_most_so_many_tasks(client, monkeypatch):
         client.workflow("empty").commit()
 
 
-def test_batches_have_at_most_what_one_transaction_takes(client, redis, cli, monkeypatch):
-    batches = []
-    real = workflow_writer.extend_graph
-
-    def noting(redis, graph, first, tasks, now):
-        batches.append(tasks)
-        return real(redis, graph, first, tasks, now)
-
-    monkeypatch.setattr(workflow_writer, "extend_graph", noting)
-    flow = client.workflow(NIGHT)
-    roots = [flow.add("audio", "x" * 100_000) for _ in range(150)]
-    few = [flow.add("audio", number, after=roots[:50]) for number in range(50)]
-    for number in range(10):
-        flow.add("audio", number, after=few[number : number + 1])
-    for number in range(0, 150, 2):
-        flow.add("audio", number, after=after(any=roots[number : number + 2]))
-
-    assert flow.commit()
-
-    for batch in batches:
-        own = {new.task for new in batch}
-        links = [name for new in batch for name in new.conditions]
-        assert len(batch) <= 200 and len(links) <= 1000
-        assert len(set(links) - own) <= 100
-        assert sum(len(new.parameters) for new in batch) <= 4 * 1024 * 1024
-    assert [len(batch) for batch in batches][:3] == [41, 41, 41]
-    assert counts(cli) == [135, 150]
-
-
 def test_a_gate_is_no_group_of_its_own(client, redis, monkeypatch):
     halfway(client, monkeypatch)
     protocol.finish_group(redis, GATE, 1.5)
@@ -671,14 +481,3 @@ def test_a_gate_is_no_group_of_its_own(client, redis, monkeypatch):
     assert [seen.name for seen in groups.load_all(redis)] == [NIGHT]
     with pytest.raises(InvalidInput, match="begins with 'gate '"):
         client.group(GATE)
-
-
-def test_a_chain_of_a_hundred_thousand_is_put_in_order_whatever_comes_first():
-    """It is walked without recursion, each task once."""
-    size = 100_000
-    down = {str(number): [str(number + 1)] for number in range(size)}
-    up = {str(number): [str(number - 1)] for number in range(size)}
-
-    assert in_order(down) == ([str(number) for number in reversed(range(size))], [])
-    assert in_order(up) == ([str(number) for number in range(size)], [])
-    assert in_order({**up, "0": [str(size - 1)]})[1][:2] == ["0", str(size - 1)]
