@@ -33,7 +33,7 @@ standard error, and the exit code is the same.
 - [The page](guide/web.md#for-programs) answers the kinds that only read over HTTP, at `/api/v1/KIND`.
 - Each line that `blueque export` writes is the `item` of a [`task`](#task), without the signs of what runs.
 
-`docs/json_page.py` writes this page from `blueque/documents/fields.txt`.
+The verb of its name prints a kind, unless its section names others. `docs/json_page.py` writes this page.
 """
 
 
@@ -50,9 +50,10 @@ def describe(shape: schema.Shape) -> Iterator[str]:
     names = ", ".join(f"`{kind}`" for kind in shape.kinds)
     yield f"### {names or shape.name.capitalize()}\n"
     verbs = ", ".join(f"`{verb}`" for verb in shape.verbs)
-    words = [f"{verbs}." if verbs else "", shape.note]
+    is_plain = shape.verbs == shape.kinds
+    words = ["" if is_plain else f"Printed by {verbs}.", shape.note]
     if any(words):
-        yield " ".join(filter(None, words)) + "\n"
+        yield textwrap.fill(" ".join(filter(None, words)), 118) + "\n"
     yield "```text"
     for line in shape.lines:
         names = ", ".join(field.name for field in line)
