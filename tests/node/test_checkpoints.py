@@ -339,6 +339,19 @@ def test_a_directory_that_cannot_be_had_is_waited_for_only_if_there_is_no_room(
         )
 
 
+def test_a_second_try_after_a_full_disk_keeps_what_the_first_has_carried(tmp_path, caplog):
+    spool, told = Spool(str(tmp_path / "spool"), 2**20), Told()
+    spool.open()
+    _, first = made(spool, 1, 7)
+    CheckpointSync(first, 2**20).finish(told.of(RunningTask("t1", {}, first.path)))
+    task, second = made(spool, 2, has_begun=False)
+    kept = {**told.has, "attempt": "1", "created": "1.5"}
+    for _ in range(2):
+        checkpoint_sync.carry(spool, task, second, kept, 2**20)
+    assert (RunningTask("t1", {}, second.path).checkpoint_dir / "state").read_text() == "7"
+    assert "its directory" not in caplog.text
+
+
 # What Redis is told
 
 
