@@ -25,7 +25,7 @@ from blueque.node.refusal import refusal_of
 from blueque.node.registry import Registry
 from blueque.node.reload import Check, Kept, Reload, note_directory, replace_program
 from blueque.node.slot_program import preload, run_slot
-from blueque.node.slots import EXIT_CONFIGURATION, Hooks
+from blueque.node.slots import EXIT_CONFIGURATION, Callbacks
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
 from blueque.system.log_format import log_to_stderr
@@ -103,7 +103,7 @@ def _master(choices: Choices, package: int, notifier: Notifier, kept: Kept | Non
     return Master(
         functools.partial(run_slot, choices, _fork_server(choices, package)),
         Options(*(choices.settings[key] for key in Options._fields)),
-        Hooks(
+        Callbacks(
             chore=functools.partial(_prune, choices),
             left_behind=functools.partial(registry.left_behind, choices.queues),
             replaced=functools.partial(registry.of_master, os.getpid()),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from blueque.node import context
 from blueque.node.control import NO_DIRECTORY, Pause
 from blueque.node.reload import Kept, Reload
-from blueque.node.slots import Hooks, Slots
+from blueque.node.slots import Callbacks, Slots
 from blueque.system import process, signals
 from blueque.system.systemd import Notifier
 
@@ -50,12 +50,12 @@ class Master:
         self,
         body: Callable[[context.Master], int],
         options: Options,
-        hooks: Hooks | None = None,
+        calls: Callbacks | None = None,
         notifier: Notifier | None = None,
         reload: Reload | None = None,
         kept: Kept | None = None,
     ) -> None:
-        self._options, self._hooks, self._reload = options, hooks or Hooks(), reload
+        self._options, self._calls, self._reload = options, calls or Callbacks(), reload
         self._notifier = notifier if notifier is not None and notifier.is_wanted else None
         self._started = time.monotonic() if kept is None else kept.started
         longest = float("inf") if options.max_runtime is None else options.max_runtime
@@ -67,7 +67,7 @@ class Master:
             os.getpid(), -1, -1, self._pause, max_runtime=options.max_runtime, ends=ends
         )
         self._slots = Slots(
-            body, options.slots, self._hooks, known, self._leave_in_child, kept is not None
+            body, options.slots, self._calls, known, self._leave_in_child, kept is not None
         )
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
         self._first = 0  # the first signal that we were given
@@ -170,7 +170,7 @@ class Master:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._slots.close_in_child()
-        self._hooks.chore()
+        self._calls.chore()
         return 0
 
     def _leave_in_child(self) -> None:
@@ -284,8 +284,8 @@ class Master:
             elif self._reload is not None and pid == self._reload.check.pid:
                 is_checked = self._reload.check.end(reaped.code)
             # perhaps the task of a dead listener: its adopter needs the exit status
-            elif not self._hooks.note_ending(pid, ticks, reaped):
-                self._hooks.on_listener_end(pid)  # of the program before us, perhaps
+            elif not self._calls.note_ending(pid, ticks, reaped):
+                self._calls.on_listener_end(pid)  # of the program before us, perhaps
         for pid, born, code in ended:
             if self._order is None and not self._slots.replace(pid, born, code):
                 self._status, self._first = code, 0

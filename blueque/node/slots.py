@@ -30,7 +30,7 @@ _SETTLED = 2.0  # seconds that a listener which only adopts may take to find som
 _MOST_ADOPTERS = 1000
 
 
-class Hooks(NamedTuple):
+class Callbacks(NamedTuple):
     """What a master calls.
 
     chore: done now and then in a child of its own.
@@ -61,12 +61,12 @@ class Slots:
         self,
         body: Callable[[context.Master], int],
         wanted: int,
-        hooks: Hooks,
+        calls: Callbacks,
         known: context.Master,
         leave_master: Callable[[], object],
         is_checked: bool = False,
     ) -> None:
-        self._body, self._wanted, self._hooks = body, wanted, hooks
+        self._body, self._wanted, self._calls = body, wanted, calls
         self._known, self._leave_master = known, leave_master
         self._born: dict[int, float] = {}  # when each listener was forked, by pid
         self._adopters: dict[int, float] = {}  # the same of those that only adopt
@@ -83,9 +83,9 @@ class Slots:
         """Count the slots of the listeners that are there already, and plan to fork the others."""
         self._lifeline, self._lifeline_end = os.pipe()
         self._requests, self._requests_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._replaced = self._hooks.replaced()
+        self._replaced = self._calls.replaced()
         free = max(self._free, 0)
-        self._held = set(sorted(self._hooks.left_behind())[:free])
+        self._held = set(sorted(self._calls.left_behind())[:free])
         if self._held:
             log.warning(
                 "a former master has left %s with a running task; each counts as a slot",
@@ -130,7 +130,7 @@ class Slots:
         and that have left now.
         """
         if self._held:
-            still = self._held & self._hooks.left_behind()
+            still = self._held & self._calls.left_behind()
             self._fork_at += [0.0] * len(self._held - still)
             self._held = still
         for at in [at for at in self._fork_at if at <= now]:
@@ -188,11 +188,11 @@ class Slots:
         self._places.pop(pid, None)
         if pid in self._replaced:
             self._replaced.remove(pid)
-            self._hooks.on_listener_end(pid)
+            self._calls.on_listener_end(pid)
             return 0.0
         born = self._born.pop(pid, None)
         if born is not None or self._adopters.pop(pid, None) is not None:
-            self._hooks.on_listener_end(pid)
+            self._calls.on_listener_end(pid)
         return born
 
     def replace(self, pid: int, born: float, code: int) -> bool:

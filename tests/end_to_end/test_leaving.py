@@ -377,7 +377,7 @@ def test_the_pruner_of_a_killed_master_ends_with_it_and_another_one_goes_on(prog
         from types import SimpleNamespace
         from blueque.node import main
         from blueque.node.master import Master, Options
-        from blueque.node.slots import Hooks
+        from blueque.node.slots import Callbacks
         from blueque.spool import spool
 
         settings = {"keep": 10.0, "spool_limit": 1e9}
@@ -400,7 +400,7 @@ def test_the_pruner_of_a_killed_master_ends_with_it_and_another_one_goes_on(prog
             sys.exit()
         (Path("spool") / "blanks").mkdir()
         spool.remove_tree = remove_two
-        Master(body, Options(1), Hooks(functools.partial(main._prune, choices))).run()
+        Master(body, Options(1), Callbacks(functools.partial(main._prune, choices))).run()
     """)
     until((programs.directory / "pid").exists, what="a pruner that is midway")
     pruner = int((programs.directory / "pid").read_text())
