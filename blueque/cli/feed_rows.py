@@ -9,7 +9,8 @@ from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.queries.feeds import numbers, state_of
 
 COLUMNS = [
-    *text_columns("FEED", "QUEUE", "SOURCE"),
+    Column("FEED", can_shrink=True, is_name=True),
+    *text_columns("QUEUE", "SOURCE"),
     *number_columns("TASKS", "BAD", "DONE"),
     Column("STATE"),
     Column("FOR", True),

@@ -58,12 +58,17 @@ _COMFORTABLE = 16  # as far as a column shrinks before the spaces between the ot
 
 
 class Column(NamedTuple):
-    """A column of a table. yields: it shrinks before the others do."""
+    """A column of a table.
+
+    yields: it shrinks before the others do. is_name: it has what people know the row by, and shrinks
+        after the others.
+    """
 
     title: str
     is_number: bool = False  # aligned right
     can_shrink: bool = False
     yields: bool = False
+    is_name: bool = False
 
 
 def text_columns(*titles: str) -> list[Column]:
@@ -86,10 +91,14 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]
     gaps = [2] * (len(columns) - 1)
     if is_terminal():
         yielding = [column._replace(can_shrink=column.yields) for column in columns]
+        others = [
+            each._replace(can_shrink=each.can_shrink and not each.is_name) for each in columns
+        ]
         _shrink(yielding, widths, terminal_width() - sum(gaps), _BRIEF)
-        _shrink(columns, widths, terminal_width() - sum(gaps), _COMFORTABLE)
+        _shrink(others, widths, terminal_width() - sum(gaps), _COMFORTABLE)
         if sum(widths) + sum(gaps) > terminal_width():
             gaps = [1 if column.is_number else 2 for column in columns[1:]]
+            _shrink(others, widths, terminal_width() - sum(gaps), _NARROWEST)
             _shrink(columns, widths, terminal_width() - sum(gaps), _NARROWEST)
     lines = [_row(columns, widths, gaps, [column.title for column in columns], is_title=True)]
     return lines + [_row(columns, widths, gaps, row) for row in cells]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from blueque.queries.schedules import ScheduleSeen
 
 COLUMNS = [
-    *text_columns("NAME", "QUEUE", "RULE"),
+    Column("NAME", can_shrink=True, is_name=True),
+    *text_columns("QUEUE", "RULE"),
     Column("NEXT", can_shrink=True, yields=True),
     Column("LAST"),
     Column("NOTE", can_shrink=True),

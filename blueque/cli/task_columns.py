@@ -67,7 +67,7 @@ def chosen(names: Sequence[str], hide: Hide, nodes: Iterable[Node] = ()) -> list
 
 def _what(hide: Hide) -> TaskColumn:
     return TaskColumn(
-        Column("WHAT", can_shrink=True),
+        Column("WHAT", can_shrink=True, is_name=True),
         lambda task, now, is_utc: what(task, hide) or "-",
         lambda task, now: what(task, hide),
     )

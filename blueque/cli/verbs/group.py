@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blueque.queries.groups import GroupSeen
 
 _COLUMNS = [
-    Column("GROUP", can_shrink=True),
+    Column("GROUP", can_shrink=True, is_name=True),
     Column("KIND", can_shrink=True, yields=True),
     Column("STATE"),
     *number_columns("AGE", "TASKS", "COMPLETE", "BAD", "OPEN", "WAITING"),

@@ -11,7 +11,7 @@ import click
 from blueque.cli import feed_rows, printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import Invocation, json_option, shared_options
-from blueque.cli.printing import Column, number_columns, text_columns
+from blueque.cli.printing import Column, number_columns
 from blueque.cli.values import DURATION
 from blueque.cli.verbs.node_list import youngest_beat
 from blueque.connection.address import hide_password
@@ -48,7 +48,8 @@ _BOUNDED = [
 ]
 _RUNNING = [
     Column("TASK", can_shrink=True),
-    *text_columns("WHAT", "QUEUE"),
+    Column("WHAT", can_shrink=True, is_name=True),
+    Column("QUEUE", can_shrink=True),
     Column("NODE", can_shrink=True, yields=True),
     Column("ELAPSED", True),
     Column("PROGRESS", can_shrink=True),

@@ -23,10 +23,10 @@ TWO_DAYS = 2 * 86400.0  # seconds within which the time of the day says enough
 MOST = 10_000  # attempts in one table
 _WORDS = {None: "runs", "released": "handed back"}
 _COLUMNS = [
-    Column("HOST", can_shrink=True),
+    Column("HOST", can_shrink=True, yields=True),
     Column("QUEUE", can_shrink=True, yields=True),
     Column("TASK", can_shrink=True),
-    Column("WHAT", can_shrink=True, yields=True),
+    Column("WHAT", can_shrink=True, is_name=True),
     Column("BEGAN"),
     Column("RAN", True),
     Column("OUTCOME"),
