@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from blueque.documents.schema import to_object
 from blueque.model.group import is_of_workflow
-from blueque.queries.feeds import numbers, state_of
+from blueque.queries.feeds import numbers, parsed, state_of
 from blueque.text.format import times
 
 if TYPE_CHECKING:
@@ -56,4 +56,4 @@ def feed_item(record: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return a feed."""
     values = numbers(record)
     counts = {name: values.get(name, 0) for name in ("rows", "tasks", "skipped", "row")}
-    return to_object("one feed", {**record, **values}, state=state_of(record)[0], **counts)
+    return to_object("one feed", parsed(record), state=state_of(record)[0], **counts)

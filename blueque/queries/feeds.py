@@ -74,6 +74,11 @@ def numbers(fields: Record) -> dict[str, Any]:
     return record.parse(fields, _TYPES)
 
 
+def parsed(fields: Record) -> dict[str, Any]:
+    """Return all fields of a record, the numbers as numbers. A malformed number is left out."""
+    return {name: text for name, text in fields.items() if name not in _TYPES} | numbers(fields)
+
+
 def state_of(fields: Record) -> tuple[str, float | None]:
     """Return the state of a feed, and since when it has been in it.
 
