@@ -25,7 +25,7 @@ from blueque.queries.failures import UNKNOWN
 from blueque.recovery.group_settling import settle_groups_step
 from blueque.version import __version__
 from blueque.web import create_app, visit
-from blueque.web.access import Viewer
+from blueque.web.access import PARTS, Viewer
 from blueque.web.reader import Reader
 from blueque.web.shared import THREADS
 from blueque.web.site import Site
@@ -543,13 +543,16 @@ def test_without_redis_a_page_says_so_and_comes_back(own_server):
     client.close()
 
 
-def test_without_a_thread_to_spare_a_page_does_not_wait_for_redis(client, tasks, monkeypatch):
+@pytest.mark.parametrize("headers", [{}, {PARTS: ""}])
+def test_without_a_thread_to_spare_a_page_does_not_wait_for_redis(
+    client, tasks, monkeypatch, headers
+):
     """Redis hangs, and others wait for it already."""
     monkeypatch.setattr("blueque.web.shared.SLOW", 0.0)
     app = create_app(client)
     app.state.shared._busy |= dict.fromkeys(range(THREADS), 0.0)
 
-    answer = ask_app(app, "/")
+    answer = ask_app(app, "/", headers=headers)
 
     assert answer.status_code == 503
     assert "Redis has not answered for" in answer.text

@@ -18,9 +18,8 @@ from blueque import Client
 from blueque.errors import RedisAway
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
-from blueque.web import create_app, parts
+from blueque.web import access, create_app, parts, reader
 from blueque.web.access import PARTS, Viewer
-from blueque.web.reader import Reader
 from blueque.web.site import Site
 
 
@@ -84,6 +83,41 @@ def test_a_page_that_says_what_it_said_costs_a_status_and_no_body(ask_parts, sta
 
     assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
     assert first.json()["parts"].keys() >= {"how", "facts", "history"}
+
+
+def test_who_may_only_look_gets_no_buttons_and_each_the_times_of_the_own_zone(client, start):
+    path = f"/tasks/{start()}"
+    app = create_app(client, authorize=lambda scope: Viewer("ada", access.header(scope, "x-role")))
+
+    def parts_for(role, zone="UTC"):
+        headers = {PARTS: "", "x-role": role, "cookie": f"blueque-zone={zone}"}
+        return ask_app(app, path, headers=headers).json()["parts"]
+
+    mine, others = parts_for("operator"), parts_for("viewer")
+    there = parts_for("viewer", "Asia/Kolkata")
+
+    assert "/acts/cancel" in mine["acts"] and "/acts/" not in others["acts"]
+    assert others["head"] != there["head"]
+
+
+def test_a_mistake_is_told_with_the_number_under_which_the_log_has_it(
+    ask_parts, monkeypatch, caplog
+):
+    monkeypatch.setattr(reader.Reader, "queues", lambda self: 1 / 0)
+
+    answer = ask_parts("/statistics")
+
+    number = answer.json()["text"].rstrip(".").rpartition(" ")[2]
+    assert (answer.status_code, f"request={number}" in caplog.text) == (500, True)
+
+
+def test_durations_that_have_grown_are_sent_after_a_while(
+    ask_parts, start, monkeypatch, nothing_is_used_again
+):
+    path = f"/tasks/{start()}"
+    monkeypatch.setattr(parts, "REFRESH", 1e-6)
+
+    assert ask_parts(path, ask_parts(path).headers["etag"]).status_code == 200
 
 
 def test_a_change_is_in_the_next_answer(ask_parts, client, start, nothing_is_used_again):
@@ -197,7 +231,7 @@ def test_who_waits_for_a_look_that_fails_does_not_wait_once_more(client):
         with pytest.raises(RedisAway, match="timed out"):
             looking.shared("overview", look)
 
-    looking = Reader(client, Site(address=""), clock)
+    looking = reader.Reader(client, Site(address=""), clock)
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -209,7 +243,7 @@ def test_who_waits_for_a_look_that_fails_does_not_wait_once_more(client):
 
 def test_a_look_that_took_long_is_used_for_ten_times_as_long(client):
     now, looks = [0.0], []
-    looking = Reader(client, Site(address=""), clock=lambda: now[0])
+    looking = reader.Reader(client, Site(address=""), clock=lambda: now[0])
 
     def look():
         looks.append(now[0])
