@@ -3,7 +3,7 @@
 Which room answers which question; each imports only from those above it:
 
     model/ text/ system/                what a task is; how things are written; the operating system
-    connection/ config/ spool/          the way to Redis; blueque.toml; the files of one attempt
+    connection/ settings/ spool/        the way to Redis; blueque.toml; the files of one attempt
     protocol/ queries/ tables/          every change in Redis; every read; tasks as Arrow tables
     producer/ backlog/ listener/        Queue; feeding files; Listener and Processor
     recovery/ audit/ metrics/           dead listeners; doctor; Prometheus

@@ -1,4 +1,4 @@
 """The files of one attempt on its node: output, progress, checkpoint, and the record of its end.
 
-May import: config/ and what is below it. Begin with spool.py, then attempt.py.
+May import: settings/ and what is below it. Begin with spool.py, then attempt.py.
 """
