@@ -14,8 +14,7 @@ from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.model.encoding import require_queue_name
 from blueque.model.queue_settings import malformed, read_setting
-from blueque.settings.checker import shown_path
-from blueque.settings.contents import RUNS
+from blueque.settings.contents import RUNS, shown_path
 from blueque.settings.of_tasks import IN_REDIS
 from blueque.settings.resolver import Found, Layer, Sources
 from blueque.settings.table import NAMED, TABLES, VARIABLES

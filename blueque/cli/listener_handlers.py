@@ -15,7 +15,7 @@ import click
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.errors import InvalidInput
 from blueque.model.units import HandlerName
-from blueque.settings.checker import shown_path
+from blueque.settings.contents import shown_path
 from blueque.settings.resolver import Found, Layer, Resolver, Sources
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from blueque.errors import ConfigRefused, InvalidInput
 from blueque.model.encoding import require_queue_name, require_schedule_name
 from blueque.model.recurrence import read_rule
 from blueque.model.schedule import POLICIES, read_policies
-from blueque.settings.contents import Config, ScheduleConfig
+from blueque.settings.contents import Config, ScheduleConfig, shown_path
 from blueque.settings.of_schedules import RULE
 from blueque.settings.table import NAMED, TABLES, rows
 from blueque.settings.values import MEANT, hint_of, kind_of, read_queue_names, without_name
@@ -180,11 +180,6 @@ def refused_schedule(path: str, name: str, error: InvalidInput) -> ConfigRefused
     error: its sentence begins with the wrong key, if it is about one.
     """
     return Checker(path).of_schedule(name, error)
-
-
-def shown_path(path: Path) -> str:
-    """Return a path as it is written in TOML."""
-    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)
 
 
 def _checks(table: str) -> dict[str, Callable[[Any], Any]]:

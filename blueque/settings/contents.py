@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -81,3 +82,8 @@ class Config(NamedTuple):
             if f"retention.{status}" in own
         }
         return {**RETENTION, **self.retention, **settings, **named}
+
+
+def shown_path(path: Sequence[str]) -> str:
+    """Return a path as it is written in TOML."""
+    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)

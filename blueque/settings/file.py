@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from blueque.errors import ConfigRefused, InvalidInput
-from blueque.settings.checker import Checker, shown_path
-from blueque.settings.contents import Config
+from blueque.settings.checker import Checker
+from blueque.settings.contents import Config, shown_path
 from blueque.settings.of_tasks import IN_REDIS
 from blueque.settings.values import hint_of
 

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from blueque.errors import InvalidInput
-from blueque.settings.checker import shown_path
-from blueque.settings.contents import RUNS, Config
+from blueque.settings.contents import RUNS, Config, shown_path
 from blueque.settings.of_programs import LISTENER
 from blueque.settings.of_tasks import IN_REDIS, QUEUE
 from blueque.settings.setting import Setting
