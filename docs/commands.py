@@ -5,18 +5,22 @@ docs/commands.py`. With --print, print the page; with --count, print each comman
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from blueque.cli import listener, main, scheduler
 
+FEW = 3  # commands that have an option in common
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Commands
 
 What `--help` says of every command. `docs/commands.py` writes this page. For a guide by task see the [index](README.md).
+An option that several commands have, with the same meaning, is explained once, in the [last section](#options-of-several-commands).
 """
+SHARED = "## Options of several commands\n\n```text\n{}\n```\n"
 PROGRAMS = {
     "blueque": main.blueque,
     "blueque-listener": listener.command,
@@ -26,23 +30,75 @@ PROGRAMS = {
 
 def page() -> str:
     """Return the text of the page."""
-    sections = (
-        section for name, program in PROGRAMS.items() for section in describe(program, name, None)
-    )
-    return "\n".join([HEAD, *sections])
+    found = [each for name, program in PROGRAMS.items() for each in contexts(program, name, None)]
+    shared = shared_records(found)
+    explained = formatter()
+    with explained.indentation():
+        explained.write_dl([shared[name] for name in sorted(shared)])
+    sections = [section(context, shared) for context in found]
+    return "\n".join([HEAD, *sections, SHARED.format(explained.getvalue().rstrip())])
 
 
-def describe(command: click.Command, name: str, parent: click.Context | None) -> Iterator[str]:
-    """Yield the section of a command and those of its verbs."""
+def shared_records(found: Sequence[click.Context]) -> dict[str, tuple[str, str]]:
+    """Return what is said of the options that several commands have with the same meaning, by name.
+
+    If a name has several meanings, only the most usual one is shared.
+    """
+    numbers = Counter(each for context in found for each in records(context).items())
+    shared: dict[str, tuple[str, str]] = {}
+    for (name, record), number in numbers.most_common():
+        if number >= FEW and name not in shared:
+            shared[name] = record
+    return shared
+
+
+def contexts(
+    command: click.Command, name: str, parent: click.Context | None, seen: set[int] | None = None
+) -> Iterator[click.Context]:
+    """Yield the context of a command and those of its verbs, of each verb once."""
+    seen = set() if seen is None else seen
+    if id(command) in seen:
+        return
+    seen.add(id(command))
     settings = {**command.context_settings, "terminal_width": 80, "max_content_width": 80}
-    with click.Context(command, info_name=name, parent=parent, **settings) as context:
-        level = "##" if parent is None else "###"
-        yield f"{level} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    yield context
+    if isinstance(command, click.Group):
+        for verb in command.list_commands(context):
+            found = command.get_command(context, verb)
+            if found is not None and not found.hidden:
+                yield from contexts(found, verb, context, seen)
+
+
+def records(context: click.Context) -> dict[str, tuple[str, str]]:
+    """Return what is said of each option of a command, but for those that all commands have."""
+    found = {each.opts[-1]: each.get_help_record(context) for each in own_options(context.command)}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> str:
+    """Return the section of a command, which only names the shared options."""
+    command, text = context.command, formatter()
+    level = "##" if context.parent is None else "###"
+    if context.parent is None:
+        text.write(command.get_help(context))
+    else:
+        command.format_usage(context, text)
+        command.format_help_text(context, text)
+        found = records(context)
+        if own := [record for name, record in found.items() if shared.get(name) != record]:
+            with text.section("Options"):
+                text.write_dl(own)
+        if names := [name for name, record in found.items() if shared.get(name) == record]:
+            text.write_paragraph()
+            text.write_text(f"Also: {', '.join(names)}")
         if isinstance(command, click.Group):
-            for verb in command.list_commands(context):
-                found = command.get_command(context, verb)
-                if found is not None and not found.hidden:
-                    yield from describe(found, verb, context)
+            command.format_commands(context, text)
+    return f"{level} {context.command_path}\n\n```text\n{text.getvalue().rstrip()}\n```\n"
+
+
+def formatter() -> click.HelpFormatter:
+    return click.HelpFormatter(width=80, max_width=80)
 
 
 def count() -> str:

@@ -119,7 +119,7 @@ def _children(redis: Redis, tasks: Sequence[tuple[str, str]]) -> Iterator[_Child
 
 def _ripe(child: _Child) -> Iterator[Finding]:
     if not child.conditions:
-        command = f"blueque unblock {child.task}"
+        command = f"blueque move {child.task} --unblock"
         sentence = f"task {child.task} is blocked, and has no conditions any more. {command} puts it in line."
         yield child.find("ripe", sentence, None)
     elif are_met(child.conditions) and not child.is_looked_at:
@@ -154,9 +154,9 @@ def _circle(circle: Sequence[str], blocked: Mapping[str, str]) -> Finding:
     first, more = tasks[0], len(tasks) - NAMED
     names = ", ".join(tasks[:NAMED]) + (f" and {more} more" if more > 0 else "")
     through = f" through {through}" if through else ""
-    sentence = f"tasks {names} wait for each other{through}, and none of them can start: blueque unblock or blueque cancel one."
+    sentence = f"tasks {names} wait for each other{through}, and none of them can start: blueque move --unblock or blueque cancel one."
     if len(tasks) == 1:
-        sentence = f"task {first} waits for itself{through}, and can never start: blueque unblock {first}, or blueque cancel {first}."
+        sentence = f"task {first} waits for itself{through}, and can never start: blueque move {first} --unblock, or cancel it."
     key, text = keys.conditions(first), " ".join(tasks)
     return Finding("circle", key, first, blocked[first], sentence, None, text=text)
 

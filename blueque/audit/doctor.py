@@ -14,8 +14,12 @@ from blueque.audit import audit, server_check
 from blueque.audit.audit import Finding, Report
 from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
+from blueque.errors import NoSuchGroup, WrongGroup
+from blueque.model import keys
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
+from blueque.producer.groups import TaskGroup
+from blueque.protocol.groups import cancel_group
 from blueque.queries import half_made, overview
 from blueque.queries.half_made import Unfinished
 from blueque.queries.inspector import Inspector
@@ -25,6 +29,8 @@ from blueque.text import hints
 from blueque.text.format import count, span
 
 log = logging.getLogger("blueque")
+
+_NOT_ALL = "its producer has not made all tasks of the workflow"
 
 
 class Doctor:
@@ -55,8 +61,27 @@ class Doctor:
             ]
             checks += _aliases(self._redis.settings.aliases, queues)
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
-            checks += map(_of_workflow, half_made.workflows(reader, half_made.FORGOTTEN))
+            checks += map(_of_workflow, _half_made(reader))
             return [*checks, *_archives(reader, queues)]
+
+    def give_up_workflows(self, by: str | None = None) -> list[Finding]:
+        """Cancel the workflows whose producer stopped a day ago, and remove those that were cancelled
+        so and kept long enough, with their tasks, none of which has run. Return what was done.
+
+        by: who asks for it (this user and host if left out).
+        """
+        found = list(_half_made(self._redis))
+        return [_given_up(each) for each in found if self._give_up(each, process.who_of(by))]
+
+    def _give_up(self, found: Unfinished, by: str) -> bool:
+        try:
+            if found.is_cancelled:
+                return TaskGroup(self._redis, found.group).delete()
+            now = time.time()
+            return cancel_group(self._redis, found.group, by, _NOT_ALL, now, updated=found.updated)
+        except (NoSuchGroup, WrongGroup) as error:  # its producer has gone on
+            log.info("give_up workflow=%s: %s", found.group, error)
+            return False
 
     def audit(self, settle: float) -> Report:
         """Scan every key. If there are findings, scan again after `settle` seconds, and report what
@@ -136,11 +161,25 @@ def _of_gone(task: Task, has_listener: bool, serve: Callable[[str], str]) -> Che
     return Check("process", "warn", f"{fact}; {advice}")
 
 
+def _half_made(redis: Redis) -> Iterator[Unfinished]:
+    """Yield the workflows that were left before all of their tasks were there."""
+    yield from half_made.workflows(redis, half_made.FORGOTTEN)
+    yield from half_made.removable(redis, half_made.FORGOTTEN)
+
+
 def _of_workflow(found: Unfinished) -> Check:
+    tasks = count(found.tasks, "task")
+    if found.is_cancelled:
+        what = f"workflow {found.group} was cancelled before all of its tasks were there"
+        return Check("tasks", "warn", f"{what}: --fix removes it with {tasks}.")
     what = (
         f"workflow {found.group} is not complete, because a producer stopped {span(found.age)} ago"
     )
-    then = (
-        f"{count(found.tasks, 'task')} of it cannot run. Commit it again, or blueque gc cancels it."
-    )
+    then = f"{tasks} of it cannot run. Commit it again, or --fix cancels it."
     return Check("tasks", "warn", f"{what}: {then}")
+
+
+def _given_up(found: Unfinished) -> Finding:
+    way = "removed, with" if found.is_cancelled else "cancelled, with"
+    sentence = f"workflow {found.group} was not complete. It is {way} {count(found.tasks, 'task')}."
+    return Finding("half_made", keys.group(found.group), None, None, sentence, "give_up")

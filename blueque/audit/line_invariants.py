@@ -153,23 +153,20 @@ def _lacking(needs: Needs, lack: str, alive: dict[str, dict[str, int]]) -> str:
 
 
 def _settings(queue: str, seen: QueueSeen, has_work: bool) -> Iterator[Finding]:
-    most, paused = seen.max_concurrency, seen.paused
+    most, paused = seen.max_running, seen.paused
 
     def finding(code: str, sentence: str) -> Finding:
         return Finding(code, keys.settings(queue), None, queue, sentence, None, text=most)
 
-    if most is not None and not most.isdecimal():
-        sentence = f"the max_concurrency of queue {queue} is {most!r}, which is not a number: it has no effect."
-        yield finding("settings", sentence)
-    elif most is not None and int(most) == 0 and has_work:
-        command = hints.of_queue("limit", queue, "N")
-        yield finding("stuck", f"queue {queue} has work, and may run 0 tasks: {command}, or none.")
+    if most is not None and most.isdecimal() and int(most) == 0 and has_work:
+        command = hints.of_queue("queue set", queue, "max-running=N")
+        yield finding("stuck", f"queue {queue} has work, and may run 0 tasks: {command}")
     if paused is not None and not _is_time(paused):
-        command = hints.of_queue("resume", queue)
+        command = hints.of_queue("queue resume", queue)
         sentence = f"queue {queue} is paused since {paused!r}, which is not a time: {command}"
         yield finding("settings", sentence)
     for name, text in seen.malformed.items():
-        command = hints.of_queue(f"queue set --unset={name}", queue)
+        command = hints.of_queue("queue set", queue, f"{name}=")
         sentence = f"the {name} of queue {queue} is {text!r}, which has no effect: {command}"
         yield finding("settings", sentence)
 

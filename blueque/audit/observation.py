@@ -159,7 +159,7 @@ class QueueSeen(NamedTuple):
     is_used: bool
     score: float | None
     members: int
-    max_concurrency: str | None
+    max_running: str | None
     paused: str | None
     length: int
     malformed: Mapping[str, str]

@@ -138,15 +138,16 @@ def _queues(redis: Redis, observed: Observation, found: Keys) -> list[str]:
         [
             ("ZSCORE", keys.QUEUES, queue),
             ("SCARD", keys.listeners(queue)),
-            ("HMGET", keys.settings(queue), "max_concurrency", "paused", *NAMES),
+            ("HMGET", keys.settings(queue), "paused", *NAMES),
             ("LLEN", keys.pending(queue)),
         ]
         for queue in queues
     ]
     for queue, replies in zip(queues, read_groups(redis, groups), strict=True):
-        score, members, (most, paused, *others), length = replies
+        score, members, (paused, *others), length = replies
         score = None if score is None else float(score)
-        wrong = malformed(as_fields(NAMES, others))
+        fields = as_fields(NAMES, others)
+        most, wrong = fields.get("max_running"), malformed(fields)
         observed.queues[queue] = QueueSeen(
             queue in used, score, members, most, paused, length, wrong
         )

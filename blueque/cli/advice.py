@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher, get_close_matches
 
 import click
 
-# Names in other programs, of the verbs of a group: the first that the group has is meant.
-_SUBVERBS: dict[str, tuple[str, ...]] = {
-    "list": ("ls",),
-    **dict.fromkeys(("edit", "change", "update", "set"), ("set", "add --replace")),
-    **dict.fromkeys(("delete", "remove", "rm"), ("rm", "forget")),
-    **dict.fromkeys(("create", "new"), ("add",)),
-    **dict.fromkeys(("describe", "info", "get"), ("show",)),
-    **dict.fromkeys(("retry", "rerun"), ("requeue",)),
-    "preview": ("add --dry-run",),
-    "check": ("apply --dry-run",),
-    "backfill": ("trigger --since",),
-}
+from blueque.cli.synonyms import MEANT, OTHERWISE, VERBS
+
+TIE = 0.14  # of the ratio of two words
+
 _OF_GROUPS = ("--run", "--runs", "--batch", "--workflow")
 _OPTIONS = {
     **dict.fromkeys(("--count", "--size"), "blueque queue ls, or blueque status, counts tasks"),
@@ -27,19 +20,60 @@ _OPTIONS = {
 
 def like(typed: str, known: Iterable[str]) -> str:
     """Return a question with the most similar known word; empty if there is none."""
-    from difflib import get_close_matches  # here: all else does without
-
     close = get_close_matches(typed, list(known), n=1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
-def of_subverb(typed: str, known: Iterable[str]) -> str:
-    """Return a question with the verb of a group that is meant; empty if there is none."""
-    verbs = list(known)
-    for meant in _SUBVERBS.get(typed.lower(), ()):
-        if meant.partition(" ")[0] in verbs:
-            return f" Did you mean {meant}?"
-    return like(typed, verbs)
+def of_verb(words: Sequence[str], context: click.Context, others: Iterable[str] = ()) -> str:
+    """Return which command is meant by words that are none; empty if that is not clear.
+
+    context: of the program, or of the noun that the words follow. others: more words that are known.
+    """
+    root = context.find_root()
+    noun = "" if context is root else context.info_name or ""
+    for number in (2, 1):
+        phrase = " ".join([*([noun] if noun else []), *words[:number]]).lower()
+        if len(words) >= number and phrase in MEANT:
+            return f" Use: {MEANT[phrase]}"
+    typed = words[0].lower()
+    commands = _commands(root, noun)
+    if meant := commands.get(typed):
+        return f" Use: {_or(meant)}"
+    near = _nearest(typed, [*commands, *others])
+    lines = dict.fromkeys(line for word in near for line in commands.get(word, [word]))
+    return f" Did you mean {_or([*lines])}?" if lines else ""
+
+
+def _nearest(typed: str, known: Iterable[str]) -> list[str]:
+    """Return the most similar word, and the next one if it is nearly as similar."""
+    found = get_close_matches(typed, list(known), n=2)
+    ratios = [SequenceMatcher(None, typed, word).ratio() for word in found]
+    return [word for word, ratio in zip(found, ratios, strict=True) if ratio > ratios[0] - TIE]
+
+
+def _commands(root: click.Context, noun: str) -> Mapping[str, Sequence[str]]:
+    """Return the command lines by the word that a person may type for each."""
+    group, found = root.command, dict[str, list[str]]()
+    assert isinstance(group, click.Group)
+    names = group.list_commands(root)
+    for name in names if not noun else [noun]:
+        command = group.get_command(root, name)
+        for verb in command.list_commands(root) if isinstance(command, click.Group) else ():
+            if noun or verb not in names:
+                found.setdefault(verb, []).append(f"blueque {name} {verb}")
+    if not noun:
+        found |= {name: [f"blueque {name}"] for name in names}
+        return found | {word: [line] for word, line in MEANT.items() if " " not in word}
+    for word, verb in VERBS.items():
+        right = verb if verb in found else OTHERWISE.get(verb)
+        if right in found:
+            found.setdefault(word, [*found[right]])
+    return found
+
+
+def _or(lines: Sequence[str]) -> str:
+    *others, last = lines
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def of_option(typed: str, context: click.Context | None) -> str:

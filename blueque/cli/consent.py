@@ -12,6 +12,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import UNCONFIRMED, Failure
+from blueque.sentences.consent import sentence
 
 TERMINAL = "/dev/tty"
 FEW = 20  # tasks; for more than that, their number has to be typed
@@ -43,7 +44,7 @@ def require_consent(
             )
         for line in details:
             click.echo(line, err=True)
-        printing.talk(f"{facts[0].upper()}{facts[1:]}.")
+        printing.talk(sentence(facts))
         expected = (str(number),) if number is not None and number > FEW else ("y", "yes")
         how = f"Type {number} to go on" if number is not None and number > FEW else "y/N"
         click.echo(f"{question} [{how}] ", err=True, nl=False)

@@ -58,22 +58,39 @@ wait_option = click.option(
 )
 
 
-def act_and_wait(
+def ends_of(
     inspector: Inspector,
-    tasks: Sequence[Task],
-    action: Callable[[Task], str],
     going: str,
     judge: Callable[[Task], Outcome | None],
     seconds: float | None,
     as_json: bool,
-) -> list[Outcome]:
-    """Change each task as `act_on`, wait until all have ended, and return what became of them.
+) -> Callable[[Sequence[Task], Callable[[Task], str]], list[Outcome]] | None:
+    """Return what changes tasks as `act_on`, waits until all have ended, and returns what became of them.
 
     going: the status of those that have not ended, such as cancelling. judge: returns what became
         of a task; None: it has not ended yet. seconds: None: do not wait.
     """
     if seconds is None:
-        return act_on(tasks, action, as_json)
+        return None
+    return lambda tasks, action: _act_and_wait(
+        inspector, tasks, action, going, judge, seconds, as_json
+    )
+
+
+def is_late(outcomes: Sequence[Outcome], going: str, seconds: float | None) -> bool:
+    """Tell whether some have not ended although they were waited for."""
+    return seconds is not None and any(outcome.status == going for outcome in outcomes)
+
+
+def _act_and_wait(
+    inspector: Inspector,
+    tasks: Sequence[Task],
+    action: Callable[[Task], str],
+    going: str,
+    judge: Callable[[Task], Outcome | None],
+    seconds: float,
+    as_json: bool,
+) -> list[Outcome]:
     outcomes = act_on(tasks, action, as_json, going=going)
     settled = {outcome.id: outcome for outcome in outcomes}
     waiting = [outcome.id for outcome in outcomes if outcome.status == going]

@@ -111,7 +111,7 @@ def _of_full_queue(error: QueueFull) -> dict[str, str]:
     from blueque.text import hints  # here: most commands need none
 
     what = "Try again later, or" if error.tasks <= error.max_pending else "Send fewer at once, or"
-    return {"what": what, "command": hints.of_queue("queue set", error.queue, "max_pending=N")}
+    return {"what": what, "command": hints.of_queue("queue set", error.queue, "max-pending=N")}
 
 
 def _invoke(command: click.Command, program: str, invocation: Invocation) -> int:
@@ -186,15 +186,12 @@ def _sentence(error: click.ClickException) -> str:
 
 def _of_words(error: click.ClickException) -> str:
     """Return the message of an error about words that are no options; of others as it is."""
-    from blueque.cli.advice import of_subverb, of_words  # here: for a mistake only
+    from blueque.cli.advice import of_words  # here: for a mistake only
 
     message, context = error.format_message(), getattr(error, "ctx", None)
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message)
-    verb = re.match(r"No such command '(.*?)'", message)
     if context is not None and extra:
         return f"too many words: {extra[1]}. {of_words(extra[1], context)}"
-    if context is not None and verb and isinstance(context.command, click.Group):
-        return f"unknown verb {verb[1]!r}.{of_subverb(verb[1], context.command.commands)}"
     return message
 
 

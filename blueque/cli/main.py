@@ -6,7 +6,6 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterable
 
 import click
 
@@ -22,55 +21,50 @@ from blueque.cli.options import (
 # The verbs in the order of the help, which loads none of them. Each is a function of its name in
 # the module of its name in cli/verbs/.
 _GROUPS = {
-    "Watch": {
+    "Each day": {
         "status": "Show queues, running tasks, hosts, and what needs attention.",
-        "web": "Show all of this in a browser.",
-        "ls": "List tasks; by default those that run or are in line.",
-        "show": "Show everything about a task.",
-        "why": "Say why a task does not run, and what helps.",
-        "graph": "Show for which tasks a task waits, and which wait for it.",
-        "logs": "Show or follow what tasks print.",
-        "history": "Show the events of a task, or follow those of queues.",
-        "timeline": "Show what ran when on which host.",
-        "stack": "Show where a running Python task is in its code.",
-        "schedule": "Manage recurring tasks.",
-        "node": "List, pause, resume and drain listeners and hosts.",
-        "stats": "Show how many tasks ended how, and how long they took.",
-        "failures": "Show what tasks fail with, how often, and the newest.",
-        "metrics": "Serve Prometheus metrics.",
-        "tags": "List the tags of tasks, with how many have each.",
-    },
-    "Put in": {
         "enqueue": "Put a task in a queue and print its id.",
         "run": "Put a task in a queue, show its output, and exit as it does.",
         "wait": "Wait until tasks have ended, and say how.",
-        "feed": "Make a task of each row of files, in order and once.",
-    },
-    "Change": {
+        "ls": "List tasks; by default those that run or are in line.",
+        "show": "Show everything about a task.",
+        "logs": "Show or follow what tasks print.",
+        "why": "Say why a task does not run, and what helps.",
         "cancel": "Cancel tasks, whether they wait or run.",
-        "interrupt": "Take running tasks off their listeners, to run again.",
         "requeue": "Put failed or cancelled tasks in line again.",
-        "unblock": "Have blocked tasks no longer wait for others.",
-        "delete": "Delete finished tasks for good.",
-        "priority": "Change the priority of waiting tasks.",
-        "first": "Make pending tasks the next of their line.",
-        "move": "Move waiting tasks to another queue.",
-        "pause": "Make listeners take nothing from a queue.",
-        "resume": "Make listeners take tasks from a queue again.",
-        "limit": "Set how many tasks of a queue may run at a time.",
-        "queue": "List, pause, limit, set, purge and forget queues.",
+        "web": "Show all of this in a browser.",
+        "dev": "Run a Redis, a scheduler, a listener and the page here.",
+    },
+    "More of tasks": {
+        "history": "Show the events of a task, or follow those of queues.",
+        "graph": "Show for which tasks a task waits, and which wait for it.",
+        "stack": "Show where a running Python task is in its code.",
+        "interrupt": "Take running tasks off their listeners, to run again.",
+        "delete": "Delete finished tasks for good, or what waits in a queue.",
+        "move": "Move waiting tasks: to a queue, a priority, the front, into line.",
+    },
+    "Each with verbs of its own": {
+        "task": "All verbs of tasks, under one name.",
+        "queue": "List, show, set, pause, resume and forget queues.",
+        "host": "List, show, pause, resume and drain hosts.",
+        "schedule": "Manage recurring tasks.",
         "group": "List, show, close, cancel, requeue and forget groups.",
     },
-    "Keep": {
+    "Data": {
+        "feed": "Make a task of each row of files, in order and once.",
         "archive": "Move finished tasks from Redis into Parquet files.",
         "export": "Write tasks as JSON lines or as CSV.",
-        "prune": "Delete finished tasks that have been kept long enough.",
-        "gc": "Clean up after producers that stopped halfway.",
-        "doctor": "Check Redis and everything that Blueque has in it.",
     },
-    "Set up": {
-        "dev": "Run a Redis, a scheduler, a listener and the page here.",
+    "Reports": {
+        "stats": "Show how many tasks ended how, and how long they took.",
+        "failures": "Show what tasks fail with, how often, and the newest.",
+        "timeline": "Show what ran when on which host.",
+        "tags": "List the tags of tasks, with how many have each.",
+    },
+    "Administration": {
+        "doctor": "Check Redis and everything that Blueque has in it, and repair it.",
         "config": "Show every setting and the source of its value.",
+        "metrics": "Serve Prometheus metrics.",
         "init": "Write files for systemd, Docker, Kubernetes or Slurm.",
         "completion": "Print the completion script for bash, zsh or fish.",
         "help": "Explain a verb, a word, the exit codes or the states.",
@@ -81,55 +75,6 @@ _GROUPS = {
     },
 }
 _VERBS = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
-
-# Names in other programs; blueque-listener and blueque-scheduler are programs, not verbs.
-_SYNONYMS = {
-    **dict.fromkeys(("retry", "rerun", "restart"), "requeue"),
-    **dict.fromkeys(("kill", "abort", "stop", "revoke", "term", "terminate"), "cancel"),
-    **dict.fromkeys(("preempt", "evict"), "interrupt"),
-    **dict.fromkeys(("list", "tasks", "ps", "jobs"), "ls"),
-    **dict.fromkeys(("find", "search", "grep"), "ls --text"),
-    **dict.fromkeys(("peek", "next"), "ls --state pending"),
-    **dict.fromkeys(("dashboard", "ui", "serve", "flower"), "web"),
-    **dict.fromkeys(("submit", "add", "push", "put", "send", "delay", "apply_async"), "enqueue"),
-    **dict.fromkeys(("log", "tail", "output", "follow"), "logs"),
-    **dict.fromkeys(("info", "describe", "inspect", "get", "task"), "show"),
-    **dict.fromkeys(("result", "results"), "show ID, or blueque export --group NAME"),
-    **dict.fromkeys(("rm", "remove", "forget"), "delete"),
-    **dict.fromkeys(("top", "monitor"), "status --watch"),
-    **dict.fromkeys(("nodes", "workers", "listeners", "hosts"), "node ls"),
-    **dict.fromkeys(("gpus", "resources"), "node show NODE"),
-    **dict.fromkeys(("drain", "quiet"), "node drain"),
-    **dict.fromkeys(("queues", "lines", "count", "size"), "queue ls"),
-    **dict.fromkeys(("purge", "clear"), "queue purge"),
-    "clean": "prune",
-    **dict.fromkeys(("stat", "statistics"), "stats"),
-    **dict.fromkeys(("errors", "failed"), "failures"),
-    **dict.fromkeys(("events", "watch"), "history"),
-    **dict.fromkeys(("audit", "activity", "who"), "history -q '*' --on people"),
-    **dict.fromkeys(("check", "health"), "doctor"),
-    **dict.fromkeys(("dag", "tree", "dependencies", "deps"), "graph"),
-    "unhold": "unblock",
-    **dict.fromkeys(
-        ("workflow", "workflows", "runs", "batch", "batches", "groups", "feeds"), "group ls"
-    ),
-    "exporter": "metrics",
-    "settings": "config",
-    **dict.fromkeys(("schedules", "recurring", "cron"), "schedule ls"),
-    "scheduled": "ls --state scheduled",
-    **dict.fromkeys(("listener", "listen", "worker", "work", "start"), "blueque-listener"),
-    **dict.fromkeys(("scheduler", "beat"), "blueque-scheduler"),
-}
-
-
-def hint(typed: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown verb: its name here, or a similar one."""
-    meant = _SYNONYMS.get(typed.lower())
-    if meant is None:
-        from blueque.cli.advice import like  # here: all else does without
-
-        return like(typed, known)
-    return f" Use: {meant}" if meant.startswith("blueque-") else f" Use: blueque {meant}"
 
 
 class _Verbs(click.Group):
@@ -154,7 +99,9 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _VERBS and not args[0].startswith("-"):
-            ctx.fail(f"unknown verb {args[0]!r}.{hint(args[0], _VERBS)}")
+            from blueque.cli.advice import of_verb  # here: for a mistake only
+
+            ctx.fail(f"unknown verb {args[0]!r}.{of_verb(args, ctx)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -165,7 +112,10 @@ class _Verbs(click.Group):
                     [(f"{verb:<{width}}", summary) for verb, summary in verbs.items()]
                 )
         formatter.write_paragraph()
-        formatter.write_text("More about a verb: blueque VERB --help")
+        formatter.write_text("ID is the beginning of an id; - reads ids from standard input.")
+        formatter.write_text(
+            "More about a verb: blueque VERB --help; about words: blueque help words"
+        )
 
 
 @click.group(

@@ -35,6 +35,7 @@ class Invocation:
     config_file: str | None = None
     is_debug: bool = False
     is_utc: bool = False
+    by: str | None = None  # who gives orders; None: this user and host
     wrong_types: WrongTypes = field(default_factory=WrongTypes)
 
     @functools.cached_property
@@ -164,6 +165,7 @@ _options_of_verbs = together(
     redis_url_option,
     config_option,
     debug_option,
+    _shared("--as", _remember("by"), metavar="NAME", help="Who gives an order; default USER@HOST."),
     _shared(
         "--utc", _remember("is_utc"), is_flag=True, help="Show times in UTC, not in local time."
     ),

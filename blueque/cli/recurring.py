@@ -12,7 +12,7 @@ from blueque.cli.printing import Column, text_columns
 from blueque.errors import NoSuchSchedule
 from blueque.queries.listing import MIN_PREFIX
 from blueque.sentences.recurring import coming, latest, note, rule_of
-from blueque.text.hints import of_schedule
+from blueque.text.hints import of_queue
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -42,7 +42,9 @@ def _advice(client: Client, name: str) -> str:
 
     inspector = client.get_inspector()
     if len(name) >= MIN_PREFIX and inspector.find(name):
-        return f"It is a task. To put a scheduled task in line now: {of_schedule('run', name)}"
+        return (
+            f"It is a task. To put a scheduled task in line now: {of_queue('move', name, '--now')}"
+        )
     if close := get_close_matches(name, inspector.schedules(), n=1):
         return f"Did you mean {close[0]}?"
     return "See them: blueque schedule ls"

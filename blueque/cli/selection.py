@@ -85,13 +85,10 @@ def selected(
     patterns: Sequence[str],
     states: Sequence[str],
     selection: Selection,
-    limit: int | None = None,
     is_oldest_first: bool = False,
 ) -> tuple[list[Task], int]:
     """Return the tasks in these queues and states that are selected, and an exit code: ATTENTION if
-    there are more, or may be.
-
-    limit: None: at most MOST.
+    there are more, or may be: it takes at most MOST.
     """
     queues = queues_matching(inspector.queues(), patterns)
     require_groups(inspector, selection.group)
@@ -102,13 +99,12 @@ def selected(
     )
     if choice is not None and is_oldest_first:
         choice = choice._replace(is_oldest_first=True)
-    listing = inspector.listing(queues, states, limit or MOST, choice)
-    has_more = listing.has_more and limit is None
-    if has_more:
+    listing = inspector.listing(queues, states, MOST, choice)
+    if listing.has_more:
         printing.talk(f"These are the first {MOST}; there are more: run it again for the rest.")
     elif listing.looked_at is not None:
         say_what_was_searched(listing)
-    return listing.tasks, ATTENTION if has_more or listing.looked_at is not None else 0
+    return listing.tasks, ATTENTION if listing.has_more or listing.looked_at is not None else 0
 
 
 def require_one_way(

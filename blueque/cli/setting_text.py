@@ -10,15 +10,19 @@ import click
 
 
 def given_settings(words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of words such as time_limit=2h. Ends the program if a word is none."""
+    """Return the values of words such as time_limit=2h or max-running=8; None: NAME= removes it.
+
+    Ends the program if a word is none.
+    """
     found: dict[str, Any] = {}
     for word in words:
         name, sign, text = word.partition("=")
-        if not (sign and text):
+        name = name.replace("-", "_")
+        if not sign:
             raise click.UsageError(f"{word!r}: write NAME=VALUE, as in time_limit=2h")
         if name in found:
             raise click.UsageError(f"{name} is named twice")
-        found[name] = _value(text)
+        found[name] = _value(text) if text else None
     return found
 
 

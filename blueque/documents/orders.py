@@ -26,7 +26,7 @@ TELL_NOTHING = frozenset(_WHY_NOT)  # states of listeners that take no orders
 
 
 def of_gates(inspector: Inspector, names: Sequence[str]) -> dict[str, Any]:
-    """Return the content of `pause`, `resume` and `limit`."""
+    """Return the content of `queue_pause` and `queue_resume`."""
     return {"items": [_gate(inspector, name) for name in names]}
 
 
@@ -45,7 +45,7 @@ def of_queue_show(inspector: Inspector, names: Sequence[str]) -> dict[str, Any]:
 
 
 def of_told(found: Told, wanted: str) -> dict[str, Any]:
-    """Return the content of `drain`, `node_pause` and `node_resume`. wanted: the state after them."""
+    """Return the content of `host_drain`, `host_pause` and `host_resume`. wanted: the state after them."""
     told = [_listener(node, state_after(node, wanted), None) for node in found.told]
     return {"items": told + [_listener(node, None, why_not(node)) for node in found.not_told]}
 
@@ -84,7 +84,7 @@ def _gate(inspector: Inspector, name: str) -> dict[str, Any]:
         **times(paused_at=paused.since if paused else None),
         "paused_by": paused.by if paused else None,
         "paused_reason": paused.reason if paused else None,
-        "max_concurrency": room.limit,
+        "max_running": room.limit,
         "running": room.taken,
     }
 

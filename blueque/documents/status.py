@@ -54,7 +54,7 @@ def of_queues(lines: Sequence[QueueOverview]) -> dict[str, Any]:
                 queue=line.queue,
                 running=line.running,
                 listeners=line.listeners,
-                max_concurrency=line.settings.max_concurrency,
+                max_running=line.settings.max_running,
                 paused=line.settings.pause is not None,
             )
             for line in lines
@@ -107,7 +107,7 @@ def _line_item(line: QueueOverview) -> dict[str, Any]:
         "holders": [holder._asdict() for holder in line.holders],
         "orphans": line.orphans,
         "expired": line.expired,
-        "max_concurrency": settings.max_concurrency,
+        "max_running": settings.max_running,
         "max_pending": settings.max_pending,
         "discards": settings.discards,
         "paused": pause is not None,

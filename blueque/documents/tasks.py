@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from blueque.text.redaction import Hide
 
 
-def of_prune(found: Mapping[Place, int], is_dry_run: bool) -> dict[str, Any]:
-    """Return the content of `prune`: how many tasks, by queue and state."""
+def of_deleted(found: Mapping[Place, int], number: int, is_dry_run: bool) -> dict[str, Any]:
+    """Return the content of `delete_many`. found: how many tasks were to be deleted. number: how many are."""
     items = [
         {"queue": place.queue, "status": place.kind, "tasks": number}
         for place, number in sorted(found.items())
     ]
-    return {"dry_run": is_dry_run, "items": items}
+    return {"dry_run": is_dry_run, "tasks": number, "items": items}
 
 
 def of_line(line: LogLine) -> dict[str, Any]:

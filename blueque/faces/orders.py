@@ -67,6 +67,11 @@ class Order(NamedTuple):
     is_grave: bool = False
     needs_all_fields: bool = False
 
+    @property
+    def kind(self) -> str:
+        """The kind of its object in docs/json.md."""
+        return self.command.partition(" ")[0]
+
     def loaded(self, client: Client, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return the tasks with the fields that the order needs; a list has only some."""
         if not self.needs_all_fields:
@@ -86,21 +91,18 @@ class Order(NamedTuple):
     def refusals(self, client: Client, tasks: Sequence[Task], given: Given) -> dict[str, str]:
         """Return why tasks cannot be ordered so, by their ids, as far as that is known before."""
         wrong = {
-            task.id: str(WrongState(task.id, task.status, _WANTED.get(self.command, "move")))
+            task.id: str(WrongState(task.id, task.status, self.kind))
             for task in tasks
             if task.status not in self.states
         }
         able = [task for task in tasks if task.id not in wrong]
-        if self.command == "requeue":
+        if self.kind == "requeue":
             not_whole = groups.not_whole(client.connections, [task.id for task in able])
             return wrong | {task: str(error) for task, error in not_whole.items()}
-        if self.command == "delete" and not given.is_forced:
+        if self.kind == "delete" and not given.is_forced:
             awaited = [task.id for task in able if "dependents" in task.fields]
             return wrong | {task: _awaited(HasDependents(task)) for task in awaited}
         return wrong
-
-
-_WANTED = {verb: verb for verb in ("cancel", "interrupt", "requeue", "delete")}
 
 
 def _queue(client: Client, task: Task) -> Queue:
@@ -112,6 +114,9 @@ def _cancel(client: Client, task: Task, given: Given) -> str:
 
 
 def _interrupt(client: Client, task: Task, given: Given) -> str:
+    if "started" not in given.states:  # nobody has agreed to start it a second time
+        why = f"it is {task.status or 'gone'}, so it does not run"
+        raise WrongState(task.id, task.status, "interrupt", why)
     _queue(client, task).interrupt(task.id, given.by, given.reason)
     return "interrupting"
 

@@ -168,7 +168,7 @@ def settings(queue: str) -> str:  # hash: whether it is paused, how many may run
     return f"blueque_queue_{queue}"
 
 
-def counted(queue: str) -> str:  # set: ids of the tasks that count against max_concurrency
+def counted(queue: str) -> str:  # set: ids of the tasks that count against max_running
     return f"blueque_counted_tasks_{queue}"
 
 

@@ -16,12 +16,12 @@ from blueque.model.states import FINISHED
 from blueque.model.units import MOST_KEPT, SPARED, Keep
 
 RETENTION = {f"retention.{status}": status for status in FINISHED}
-BOUNDS = ("max_pending", "discard")  # of all producers, so they are in Redis only
+BOUNDS = ("max_running", "max_pending", "discard")  # of all programs, so they are in Redis only
 NAMES = ("weight", "retry", *limits.NAMES, *RETENTION, *BOUNDS)  # the others are as in blueque.toml
 NO_LIMIT = "none"
 OLDEST = "oldest"  # the only value of discard
 DISCARDED = "discarded"  # why a task was cancelled to make room
-MOST_PENDING = 10**12
+MOST = {"max_running": 1_000_000, "max_pending": 10**12}
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -85,7 +85,7 @@ def read_setting(name: str, text: str) -> Any:
         if name in RETENTION:
             return _read_keep(**json.loads(text))
         if name in BOUNDS:
-            is_number = name == "max_pending" and text.isdecimal()  # as producers read it
+            is_number = name in MOST and text.isdecimal()  # as programs read it
             return require_bound(name, int(text) if is_number else text)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{name} is {text!r}") from error
@@ -108,11 +108,11 @@ def write_setting(name: str, value: Any) -> str:
 
 
 def require_bound(name: str, value: object) -> int | str:
-    """Return the value of `max_pending` or `discard`. Raises InvalidInput."""
-    if name == "max_pending":
+    """Return the value of one of `BOUNDS`. Raises InvalidInput."""
+    if name in MOST:
         if isinstance(value, str | float):  # as people write it
             raise InvalidInput(f"{value!r} is not a whole number: write 1000")
-        return require_whole(value, "it", 0, MOST_PENDING)
+        return require_whole(value, "it", 0, MOST[name])
     if value != OLDEST:
         raise InvalidInput(f"it is {OLDEST!r} or not set, not {value!r}")
     return OLDEST

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from blueque.connection.redis import Redis
-from blueque.model.encoding import require_whole
 from blueque.model.queue_settings import (
     BOUNDS,
     NOT_PAUSED,
@@ -34,9 +33,10 @@ class Settings:
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Stop listeners from taking tasks of this queue; running tasks run on. False: it was
-        paused already.
+        paused already, for this reason or without another one.
 
-        by, reason: who pauses it (this user and host if left out), and why. Listeners of 1.0.0 do
+        by, reason: who pauses it (this user and host if left out), and why. A pause that is there
+            gets another reason, and the name of the person who gives it. Listeners of 1.0.0 do
             not know pauses. A queue may be paused before it has tasks; `blueque status` shows it
             from its first task or listener on.
         Source: docs/protocol/operator.md, "set_settings".
@@ -56,19 +56,6 @@ class Settings:
         log.info("resume queue=%s by=%s", self.name, who)
         return was_paused
 
-    def set_max_concurrency(self, most: int | None, by: str | None = None) -> None:
-        """Set how many tasks of this queue may run at a time, on all nodes together. None: as many
-        as there are listeners.
-
-        by: who sets it (this user and host if left out).
-        Listeners of 1.0.0 do not know this limit. What runs already runs on.
-        Source: docs/protocol/operator.md, "set_settings".
-        """
-        number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
-        who = process.who_of(by)
-        self._set({"max_concurrency": None if number is None else str(number)}, who)
-        log.info("set_max_concurrency queue=%s most=%s by=%s", self.name, number, who)
-
     def get_settings(self) -> dict[str, Any]:
         """Return what the settings of this queue in Redis say of its tasks, by the names in
         blueque.toml: those that are set. A malformed one is left out.
@@ -87,7 +74,8 @@ class Settings:
 
         settings: weight, retry, time_limit, stall_limit, memory_limit, grace, lead,
             retention.complete, retention.failed or retention.cancelled, each as in the table of the
-            queue in blueque.toml; retry may be a `Retry`. None removes a setting. max_pending: how many
+            queue in blueque.toml; retry may be a `Retry`. None removes a setting. max_running: how many of
+            its tasks may run at a time, on all nodes together. max_pending: how many
             tasks may be in line; then a call that adds more raises QueueFull. discard: "oldest", to
             cancel the oldest of them instead.
         by: who sets them (this user and host if left out).

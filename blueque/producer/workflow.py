@@ -139,7 +139,7 @@ class Workflow(TaskGroup):
         At most 100,000 tasks. They are written in several transactions, and no task runs before the
         last of them. If that stops halfway, commit a workflow of the same content again, in any
         process: it goes on and returns True; False if all tasks were there. Cancel it, or
-        `blueque gc` does after a day.
+        `blueque doctor --fix` does after a day.
         Raises CycleFound, InvalidInput, NoSuchTask, NoSuchGroup before anything is
             written; WrongGroup, too, if a group that is not a workflow, or a workflow without some
             of these tasks, has the name; WrongGroup, also if that happens meanwhile; RedisAway.

@@ -22,18 +22,21 @@ def set_settings(
     """Set or remove settings of a queue. False: they are so already.
 
     wanted: the text of each setting; None: it is removed. A pause has `paused`, `paused_by` and
-        perhaps `paused_reason`; one that is there already stays as it is.
+        perhaps `paused_reason`; one that is there already keeps its time, and gets another reason.
     """
     settings, names = keys.settings(queue), [*wanted]
 
     def decide(reply: list[str | None]) -> Verdict[bool]:
         present = dict(zip(names, reply, strict=True))
-        if "paused" in wanted and (wanted["paused"] is None) is (present["paused"] is None):
+        is_so = "paused" in wanted and (wanted["paused"] is None) is (present["paused"] is None)
+        if is_so and wanted.get("paused_reason") in (None, present.get("paused_reason")):
             return Answer(False)
         written = {
             name: text
             for name, text in wanted.items()
-            if text is not None and text != present[name]
+            if text is not None
+            and text != present[name]
+            and not (name == "paused" and present[name])
         }
         removed = [
             name for name, text in wanted.items() if text is None and present[name] is not None
@@ -45,7 +48,7 @@ def set_settings(
             commands += [("HDEL", settings, *removed)]
         if written:
             commands += [("HSET", settings, *flat(written)), ("ZINCRBY", keys.QUEUES, 0, queue)]
-        if "paused" in removed or "max_concurrency" in wanted:
+        if "paused" in removed or "max_running" in wanted:
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         event = record_in_queue(queue, _event_of(written, removed, by, now))
         return Change([*commands, event], True)
@@ -55,13 +58,10 @@ def set_settings(
 
 
 def _event_of(written: Mapping[str, str], removed: Sequence[str], by: str, now: float) -> Event:
-    if "paused" in written:
+    if "paused_by" in written or "paused_reason" in written:
         return Event("paused", by, now, {"reason": written.get("paused_reason")})
     if "paused" in removed:
         return Event("resumed", by, now)
-    if "max_concurrency" in (*written, *removed):
-        most = written.get("max_concurrency")
-        return Event("limited", by, now, {"max_concurrency": None if most is None else int(most)})
     return Event("set", by, now, {**written, "unset": " ".join(removed) or None})
 
 

@@ -53,10 +53,10 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
     ) -> Verdict[Popped]:
         if registered != [instance, "alive"]:
             raise NotRegistered(node, queue)
-        paused, max_concurrency = settings
+        paused, max_running = settings
         if paused is not None:
             return Answer(Popped(refusal="paused"))
-        if line is None and (others or max_concurrency is not None):
+        if line is None and (others or max_running is not None):
             return Answer(Popped(refusal="choose"))
         key = keys.line(queue, line or DEFAULT)
         return Change(
@@ -71,7 +71,7 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
         (registration, settings, lines),
         (
             ("HMGET", registration, "instance", "state"),
-            ("HMGET", settings, "paused", "max_concurrency"),
+            ("HMGET", settings, "paused", "max_running"),
             ("ZCARD", lines),
         ),
     )
@@ -198,7 +198,7 @@ def _reserve_look(queue: str, task: str, node: str, room: _Room) -> AnyLook:
         ("HMGET", registration, "instance", "state"),
         ("HGETALL", keys.task(task)),
         ("LPOS", reserved, task),
-        ("HGET", keys.settings(queue), "max_concurrency"),
+        ("HGET", keys.settings(queue), "max_running"),
     ]
     if room.lock is not None:
         watch += [keys.lock(room.lock)]

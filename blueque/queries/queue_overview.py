@@ -99,7 +99,7 @@ class QueueOverview(NamedTuple):
     def is_quiet(self) -> bool:
         """It has nothing but complete tasks, and no listener."""
         tasks = sum(self.counts) - self.counts.complete
-        limits = (self.settings.pause, self.settings.max_concurrency, self.settings.max_pending)
+        limits = (self.settings.pause, self.settings.max_running, self.settings.max_pending)
         return limits == (None, None, None) and not any((tasks, self.listeners, self.running))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blueque.queries.steps import Reader
 
 MAX_LINES = 10_000  # lines of a queue that are counted, those of the highest priority
-_SETTINGS = ("paused", "paused_by", "paused_reason", "max_concurrency", "max_pending", "discard")
+_SETTINGS = ("paused", "paused_by", "paused_reason", "max_running", "max_pending", "discard")
 
 
 class Pause(NamedTuple):
@@ -32,13 +32,13 @@ class Pause(NamedTuple):
 class Settings(NamedTuple):
     """The settings of a queue that decide whether its tasks run, and whether others come.
 
-    pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any
+    pause: None if it is not paused. max_running: how many of its tasks may run; None: any
         number. max_pending: how many may be in line; None: any number.
     discards: whether its oldest tasks make room for new ones.
     """
 
     pause: Pause | None = None
-    max_concurrency: int | None = None
+    max_running: int | None = None
     max_pending: int | None = None
     discards: bool = False
 
@@ -96,7 +96,7 @@ class QueueSeen(NamedTuple):
 
     @property
     def room(self) -> RunningLimit:
-        return RunningLimit(self.settings.max_concurrency, self.counted, self.started)
+        return RunningLimit(self.settings.max_running, self.counted, self.started)
 
 
 def queue_seen(queue: str, most_lines: int = MAX_LINES) -> Reader[QueueSeen]:
@@ -154,7 +154,7 @@ def running_limit_of(queue: str) -> Reader[RunningLimit]:
         ("SCARD", keys.counted(queue)),
         ("SCARD", keys.started(queue)),
     ]
-    return RunningLimit(_settings_of(found).max_concurrency, counted, started)
+    return RunningLimit(_settings_of(found).max_running, counted, started)
 
 
 def bound_of(queue: str) -> Reader[Bound]:

@@ -138,7 +138,7 @@ def _versions(nodes: Sequence[Node]) -> Iterator[Concern]:
     )
     if len(versions) > 1:
         some = ", ".join(f"{number} of {version}" for version, number in sorted(versions.items()))
-        yield Concern("listeners", "versions", f"their versions differ: {some}", "blueque node ls")
+        yield Concern("listeners", "versions", f"their versions differ: {some}", "blueque host ls")
 
 
 def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
@@ -152,13 +152,13 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
     }
     for host, seconds in list(wrong.items())[:MOST]:
         sentence = f"the clock of {host} is at least {span(seconds)} ahead of the clock of Redis"
-        yield Concern("listeners", "clock", sentence, f"blueque node show {shlex.quote(host)}")
+        yield Concern("listeners", "clock", sentence, f"blueque host show {shlex.quote(host)}")
     if len(wrong) > MOST:
         yield Concern(
             "listeners",
             "clock",
             f"{len(wrong) - MOST} more hosts with a clock that is ahead",
-            "blueque node ls",
+            "blueque host ls",
         )
 
 
@@ -219,9 +219,9 @@ def _of_waiting(
     ):
         waits = f", and {line.counts.pending} pending" if line.counts.pending else ""
         sentence = f"paused {pause_words(line, now)}{waits}"
-        yield Concern(line.queue, "paused", sentence, hints.of_queue("resume", line.queue))
-    if line.settings.max_concurrency == 0 and line.counts.pending:
-        command = hints.of_queue("limit", line.queue, "none")
+        yield Concern(line.queue, "paused", sentence, hints.of_queue("queue resume", line.queue))
+    if line.settings.max_running == 0 and line.counts.pending:
+        command = hints.of_queue("queue set", line.queue, "max-running=")
         yield Concern(
             line.queue,
             "limit",
@@ -235,7 +235,7 @@ def _of_waiting(
             else "producers are refused"
         )
         sentence = f"full: {line.counts.pending} pending, and its max_pending is {line.settings.max_pending}: {become}"
-        command = hints.of_queue("queue set", line.queue, "max_pending=N")
+        command = hints.of_queue("queue set", line.queue, "max-pending=N")
         yield Concern(line.queue, "full", sentence, command)
     for misfit in line.waiting.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
@@ -426,9 +426,9 @@ def _about_silent(line: QueueOverview, nodes: Sequence[Node], serve: Callable[[s
         spools = {node.spool for node in holders if node.spool}
         return hints.with_spool(serve(line.queue), spools.pop() if len(spools) == 1 else None)
     return (
-        f"blueque node show {shlex.quote(short_node(nodes[0].id))}"
+        f"blueque host show {shlex.quote(short_node(nodes[0].id))}"
         if len(nodes) == 1
-        else "blueque node ls"
+        else "blueque host ls"
     )
 
 

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
 
 
+def sentence(words: str) -> str:
+    """Return words of this module with a capital and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
 def running_of(tasks: Iterable[Task]) -> list[Task]:
     """Return the tasks that run and were not told to end."""
     return [task for task in tasks if task.status == "started" and task.cancel is None]

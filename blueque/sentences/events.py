@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _WORDS = {"released": "handed back", "put_first": "put first"}
 BY_PEOPLE = {  # what people do
     *("cancelled", "requeued", "prioritized", "moved", "put_first", "interrupted", "paused"),
-    *("resumed", "limited", "deleted", "set", "dropped", "cancelling", "interrupting"),
+    *("resumed", "deleted", "set", "dropped", "cancelling", "interrupting"),
     *("schedule_added", "schedule_changed", "schedule_removed"),
     *("schedule_paused", "schedule_resumed", "schedule_triggered"),
 }
@@ -64,9 +64,6 @@ def facts(event: Event) -> str:
         )
     if event.event == "noted":
         words.append(str(told.pop("text", "")))
-    if event.event == "limited":
-        most = told.pop("max_concurrency", None)
-        words.append("no limit" if most is None else f"at most {most} may run")
     reason = told.pop("reason", None) if event.event in ("released", "postponed") else None
     if reason is not None:
         words.append(_REASONS.get(str(reason), str(reason)))

@@ -199,7 +199,7 @@ def _gone(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
     how = "how that ended" if len(found) == 1 else "how these ended"
     sentence = f"{names}{more}, for which it waits, {verb}: it is not known {how}."
     drop = "".join(f" --from {shlex.quote(each.task.id)}" for each in found[:MOST_NAMES])
-    yield Reason("parent_gone", sentence, f"blueque unblock {inquiry.task.id}{drop}")
+    yield Reason("parent_gone", sentence, f"blueque move {inquiry.task.id} --unblock{drop}")
 
 
 def _waits(inquiry: Inquiry, waited: Sequence[Condition]) -> Reason:

@@ -38,7 +38,7 @@ def pause(inquiry: Inquiry) -> Iterator[Reason]:
     )
     why = f": {inquiry.pause.reason}" if inquiry.pause.reason else ""
     sentence = f"Queue {inquiry.task.queue} {'has been' if since else 'is'} paused{since}{by(inquiry.pause.by)}{why}."
-    yield Reason("paused", sentence, hints.of_queue("resume", inquiry.task.queue or ""))
+    yield Reason("paused", sentence, hints.of_queue("queue resume", inquiry.task.queue or ""))
 
 
 def limit(inquiry: Inquiry) -> Iterator[Reason]:
@@ -50,7 +50,7 @@ def limit(inquiry: Inquiry) -> Iterator[Reason]:
     sentence = f"Queue {inquiry.task.queue} may run {most} at a time, and {taken} {verb}{runs}"
     free = first_end(inquiry, inquiry.counted)
     about = "" if free is None else f"; the first ends in ~{roughly(free)}"
-    command = hints.of_queue("limit", inquiry.task.queue or "", "N")
+    command = hints.of_queue("queue set", inquiry.task.queue or "", "max-running=N")
     yield Reason("limit", f"{sentence}{about}.", command, free)
 
 
@@ -78,14 +78,14 @@ def ahead_of_it(inquiry: Inquiry) -> Iterator[Reason]:
         yield Reason(
             "behind",
             f"More than {FARTHEST} tasks {ALIKE} are before it.",
-            f"blueque first {inquiry.task.id}",
+            f"blueque move {inquiry.task.id} --first",
         )
     elif inquiry.before:
         are = "are" if inquiry.before > 1 else "is"
         yield Reason(
             "behind",
             f"{count(inquiry.before, 'task')} {ALIKE} {are} before it.",
-            f"blueque first {inquiry.task.id}",
+            f"blueque move {inquiry.task.id} --first",
         )
     if inquiry.higher:
         turn = (
@@ -96,7 +96,7 @@ def ahead_of_it(inquiry: Inquiry) -> Iterator[Reason]:
         yield Reason(
             "outranked",
             f"{count(inquiry.higher, 'task')} of higher priority {turn}.",
-            f"blueque priority {inquiry.task.id} N",
+            f"blueque move {inquiry.task.id} --priority N",
         )
     if inquiry.beside:
         their = "its turn" if inquiry.beside == 1 else "their turn"

@@ -162,6 +162,12 @@ QUEUE = (
 IN_REDIS = (
     *(row for row in QUEUE if row.key in queue_settings.NAMES),
     Setting(
+        "max_running",
+        Kind(functools.partial(queue_settings.require_bound, "max_running"), "N"),
+        "How many of its tasks may run at a time, on all hosts together.",
+        default_text="any number",
+    ),
+    Setting(
         "max_pending",
         Kind(functools.partial(queue_settings.require_bound, "max_pending"), "N"),
         "How many tasks may be in line.",

@@ -72,7 +72,7 @@ def prune_schedules(file: str | None = None) -> str:
 
 def resume_node(host: str) -> str:
     """Return the command that makes the listeners of a host take tasks again."""
-    return f"blueque node resume {shlex.quote(host)}"
+    return f"blueque host resume {shlex.quote(host)}"
 
 
 def amount(number: int) -> str:

@@ -23,6 +23,7 @@ from blueque.client import Client
 from blueque.documents import groups as of_groups
 from blueque.documents import orders, schedules
 from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.faces.hosts import HOST_ORDERS, HostOrder
 from blueque.listener.listeners import Told
 from blueque.text.terminal import short_id
 from blueque.web.api import answered, wants_json
@@ -51,7 +52,11 @@ def _limit_queue(client: Client, name: str, by: str, form: Fields) -> None:
     text = form.get("most", "").strip()
     if text and not re.fullmatch("[0-9]{1,9}", text):
         raise InvalidInput(f"the limit is a number, or empty for none, not {text[:20]!r}")
-    client.get_queue(name).set_max_concurrency(int(text) if text else None, by)
+    client.get_queue(name).set_settings({"max_running": int(text) if text else None}, by)
+
+
+def _order_host(order: HostOrder) -> Control:
+    return lambda client, name, by, form: order.tell(client.get_listeners(), name, by)
 
 
 def _pause_schedule(client: Client, name: str, by: str, form: Fields) -> object:
@@ -88,23 +93,20 @@ PLACES = {
 }
 # The objects of docs/json.md that programs get; all others are `recurring`.
 KINDS = {
-    **{("queue", verb): verb for verb in ("pause", "resume", "limit")},
-    ("node", "drain"): "drain",
-    ("node", "pause"): "node_pause",
-    ("node", "resume"): "node_resume",
+    ("queue", "pause"): "queue_pause",
+    ("queue", "resume"): "queue_resume",
+    ("queue", "limit"): "queue_set",
+    **{("node", verb): f"host_{verb}" for verb in HOST_ORDERS},
     ("schedule", "trigger"): "schedule_trigger",
     **{("group", verb): "group" for verb in groups.ORDERS},
 }
-STATES = {"drain": "draining", "pause": "paused", "resume": "up"}  # of listeners, after an order
 SETTLE = 2.0  # seconds that a finding must last, as for `blueque doctor`
 # By the kind of thing and the verb.
 CONTROLS: Mapping[tuple[str, str], Control] = {
     ("queue", "pause"): _pause_queue,
     ("queue", "resume"): _resume_queue,
     ("queue", "limit"): _limit_queue,
-    ("node", "drain"): lambda client, name, by, form: client.get_listeners().drain(name, by),
-    ("node", "pause"): lambda client, name, by, form: client.get_listeners().pause(name, by),
-    ("node", "resume"): lambda client, name, by, form: client.get_listeners().resume(name, by),
+    **{("node", verb): _order_host(order) for verb, order in HOST_ORDERS.items()},
     ("schedule", "pause"): _pause_schedule,
     ("schedule", "resume"): lambda client, name, by, form: client.get_schedule(name).resume(by=by),
     ("schedule", "trigger"): _trigger,
@@ -174,9 +176,10 @@ class Controls:
             more = {"requeued": given} if verb == "requeue" else {}
             return {"item": of_groups.group_item(seen), "bad": [], **more}
         if kind == "queue":
-            return orders.of_gates(visit.reader.inspector, [name])
+            of_queue = orders.of_queue_show if verb == "limit" else orders.of_gates
+            return of_queue(visit.reader.inspector, [name])
         if isinstance(given, Told):
-            return orders.of_told(given, STATES[verb])
+            return orders.of_told(given, HOST_ORDERS[verb].state)
         if verb == "trigger":
             return {"name": name, "planned": None, "tasks": [given]}
         item = schedules.item(visit.reader.client.get_schedule(name).seen, visit.site.hide)

@@ -66,7 +66,8 @@ class Orders:
             return await self._shared.guarded(visit, _ask, verb)
         form = await form_of(request)
         if wants_json(request):
-            return await answered(self._shared, visit, kind_of(verb), _order_of_program, verb, form)
+            kind = ORDERS[verb].kind if verb in ORDERS else verb
+            return await answered(self._shared, visit, kind, _order_of_program, verb, form)
         return await self._shared.guarded(visit, _order, verb, form)
 
 
@@ -219,11 +220,6 @@ def _note(event: str, visit: Visit, verb: str, **facts: object) -> None:
     """Write to the log who has ordered what."""
     who = {"by": visit.viewer.name, "role": visit.viewer.role, "verb": verb}
     log.info("web %s %s", event, json.dumps({**who, **facts, "query": dict(visit.query)}))
-
-
-def kind_of(verb: str) -> str:
-    """Return the kind of the object in docs/json.md that answers an order."""
-    return ORDERS[verb].command.partition(" ")[0] if verb in ORDERS else verb
 
 
 def _back(visit: Visit) -> str:

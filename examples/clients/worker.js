@@ -233,7 +233,7 @@ class Listener {
     return this.redis.transact([
       ["WATCH", this.registration, `blueque_queue_${queue}`, `blueque_lines_${queue}`],
       ["HMGET", this.registration, "instance", "state"],
-      ["HMGET", `blueque_queue_${queue}`, "paused", "max_concurrency"],
+      ["HMGET", `blueque_queue_${queue}`, "paused", "max_running"],
       ["ZCARD", `blueque_lines_${queue}`],
     ], ([[instance, state], [paused]]) => {
       if (instance !== this.instance || state !== "alive") throw new Refused("not registered");
@@ -255,7 +255,7 @@ class Listener {
       ["HMGET", this.registration, "instance", "state"],
       ["HGETALL", hash],
       ["LPOS", own, task],
-      ["HGET", `blueque_queue_${queue}`, "max_concurrency"],
+      ["HGET", `blueque_queue_${queue}`, "max_running"],
       ...(isLimited ? [["SCARD", counted], ["SCARD", started]] : []),
     ], ([[instance, state], values, place, limit, ...counts]) => {
       if (instance !== this.instance || state !== "alive") throw new Refused("not registered");

@@ -157,7 +157,7 @@ class House:
         a priority.
         """
         redis, needs = self.redis, write_needs({}, LOCK, 1)
-        protocol.set_settings(redis, G, {"max_concurrency": "3"}, 1.0)
+        protocol.set_settings(redis, G, {"max_running": "3"}, 1.0)
         protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
         protocol.enqueue(redis, G, "locked", "p", 1.0, {"priority": -7, "needs": needs})
         protocol.pop(redis, G, GPU, "i", line_of("-7", needs))
@@ -716,10 +716,10 @@ DAMAGES = [
             "heavy",
             ("HDEL", keys.listener(G, GPU), "resources"),
         ),
-        ("a queue with work that may run nothing", CAP, None, ("HSET", CAP, "max_concurrency", 0)),
+        ("a queue with work that may run nothing", CAP, None, ("HSET", CAP, "max_running", 0)),
     ),
     *damages("settings", is_fixed=False)(
-        ("a limit that is no number", CAP, None, ("HSET", CAP, "max_concurrency", "few")),
+        ("a limit that is no number", CAP, None, ("HSET", CAP, "max_running", "few")),
         ("a pause since never", CAP, None, ("HSET", CAP, "paused", "yes")),
         ("a policy that is none", CAP, None, ("HSET", CAP, "retry", "often")),
     ),
@@ -1529,7 +1529,7 @@ class Bustle:
         self.queue.put_first(self.any_task())
 
     def limit(self) -> None:
-        self.queue.set_max_concurrency(self.random.choice([None, 1, 2]))
+        self.queue.set_settings({"max_running": self.random.choice([None, 1, 2])})
 
     def pause(self) -> None:
         if self.random.random() < 0.2:

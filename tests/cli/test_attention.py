@@ -113,7 +113,7 @@ def test_listeners_of_two_versions_are_counted_each_once():
             "listeners",
             "versions",
             "their versions differ: 1 of 2.0.0, 1 of 2.1.0",
-            "blueque node ls",
+            "blueque host ls",
         )
     ]
 
@@ -203,7 +203,7 @@ def test_a_clock_that_is_ahead_is_pointed_at(redis, ahead, is_told):
     ]
 
     assert [(concern.about, concern.command) for concern in found] == [
-        ("listeners", "blueque node show gpu-1.example.com")
+        ("listeners", "blueque host show gpu-1.example.com")
     ] * is_told
     assert all("the clock of gpu-1.example.com is at least 1 m" in one.sentence for one in found)
 

@@ -39,14 +39,14 @@ SUBVERBS = (
     "queue ls",
     "queue pause",
     "queue resume",
-    "queue limit",
+    "queue set",
+    "queue show",
     "queue forget",
-    "queue purge",
-    "node drain",
-    "node ls",
-    "node show",
+    "task show",
+    "host drain",
+    "host ls",
+    "host show",
     "schedule ls",
-    "schedule run",
 )
 HOSTILE_NAMES = [
     "two words",
@@ -338,8 +338,8 @@ def test_each_line_gets_what_the_options_say(run, client):
         ("--retry", "often", "'often' is not a retry policy"),
         ("--retry", '{"tries": 3}', "'tries'"),
         ("--retry", "-1", "max is -1"),
-        ("--time-limit", "0", "time_limit is 0"),
-        ("--memory-limit", "0", "memory_limit is 0"),
+        ("--time-limit", "0", "--time-limit: it is 0"),
+        ("--memory-limit", "0", "--memory-limit: it is 0"),
         ("--memory-limit", "much", "'much'"),
         ("--time-limit", "soon", "'soon'"),
     ],
@@ -543,7 +543,7 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
     protocol.enqueue(
         redis, "video", "t-heavy", "1", time.time(), {"parameters_encoding": "json", "needs": HEAVY}
     )
-    protocol.set_settings(redis, "video", {"max_concurrency": "0"}, 1.0)
+    protocol.set_settings(redis, "video", {"max_running": "0"}, 1.0)
     protocol.set_settings(
         redis, "video", pausing("ada", "deploy", time.time() - 7230), time.time() - 7230, "ada"
     )
@@ -551,7 +551,7 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
     lines, as_json = run("status").stdout.splitlines(), json.loads(run("status", "--json").stdout)
 
     assert "! video: paused for 2 h by ada: deploy, and 2 pending" in lines
-    assert "  blueque resume video" in lines
+    assert "  blueque queue resume video" in lines
     assert "! video: 2 pending, and the limit of the queue is 0" in lines
     assert "! video: 1 pending task needs gpu=2, memory=8GiB, which no listener has" in lines
     assert "  blueque why t-heavy" in lines
@@ -562,7 +562,7 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
         line.split() for line in lines
     ]
     (queue,) = as_json["queues"]
-    assert (queue["pending"], queue["paused"], queue["paused_by"], queue["max_concurrency"]) == (
+    assert (queue["pending"], queue["paused"], queue["paused_by"], queue["max_running"]) == (
         2,
         True,
         "ada",
@@ -670,7 +670,7 @@ def test_the_commands_that_status_prints_take_a_name_with_a_dash_for_a_name(run,
     )
     enqueue(redis, "t1", "--run")
 
-    assert "\n  blueque resume -- --run\n" in run("status").stdout
+    assert "\n  blueque queue resume -- --run\n" in run("status").stdout
 
 
 @pytest.mark.parametrize("queues", [1, 40])
@@ -1397,10 +1397,10 @@ def test_a_full_disk_is_told_in_one_line(environ, redis):
         ["cancel", "abcd"],
         ["requeue", "abcd"],
         ["requeue", "--queue", "video"],
-        ["node", "drain", "gpu-1"],
+        ["host", "drain", "gpu-1"],
         ["export"],
-        ["prune"],
-        ["queue", "purge", "video"],
+        ["delete", "--kept-too-long"],
+        ["delete", "-q", "video", "--state", "pending,scheduled,blocked"],
     ],
 )
 def test_no_redis_is_code_69_at_once_and_three_lines_at_most(run, arguments):
@@ -1450,11 +1450,9 @@ def test_when_an_answer_is_lost_the_task_that_is_there_all_the_same_is_named(run
         ["cancel", "abcd", "--wait=soon"],
         ["requeue"],
         ["requeue", "abcd", "--queue", "video"],
-        ["requeue", "abcd", "--limit", "1"],
         ["requeue", "--queue", ""],
-        ["requeue", "--queue", "video", "--limit", "0"],
-        ["node", "drain"],
-        ["node", "frobnicate"],
+        ["host", "drain"],
+        ["host", "frobnicate"],
     ],
 )
 def test_wrong_usage_is_code_2_and_two_lines(run, arguments):
@@ -1637,14 +1635,14 @@ def test_help_has_a_line_of_80_columns_for_every_verb(run):
     lines = run("--help").stdout.splitlines()
 
     assert max(map(len, lines)) <= 80
-    at = lines.index("Watch:")
+    at = lines.index("Each day:")
     verbs = [line.split() for line in lines[at:] if line.startswith("  ")]
     assert sorted(verb for verb, *_ in verbs) == sorted(_VERBS)
     assert all(len(words) > 3 and words[-1].endswith(".") for words in verbs)
 
 
 def test_the_help_of_a_verb_refers_to_the_program_for_common_options(run):
-    shown = run("node", "drain", "--help").stdout
+    shown = run("host", "drain", "--help").stdout
 
     assert "Common options  See blueque --help." in shown
     assert shown.count("\n  -") == 3  # --yes, --json, --help
@@ -1659,7 +1657,6 @@ def test_the_help_of_a_verb_refers_to_the_program_for_common_options(run):
     [
         ("ls --limit x", "ls: --limit: 'x' is not a whole number from 1 to 10000"),
         ("ls --limit 0", "ls: --limit: 0 is not a whole number from 1 to 10000"),
-        ("prune --keep -1", "prune: --keep: -1 is not a whole number of at least 0"),
         ("ls --lmit 1", "ls: unknown option --lmit; did you mean --limit"),
         ("config --port 1", "config: unknown option --port\n"),  # not: did you mean --color
         ("ls --since soon", "ls: --since: 'soon' is not a time: write 2030-01-31"),

@@ -20,11 +20,10 @@ from running import Programs, until
 from test_cli import NODE, enqueue, fail, start
 from transactions import protocol
 
-from blueque.cli import consent, selection
+from blueque.cli import actions, consent, selection
 from blueque.cli.failure import Failure
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.cli.verbs import cancel as cancel_verb
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
@@ -55,7 +54,7 @@ def test_what_waits_is_cancelled_at_once_and_who_and_why_is_kept(run, redis, cli
         redis, "video", "scheduled-1", "1", 9e9, time.time(), {"parameters_encoding": "json"}
     )
 
-    result = run("cancel", "pending-1", "scheduled-1", "--by", "ada", "--reason", "bad input")
+    result = run("cancel", "pending-1", "scheduled-1", "--as", "ada", "--reason", "bad input")
 
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "pending-1  cancelled\nscheduled-1  cancelled\n"
@@ -113,7 +112,9 @@ def test_a_beginning_that_does_not_say_which_stops_everything(run, redis, state,
     assert (result.returncode, result.stdout, state()) == (2, "", before)
 
 
-@pytest.mark.parametrize("line", [["cancel"], ["priority", "5"], ["move", "audio"]])
+@pytest.mark.parametrize(
+    "line", [["cancel"], ["move", "--priority", "5"], ["move", "--to", "audio"]]
+)
 def test_an_id_that_is_gone_is_no_beginning_of_another(run, redis, state, line):
     enqueue(redis, "order-10")
     before = state()
@@ -163,7 +164,7 @@ def test_without_a_terminal_what_runs_is_not_cancelled_and_the_loss_is_said(run,
 def test_with_yes_what_runs_is_being_cancelled(run, redis, client, cli):
     start(redis, "running-1")
 
-    result = run("cancel", "running-1", "--yes", "--by", "ada", "--reason", "bad input")
+    result = run("cancel", "running-1", "--yes", "--as", "ada", "--reason", "bad input")
 
     assert (result.returncode, result.stdout) == (0, "running-1  cancelling\n")
     task = client.get_task("running-1")
@@ -183,7 +184,10 @@ def test_on_a_terminal_a_yes_cancels_what_runs(answer, redis, client, typed):
 
     assert (code, client.get_task(UUID).cancel is not None) == (0, True)
     assert re.search(r"^7c1f0a92  video  gpu-1_4021  2 h 1 m  63 %$", seen, re.MULTILINE)
-    assert "Task 7c1f0a92 is running, and 2 h 1 m of work would be lost.\nCancel it? [y/N] " in seen
+    assert (
+        "Task 7c1f0a92 is running, and 2 h 1 m of work would be lost.\nCancel 1 task? [y/N] "
+        in seen
+    )
     assert seen.endswith("7c1f0a92  cancelling\n")
 
 
@@ -196,7 +200,7 @@ def test_any_other_answer_is_a_no_and_nothing_is_done(answer, redis, state, type
     code, seen = answer(typed, "cancel", "running-1", "pending-1")
 
     assert (code, state()) == (6, before)
-    assert "Cancel all 2? [y/N]" in seen
+    assert "Cancel 2 tasks? [y/N]" in seen
     assert seen.endswith("blueque: nothing was done\n")
 
 
@@ -271,10 +275,7 @@ def test_what_cannot_be_cancelled_is_code_5_with_the_reason_and_the_others_are(
 
     assert (result.returncode, result.stdout) == (5, "pending-1  cancelled\n")
     failed, legacy = result.stderr.splitlines()
-    assert (
-        failed
-        == "task failed-1 cannot be cancelled: it is failed already, since 2026-11-21 05:22:28 UTC"
-    )
+    assert failed == "task failed-1 cannot be cancelled: it is failed already"
     assert "1.0.0" in legacy
 
 
@@ -283,7 +284,7 @@ def test_what_was_cancelled_before_is_cancelled(run, redis, state):
     cancel(redis, "pending-1")
     before = state()
 
-    result = run("cancel", "pending-1", "--by", "bob")
+    result = run("cancel", "pending-1", "--as", "bob")
 
     assert (result.returncode, result.stdout, state()) == (0, "pending-1  cancelled\n", before)
 
@@ -470,10 +471,8 @@ def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(
     code, seen = answer(typed, "cancel", "-q", "video", "--state", "pending")
 
     assert max(map(len, seen.splitlines())) <= 80
-    assert (
-        f"{number} tasks would be cancelled, none of which has started." in seen
-        and "wait-00" in seen
-    )
+    assert f"{number} tasks would be cancelled, none of which has started." in seen
+    assert re.search(rf"video +pending +{number}\n", seen)
     assert code == (0 if is_yes else 6)
     assert set(statuses(client, *[f"wait-{n:02}" for n in range(number)])) == {
         "cancelled" if is_yes else "pending"
@@ -493,7 +492,7 @@ def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redi
     dry = run("cancel", "--queue", "video", "--state", "pending", "--dry-run")
     assert (dry.returncode, dry.stderr, len(dry.stdout.splitlines())) == (
         0,
-        "2 tasks would be cancelled.\n",
+        "2 tasks would be cancelled, none of which has started.\n",
         2,
     )
     assert statuses(client, "wait-00", "runs-1", "later") == ["pending", "started", "scheduled"]
@@ -541,7 +540,7 @@ def test_what_starts_after_the_look_runs_on_unless_that_was_consented_to(
         protocol.reserve(redis, AttemptRef("video", "wait-00", "secret", NODE), "i1", time.time())
         protocol.start(redis, AttemptRef("video", "wait-00", "secret", NODE), 4711, time.time())
 
-    monkeypatch.setattr(cancel_verb, "_ask", ask)
+    monkeypatch.setattr(actions, "_ask", ask)
     result = CliRunner().invoke(
         blueque, ["cancel", *arguments], obj=Invocation(url=url), standalone_mode=False
     )
@@ -561,9 +560,6 @@ def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(
         cli.zadd(keys.QUEUES, {queue: 0})
 
     assert "2 tasks would start a second time" in run("requeue", "--queue", "render.*").stderr
-    assert (
-        run("requeue", "--queue", "render.*", "--limit", "1", "--dry-run").stdout == "a  failed\n"
-    )
     result = run("requeue", "--queue", "render.*", "--yes")
 
     assert (result.returncode, result.stdout) == (0, "a  pending\nb  pending\n")
@@ -629,7 +625,7 @@ def test_more_than_one_needs_a_yes(run, answer, redis, client, state):
         0,
         ["pending", "pending", "failed"],
     )
-    assert "2 tasks would start a second time.\nPut them in line again? [y/N] " in seen
+    assert "2 tasks would start a second time.\nRequeue 2 tasks? [y/N] " in seen
 
     assert run("requeue", "failed-2", "failed-1", "--yes").returncode == 5
     assert client.get_task("failed-2").status == "pending"
@@ -650,9 +646,9 @@ def test_of_several_queues_the_oldest_failures_are_requeued_first(run, cli):
         cli.lpush(keys.failed(queue), *tasks)
         cli.zadd(keys.QUEUES, {queue: 0})
 
-    result = run("requeue", "--queue", "render.*", "--limit", "3", "--dry-run")
+    result = run("requeue", "--queue", "render.*", "--dry-run")
 
-    assert result.stdout.split()[::2] == ["c", "b", "d"]
+    assert result.stdout.split()[::2] == ["c", "b", "d", "a"]
 
 
 def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_failed(
@@ -672,11 +668,9 @@ def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_
     [
         (["--error-type", "lost"], ["new", "old"]),
         (["--until", "1h"], ["old", "aged"]),
-        (["--limit", "2"], ["new", "old"]),
         (["--error-type", "lost", "--until", "1h"], ["old"]),
         (["--error-type", "ValueError"], []),
         (["--until", "0"], ["new", "old", "aged"]),
-        (["--error-type", "exit", "--limit", "9"], ["aged"]),
     ],
 )
 def test_the_failed_tasks_are_narrowed_down(run, redis, cli, client, narrowing, tasks):
@@ -711,11 +705,8 @@ def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
     one = run("requeue", "failed-1", "pending-1", "--dry-run")
 
     assert (every.returncode, every.stdout) == (0, "failed-1  failed\nfailed-2  failed\n")
-    assert every.stderr == "2 tasks would be put in line again.\n"
-    assert (one.returncode, one.stderr.splitlines()[-1]) == (
-        5,
-        "1 task would be put in line again.",
-    )
+    assert every.stderr == "2 tasks would start a second time.\n"
+    assert (one.returncode, one.stderr.splitlines()[-1]) == (5, "1 task would start a second time.")
     assert "pending-1 cannot be put in line again: it is pending" in one.stderr
     assert state() == before
 
@@ -813,7 +804,7 @@ def test_one_listener_is_told_without_a_question(run, redis, cli):
     register(redis, "gpu-1.cluster.example.com_22")
     start(redis, "running-1")
 
-    result = run("node", "drain", "gpu-1_4021")
+    result = run("host", "drain", "gpu-1_4021")
 
     assert (result.returncode, result.stderr, orders(cli)) == (0, "", {f"video_{NODE}"})
     assert re.search(
@@ -825,13 +816,13 @@ def test_one_listener_of_several_queues_is_told_without_a_question(run, redis, c
     start(redis, "running-1")
     register(redis, NODE, "audio")
 
-    assert run("node", "drain", NODE).returncode == 0
+    assert run("host", "drain", NODE).returncode == 0
     assert orders(cli) == {f"video_{NODE}", f"audio_{NODE}"}
 
 
 @pytest.mark.parametrize(
     "words",
-    [["help", "verbs"], *([verb, "--help"] for verb in ("node", "queue", "schedule", "config"))],
+    [["help", "verbs"], *([verb, "--help"] for verb in ("host", "queue", "schedule", "group"))],
 )
 def test_the_help_says_of_each_verb_a_whole_sentence(words):
     done = CliRunner().invoke(blueque, words, terminal_width=80)
@@ -849,19 +840,19 @@ def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
     register(redis, "gpu-2.cluster.example.com_22")
     start(redis, "running-1")
 
-    refused = run("node", "drain", "gpu-1.cluster.example.com")
-    denied, _ = answer(b"\n", "node", "drain", "gpu-1")
+    refused = run("host", "drain", "gpu-1.cluster.example.com")
+    denied, _ = answer(b"\n", "host", "drain", "gpu-1")
     assert (refused.returncode, refused.stdout, denied, orders(cli)) == (6, "", 6, set())
     assert "2 listeners would exit, 1 of them after the task they have\n" in refused.stderr
 
-    code, seen = answer(b"y\n", "node", "drain", "gpu-1")
+    code, seen = answer(b"y\n", "host", "drain", "gpu-1")
     assert (code, orders(cli)) == (
         0,
         {f"video_{NODE}", f"audio_{NODE}", "audio_gpu-1.cluster.example.com_22"},
     )
-    assert "Drain them? [y/N] " in seen
+    assert "Drain 2 listeners? [y/N] " in seen
 
-    assert run("node", "drain", "gpu-1", "--yes").returncode == 0
+    assert run("host", "drain", "gpu-1", "--yes").returncode == 0
 
 
 def test_those_that_cannot_be_told_are_named_and_it_is_code_5(run, redis, cli):
@@ -872,7 +863,7 @@ def test_those_that_cannot_be_told_are_named_and_it_is_code_5(run, redis, cli):
         redis, "video", "gpu-1.cluster.example.com_3", "i-gpu-1.cluster.example.com_3", "0", 9.25
     )
 
-    result = run("node", "drain", "gpu-1")
+    result = run("host", "drain", "gpu-1")
 
     assert (result.returncode, orders(cli)) == (5, {f"video_{NODE}"})
     assert len(result.stdout.splitlines()) == 2
@@ -884,7 +875,7 @@ def test_those_that_cannot_be_told_are_named_and_it_is_code_5(run, redis, cli):
 def test_nobody_of_that_name_is_code_3_and_a_name_of_two_hosts_code_2(run, redis, cli):
     register(redis, "gpu-1.cluster.example.net_4021")
 
-    nobody, two = run("node", "drain", "gpu-9"), run("node", "drain", "gpu-1")
+    nobody, two = run("host", "drain", "gpu-9"), run("host", "drain", "gpu-1")
 
     assert (nobody.returncode, two.returncode, orders(cli)) == (3, 2, set())
     assert "'gpu-9'" in nobody.stderr
@@ -894,7 +885,7 @@ def test_nobody_of_that_name_is_code_3_and_a_name_of_two_hosts_code_2(run, redis
 def test_a_silent_listener_is_told_and_that_it_is_silent(run, redis, cli):
     cli.zadd("blueque_nodes_video", {NODE: time.time() - 500})
 
-    result = run("node", "drain", NODE)
+    result = run("host", "drain", NODE)
 
     assert (result.returncode, orders(cli)) == (0, {f"video_{NODE}"})
     assert "it obeys with its next beat" in result.stdout
@@ -904,9 +895,9 @@ def test_node_drain_as_json_tells_what_became_of_each(run, redis, cli):
     cli.sadd("blueque_listeners_video", "gpu-1.cluster.example.com_1")
     start(redis, "running-1")
 
-    told = json.loads(run("node", "drain", "gpu-1", "--json").stdout)
+    told = json.loads(run("host", "drain", "gpu-1", "--json").stdout)
 
-    assert told["kind"] == "drain"
+    assert told["kind"] == "host_drain"
     assert [
         (item["node"], item["queue"], item["status"], item["held"]) for item in told["items"]
     ] == [
@@ -937,8 +928,8 @@ def test_a_host_is_paused_and_resumed_after_a_yes_and_again_at_no_cost(
     start(redis, "running-1")
     both = {f"video_{NODE}": order, f"audio_{other}": order}
 
-    refused = run("node", verb, "gpu-1")
-    denied, _ = answer(b"\n", "node", verb, "gpu-1")
+    refused = run("host", verb, "gpu-1")
+    denied, _ = answer(b"\n", "host", verb, "gpu-1")
     assert (refused.returncode, refused.stdout, denied, set(orders_of(cli).values())) == (
         6,
         "",
@@ -948,7 +939,7 @@ def test_a_host_is_paused_and_resumed_after_a_yes_and_again_at_no_cost(
     assert question in refused.stderr
 
     for _ in range(2):
-        result = run("node", verb, "gpu-1", "--yes")
+        result = run("host", verb, "gpu-1", "--yes")
         assert (result.returncode, orders_of(cli)) == (0, both)
         assert re.search(
             rf"^{NODE} +video +{state} +goes on with running-1$", result.stdout, re.MULTILINE
@@ -961,10 +952,10 @@ def test_node_pause_and_resume_as_json_tell_what_became_of_each(run, redis, cli,
     register(redis, "gpu-1.cluster.example.com_2", "audio")
     protocol.order(redis, "audio", "gpu-1.cluster.example.com_2", "drain", "ada")
 
-    result = run("node", verb, "gpu-1", "--yes", "--json")
+    result = run("host", verb, "gpu-1", "--yes", "--json")
 
     told = json.loads(result.stdout)
-    assert (result.returncode, told["kind"]) == (5, f"node_{verb}")
+    assert (result.returncode, told["kind"]) == (5, f"host_{verb}")
     assert {item["node"]: item["status"] for item in told["items"]} == {
         NODE: state,
         "gpu-1.cluster.example.com_2": "draining",
@@ -974,14 +965,14 @@ def test_node_pause_and_resume_as_json_tell_what_became_of_each(run, redis, cli,
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
 def test_no_listener_of_that_name_to_pause_or_resume_is_code_3(run, verb):
-    assert run("node", verb, "gpu-9").returncode == 3
+    assert run("host", verb, "gpu-9").returncode == 3
 
 
 def test_a_listener_that_was_resumed_is_up_and_nobody_is_said_to_have_told_it(run, redis):
     protocol.order(redis, "video", NODE, "pause", "ada")
-    assert "told by     ada: pause" in run("node", "show", "gpu-1").stdout
+    assert "told by     ada: pause" in run("host", "show", "gpu-1").stdout
     protocol.order(redis, "video", NODE, "work", "ada")
-    shown = run("node", "show", "gpu-1").stdout
+    shown = run("host", "show", "gpu-1").stdout
     assert "told by" not in shown and "1 up" in shown
 
 
@@ -991,7 +982,7 @@ def test_a_real_listener_leaves_when_it_is_told_to_drain(run, url, tmp_path):
         listener = programs.listener("work:work", slots=2)
         (node, *_) = [node.id for node in programs.client.get_listeners().find(_host(programs))]
 
-        result = run("node", "drain", node.rpartition("_")[0], "--yes")
+        result = run("host", "drain", node.rpartition("_")[0], "--yes")
 
         assert (result.returncode, len(result.stdout.splitlines())) == (0, 3)
         assert listener.wait() == 0

@@ -33,11 +33,11 @@ def test_a_task_is_put_into_the_queue_and_found_by_either_name(blueque, cli):
 
 
 def test_verbs_on_queues_act_on_the_queue(blueque, client, cli):
-    assert blueque("pause", "old").returncode == 0
+    assert blueque("queue", "pause", "old").returncode == 0
 
     assert client.get_inspector().queue_seen("video").settings.pause is not None
     assert client.get_inspector().queue_seen("old").settings.pause is None
-    assert blueque("limit", "old", "3").returncode == 0
+    assert blueque("queue", "set", "old", "max-running=3").returncode == 0
     assert client.get_inspector().queue_seen("video").room.limit == 3
     item = json.loads(blueque("config", "-q", "old", "--json").stdout)
     assert [one["value"] for one in item["items"] if one["name"] == "weight"] == [7]
@@ -46,7 +46,7 @@ def test_verbs_on_queues_act_on_the_queue(blueque, client, cli):
 def test_a_task_is_moved_to_the_queue(blueque, client):
     task = client.get_queue("other").enqueue("in")
 
-    assert "in video" in blueque("move", task, "old").stdout
+    assert "in video" in blueque("move", task, "--to", "old").stdout
 
     assert client.get_task(task).queue == "video"
 

@@ -191,7 +191,7 @@ def test_a_shell_completes_the_ids_of_blocked_tasks(environ, redis):
         env=environ
         | {
             "_BLUEQUE_COMPLETE": "bash_complete",
-            "COMP_WORDS": "blueque unblock chi",
+            "COMP_WORDS": "blueque move chi --unblock",
             "COMP_CWORD": "2",
         },
         capture_output=True,
@@ -393,7 +393,7 @@ def test_why_says_that_a_group_has_not_ended_well(why, run, redis, night):
     assert told[0] == ["group"] and f"group night-1, for which it waits, {how}" in told[1]
     assert f"It was cancelled because group night-1, for which it waited, {how}" in ended[1]
     assert f"group night-1, for which child-1 waits, {how}" in below[1]
-    assert run("unblock", "child-1", "--from", "night-1").stdout == "child-1  pending\n"
+    assert run("move", "--unblock", "child-1", "--from", "night-1").stdout == "child-1  pending\n"
 
 
 def test_why_says_that_a_group_is_gone(why, run, redis, night, cli):
@@ -403,7 +403,7 @@ def test_why_says_that_a_group_is_gone(why, run, redis, night, cli):
     codes, text = why("child-1")
 
     assert codes == ["parent_gone"]
-    assert text.endswith("blueque unblock child-1 --from 'group night-1'\n")
+    assert text.endswith("blueque move child-1 --unblock --from 'group night-1'\n")
     assert "  group night-1  gone" in graph(run, "child-1")
 
 
@@ -429,7 +429,7 @@ def test_why_says_that_a_task_is_gone_and_how_to_go_on_without_it(why, run, redi
     assert codes == ["parent_gone"]
     assert "gone-1, for which it waits, is gone: it is not known how that ended.\n" in text
     command = text.splitlines()[-1].split()
-    assert command == ["blueque", "unblock", "child-1", "--from", "gone-1"]
+    assert command == ["blueque", "move", "child-1", "--unblock", "--from", "gone-1"]
     assert run(*command[1:]).stdout == "child-1  pending\n"
 
 
@@ -659,7 +659,7 @@ def test_unblock_puts_a_task_in_line(run, redis, client):
     enqueue(redis, "next-1")
     block(redis, "child-1", "next-1")
 
-    result = run("unblock", "child-1")
+    result = run("move", "--unblock", "child-1")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "child-1  pending\n", "")
     assert client.get_task("child-1").status == "pending"
@@ -670,12 +670,12 @@ def test_unblock_from_one_task_leaves_the_others(run, redis, client):
         enqueue(redis, task)
     block(redis, "child-1", {"next-1": "ok", "next-2": "ok"})
 
-    first = run("unblock", "child-1", "--from", "next-2", "--json")
+    first = run("move", "--unblock", "child-1", "--from", "next-2", "--json")
 
     assert json.loads(first.stdout)["items"] == [
         {"id": "child-1", "queue": "video", "status": "blocked", "refusal": None}
     ]
-    assert run("unblock", "child-1", "--from", "next-1").stdout == "child-1  pending\n"
+    assert run("move", "--unblock", "child-1", "--from", "next-1").stdout == "child-1  pending\n"
 
 
 @pytest.mark.parametrize(
@@ -693,7 +693,7 @@ def test_what_cannot_be_unblocked_is_said_with_code_5(run, redis, client, words,
         enqueue(redis, task)
     block(redis, "child-1", dict.fromkeys(parents, "ok"))
 
-    result = run("unblock", *words)
+    result = run("move", "--unblock", *words)
 
     assert (result.returncode, result.stdout, result.stderr) == (5, "", refusal)
     assert client.get_task("child-1").status == "blocked"
@@ -704,9 +704,9 @@ def test_unblock_asks_for_more_than_one(run, redis, client):
     for n in (1, 2):
         block(redis, f"child-{n}", "next-1")
 
-    assert run("unblock", "child-1", "child-2").returncode == 6
+    assert run("move", "--unblock", "child-1", "child-2").returncode == 6
     assert client.get_task("child-1").status == "blocked"
-    assert run("unblock", "child-1", "child-2", "--yes").returncode == 0
+    assert run("move", "--unblock", "child-1", "child-2", "--yes").returncode == 0
 
 
 def test_who_unblocked_it_is_in_its_history(run, redis, client):

@@ -232,18 +232,18 @@ def completed(here, url, monkeypatch, capsys):
     ("line", "words"),
     [
         ("blueque requ", ["requeue"]),
-        ("blueque node sh", ["show"]),
+        ("blueque host sh", ["show"]),
         ("blueque ls --state c", ["cancelled", "complete"]),
         ("blueque ls -q vi", ["video.4k", "video.hd"]),
         ("blueque ls -q x", []),
-        ("blueque pause video.h", ["video.hd"]),
+        ("blueque queue pause video.h", ["video.hd"]),
         ("blueque enqueue video.h", ["video.hd"]),
         ("blueque requeue -q a", ["audio"]),
         ("blueque show abcd", ["abcd-1"]),
         ("blueque schedule show ni", ["nightly"]),
         ("blueque schedule rm x", []),
         ("blueque logs ", ["abcd-1"]),
-        ("blueque node drain gpu-1_", ["gpu-1_7"]),
+        ("blueque host drain gpu-1_", ["gpu-1_7"]),
         ("blueque ls --node g", ["gpu-1", "gpu-1_7"]),
     ],
 )
@@ -298,7 +298,7 @@ def test_help_explains_every_exit_code_state_and_verb(run):
     assert set(help.STATES) == set(STATUSES)
     assert "124  timeout: what was waited for" in run("help", "exit-codes").stdout
     assert run("help", "states").stdout.startswith("blocked    ")
-    assert run("help", "node", "drain").stdout == run("node", "drain", "--help").stdout
+    assert run("help", "host", "drain").stdout == run("host", "drain", "--help").stdout
     assert run("help").stdout == run("--help").stdout
     assert run("help", "foo").exit_code == failure.USAGE
 

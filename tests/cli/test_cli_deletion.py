@@ -1,4 +1,4 @@
-"""blueque delete, prune, queue ls and queue purge: what they delete, when they ask, and what they
+"""blueque delete, queue ls and queue forget: what they delete, when they ask, and what they
 leave alone.
 """
 
@@ -77,51 +77,40 @@ def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be
     assert left(cli) == []
 
 
-# prune
+# --kept-too-long
 
 
-def test_what_is_old_and_not_among_the_newest_is_pruned(run, redis, cli):
+def test_what_ended_long_ago_is_deleted_alone(run, redis, cli):
     cancel(redis, *"abcde")
     for task in "abc":
         age(cli, task, 100)
-    fail(redis, "old")
-    age(cli, "old", 100)
 
-    only_old, newest = ["prune", "--older-than", "50s"], ["--keep", "3", "--state", "cancelled"]
-    foreseen = run(*only_old, "--dry-run", "--json")
-    items = json.loads(foreseen.stdout)["items"]
-    assert [(item["status"], item["tasks"]) for item in items] == [("cancelled", 3), ("failed", 1)]
-    assert run(*only_old, *newest).returncode == 6
-    assert left(cli) == [*"abcde"]
-
-    result = run(*only_old, *newest, "--yes")
-
-    assert (result.returncode, result.stderr) == (0, "2 tasks deleted.\n")
-    assert (left(cli), left(cli, "failed")) == ([*"cde"], ["old"])
-    run("prune", "-q", "vid*", "--keep", "0", "--yes")
-    assert (left(cli), left(cli, "failed")) == ([], [])
+    assert run("delete", "-q", "vid*", "--until", "50s", "--yes").returncode == 0
+    assert left(cli) == [*"de"]
 
 
-def test_without_a_word_prune_goes_by_the_file(run, redis, cli, tmp_path):
+def test_what_was_kept_too_long_goes_by_the_file(run, redis, cli, tmp_path):
     cancel(redis, *"abcd")
     for task in "ab":
         age(cli, task, 25 * 3600)
     file = tmp_path / "blueque.toml"
     file.write_text("[queues.video]\nretention.cancelled = { newest = 1 }\n")
 
-    assert run("prune", "--yes").stderr == "0 tasks deleted.\n"
-    assert run("prune", "--yes", "--config", str(file)).stderr == "2 tasks deleted.\n"
+    delete = ("delete", "--kept-too-long")
+    assert run(*delete, "--yes").stderr == "0 tasks deleted.\n"
+    file_of = ("--config", str(file))
+    foreseen = json.loads(run(*delete, "--dry-run", "--json", *file_of).stdout)
+    assert foreseen["items"] == [{"queue": "video", "status": "cancelled", "tasks": 2}]
+    assert run(*delete, *file_of).returncode == 6
+    assert run(*delete, "--yes", *file_of).stderr == "2 tasks deleted.\n"
     assert left(cli) == ["c", "d"], "of the last day more than so many"
-    assert run("prune", "--yes", "--keep", "1").stderr == "1 task deleted.\n", (
-        "a person says what is to go now"
-    )
 
 
 def test_a_queue_that_is_being_archived_is_left_alone_and_said_to_be(run, redis, cli):
     cancel(redis, "a")
     protocol.claim_batch(redis, BatchRef("video", "b1", "w"), {}, {}, 1.0)
 
-    result = run("prune", "--keep", "0", "--yes")
+    result = run("delete", "--kept-too-long", "--yes")
 
     assert left(cli) == ["a"]
     assert result.stderr.startswith(
@@ -140,17 +129,17 @@ def test_a_purge_deletes_what_waits_and_nothing_else(run, redis, cli, client):
     enqueue(redis, "other", "audio")
     cancel(redis, "gone")
 
-    foreseen = run("queue", "purge", "video", "--dry-run")
-    assert foreseen.stdout == "video  122 tasks would be deleted: 121 pending, 1 scheduled\n"
-    assert run("queue", "purge", "video").returncode == 6
+    foreseen = run("delete", "-q", "video", "--state", "pending,scheduled,blocked", "--dry-run")
+    assert [line.split() for line in foreseen.stdout.splitlines()[1:]] == [
+        ["video", "pending", "121"],
+        ["video", "scheduled", "1"],
+    ]
+    assert foreseen.stderr == "122 tasks would be deleted.\n"
+    assert run("delete", "-q", "video", "--state", "pending,scheduled,blocked").returncode == 6
 
-    result = run("queue", "purge", "video", "--yes")
+    result = run("delete", "-q", "video", "--state", "pending,scheduled,blocked", "--yes")
 
-    assert (result.returncode, result.stdout, result.stderr) == (
-        0,
-        "video  122 tasks deleted\n",
-        "",
-    )
+    assert (result.returncode, result.stderr) == (0, "122 tasks deleted.\n")
     assert [task.id for task in client.get_inspector().tasks(["gone", "other"]) if task.status] == [
         "gone",
         "other",
@@ -162,10 +151,10 @@ def test_a_purge_deletes_what_waits_and_nothing_else(run, redis, cli, client):
 def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):
     cancel(redis, *[f"task-{number}" for number in range(21)])
 
-    code, seen = answer(b"y\n", "queue", "purge", "video", "--state", "cancelled")
-    assert code == 6 and "21 tasks of queue video would be deleted for good: 21 cancelled" in seen
+    code, seen = answer(b"y\n", "delete", "-q", "video", "--state", "cancelled")
+    assert code == 6 and "21 tasks would be deleted for good" in seen and "21 cancelled." in seen
     assert len(left(cli)) == 21
-    assert answer(b"21\n", "queue", "purge", "video", "--state", "cancelled")[0] == 0
+    assert answer(b"21\n", "delete", "-q", "video", "--state", "cancelled")[0] == 0
     assert left(cli) == []
 
 
@@ -174,26 +163,17 @@ def test_a_purge_of_several_queues_lists_them_and_asks(run, redis, cli, answer):
         for task in tasks:
             enqueue(redis, task, queue)
 
-    foreseen = run("queue", "purge", "render.*", "--dry-run")
-    assert (
-        foreseen.stdout
-        == "render.2k  2 tasks would be deleted\nrender.4k  1 task would be deleted\n"
-    )
-    code, seen = answer(b"n\n", "queue", "purge", "render.*")
-    assert (
-        code == 6
-        and "3 tasks of 2 queues would be deleted for good: 3 pending, 0 scheduled" in seen
-    )
-    assert re.search(r"render\.2k +2\r?\nrender\.4k +1\r?\n", seen)
+    code, seen = answer(b"n\n", "delete", "-q", "render.*", "--state", "pending,scheduled,blocked")
+    assert code == 6 and "3 tasks would be deleted for good" in seen
+    assert re.search(r"render\.2k +pending +2\r?\nrender\.4k +pending +1\r?\n", seen)
 
-    result = run("queue", "purge", "render.*", "--yes", "--json")
+    result = run(
+        "delete", "-q", "render.*", "--state", "pending,scheduled,blocked", "--yes", "--json"
+    )
 
     purged = json.loads(result.stdout)
-    assert (purged["queue"], purged["queues"], purged["deleted"]) == (
-        "render.*",
-        ["render.2k", "render.4k"],
-        3,
-    )
+    assert (purged["kind"], purged["tasks"], purged["dry_run"]) == ("delete_many", 3, False)
+    assert [item["queue"] for item in purged["items"]] == ["render.2k", "render.4k"]
     assert [
         queue for queue in ("render.2k", "render.4k", "video") if cli.exists(keys.pending(queue))
     ] == ["video"]
@@ -213,17 +193,17 @@ def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_i
 
     assert (result.returncode, result.stdout) == (5, "render.2k  forgotten\nrender.4k  forgotten\n")
     assert "queue render.8k has 1 pending task" in result.stderr
-    assert result.stderr.endswith("Delete its tasks: blueque queue purge, blueque prune.\n")
+    assert result.stderr.endswith("tasks: blueque delete -q render.8k --state pending\n")
     assert cli.zrange(keys.QUEUES, 0, -1) == ["render.8k", "video"]
 
 
-def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis):
+def test_queue_lists_queues_with_pause_and_limit(run, redis):
     enqueue(redis, "a")
 
-    assert run("queue", "pause", "video", "--by", "ada").stdout == "video  paused\n"
-    assert run("queue", "limit", "video", "3").returncode == 0
+    assert run("queue", "pause", "video", "--as", "ada").stdout == "video  paused\n"
+    assert run("queue", "set", "video", "max-running=3").returncode == 0
     (item,) = json.loads(run("queue", "ls", "--json").stdout)["items"]
-    assert (item["queue"], item["pending"], item["paused"], item["max_concurrency"]) == (
+    assert (item["queue"], item["pending"], item["paused"], item["max_running"]) == (
         "video",
         1,
         True,
@@ -241,7 +221,7 @@ def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis):
         "ada",
     ]
     assert run("queue", "resume", "video").stdout == "video  resumed\n"
-    assert run("queue", "purge", "nowhere").returncode == 3
+    assert run("delete", "-q", "nowhere", "--state", "pending,scheduled,blocked").returncode == 3
 
 
 # queue forget
@@ -259,7 +239,7 @@ def everything(redis, cli):
     )
     protocol.cancel(redis, "video", "b", "ada", None, time.time())
     protocol.set_settings(redis, "video", pausing("ada", "why", time.time()), time.time(), "ada")
-    protocol.set_settings(redis, "video", {"max_concurrency": "3"}, 1.0)
+    protocol.set_settings(redis, "video", {"max_running": "3"}, 1.0)
     return before - {key for key in before if "video" in key}
 
 
@@ -287,9 +267,9 @@ def test_a_queue_that_has_anything_stays_as_it_is_and_says_what_that_is(
     def refusal():
         before, result = state(), run("queue", "forget", "video", "--json")
         assert (result.returncode, state()) == (5, before)
-        return json.loads(result.stdout)["there"], result.stderr.splitlines()[0].removeprefix(
-            "blueque: queue video has "
-        )
+        return json.loads(result.stdout)["items"][0]["there"], result.stderr.splitlines()[
+            0
+        ].removeprefix("blueque: queue video has ")
 
     assert refusal() == ({"listeners": 1, "nodes": 1}, "1 listener")
     enqueue(redis, "a")

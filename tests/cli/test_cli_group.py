@@ -10,6 +10,7 @@ from dependent import enqueue, finish
 from grouped import settle
 from transactions import protocol
 
+from blueque.audit import doctor
 from blueque.errors import WrongGroup
 from blueque.model import keys
 from blueque.model.new_task import NewTask
@@ -311,7 +312,7 @@ def test_no_requeue_is_advised_of_tasks_that_are_gone(run, client, queue, cli):
 
     assert "again" not in run("group", "show", "a night").stderr
     said = run("group", "requeue", "a night").stderr
-    assert said.endswith("start only with blueque unblock. See: blueque graph 'a night'\n")
+    assert said.endswith("start only with blueque move --unblock. See: blueque graph 'a night'\n")
 
 
 def test_only_the_tasks_are_requeued_that_the_question_was_about(run, client, queue, monkeypatch):
@@ -363,20 +364,19 @@ def test_the_states_that_are_printed_are_explained(run):
         assert state in shown
 
 
-def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, client, cli):
+def test_the_doctor_cancels_a_workflow_that_its_producer_has_left_for_a_day(
+    run, redis, client, cli
+):
     unfinished(redis, 25 * 3600)
 
-    doctor = run("doctor")
-    assert "workflow night is not complete, because a producer stopped" in doctor.stdout
-    dry = run("gc", "--dry-run")
-    assert dry.stdout.startswith("night  workflow with 2 tasks, and its producer has not made all")
-    assert dry.stdout.endswith("  would be cancelled\n")
-    (item,) = json.loads(run("gc", "--json").stdout)["items"]
+    shown = run("doctor", "--settle", "0")
+    assert "workflow night is not complete, because a producer stopped" in shown.stdout
+    assert "or --fix cancels it" in shown.stdout
+    fixed = json.loads(run("doctor", "--fix", "--settle", "0", "--json").stdout)["fixed"]
     settle(client)
     settle(client)
 
-    assert 90000 <= item.pop("age_seconds") < 90100
-    assert item == {"workflow": "night", "way": "cancel", "tasks": 2, "done": True}
+    assert [(each["code"], each["fix"]) for each in fixed] == [("half_made", "give_up")]
     assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
     assert "has not made all" in client.get_task("b-1").fields["cancel_reason"]
     assert not cli.exists(keys.group("gate night"))
@@ -387,27 +387,25 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
 
 
-def test_gc_removes_what_was_cancelled_unfinished_when_it_was_kept_long_enough(
+def test_the_doctor_removes_what_was_cancelled_unfinished_when_it_was_kept_long_enough(
     run, redis, client, cli
 ):
+    def fixed():
+        return json.loads(run("doctor", "--fix", "--settle", "0", "--json").stdout)["fixed"]
+
     unfinished(redis)
     client.group("night").cancel()
     settle(client)
     settle(client)
-    assert "nothing to clean up" in run("gc", "--older-than", "0").stderr  # it is kept for a minute
+    assert fixed() == []  # it is kept for a minute, and at least a day
     cli.hset(keys.group("night"), "ended", time.time() - 25 * 3600)
     waiting = client.get_queue("other").enqueue("p", after=client.group("night"))
-    assert "nothing to clean up" in run("gc").stderr
+    assert fixed() == []
     client.get_queue("other").unblock(waiting)
 
-    dry = run("gc", "--dry-run")
-    assert dry.stdout.startswith(
-        "night  workflow with 2 tasks, cancelled before all were made, for "
-    )
-    (item,) = json.loads(run("gc", "--json").stdout)["items"]
-
-    assert 90000 <= item.pop("age_seconds") < 90100
-    assert item == {"workflow": "night", "way": "delete", "tasks": 2, "done": True}
+    seen = run("doctor", "--settle", "0").stdout
+    assert "workflow night was cancelled before all of its tasks were there: --fix" in seen
+    assert "It is removed, with 2 tasks." in fixed()[0]["sentence"]
     assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
 
 
@@ -423,7 +421,7 @@ def test_an_unfinished_workflow_is_not_put_in_line_again(run, redis, client):
     both = run("requeue", "a-1", "b-1")
 
     assert [each.returncode for each in (whole, one, dry, both)] == [5, 5, 5, 5]
-    assert dry.stderr.splitlines()[-1] == "0 tasks would be put in line again."
+    assert dry.stderr.splitlines()[-1] == "Nothing would be done."
     for refused in (whole, one, dry, both):
         assert "not all of its tasks are there, so none of them runs" in refused.stderr
     assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
@@ -448,7 +446,7 @@ def test_a_dry_run_foresees_that_a_lost_gate_is_not_dropped(run, redis, client, 
 def test_a_task_of_an_unfinished_workflow_is_not_unblocked(run, redis, client, words):
     unfinished(redis)
 
-    refused = run("unblock", *words)
+    refused = run("move", "--unblock", *words)
 
     assert refused.returncode == 5 and refused.stdout == ""
     why = "group 'night': not all of its tasks are there, so none of them runs; commit it again, or cancel it"
@@ -456,27 +454,18 @@ def test_a_task_of_an_unfinished_workflow_is_not_unblocked(run, redis, client, w
     assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"blocked"}
 
 
-def test_gc_leaves_a_workflow_alone_that_is_younger_than_asked_for(run, redis, client):
-    unfinished(redis, 2 * 24 * 3600)
-
-    assert "nothing to clean up" in run("gc", "--older-than", "30d").stderr
-    assert client.group("night").progress().state == "making"
-    assert "workflow with 2 tasks" in run("gc", "--dry-run").stdout
-
-
-def test_gc_leaves_a_workflow_alone_that_goes_on(run, redis, client, cli, monkeypatch):
+def test_the_doctor_leaves_a_workflow_alone_that_goes_on(run, redis, client, cli, monkeypatch):
     unfinished(redis)
-    assert "nothing to clean up" in run("gc").stderr
-    real = protocol.cancel_group
+    assert json.loads(run("doctor", "--fix", "--json").stdout)["fixed"] == []  # it is young
+    unfinished(redis, 25 * 3600)
+    real = doctor.cancel_group
 
     def goes_on_first(*arguments, **options):
         cli.hset(keys.group("night"), "updated", time.time())
         return real(*arguments, **options)
 
-    monkeypatch.setattr(protocol, "cancel_group", goes_on_first)
-    result = run("gc", "--older-than", "0")
-
-    assert result.returncode == 75
+    monkeypatch.setattr(doctor, "cancel_group", goes_on_first)
+    assert json.loads(run("doctor", "--fix", "--json").stdout)["fixed"] == []
     assert client.group("night").progress().state == "making"
 
 

@@ -241,7 +241,7 @@ def test_unblock_from_one_task_is_in_the_history_and_shown_at_once(run, redis, c
         enqueue(redis, task)
     block(redis, "child-1", {"next-1": "ok", "next-2": "ok"})
 
-    run("unblock", "child-1", "--from", "next-2")
+    run("move", "--unblock", "child-1", "--from", "next-2")
 
     (event,) = [one for one in client.get_history("child-1").events if one.event == "dropped"]
     assert event.facts["from"] == "next-2"
@@ -256,9 +256,9 @@ def test_unblock_from_a_task_for_which_it_does_not_wait_any_more_is_refused(run,
     for task in ("next-1", "next-2"):
         enqueue(redis, task)
     block(redis, "child-1", {"next-1": "ok", "next-2": "ok"})
-    run("unblock", "child-1", "--from", "next-2")
+    run("move", "--unblock", "child-1", "--from", "next-2")
 
-    again = run("unblock", "child-1", "--from", "next-2")
+    again = run("move", "--unblock", "child-1", "--from", "next-2")
 
     assert (again.returncode, again.stdout) == (5, "")
     assert again.stderr == "task child-1 does not wait for next-2 any more\n"
@@ -269,17 +269,24 @@ def test_a_dry_run_of_a_purge_counts_what_would_go_and_what_would_stay(run, redi
         enqueue(redis, task)
     block(redis, "child-1", "next-1")
 
-    foreseen = run("queue", "purge", "video", "--dry-run")
-    forced = run("queue", "purge", "video", "--dry-run", "--force", "--json")
-    purged = run("queue", "purge", "video", "--yes")
-
-    says = "video  2 tasks would be deleted: 1 pending, 0 scheduled, 1 blocked\n"
-    assert foreseen.stdout == says
-    assert foreseen.stderr == (
-        "1 more task is left: others wait for it. To delete waiting ones, too: --force\n"
+    foreseen = run("delete", "-q", "video", "--state", "pending,scheduled,blocked", "--dry-run")
+    forced = run(
+        "delete",
+        "-q",
+        "video",
+        "--state",
+        "pending,scheduled,blocked",
+        "--dry-run",
+        "--force",
+        "--json",
     )
-    assert json.loads(forced.stdout)["awaited"] == 0
-    assert purged.stdout == "video  2 tasks deleted\n"
+    purged = run("delete", "-q", "video", "--state", "pending,scheduled,blocked", "--yes")
+
+    rows = [["video", "blocked", "1"], ["video", "pending", "1"]]
+    assert [line.split() for line in foreseen.stdout.splitlines()[1:]] == rows
+    assert foreseen.stderr.startswith("1 more task stays: others wait for it. To delete")
+    assert json.loads(forced.stdout)["tasks"] == 3
+    assert purged.returncode == 75 and purged.stderr.endswith("2 tasks deleted.\n")
 
 
 # enqueue --group, graph GROUP

@@ -40,7 +40,7 @@ def test_a_task_with_a_policy_is_interrupted_without_a_question(run, redis, clie
     start(redis, "running-1")
     give_policy(redis, "running-1")
 
-    result = run("interrupt", "running-1", "--by", "ada", "--reason", "reboot")
+    result = run("interrupt", "running-1", "--as", "ada", "--reason", "reboot")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "running-1  interrupting\n", "")
     task = client.get_task("running-1")
@@ -73,7 +73,7 @@ def test_on_a_terminal_it_asks_once(answer, redis, client, run):
     code, seen = answer(b"y\n", "interrupt", "running-1")
 
     assert (code, client.get_task("running-1").is_interrupted) == (0, True)
-    assert "Interrupt it? [y/N] " in seen and seen.endswith("running-1  interrupting\n")
+    assert "Interrupt 1 task? [y/N] " in seen and seen.endswith("running-1  interrupting\n")
     assert run("interrupt", "running-1").returncode == 0  # it was asked for already
 
 
@@ -116,7 +116,7 @@ def test_wait_says_that_it_is_in_line_again_or_has_ended_first(run, redis, cli):
 def test_wait_returns_when_the_listener_has_handed_it_back(begin, redis, client):
     start(redis, "running-1")
     give_policy(redis, "running-1")
-    program = begin("interrupt", "running-1", "--wait", "--by", "ada")
+    program = begin("interrupt", "running-1", "--wait", "--as", "ada")
     until(lambda: client.get_task("running-1").is_interrupted, what="the order")
 
     release(redis, "running-1")
@@ -146,7 +146,7 @@ def test_json_has_one_outcome_for_each_task(run, redis):
 
 def test_show_and_why_say_who_has_interrupted_it_and_why(run, redis):
     start(redis, "running-1")
-    run("interrupt", "running-1", "--yes", "--by", "ada", "--reason", "reboot")
+    run("interrupt", "running-1", "--yes", "--as", "ada", "--reason", "reboot")
 
     shown, why = run("show", "running-1"), run("why", "running-1")
     item = json.loads(run("show", "running-1", "--json").stdout)["item"]

@@ -194,7 +194,7 @@ def test_how_many_more_there_are_is_said_beside_the_data(ls):
 def test_a_node_that_nobody_knows_is_said_to_be_unknown(ls):
     assert ls("--node", "gpu-9")[1:] == (
         [],
-        ["no tasks, and no listener gpu-9 is known now: blueque node ls"],
+        ["no tasks, and no listener gpu-9 is known now: blueque host ls"],
     )
 
 

@@ -398,15 +398,11 @@ def test_trigger_prints_the_id_and_is_refused_beside_another(run, nightly, clien
 def test_a_task_and_a_recurring_task_are_each_refused_with_the_other_command(run, nightly, client):
     task = client.get_queue("mail").schedule("x", time.time() + 3600)
 
-    name = run("schedule", "run", "nightly")
-    of_task = run("schedule", "trigger", task)
+    name, of_task = run("schedule", "run", "nightly"), run("schedule", "trigger", task)
 
     assert (name.returncode, of_task.returncode) == (2, 3)
-    assert name.stderr.splitlines() == [
-        "blueque: 'nightly' is a recurring task",
-        "To make a task of it now: blueque schedule trigger nightly",
-    ]
-    assert of_task.stderr.splitlines()[1].endswith(f"in line now: blueque schedule run {task}")
+    assert "Use: blueque schedule trigger SCHEDULE" in name.stderr
+    assert of_task.stderr.splitlines()[1].endswith(f"in line now: blueque move {task} --now")
 
 
 def test_times_in_a_table_are_all_to_the_second_if_one_is(run, client, cli):

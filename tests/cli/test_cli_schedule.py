@@ -1,4 +1,4 @@
-"""`blueque schedule run`: what was to run later is in line now."""
+"""`blueque move --now`: what was to run later is in line now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, clie
     schedule(redis, "soon-1", 3600)
     schedule(redis, "later-1", 7200)
 
-    result = run("schedule", "run", "soon-1")
+    result = run("move", "--now", "soon-1")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "soon-1  pending\n", "")
     assert [client.get_task(task).status for task in ("soon-1", "later-1")] == [
@@ -37,7 +37,7 @@ def test_what_is_due_already_is_in_line_and_what_is_not_scheduled_is_refused(run
     schedule(redis, "late-1", -60)
     protocol.enqueue(redis, "video", "waits-1", "1", time.time(), {"parameters_encoding": "json"})
 
-    result = run("schedule", "run", "-", stdin="late-1\nwaits-1\n")
+    result = run("move", "--now", "-", stdin="late-1\nwaits-1\n")
 
     assert (result.returncode, result.stdout) == (5, "late-1  pending\n")
     assert "waits-1" in result.stderr

@@ -118,7 +118,6 @@ def test_export_writes_what_is_selected(run, options, found):
         ("cancel", ["--key", "k2", "--state", "scheduled"], ""),
         ("requeue", ["--error-type", "OSError"], "a"),
         ("requeue", ["--text", "disk"], "ab"),
-        ("requeue", ["-q", "vid*", "--limit", "1"], "a"),
         ("requeue", ["--until", "3h"], "a"),
         ("delete", ["--text", "disk", "--since", "3h"], "b"),
         ("delete", ["-q", "video"], "ab"),
@@ -150,7 +149,6 @@ def test_what_is_selected_is_changed_after_a_yes(run, client, verb, options, fou
         ("wait", "name the tasks"),
         ("wait -q video --results", "-q alone is for queues"),
         ("ls --until soon", "an age such as 24h"),
-        ("requeue a --limit 1", "--limit is for tasks that options select"),
     ],
 )
 def test_what_makes_no_sense_is_refused(run, line, words):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ from test_cli import NODE, enqueue, fail, start
 from transactions import protocol
 
 from blueque import __version__
-from blueque.cli.main import _SYNONYMS, _VERBS, blueque
+from blueque.cli.main import _VERBS, blueque
 from blueque.cli.options import Invocation
+from blueque.cli.synonyms import MEANT
 from blueque.cli.verbs import help as words
 
 
@@ -60,7 +62,7 @@ def test_states_are_taken_with_commas_between_them_and_by_what_people_call_them(
 
 
 def test_short_help_is_help_for_the_program_and_its_verbs(run):
-    for verb in ([], ["ls"], ["queue", "purge"]):
+    for verb in ([], ["ls"], ["queue", "set"], ["task", "show"]):
         assert run(*verb, "-h").stdout == run(*verb, "--help").stdout != ""
 
 
@@ -83,46 +85,129 @@ def test_help_explains_an_exit_code_and_all_states_of_listeners(run):
     assert run("help", "75", "76").returncode == 2
 
 
-@pytest.mark.parametrize(
-    ("typed", "hint"),
-    [
-        ("retry", " Use: blueque requeue"),
-        ("KILL", " Use: blueque cancel"),
-        ("workers", " Use: blueque node ls"),
-        ("listener", " Use: blueque-listener"),
-        ("enqeue", " Did you mean enqueue?"),
-        ("count", " Use: blueque queue ls"),
-        ("grep", " Use: blueque ls --text"),
-        ("result", " Use: blueque show ID, or blueque export --group NAME"),
-        ("who", " Use: blueque history -q '*' --on people"),
-        ("flower", " Use: blueque web"),
-        ("xyzzy", ""),
-    ],
-)
-def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):
-    result = run(typed)
+# What people type first who know 1.0.0, Celery, RQ or kubectl, and the command of the answer.
+INTENTIONS = {
+    "retry 7c1f": "blueque requeue ID",
+    "KILL 7c1f": "blueque cancel ID",
+    "terminate 7c1f": "blueque cancel ID",
+    "purge video": "blueque delete -q QUEUE --state pending,scheduled,blocked",
+    "queue purge video": "blueque delete -q QUEUE --state pending,scheduled,blocked",
+    "inspect active": "blueque ls --state started",
+    "inspect": "blueque show ID",
+    "list": "blueque ls",
+    "get tasks": "blueque ls",
+    "describe 7c1f": "blueque show ID",
+    "get 7c1f": "blueque show ID",
+    "tail 7c1f": "blueque logs -f ID",
+    "count": "blueque queue ls",
+    "peek video": "blueque ls --state pending",
+    "next": "blueque ls --state pending",
+    "queue peek video": "blueque ls --state pending -q QUEUE",
+    "find disk": "blueque ls --text WORDS",
+    "search disk": "blueque ls --text WORDS",
+    "grep disk": "blueque ls --text WORDS",
+    "result 7c1f": "blueque show ID, or for many tasks: blueque export",
+    "results": "blueque show ID, or for many tasks: blueque export",
+    "audit": "blueque history -q '*' --on people",
+    "who": "blueque history -q '*' --on people",
+    "gpus": "blueque host show HOST",
+    "resources": "blueque host show HOST",
+    "clean": "blueque delete --kept-too-long",
+    "prune": "blueque delete --kept-too-long",
+    "gc": "blueque doctor --fix",
+    "top": "blueque status --watch",
+    "node ls": "blueque host ls",
+    "node drain gpu-1": "blueque host drain HOST",
+    "nodes": "blueque host ls",
+    "worker list": "blueque host ls",
+    "worker": "blueque-listener QUEUE",
+    "listen": "blueque-listener QUEUE",
+    "limit video 8": "blueque queue set QUEUE max-running=N",
+    "queue limit video 8": "blueque queue set QUEUE max-running=N",
+    "first 7c1f": "blueque move ID --first",
+    "priority 7c1f 5": "blueque move ID --priority N",
+    "unblock 7c1f": "blueque move ID --unblock",
+    "runs": "blueque group ls",
+    "workflow cancel night": "blueque group ls",
+    "queues": "blueque queue ls",
+    "queue list": "blueque queue ls",
+    "queue edit video": "blueque queue set",
+    "queue delete video": "blueque queue forget",
+    "queue describe video": "blueque queue show",
+    "schedules": "blueque schedule ls",
+    "schedule delete nightly": "blueque schedule rm",
+    "schedule run nightly": "blueque schedule trigger SCHEDULE; a task that is scheduled once: blueque move ID --now",
+    "schedule stop nightly": "blueque schedule pause",
+    "host list": "blueque host ls",
+    "task kill 7c1f": "blueque task cancel",
+    "task list": "blueque task ls",
+    "pause video": "blueque queue pause, blueque host pause or blueque schedule pause",
+    "drain gpu-1": "blueque host drain",
+    "trigger nightly": "blueque schedule trigger",
+    "enqueue_due_tasks": "blueque-scheduler",
+    "flower": "blueque web",
+    "help codes": "blueque help exit-codes",
+}
+
+
+@pytest.mark.parametrize(("typed", "meant"), INTENTIONS.items())
+def test_a_first_guess_is_answered_with_the_command_that_does_it(run, typed, meant):
+    result = run(*typed.split())
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[0] == f"blueque: unknown verb {typed!r}.{hint}"
+    assert result.stderr.splitlines()[0].endswith(f". Use: {meant}")
 
 
-@pytest.mark.parametrize("group", ["queue", "schedule", "node", "group"])
-def test_verbs_with_verbs_of_their_own_print_their_help_alone(run, group):
-    result = run(group)
-
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"Usage: blueque {group} ") and "  ls " in result.stdout
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *("show", "why", "logs", "history", "stack", "graph", "delete", "interrupt"),
+        *("task show", "task history", "move --first", "task move --now", "cancel", "requeue"),
+    ],
+)
+def test_a_verb_of_tasks_works_with_and_without_the_word_task(run, typed):
+    assert run(*typed.split(), "nobody").returncode == 3
 
 
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        ("retry", ". Use: blueque requeue"),
+        ("stauts", " Did you mean blueque stats or blueque status?"),
+        ("enqeue", " Did you mean blueque enqueue?"),
+        ("queue forgt", " Did you mean blueque queue forget?"),
+        ("host drian", " Did you mean blueque host drain?"),
+        ("triger nightly", " Did you mean blueque schedule trigger?"),
+        ("schedule rum", " Did you mean blueque schedule rm or blueque schedule trigger?"),
+        ("xyzzy", ""),
+        ("group xyzzy", ""),
+    ],
+)
+def test_a_verb_that_is_mistyped_says_which_is_meant(run, typed, hint):
+    result = run(*typed.split())
+
+    assert (result.returncode, result.stdout) == (2, "")
+    verb = typed.split()[-1] if typed.split()[0] in _VERBS else typed.split()[0]
+    assert f": unknown verb {verb!r}.{hint}" in result.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("noun", ["queue", "schedule", "host", "group", "task"])
+def test_a_noun_alone_lists(run, noun):
+    alone, listed = run(noun), run(noun, "ls")
+
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, listed.stdout, listed.stderr)
+    assert json.loads(run(noun, "--json").stdout)["kind"]
+    assert run(noun, "-h").stdout.startswith(f"Usage: blueque {noun} ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("retry", ". Use: blueque requeue ID"),
         ("stat", ". Use: blueque stats"),
-        ("cancle", ". Did you mean cancel?"),
-        ("strated", ". Did you mean started?"),
-        ("exit-code", ". Did you mean exit-codes?"),
-        ("queue forgt", ". Did you mean forget?"),
+        ("cancle", ". Did you mean blueque cancel or cancelled?"),
+        ("strated", ". Did you mean started or states?"),
+        ("exit-code", ". Use: blueque help exit-codes"),
+        ("queue forgt", ". Did you mean blueque queue forget?"),
         ("xyzzy", ""),
         ("ls xyzzy", ""),
     ],
@@ -134,21 +219,19 @@ def test_help_of_what_there_is_not_says_what_is_meant(run, typed, hint):
     assert result.stderr.splitlines()[0] == f"blueque: unknown verb or word {typed!r}{hint}"
 
 
-def test_every_hint_names_a_verb_and_none_hides_one():
-    assert not _SYNONYMS.keys() & _VERBS.keys()
-    for meant in _SYNONYMS.values():
-        verb = takewhile(str.isalpha, meant.partition(" ID")[0].removesuffix(" NODE").split())
-        result = CliRunner().invoke(blueque, ["help", *verb])
-        assert meant in ("blueque-listener", "blueque-scheduler") or result.exit_code == 0, meant
+def test_every_hint_names_a_command_and_none_hides_one():
+    assert not MEANT.keys() & _VERBS.keys()
+    for meant in MEANT.values():
+        for line in re.findall(r"blueque(?:-\w+)?[\w -]*", meant):
+            verb = [*takewhile(lambda word: word.isalpha() and word.islower(), line.split()[1:])]
+            verb = verb[:1] if verb[:1] == ["help"] else verb
+            result = CliRunner().invoke(blueque, ["help", *verb])
+            assert line.startswith("blueque-") or result.exit_code == 0, line
 
 
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("queue list", "unknown verb 'list'. Did you mean ls?"),
-        ("schedule edit nightly", "unknown verb 'edit'. Did you mean add --replace?"),
-        ("node drian", "unknown verb 'drian'. Did you mean drain?"),
-        ("group xyzzy", "unknown verb 'xyzzy'."),
         ("ls failed", "too many words: failed. failed is a state: --state failed"),
         ("ls --failed", "unknown option --failed; did you mean --state failed?"),
         ("ls done", "too many words: done. done is a state: --state complete"),
@@ -190,7 +273,7 @@ def test_a_queue_that_is_misspelt_says_which_is_meant(run, client, answer):
     client.get_queue("render.4k").enqueue(1)
 
     assert run("ls", "-q", "rendr.4k").stderr.splitlines()[0].endswith("Did you mean render.4k?")
-    assert run("pause", "rendr.4k").stderr.endswith("yet. Did you mean render.4k?\n")
+    assert run("queue", "pause", "rendr.4k").stderr.endswith("yet. Did you mean render.4k?\n")
     _, seen = answer(b"", "enqueue", "render4k", "1")
     assert "so the task waits. Did you mean render.4k? Start one:" in seen
 
@@ -199,13 +282,6 @@ def test_an_address_with_tls_asks_whether_redis_has_it(run):
     result = run("status", "--redis-url", "rediss://localhost:1")
 
     assert result.returncode == 69 and "Does it speak TLS, as rediss:// says?" in result.stderr
-
-
-def test_config_show_is_config(run):
-    assert run("config", "show").stdout == run("config").stdout
-    assert json.loads(run("config", "show", "--json").stdout) == json.loads(
-        run("config", "--json").stdout
-    )
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_an_end_that_redis_has_lost_is_reported_again_while_the_listener_has_ano
     programs.listener("work:run", *QUICK)
     task = begin(programs)
     other = programs.client.get_queue("work").enqueue("wait")
-    programs.client.get_queue("work").set_max_concurrency(1)
+    programs.client.get_queue("work").set_settings({"max_running": 1})
     go_back = remember()
     end(programs, task)
     busy = running(programs, other)

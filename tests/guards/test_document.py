@@ -651,7 +651,7 @@ SHARED = {
 IS_URGENT, IS_SHARED = {"priority": 5, "needs": "gpu=1"}, {"needs": "lock:a%20b=2"}
 urgent = raw("HSET", keys.task("t1"), "priority", 5, "needs", "gpu=1")
 holding = raw("HSET", keys.task("t1"), "needs", "lock:a%20b=2", "lock", "a b", "counted", 1)
-limited = raw("HSET", keys.settings(Q), "max_concurrency", 3)
+limited = raw("HSET", keys.settings(Q), "max_running", 3)
 OPTIONS = {
     "retry": '{"max":3,"on":["ValueError"]}',
     "time_limit": 7200,
@@ -4154,12 +4154,12 @@ SAMPLES = [
             nothing,
             "some are to be there",
             WAKES,
-            call=settings(max_concurrency="3"),
+            call=settings(max_running="3"),
             values={
                 **TASK,
-                "NAME": ["max_concurrency"],
-                "SET": ["max_concurrency", 3],
-                **notice("limited", by="bob", max_concurrency=3),
+                "NAME": ["max_running"],
+                "SET": ["max_running", 3],
+                **notice("set", by="bob", max_running="3"),
             },
         ),
         case(
@@ -4167,12 +4167,12 @@ SAMPLES = [
             limited,
             "some are to go",
             WAKES,
-            call=settings(max_concurrency=None),
+            call=settings(max_running=None),
             values={
                 **TASK,
-                "NAME": ["max_concurrency"],
-                "REMOVED": ["max_concurrency"],
-                **notice("limited", by="bob"),
+                "NAME": ["max_running"],
+                "REMOVED": ["max_running"],
+                **notice("set", by="bob", unset="max_running"),
             },
         ),
         case(

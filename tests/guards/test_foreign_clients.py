@@ -267,7 +267,7 @@ def test_the_foreign_worker_ends_what_is_cancelled_or_takes_too_long(
 
 
 def test_the_foreign_worker_obeys_limit_pause_and_orders(programs, client, queue, cli, redis):
-    queue.set_max_concurrency(1)
+    queue.set_settings({"max_running": 1})
     workers = [
         start_worker(programs, "cat; while [ ! -e go ]; do sleep 0.02; done", beat=0.2)
         for _ in range(2)
@@ -355,7 +355,7 @@ def test_each_transaction_of_the_foreign_clients_is_one_of_the_pages(
     ended(client, cancelled, "started")
     queue.cancel(cancelled)
     ended(client, cancelled, "cancelled")
-    queue.set_max_concurrency(1)
+    queue.set_settings({"max_running": 1})
     ended(client, queue.enqueue("0\n"), "complete")
     assert worker.stop() == 0
     of_worker = monitor.seen_until_now(redis)

@@ -52,7 +52,7 @@ LINES = (
     "show join-0001",
     "why join-0001",
     "graph join-0001",
-    "unblock join-0001",
+    "move join-0001 --unblock",
     "logs runs-0001",
     "history runs-0001",
     "timeline",
@@ -75,8 +75,8 @@ LINES = (
     "group requeue night --yes",
     "group cancel night --reason late --yes",
     "group forget done",
-    "node ls",
-    "node show gpu-1",
+    "host ls",
+    "host show gpu-1",
     "queue ls",
     "schedule show hourly",
     "schedule history hourly",
@@ -92,38 +92,32 @@ LINES = (
     "schedule trigger daily --force",
     "schedule trigger daily --since 2026-01-01T00:00Z --until 2026-01-03T00:00Z",
     "schedule rm daily",
-    "schedule run late-0001",
-    "gc --older-than 1ms --dry-run",
-    "gc --older-than 1ms",
+    "move late-0001 --now",
     "requeue bad-0001 --dry-run",
     "requeue bad-0001",
     "cancel -q video --state pending --dry-run",
     "cancel pend-0001 good-0001",
     "interrupt runs-0001 --yes",
-    "priority pend-0002 5",
-    "first pend-0002",
-    "move pend-0002 audio",
+    "move pend-0002 --priority 5",
+    "move pend-0002 --first",
+    "move pend-0002 --to audio",
     "delete gone-0001 --yes",
     "delete good-0001 --dry-run",
     "delete good-0001 --yes",
     "group show f",
     "group forget f --yes",
-    "pause video --reason deploy",
-    "resume video",
-    "limit video 4",
-    "queue pause video",
+    "queue pause video --reason deploy",
     "queue resume video",
-    "queue limit video none",
-    "queue set video lead=5 retention.failed=9d",
+    "queue set video max-running=4 lead=5 retention.failed=9d",
     "queue show video",
     "queue forget video",
-    "prune --older-than 0s --dry-run",
+    "delete --kept-too-long --dry-run",
     "archive shelf {dir}/archive",
-    "prune --older-than 0s --yes",
-    "queue purge video --state pending --yes",
-    "node pause gpu-1 --yes",
-    "node resume gpu-1 --yes",
-    "node drain gpu-1 --yes",
+    "delete --kept-too-long --yes",
+    "delete -q video --state pending --yes",
+    "host pause gpu-1 --yes",
+    "host resume gpu-1 --yes",
+    "host drain gpu-1 --yes",
 )
 
 
@@ -300,7 +294,12 @@ def verbs_with_json():
             for name in command.list_commands(context):
                 yield from walk(command.get_command(context, name), [*words, name])
 
-    return {found for verb in _VERBS for found in walk(blueque.get_command(context, verb), [verb])}
+    return {
+        found
+        for verb in _VERBS
+        if verb != "task"
+        for found in walk(blueque.get_command(context, verb), [verb])
+    }
 
 
 # The fields
@@ -430,7 +429,7 @@ def events(begin, redis):
 
 def test_it_names_every_verb_that_has_the_option():
     named = {
-        re.sub(" (ID|FEED|--queue|--results|--dry-run)$", "", verb)
+        re.sub(" (ID|FEED|--queue|--results|--dry-run|--kept-too-long)$", "", verb)
         for shape in SHAPES
         for verb in shape.verbs
     }

@@ -292,7 +292,7 @@ def test_verbs_and_options_exist():
     assert len(uses) >= 8
     for program, rest in uses:
         words = rest.split(" --exec ")[0].split()
-        length = 2 if words[:1] in (["node"], ["queue"], ["schedule"], ["group"]) else 1
+        length = 2 if words[:1] in (["task"], ["host"], ["queue"], ["schedule"], ["group"]) else 1
         verb = words[:length] if program == "blueque" else []
         help_text = _help(program, *verb) + _help(program)  # which has the common options
         for option in ["--exec"] * (" --exec " in rest) + [

@@ -296,7 +296,7 @@ def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(
 def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(
     cli, queue, make, caplog, monkeypatch
 ):
-    queue.set_max_concurrency(2)
+    queue.set_settings({"max_running": 2})
     runs, waits = queue.enqueue("in"), queue.enqueue("in")
     legacy = {"status": "started", "queue": "video", "node": "old_1", "pid": "5"}
     cli.hset(f"blueque_task_{runs}", mapping=legacy)  # as one that 1.0.0 runs
@@ -319,7 +319,7 @@ def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(
 def test_who_loses_the_race_for_the_last_place_of_a_queue_leaves_its_other_lines_alone(
     cli, queue, make, overtaken
 ):
-    queue.set_max_concurrency(1)
+    queue.set_settings({"max_running": 1})
     for number in range(20):
         queue.enqueue("in", lock=f"lock {number}")
     listener = make()
@@ -359,7 +359,7 @@ def test_a_listener_that_finds_only_what_it_cannot_do_waits_in_peace(cli, queue,
         "nobody has them": {"resources": {"gpu": 2}},
     }
     if obstacle == "limit":
-        queue.set_max_concurrency(1)
+        queue.set_settings({"max_running": 1})
     for _ in range(2):
         queue.enqueue("in", **needs.get(obstacle, {}))
     if obstacle == "pause":

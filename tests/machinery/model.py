@@ -1296,7 +1296,11 @@ class Model:
     def pause(self, queue: str, by: str, reason: str | None, now: float) -> bool:
         its = self.settings[queue]
         if "paused" in its:
-            return False
+            if reason in (None, its.get("paused_reason")):
+                return False
+            its |= {"paused_by": by, "paused_reason": reason}
+            self.queues.add(queue)
+            return True
         its |= {"paused": now, "paused_by": by, **({"paused_reason": reason} if reason else {})}
         self.queues.add(queue)
         return True
@@ -1309,17 +1313,18 @@ class Model:
         self.awake.add(queue)
         return True
 
-    def set_max_concurrency(self, queue: str, most: int | None) -> None:
-        if self.settings[queue].get("max_concurrency") == most:
-            return
-        self.settings[queue].pop("max_concurrency", None)
+    def set_max_running(self, queue: str, most: int | None) -> bool:
+        if self.settings[queue].get("max_running") == most:
+            return False
+        self.settings[queue].pop("max_running", None)
         if most is not None:
-            self.settings[queue]["max_concurrency"] = most
+            self.settings[queue]["max_running"] = most
             self.queues.add(queue)
         self.awake.add(queue)
+        return True
 
     def is_full(self, queue: str) -> bool:
-        most = self.settings[queue].get("max_concurrency")
+        most = self.settings[queue].get("max_running")
         return most is not None and max(len(self.counted[queue]), len(self.started[queue])) >= most
 
     def requeue(self, queue: str, task: str, mark: str, now: float) -> str:
@@ -1647,7 +1652,7 @@ class Model:
         if "paused" in known:
             self.happened["a queue is paused"] += 1
             return None, 0, "paused"
-        if name is None and (self.names[life.queue] or "max_concurrency" in known):
+        if name is None and (self.names[life.queue] or "max_running" in known):
             return None, 0, "choose"
         line = self.lines[life.queue, name or "0"]
         popped = line.pop(0) if line else None
@@ -1708,7 +1713,7 @@ class Model:
         its.attempt = (its.attempt or 0) + 1
         its.owner |= {"node": life.node, "token": token}
         its.owner |= {"lock": lock} if lock is not None else {}
-        its.owner |= {"counted": 1} if "max_concurrency" in self.settings[life.queue] else {}
+        its.owner |= {"counted": 1} if "max_running" in self.settings[life.queue] else {}
         its.owner.pop("pid", None)
         self._hold_room(life.queue, task, its.owner)
         self.happened.update(

@@ -252,7 +252,7 @@ def _questions(queue: str, names: Sequence[str]) -> bytes:
         ("SMEMBERS", keys.started(queue)),
         ("SMEMBERS", keys.counted(queue)),
         ("ZRANGE", keys.lines(queue), 0, -1),
-        ("HGET", keys.settings(queue), "max_concurrency"),
+        ("HGET", keys.settings(queue), "max_running"),
         ("EXISTS", keys.wake(queue)),
         ("ZRANGE", keys.UNSETTLED_TASKS, 0, -1),
         ("ZRANGE", keys.UNSETTLED_MEMBERS, 0, -1),

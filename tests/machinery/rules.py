@@ -125,9 +125,9 @@ class Producers(Machine):
             for node in nodes:
                 self.register(queue, node, None)
         protocol.set_settings(
-            self.person, "video", {"max_concurrency": None if most is None else str(most)}, 1.0
+            self.person, "video", {"max_running": None if most is None else str(most)}, 1.0
         )
-        self.model.set_max_concurrency("video", most)
+        self.model.set_max_running("video", most)
         for actor, stage, is_dead in zip(self.actors, stages, deaths, strict=True):
             self.take_as_far_as(actor, stage)
             actor.is_up = not is_dead
@@ -534,9 +534,9 @@ class People(Machine):
     @rule(queue=QUEUES, most=st.sampled_from([None, None, 1, 2]))
     def limit(self, queue: str, most: int | None) -> None:
         self.both(
-            "set_max_concurrency",
-            lambda: self.queue(queue).set_max_concurrency(most),
-            lambda: self.model.set_max_concurrency(queue, most),
+            "set_max_running",
+            lambda: self.queue(queue).set_settings({"max_running": most}),
+            lambda: self.model.set_max_running(queue, most),
         )
 
     @rule(

@@ -171,7 +171,7 @@ def _limited(world: World) -> None:
     """Two tasks in a queue of which only one may run."""
     join(world, "a_1", "b_1")
     put_in_line(world, "t-1", "t-2")
-    protocol.set_settings(world.redis, QUEUE, {"max_concurrency": "1"}, 1.0)
+    protocol.set_settings(world.redis, QUEUE, {"max_running": "1"}, 1.0)
     world.redis.read(("DEL", keys.wake(QUEUE)))
 
 
@@ -184,7 +184,7 @@ def _locked_and_started(world: World) -> None:
 def _limited_and_started(world: World) -> None:
     """A started task, and one that waits, in a queue of which only one may run."""
     join(world, "a_1", "b_1")
-    protocol.set_settings(world.redis, QUEUE, {"max_concurrency": "1"}, 1.0)
+    protocol.set_settings(world.redis, QUEUE, {"max_running": "1"}, 1.0)
     put_in_line(world, "t-1", retry=RETRY)
     start_one(world, "a_1")
     put_in_line(world, "t-2")

@@ -33,6 +33,7 @@ TEXTS = [
     ("retention.complete", {"age": "1d", "newest": 7}, '{"age":86400,"newest":7}'),
     ("retention.failed", "never", "{}"),
     ("retention.cancelled", 90, '{"age":90}'),
+    ("max_running", 8, "8"),
     ("max_pending", 0, "0"),
     ("discard", "oldest", "oldest"),
 ]

@@ -41,7 +41,7 @@ VERBS = [
     "status",
     "ls",
     "ls --state complete",
-    "node ls",
+    "host ls",
     "queue ls",
     "stats",
     "failures",
@@ -51,7 +51,6 @@ VERBS = [
     "why t-video",
     "history t-video",
     "metrics --once",
-    "gc",
     "group ls",
 ]
 

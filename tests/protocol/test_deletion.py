@@ -42,7 +42,7 @@ def every_ending(programs):
     """Have tasks of a queue run and end in every way there is; return their ids."""
     client, queue = programs.client, programs.client.get_queue("work")
     listener = programs.listener("work:run", *QUICK, slots=2)
-    queue.set_max_concurrency(9)
+    queue.set_settings({"max_running": 9})
     ids = [
         queue.enqueue("talk"),
         queue.enqueue("talk", priority=5, lock="a lock", time_limit=60),
@@ -104,7 +104,7 @@ def test_when_all_tasks_are_deleted_the_queue_is_as_if_there_had_never_been_any(
 
     assert is_sound(programs.client)
     queue = programs.client.get_queue("work")
-    queue.set_max_concurrency(None)  # which also wakes the listener
+    queue.set_settings({"max_running": None})  # which also wakes the listener
     until(lambda: "blueque_wake_work" not in state(), what="the listener to wake up")
     listener.stop()
     left = state()

@@ -39,9 +39,7 @@ def start(redis, task="t1"):
 
 
 def limit(redis, most):
-    protocol.set_settings(
-        redis, "video", {"max_concurrency": None if most is None else str(most)}, 1.0
-    )
+    protocol.set_settings(redis, "video", {"max_running": None if most is None else str(most)}, 1.0)
 
 
 def hold(redis, is_started=True):

@@ -117,11 +117,11 @@ def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
     assert runnable() == 2 + 3
     redis.read(("SADD", keys.lock("licence"), "a", "b"))
     assert runnable() == 2 + 1
-    protocol.set_settings(redis, "video", {"max_concurrency": "4"}, 1.0)
+    protocol.set_settings(redis, "video", {"max_running": "4"}, 1.0)
     assert runnable() == 2
-    protocol.set_settings(redis, "video", {"max_concurrency": "1"}, 1.0)  # two run
+    protocol.set_settings(redis, "video", {"max_running": "1"}, 1.0)  # two run
     assert runnable() == 0
-    protocol.set_settings(redis, "video", {"max_concurrency": None}, 1.0)
+    protocol.set_settings(redis, "video", {"max_running": None}, 1.0)
     assert runnable() == 3
     redis.read(("SADD", keys.lock("licence"), "c", "d"))  # more than the places of these tasks
     assert runnable() == 2

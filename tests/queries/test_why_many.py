@@ -31,7 +31,7 @@ def waiting(redis, client):
         protocol.start(redis, AttemptRef("video", task, "t", node), 77, now - 100)
     protocol.progress(redis, AttemptRef("video", "runs-1", "t", NODES[0]), "50 %", now)
     protocol.set_settings(redis, "mail", pausing("ada", None, now), now, "ada")
-    redis.read(("HSET", keys.settings("audio"), "max_concurrency", 3))
+    redis.read(("HSET", keys.settings("audio"), "max_running", 3))
     video, audio = client.get_queue("video"), client.get_queue("audio")
     ids = [video.enqueue({"n": n}) for n in range(3)]
     ids += [video.enqueue(1, priority=5), video.enqueue(1, resources={"gpu": 1})]

@@ -32,8 +32,8 @@ SAME = {
     "graph": ("group=w", "graph w"),
     "history": ("id={failed}", "history {failed}"),
     "queues": ("", "queue ls"),
-    "nodes": ("", "node ls"),
-    "node": ("name=host_1", "node show host_1"),
+    "hosts": ("", "host ls"),
+    "host_show": ("name=host_1", "host show host_1"),
     "timeline": ("", "timeline"),
     "statistics": ("", "stats"),
     "failures": ("", "failures"),
@@ -161,11 +161,11 @@ def test_orders_for_queues_hosts_and_recurring_tasks_answer_as_their_commands(cl
         return answer.status_code, answer.json()
 
     _, paused = order("/controls/queue/pause", name="video", reason="late")
-    assert (paused["kind"], paused["items"][0]["paused_reason"]) == ("pause", "late")
+    assert (paused["kind"], paused["items"][0]["paused_reason"]) == ("queue_pause", "late")
     _, limited = order("/controls/queue/limit", name="video", most="3")
-    assert (limited["kind"], limited["items"][0]["max_concurrency"]) == ("limit", 3)
+    assert (limited["kind"], limited["items"][0]["max_running"]) == ("queue_set", 3)
     _, drained = order("/controls/node/drain", name="host")
-    assert (drained["kind"], drained["items"][0]["status"]) == ("drain", "draining")
+    assert (drained["kind"], drained["items"][0]["status"]) == ("host_drain", "draining")
     _, held = order("/controls/schedule/pause", name="nightly")
     assert (held["kind"], held["item"]["name"]) == ("recurring", "nightly")
     _, made = order("/controls/schedule/trigger", name="nightly")

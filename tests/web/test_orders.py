@@ -225,7 +225,7 @@ def test_what_was_paused_or_resumed_can_be_undone(ask, client, queue, kind, name
 
 def test_the_limit_before_comes_back(ask, client, queue):
     queue.enqueue({"scene": 1})
-    queue.set_max_concurrency(2)
+    queue.set_settings({"max_running": 2})
     path, form = "/controls/queue/limit", {"name": "video", "most": "5"}
 
     page = ask(ask(path, "POST", data=form, headers=OWN).headers["location"]).text
@@ -237,7 +237,7 @@ def test_the_limit_before_comes_back(ask, client, queue):
 
 
 def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
-    queue.set_max_concurrency(0)
+    queue.set_settings({"max_running": 0})
     queue.enqueue({"scene": 1})
 
     form = re.search(r'<form method="post" action="(/controls/[^"]*)">(.*?)</form>', ask("/").text)
@@ -251,7 +251,7 @@ def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
 @pytest.mark.parametrize(
     ("code", "command", "of_operators", "of_viewers"),
     [
-        ("paused", "blueque resume -- -q", "Resume", None),
+        ("paused", "blueque queue resume -- -q", "Resume", None),
         ("lost", "blueque requeue -q video --error-type lost", "Requeue…", None),
         ("poison", "blueque show old", "Requeue…", "Show"),
         ("held", "blueque requeue old", "Requeue…", None),

@@ -41,7 +41,7 @@ QUERIES = {
     "why": ("id={locked}", "id={hidden}"),
     "history": ("id={running}", "id={hidden}"),
     "graph": ("id={blocked}", "group=hidden-workflow"),
-    "node": ("name=host_1", "name={node}"),
+    "host_show": ("name=host_1", "name={node}"),
     "group": ("name=both", "name=hidden-workflow"),
     "schedule_history": ("name=nightly", "name=hidden-schedule"),
     "tasks": ("state=pending&state=started&state=blocked", None),
@@ -193,4 +193,4 @@ def test_a_page_for_all_queues_leaves_out_nothing(client, ids):
     assert ids["hidden"][:8] in ask_app(app, f"/tasks/{ids['blocked']}").text
     assert ids["hidden"][:8] in ask_app(app, f"/tasks/{ids['locked']}").text
     assert "hidden-workflow" in ask_app(app, "/groups").text
-    assert NODE in ask_app(app, "/api/v1/nodes").text
+    assert NODE in ask_app(app, "/api/v1/hosts").text

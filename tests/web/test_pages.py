@@ -495,8 +495,8 @@ def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue,
     assert told("by=people") == ["resumed", "paused"]
     assert told("") == ["resumed", "paused", "failed"]
     assert "complete" in told("by=all") and "complete" not in told("")
-    other.set_max_concurrency(24, "ada")
-    assert "at most 24 may run" in ask("/activity?on=limited").text
+    other.set_settings({"max_running": 24}, "ada")
+    assert "max_running 24" in ask("/activity?on=set").text
     assert told("until=1h") == told("on=nothing") == []
     assert "blueque history -q video --on failed" in ask("/activity?queue=video&on=failed").text
     same = "--until 1h --by ada --on people"

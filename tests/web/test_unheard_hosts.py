@@ -125,8 +125,8 @@ def test_json_history_and_what_is_left_tell_alike_that_a_run_is_not_heard(ask, r
     listed = run("ls", "--columns", "what,left", "--sort", "left").stdout.splitlines()
     assert [line.split()[0] for line in listed[1:]] == ["heard", "silent"]
     assert "~2 h" in listed[1] and listed[2].split() == ["silent", "-"]
-    assert "~2 h" in run("node", "show", "gpu-1").stdout
-    assert "~" not in run("node", "show", "gpu-3").stdout
+    assert "~2 h" in run("host", "show", "gpu-1").stdout
+    assert "~" not in run("host", "show", "gpu-3").stdout
     assert 'class="r not-heard"' in page and re.search(
         "on gpu-3_7: not heard, (30 m|29 m 59 s)", page
     )

@@ -1,4 +1,4 @@
-"""`blueque delete`: delete finished tasks for good."""
+"""`blueque delete`: delete tasks for good."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli.actions import Outcome, act_on, choose, finish, foretell
-from blueque.cli.consent import require_consent
+from blueque.cli.actions import Manner, give, named_or_selected
 from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
-from blueque.cli.selection import require_one_way, selected, selection_options
+from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
-from blueque.errors import HasDependents, InvalidInput, WrongState
-from blueque.model.states import FINISHED
-from blueque.sentences import consent
+from blueque.model.states import FINISHED, WAITING
 
 if TYPE_CHECKING:
-    from blueque.client import Client
-    from blueque.model.task import Task
     from blueque.queries.selection import Selection
+
+_WAITS = (*WAITING, "blocked")
 
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @pattern_option("All finished tasks of these queues: a name, or a pattern such as 'render.*'.")
-@state_option(FINISHED, "Only tasks in these states: failed,cancelled.")
+@state_option((*FINISHED, *_WAITS), "Only tasks in these states: failed,cancelled.", "STATE")
 @selection_options
+@click.option(
+    "--kept-too-long",
+    "is_overdue",
+    is_flag=True,
+    help="Only tasks that are past the retention of their queue.",
+)
 @click.option(
     "--force",
     "is_forced",
     is_flag=True,
     help="Also tasks for which others wait; they cannot go on.",
 )
-@click.option("--by", metavar="NAME", help="Who deletes them; default USER@HOST.")
 @dry_run_option("Only show what would be deleted.")
 @yes_option
 @json_option
@@ -45,63 +47,62 @@ def delete(
     patterns: Sequence[str],
     states: Sequence[str],
     selection: Selection,
+    is_overdue: bool,
     is_forced: bool,
-    by: str | None,
     dry_run: bool,
     is_sure: bool,
     as_json: bool,
 ) -> int:
-    """Delete finished tasks for good, with their results, errors and logs.
+    """Delete finished tasks for good, with their results, errors and logs; or what waits in a queue.
 
     \b
     blueque delete 7c1f
     blueque delete -q video.encode --state failed --text 'disk full' --dry-run
-    blueque ls -q video.encode --state failed --ids | blueque delete - --yes
+    blueque delete -q video.encode --state pending,scheduled,blocked
+    blueque delete --kept-too-long
 
     It asks first. The files of an attempt stay in the spool of its host for as long as the spool keeps them. The key of a
-    task stays in use as long as its --keep says. A task that has not ended is not deleted: cancel it first. Nor is a task
-    for which others wait: they would stay blocked for ever, or are cancelled if they were made so. --force deletes it.
+    task stays in use as long as its --keep says. A task for which others wait is not deleted: they would stay blocked for
+    ever, or are cancelled if they were made so. --force deletes it.
 
-    ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not be deleted,
-    6 if the answer is not yes, and 75 if more than 10,000 are selected and only the first were deleted, or if there are
-    more than 100,000 tasks and only these were searched.
+    A task that has not ended is not deleted: cancel it first. But --state pending, scheduled or blocked with -q empties
+    whole queues, of any number of tasks; running tasks run on, and tasks enqueued meanwhile stay. If listeners serve the
+    queue, pause it first.
+
+    With --kept-too-long, the retention of the queue, as `blueque queue set` or blueque.toml say, is applied now, as
+    listeners and schedulers apply it, a few tasks at a time. A queue is skipped while `blueque archive` works on a
+    batch of it.
+
+    The exit code is 75 if tasks are left because a listener has just taken them, others wait for them, or an archive is
+    being made of them.
     """
-    selects = require_one_way(ids, patterns, states, selection)
+    from blueque.faces.orders import ORDERS, Given  # here: --help does without
+
+    manner = Manner(is_sure, as_json, dry_run)
+    if is_overdue or {*states} & {*_WAITS}:
+        if ids or selection.is_any or not (patterns or is_overdue):
+            what = "--kept-too-long goes" if is_overdue else "States that wait go"
+            raise click.UsageError(f"{what} with --queue and --state alone")
+        return _delete_many(invocation, patterns, states, is_overdue, is_forced, manner)
     client = invocation.client()
     inspector = client.get_inspector()
-    tasks, code = (
-        selected(inspector, patterns, states or FINISHED, selection, is_oldest_first=True)
-        if selects
-        else choose(inspector, ids)
-    )
-    able = [task for task in tasks if task.status in FINISHED]
-    if dry_run:
-        outcomes = [_foresee(task, is_forced) for task in tasks]
-        return foretell("delete", outcomes, code, as_json, "deleted")
-    if able:
-        facts = consent.of_delete(able)
-        require_consent(is_sure, facts, "Delete?", number=len(able), has_ids="-" in ids)
-    outcomes = act_on(tasks, lambda task: _delete(client, task, is_forced, by), as_json)
-    return finish("delete", outcomes, code, as_json, dry_run=False)
+    chosen = named_or_selected(inspector, ids, patterns, states, selection, FINISHED)
+    given = Given(invocation.by, is_forced=is_forced)
+    return give(client, ORDERS["delete"], chosen, given, manner)[1]
 
 
-def _foresee(task: Task, is_forced: bool) -> Outcome:
-    refusal = None if task.status in FINISHED else str(WrongState(task.id, task.status, "delete"))
-    if refusal is None and "dependents" in task.fields and not is_forced:
-        refusal = _refusal(HasDependents(task.id))
-    return Outcome(task.id, task.queue, task.status, refusal)
+def _delete_many(
+    invocation: Invocation,
+    patterns: Sequence[str],
+    states: Sequence[str],
+    is_overdue: bool,
+    is_forced: bool,
+    manner: Manner,
+) -> int:
+    from blueque.cli import bulk_deletion  # here: most uses need none
 
-
-def _delete(client: Client, task: Task, is_forced: bool, by: str | None) -> str:
-    try:
-        client.get_queue(task.queue or "").delete_task(task, force=is_forced, by=by)
-    except HasDependents as error:
-        raise InvalidInput(_refusal(error)) from error
-    return "deleted"
-
-
-def _refusal(error: HasDependents) -> str:
-    if error.is_group:  # --force does not delete it either
-        return str(error)
-    task = error.task_id
-    return f"{error}. See: blueque graph {task}; nevertheless: blueque delete --force {task}"
+    if not is_overdue:
+        return bulk_deletion.empty(invocation, patterns, states, is_forced, manner)
+    if {*states} & {*_WAITS}:
+        raise click.UsageError("--kept-too-long is for tasks that have ended")
+    return bulk_deletion.apply_retention(invocation, patterns, states or FINISHED, manner)

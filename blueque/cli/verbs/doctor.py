@@ -79,13 +79,17 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
 
     It reads every key with SCAN, as no other verb does: run it by hand, not all the time. The exit code is 75 if there is
     a failure or a warning.
+
+    A workflow whose producer stopped before all of its tasks were there can never run: a day after the last of them came,
+    --fix cancels it, and removes it with its tasks once it was kept as long as it is to be. An open group is left alone,
+    for its tasks run: blueque status names it.
     """
     from blueque.audit.doctor import Doctor  # here: --help does without
 
     the_doctor = Doctor(invocation.client().connections, invocation.serve)
+    fixed = the_doctor.give_up_workflows(invocation.by) if fix else []
     checks = the_doctor.check(settle)
     report = the_doctor.audit(settle)
-    fixed: list[Finding] = []
     if fix:
         report = _repair(the_doctor, report, settle, fixed)
     for finding in report.findings:

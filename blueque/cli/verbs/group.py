@@ -13,6 +13,7 @@ from blueque.cli.actions import Outcome
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, USAGE, Failure
 from blueque.cli.named import no_group, queues_matching
+from blueque.cli.noun import Noun
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
@@ -43,7 +44,7 @@ _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
 _OF_BAD = ("id", "what", "queue", "state", "for", "error")
 
 
-@click.group(subcommand_metavar="VERB [ARGS]...")
+@click.group(cls=Noun)
 def group() -> None:
     """Manage groups of tasks, for which other tasks can wait; and feeds of files."""
 
@@ -253,7 +254,9 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     say_what_they_wait_for(inspector, able, outcomes)
     if len(bad) > len(able) and seen.waiting:
         graph = hints.of_queue("graph", name)
-        printing.talk(f"Tasks that wait for them start only with blueque unblock. See: {graph}")
+        printing.talk(
+            f"Tasks that wait for them start only with blueque move --unblock. See: {graph}"
+        )
 
 
 @group.command(short_help="Forget a group that has ended, or a feed.")

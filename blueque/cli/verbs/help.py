@@ -36,11 +36,11 @@ STATES = {
     "failed": "it has failed for good, or was lost with its listener",
     "cancelled": "a person or a program has cancelled it",
 }
-# Of listeners, in `blueque node ls`.
+# Of listeners, in `blueque host ls`.
 LISTENERS = {
     "up": "it takes tasks",
     "draining": "it takes nothing new, and exits when its task has ended",
-    "paused": "it takes nothing until blueque node resume; its task runs on",
+    "paused": "it takes nothing until blueque host resume; its task runs on",
     "silent": "no beat for its lease: it hangs, or its host is down or cut off from Redis",
     "unattended": "a program uses Blueque as a library: without beats, so it is unknown whether it lives",
     "1.0.0": "it is of version 1.0.0, which sends no beats",
@@ -57,7 +57,7 @@ _MORE = {
     "complete": "To see its result: blueque show ID",
     "failed": "To see why: blueque show ID, blueque logs ID. To run it again: blueque requeue ID",
     "cancelled": "To see by whom and why: blueque show ID. To run it again: blueque requeue ID",
-    "silent": "If it stays silent, its tasks are lost. See: blueque node show HOST",
+    "silent": "If it stays silent, its tasks are lost. See: blueque host show HOST",
     "dead": "If its task still runs, a listener started there with the same spool adopts it.",
     "gone": "Start blueque-listener there with the same spool: it adopts the task. See: blueque doctor",
 }
@@ -65,6 +65,8 @@ _MORE = {
 WORDS = {
     "interrupting": "it still runs and was told to end; if it has not ended after its grace, it is killed. Then it runs again",
     "cancelling": "it still runs and was told to end; if it has not ended after its grace, it is killed. See: blueque show ID",
+    "held": "it is blocked, and does not go on by itself: it waits for a task that failed, was cancelled or is gone. See all: "
+    "blueque ls --state held",
     "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
     "if its policy allows. To run all again: blueque requeue -q QUEUE --error-type lost",
     "poison": "an error type: it was lost too often to run again. See: blueque show ID",
@@ -80,7 +82,7 @@ THINGS = {
     "group": "a named set of tasks, of any queues, for which other tasks can wait together. See: blueque group ls",
     "grace": "the time between SIGTERM and SIGKILL for a task that is to end: 30 s, or --grace",
     "handler": "the Python callable (--handler) or the program (--exec) that a listener runs for each task",
-    "host": "a machine that listeners run on. See: blueque node ls",
+    "host": "a machine that listeners run on. See: blueque host ls",
     "key": "a name for the work of a task, chosen by the producer: the same key in the same queue is the same task. In a "
     "call that makes many tasks in a group, the key counts in that queue and group",
     "lease": "the time without a beat after which a listener counts as silent: 60 s, or --lease",
@@ -117,7 +119,7 @@ def help(context: click.Context, invocation: Invocation, words: tuple[str, ...])
     blueque help exit-codes
     blueque help words
     blueque help started
-    blueque help node drain
+    blueque help host drain
     """
     outer = context.parent or context
     topic = _verbs(outer) if words == ("verbs",) else _TOPICS.get(" ".join(words))
@@ -175,12 +177,15 @@ def _unknown(
     context: click.Context, command: click.Command, words: tuple[str, ...], word: str
 ) -> str:
     """Return the message about words that are neither a verb nor a word that is explained."""
-    from blueque.cli.advice import like  # here: for a mistake only
-    from blueque.cli.main import hint  # here: that module is the program itself
+    from blueque.cli.advice import of_verb  # here: for a mistake only
+    from blueque.cli.synonyms import MEANT
 
-    known = command.list_commands(context) if isinstance(command, click.Group) else []
-    topics = ["verbs", *_TOPICS, *STATES, *LISTENERS, *WORDS, *THINGS]
-    more = hint(word, [*known, *topics]) if word == words[0] else like(word, known)
+    more = ""
+    if f"help {word}" in MEANT:
+        more = f" Use: {MEANT[f'help {word}']}"
+    elif isinstance(command, click.Group):
+        topics = ["verbs", *_TOPICS, *STATES, *LISTENERS, *WORDS, *THINGS]
+        more = of_verb([word], context, topics if word == words[0] else ())
     return f"unknown verb or word {printing.clean(' '.join(words))!r}{more and f'.{more}'}"
 
 

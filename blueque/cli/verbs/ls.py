@@ -251,7 +251,7 @@ def _say_nothing(
     inspector, numbers = client.get_inspector(), counts(client.connections, queues)
     ended = sum(numbers[state] for state in FINISHED)
     if node is not None and not any(node in names_of(one.id) for one in inspector.nodes()):
-        printing.talk(f"no tasks, and no listener {node} is known now: blueque node ls")
+        printing.talk(f"no tasks, and no listener {node} is known now: blueque host ls")
     elif ended and not (numbers["blocked"] or numbers["scheduled"]):
         words = ["blueque", "ls", *(word for one in patterns for word in ("-q", one))]
         printing.talk(f"{no_open_task(ended)}: {shlex.join(words)} --state finished")

@@ -1,45 +1,96 @@
-"""`blueque move`: move waiting tasks to another queue."""
+"""`blueque move`: change where and when waiting tasks have their turn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from blueque.cli import printing
-from blueque.cli.actions import act_on_waiting, split_last
-from blueque.cli.options import Invocation, json_option, shared_options
-
-if TYPE_CHECKING:
-    from blueque.model.task import Task
-    from blueque.producer.queue import Queue
+from blueque.cli.actions import Manner, give, named
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
+from blueque.model.lines import HIGHEST, LOWEST
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="ID...|- QUEUE")
+@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@click.option("--to", "queue", metavar="QUEUE", help="To the end of their line in another queue.")
+@click.option(
+    "--priority",
+    type=click.IntRange(LOWEST, HIGHEST),
+    metavar="N",
+    help="Give them this priority: -100 to 100; higher is first, the default is 0.",
+)
+@click.option(
+    "--first", "is_first", is_flag=True, help="Make them the next of their priority and needs."
+)
+@click.option("--now", "is_now", is_flag=True, help="Put scheduled tasks in line now.")
+@click.option(
+    "--unblock", "is_free", is_flag=True, help="Have blocked tasks wait for no other tasks."
+)
+@click.option(
+    "--from",
+    "parents",
+    multiple=True,
+    metavar="PARENT",
+    help="With --unblock: only not for this task or group; may be repeated.",
+)
+@yes_option
 @json_option
 @shared_options
-def move(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
-    """Move waiting tasks to the end of their line in another queue.
+def move(
+    invocation: Invocation,
+    ids: Sequence[str],
+    queue: str | None,
+    priority: int | None,
+    is_first: bool,
+    is_now: bool,
+    is_free: bool,
+    parents: Sequence[str],
+    is_sure: bool,
+    as_json: bool,
+) -> int:
+    """Move waiting tasks: to another queue, by their priority, to the front, or into line at all.
 
     \b
-    blueque move 7c1f video.fast
+    blueque move 7c1f --to video.fast
+    blueque ls -q video.encode --state pending --ids | blueque move - --priority -5
+    blueque move 7c1f --first
+    blueque move 7c1f --now
+    blueque move 7c1f --unblock --from 0a4e
 
-    They keep their priority and needs, and the time of a scheduled task. ID may be the beginning of an id; - reads ids
-    from standard input. The exit code is 5 if a task does not wait.
+    Give one of --to, --priority, --first, --now and --unblock. In another queue tasks keep their priority and needs, and
+    the time of a scheduled task. With another priority each becomes the last of it; listeners of 1.0.0 take only tasks
+    of priority 0. If you put several first, the first one that you name goes first. A scheduled task is in no line yet:
+    --now puts it there, also one that waits for a retry, and with it the other due tasks of its queue.
+
+    With --unblock you allow a task to run although another task has failed, is gone, or has not ended; what that would have
+    made may be missing. A task that has nothing left to wait for is put in line, or is scheduled if its time is still to
+    come. For more than one task it asks first. `blueque why` says what a task waits for, and `blueque requeue` runs a failed
+    task again.
     """
-    ids, to = split_last(words, "ID and QUEUE: the task and its new queue")
+    from blueque.faces.orders import ORDERS, Given  # here: --help does without
+
+    wanted = {
+        "move": queue is not None,
+        "priority": priority is not None,
+        "first": is_first,
+        "now": is_now,
+        "unblock": is_free,
+    }
+    if sum(wanted.values()) != 1 or (parents and not is_free):
+        why = "--from goes with --unblock" if parents and not is_free else "give one of them"
+        raise click.UsageError(f"--to, --priority, --first, --now, --unblock: {why}")
+    [verb] = [name for name, is_wanted in wanted.items() if is_wanted]
     client = invocation.client()
-    to = client.get_queue(to).name  # refuses what cannot be a name
-    is_new = to not in client.get_inspector().queues()
-    moved = []
-
-    def move_one(queue: Queue, task: Task) -> None:
-        queue.move(task.id, to)
-        moved.append(task)
-
-    code = act_on_waiting("move", invocation, ids, move_one, f"in {to}", as_json, queue=to)
-    if is_new and moved:
+    inspector = client.get_inspector()
+    to = client.get_queue(queue).name if queue is not None else ""  # refuses what is no name
+    is_new = bool(to) and to not in inspector.queues()
+    chosen = named(inspector, ids)
+    if is_first:
+        chosen = chosen._replace(tasks=chosen.tasks[::-1])
+    given = Given(invocation.by, value=to or str(priority), parents=parents)
+    outcomes, code = give(client, ORDERS[verb], chosen, given, Manner(is_sure, as_json))
+    if is_new and any(outcome.refusal is None for outcome in outcomes):
         printing.talk(f"{to} is a new queue: no listener serves it yet.")
     return code

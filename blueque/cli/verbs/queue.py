@@ -1,30 +1,33 @@
-"""`blueque queue`: list, set, purge and forget whole queues."""
+"""`blueque queue`: list, show, set, pause, resume and forget queues."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli import printing
+from blueque.cli.advice import like
 from blueque.cli.consent import require_consent
-from blueque.cli.failure import ATTENTION, REFUSED, Failure
-from blueque.cli.named import queues_matching
-from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
+from blueque.cli.failure import REFUSED, USAGE, Failure
+from blueque.cli.named import queues_matching, queues_to_be
+from blueque.cli.noun import Noun
+from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
-from blueque.cli.states import state_option
-from blueque.cli.verbs.limit import limit
-from blueque.cli.verbs.pause import pause
-from blueque.cli.verbs.queue_settings import set_settings, show_queue
-from blueque.cli.verbs.resume import resume
+from blueque.cli.setting_text import given_settings
+from blueque.documents.orders import of_gates, of_queue_show
 from blueque.documents.status import of_queues
+from blueque.errors import InvalidInput
+from blueque.model.encoding import require_queue_name
 from blueque.model.states import FINISHED, STATUSES, WAITING
+from blueque.settings.file import check_setting, require_setting
 
 if TYPE_CHECKING:
-    from blueque.client import Client
-    from blueque.model.snapshot import Snapshot
+    from blueque.queries.inspector import Inspector
     from blueque.queries.queue_overview import QueueOverview
 
 _COLUMNS = [
@@ -33,20 +36,16 @@ _COLUMNS = [
     Column("STATE", can_shrink=True),
 ]
 _BLOCKED = Column("BLOCKED", True)  # only where there are any
-_TASKS = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
-_PURGED = (*WAITING, "blocked")  # the states that purge deletes if none is named
+_SETTINGS = [Column("QUEUE", can_shrink=True), Column("NAME"), Column("VALUE", can_shrink=True)]
+
+_DELETABLE = (*WAITING, "blocked", *FINISHED)
+
+_queues_argument = click.argument("patterns", nargs=-1, required=True, metavar="QUEUE...")
 
 
-@click.group(subcommand_metavar="VERB [ARGS]...")
+@click.group(cls=Noun)
 def queue() -> None:
-    """Manage whole queues."""
-
-
-queue.add_command(pause)
-queue.add_command(resume)
-queue.add_command(limit)
-queue.add_command(set_settings)
-queue.add_command(show_queue)
+    """List queues, and say how their tasks are run. Alone it is `blueque queue ls`."""
 
 
 @queue.command("ls", short_help="List the queues.")
@@ -60,8 +59,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
     elif lines:
         has_blocked = any(line.counts.blocked for line in lines)
         columns = [*_COLUMNS[:1], *([_BLOCKED] if has_blocked else []), *_COLUMNS[1:]]
-        rows = [_row(line, has_blocked) for line in lines]
-        printing.print_table(columns, rows)
+        printing.print_table(columns, [_row(line, has_blocked) for line in lines])
     else:
         printing.talk("no queues")
 
@@ -79,18 +77,141 @@ def _row(line: QueueOverview, has_blocked: bool) -> list[str]:
     return [
         line.queue,
         *map(str, counts),
-        "-" if line.settings.max_concurrency is None else str(line.settings.max_concurrency),
+        "-" if line.settings.max_running is None else str(line.settings.max_running),
         "open" if line.settings.pause is None else f"paused by {line.settings.pause.by}",
     ]
 
 
-@queue.command(short_help="Forget a queue that is empty and no longer used.")
+@queue.command("show", short_help="Show pause and settings of a queue.")
+@click.argument("pattern", metavar="QUEUE")
+@json_option
+@shared_options
+def show_queue(invocation: Invocation, pattern: str, as_json: bool) -> None:
+    """Show pause and settings of a queue, as they are in Redis.
+
+    \b
+    blueque queue show video.encode
+
+    `blueque config -q QUEUE` shows what holds for the tasks of a listener here.
+    """
+    inspector = invocation.client().get_inspector()
+    content = of_queue_show(inspector, _queues_there(inspector, [pattern]))
+    if as_json:
+        printing.print_json("queue_show", **content)
+        return
+    rows = [[item["queue"], *facts] for item in content["items"] for facts in _facts(item)]
+    printing.print_table(_SETTINGS, rows)
+
+
+def _facts(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    why = f": {item['paused_reason']}" if item["paused_reason"] else ""
+    yield "paused", f"by {item['paused_by'] or 'an unknown user'}{why}" if item["paused"] else "no"
+    yield "running", str(item["running"])
+    yield "pending", str(item["pending"])
+    for name, value in item["settings"].items():
+        yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@queue.command("set", short_help="Set what holds for the tasks of a queue on all hosts.")
+@click.argument("pattern", metavar="QUEUE")
+@click.argument("words", metavar="NAME=[VALUE]...", nargs=-1, required=True)
+@json_option
+@shared_options
+def set_settings(invocation: Invocation, pattern: str, words: Sequence[str], as_json: bool) -> None:
+    """Set what holds for the tasks of a queue that say nothing else, on all hosts. NAME= removes it.
+
+    \b
+    blueque queue set video.encode max-running=8
+    blueque queue set video.encode time_limit=2h memory_limit=8GiB retry=3
+    blueque queue set 'render.*' weight=5 retention.failed=never
+    blueque queue set video.encode 'retry={"max": 3, "backoff": 60}' time_limit=
+
+    max-running=8 lets 8 of its tasks run at a time, on all hosts together. max-pending=1000 bounds the queue: new tasks
+    that do not fit are refused; with discard=oldest, the oldest make room.
+
+    The other names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete, retention.failed
+    and retention.cancelled, and the values are those of [queues.X] in blueque.toml; false: no retry, no limit. What the
+    task says goes first, then the options of a listener, [queues.X] of its blueque.toml, and its handler; what
+    [listener] and [retention] say comes after the setting. `blueque config -q QUEUE` shows what holds here.
+
+    Listeners know a setting within a beat, 10 s; those of 1.0.0 know none. Limits hold for attempts that start then. A
+    retry policy also holds for tasks that run: it is your consent that they run again. You can set up a queue before its
+    first task.
+    """
+    settings = given_settings(words)
+    try:
+        for name, value in settings.items():
+            require_setting(name)
+            if value is not None:
+                check_setting(name, value)
+    except InvalidInput as error:
+        raise Failure(USAGE, str(error)) from error
+    client = invocation.client()
+    inspector = client.get_inspector()
+    is_new_allowed = any(value is not None for value in settings.values())
+    names = (_queues_there_or_new if is_new_allowed else _queues_there)(inspector, [pattern])
+    for name in names:
+        is_new = client.get_queue(name).set_settings(settings, invocation.by)
+        _say(as_json, name, "set" if is_new else "unchanged")
+    _finish("queue_set", inspector, names, of_queue_show(inspector, names) if as_json else None)
+
+
+@queue.command(short_help="Make listeners take nothing from queues.")
+@_queues_argument
+@click.option("--reason", metavar="TEXT", help="Why; status and why show it.")
+@json_option
+@shared_options
+def pause(
+    invocation: Invocation, patterns: Sequence[str], reason: str | None, as_json: bool
+) -> None:
+    """Make listeners take nothing from a queue until `blueque queue resume`. Running tasks run on.
+
+    \b
+    blueque queue pause video.encode --reason 'deploying 3.1'
+    blueque queue pause 'render.*'
+
+    Tasks can still be enqueued. You can pause a queue before its first task. If it is paused already, its time stays, and
+    --reason gives it another reason. Listeners of 1.0.0 know no pause and go on.
+    """
+    client = invocation.client()
+    inspector = client.get_inspector()
+    names = _queues_there_or_new(inspector, patterns)
+    for name in names:
+        is_new = client.get_queue(name).pause(invocation.by, reason)
+        paused = inspector.queue_seen(name).settings.pause
+        by = (paused.by if paused is not None else None) or "an unknown user"
+        _say(as_json, name, "paused" if is_new else f"paused already, by {by}")
+    _finish("queue_pause", inspector, names, of_gates(inspector, names) if as_json else None)
+
+
+@queue.command(short_help="Make listeners take tasks from queues again.")
+@_queues_argument
+@json_option
+@shared_options
+def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> None:
+    """Make listeners take tasks from a queue again.
+
+    \b
+    blueque queue resume video.encode
+    blueque queue resume 'render.*'
+    """
+    client = invocation.client()
+    inspector = client.get_inspector()
+    names = _queues_there(inspector, patterns)
+    for name in names:
+        was_paused = client.get_queue(name).resume(invocation.by)
+        _say(as_json, name, "resumed" if was_paused else "was not paused")
+    if as_json:
+        printing.print_json("queue_resume", **of_gates(inspector, names))
+
+
+@queue.command(short_help="Forget queues that are empty and no longer used.")
 @click.argument("pattern", metavar="QUEUE")
 @yes_option
 @json_option
 @shared_options
 def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -> None:
-    """Forget a queue that is empty and no longer used: its name, pause and limit, events and statistics.
+    """Forget a queue that is empty and no longer used: its name, pause, settings, events and statistics.
 
     \b
     blueque queue forget video.encdoe
@@ -103,39 +224,35 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
     client = invocation.client()
     names = queues_matching(client.get_inspector().queues(), [pattern])
     if len(names) > 1:
-        facts = f"{len(names)} queues would be forgotten if they are empty, with their pauses, limits and statistics"
-        require_consent(
-            is_sure, facts, "Forget them?", [f"  {printing.clean(name)}" for name in names]
-        )
+        facts = f"{len(names)} queues would be forgotten if they are empty, with their settings and statistics"
+        details = [f"  {printing.clean(name)}" for name in names]
+        require_consent(is_sure, facts, f"Forget {len(names)} queues?", details)
     found = {name: client.forget_queue(name) for name in names}
+    for name in (name for name, there in found.items() if not there):
+        _say(as_json, name, "forgotten")
     if as_json:
-        all_there = Counter[str]()
-        for there in found.values():
-            all_there.update(there)
-        printing.print_json(
-            "forget",
-            queue=pattern,
-            forgotten=not all_there,
-            there=dict(all_there),
-            queues=[
-                {"queue": name, "forgotten": not there, "there": there}
-                for name, there in found.items()
-            ],
-        )
-    else:
-        for name in (name for name, there in found.items() if not there):
-            click.echo(f"{printing.clean(name)}  forgotten")
-    kept = [f"queue {name} has {_what_is(there)}" for name, there in found.items() if there]
-    if kept:
-        has_tasks = any("tasks" in there for there in found.values())
-        has_listeners = any(_listeners(there) for there in found.values())
-        advice = (
-            "Delete its tasks: blueque queue purge, blueque prune." if has_tasks else "",
-            "Stop its listeners, or wait until they are forgotten." if has_listeners else "",
-        )
-        for refusal in kept[:-1]:
-            printing.talk(refusal)
-        raise Failure(REFUSED, kept[-1], *advice)
+        items = [
+            {"queue": name, "forgotten": not there, "there": there} for name, there in found.items()
+        ]
+        printing.print_json("queue_forget", items=items)
+    _refuse_those_in_use({name: there for name, there in found.items() if there})
+
+
+def _refuse_those_in_use(kept: Mapping[str, Mapping[str, int]]) -> None:
+    if not kept:
+        return
+    some = next((name for name, there in kept.items() if "tasks" in there), None)
+    states = ",".join(state for state in _DELETABLE if some and state in kept[some])
+    delete = shlex.join(["blueque", "delete", "-q", some or "", "--state", states])
+    has_listeners = any(_listeners(there) for there in kept.values())
+    advice = (
+        f"To delete tasks: {delete}" if states else "",
+        "Stop its listeners, or wait until they are forgotten." if has_listeners else "",
+    )
+    *others, last = [f"queue {name} has {_what_is(there)}" for name, there in kept.items()]
+    for refusal in others:
+        printing.talk(refusal)
+    raise Failure(REFUSED, last, *advice)
 
 
 def _listeners(there: Mapping[str, int]) -> int:
@@ -153,118 +270,41 @@ def _what_is(there: Mapping[str, int]) -> str:
         tasks = [f"{each} task{'' if sum(states.values()) == 1 else 's'}"]
     words = {"listener": _listeners(there), "feed": there.get("feeds", 0)}
     others = [count(number, noun) for noun, number in words.items() if number]
-    return ", ".join(
-        [*tasks, *others, *(["a batch on its way into an archive"] if "batches" in there else [])]
-    )
+    batch = ["a batch on its way into an archive"] if "batches" in there else []
+    return ", ".join([*tasks, *others, *batch])
 
 
-@queue.command(short_help="Delete what waits in a queue, or what has ended.")
-@click.argument("pattern", metavar="QUEUE")
-@state_option(
-    (*_PURGED, *FINISHED),
-    "Only tasks in this state, or in these: failed,cancelled; default pending,scheduled,blocked.",
-)
-@click.option("--force", is_flag=True, help="Also waiting tasks for which others wait.")
-@dry_run_option("Only show what would be deleted.")
-@yes_option
-@json_option
-@shared_options
-def purge(
-    invocation: Invocation,
-    pattern: str,
-    states: Sequence[str],
-    force: bool,
-    dry_run: bool,
-    is_sure: bool,
-    as_json: bool,
-) -> int:
-    """Delete all pending, scheduled and blocked tasks of a queue for good, or those in another state.
-
-    \b
-    blueque queue purge video.encode --dry-run
-    blueque queue purge 'render.*' --state failed
-
-    Running tasks run on; tasks enqueued meanwhile stay. For many tasks you have to type their number. To empty a queue
-    that listeners serve, pause it first. The exit code is 6 if the answer is not yes, and 75 if tasks are left because a
-    listener has just taken them, other tasks wait for them, or an archive is being made of them.
-    """
-    from blueque.recovery.purge import awaited  # here: no other verb of queues needs it
-
-    names = queues_matching(invocation.client().get_inspector().queues(), [pattern])
-    client = invocation.client(patience=30.0)  # from here on: work that has begun may wait
-    chosen = list(dict.fromkeys(states)) or list(_PURGED)
-    snapshot = client.freeze(names, chosen)
-    try:
-        found, by_queue = dict.fromkeys(chosen, 0), Counter[str]()
-        for part in snapshot.parts:
-            found[part.listed_as] += part.last - part.first
-            by_queue[part.queue] += part.last - part.first
-        staying = awaited(client.connections, snapshot, force)
-        total, done, stay = sum(found.values()), 0, sum(staying.values())
-        going = dict(found)
-        for (state, name), number in staying.items():
-            going[state] -= number
-            by_queue[name] -= number
-        if total > stay and not dry_run:
-            _ask_to_purge(names, going, by_queue, is_sure)
-            done = _purge(client, snapshot, total, force)
-    finally:
-        client.thaw(snapshot)
-    if as_json:
-        printing.print_json(
-            "purge",
-            queue=pattern,
-            dry_run=dry_run,
-            tasks=found,
-            awaited=stay,
-            deleted=done,
-            queues=names,
-        )
-    elif dry_run:
-        for name in names:
-            which = f": {_sorts(going)}" if len(names) == 1 else ""
-            click.echo(
-                f"{printing.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}"
-            )
-    else:
-        click.echo(f"{printing.clean(pattern)}  {count(done, 'task')} deleted")
-    if dry_run and stay:
-        is_left = "is left: others wait for it" if stay == 1 else "are left: others wait for them"
-        is_able = any(state in _PURGED for state, _ in staying.elements())
-        more = ". To delete waiting ones, too: --force" if is_able else ""
-        printing.talk(f"{count(stay, 'more task')} {is_left}{more}")
-    if not dry_run and done < total:
-        printing.talk(
-            f"{total - done} of {total} are left: taken by listeners meanwhile, awaited by other tasks, or being archived."
-        )
-        return ATTENTION
-    return 0
+def _queues_there(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
+    """Return the queues that match. A name may be of a queue without tasks that has settings."""
+    settings = inspector.settings(patterns)
+    ahead = [name for name in patterns if settings[name]]
+    return queues_matching([*inspector.queues(), *ahead], patterns)
 
 
-def _ask_to_purge(
-    names: Sequence[str], found: Mapping[str, int], by_queue: Counter[str], is_sure: bool
+def _queues_there_or_new(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
+    """Return the queues that match, and say which of them do not exist yet."""
+    known = inspector.queues()
+    names = queues_to_be(known, patterns)
+    for name in names:
+        if require_queue_name(name) not in known:
+            meant = like(name, known)
+            printing.talk(f"queue {name} has no task and no listener yet{meant and f'.{meant}'}")
+    return names
+
+
+def _say(as_json: bool, name: str, what: str) -> None:
+    if not as_json:
+        click.echo(printing.clean(f"{name}  {what}"))
+
+
+def _finish(
+    kind: str, inspector: Inspector, names: Sequence[str], content: dict[str, Any] | None
 ) -> None:
-    total = sum(found.values())
-    where = f"queue {names[0]}" if len(names) == 1 else count(len(+by_queue), "queue")
-    facts = f"{count(total, 'task')} of {where} would be deleted for good: {_sorts(found)}"
-    rows = [[name, str(number)] for name, number in (+by_queue).items()]
-    details = printing.table(_TASKS, rows) if len(names) > 1 else ()
-    require_consent(is_sure, facts, "Delete?", details, number=total)
-
-
-def _purge(client: Client, snapshot: Snapshot, total: int, is_forced: bool) -> int:
-    """Delete the tasks of the snapshot and return how many. If an error ends this, say how many."""
-    done = 0
-    try:
-        for done in client.purge(snapshot, force=is_forced):  # noqa: B007  # how many so far
-            pass
-    except BaseException:
-        printing.talk(f"{done} of {total} deleted, then it stopped:")
-        raise
-    return done
-
-
-def _sorts(found: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{number} {state}" for state, number in found.items() if number or state != "blocked"
-    )
+    """Say which queues have listeners of 1.0.0, which know no pause and no settings, and print JSON."""
+    nodes = Counter(node.queue for node in inspector.nodes() if node.state == "1.0.0")
+    for name in dict.fromkeys(names):
+        if nodes[name]:
+            ignore = "ignores" if nodes[name] == 1 else "ignore"
+            printing.talk(f"{count(nodes[name], 'listener')} of 1.0.0 on {name} {ignore} this.")
+    if content is not None:
+        printing.print_json(kind, **content)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from blueque.cli import printing
-from blueque.cli.actions import act_on, choose, finish
-from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
+from blueque.cli.noun import Noun
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.recurring import COLUMNS, row
 from blueque.cli.verbs.schedule_control import pause, remove, resume, trigger
@@ -20,18 +18,13 @@ from blueque.cli.verbs.schedule_file import apply
 from blueque.cli.verbs.schedule_show import history, show
 from blueque.documents.schedules import of_schedules
 from blueque.sentences.recurring import RECENT
-from blueque.text.hints import of_schedule
-
-if TYPE_CHECKING:
-    from blueque.client import Client
-    from blueque.model.task import Task
 
 MOST = 10_000
 
 
-@click.group(subcommand_metavar="VERB [ARGS]...")
+@click.group(cls=Noun)
 def schedule() -> None:
-    """Manage recurring tasks.
+    """Manage recurring tasks. Alone it is `blueque schedule ls`.
 
     \b
     blueque schedule add nightly -q reports --cron '30 2 * * 1-5'
@@ -83,43 +76,3 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_
         printing.talk("no recurring tasks")
     if len(found) > limit:
         printing.talk(f"({len(found) - limit} more: --limit N shows up to {MOST})")
-
-
-@schedule.command("run", short_help="Put scheduled tasks in line now.")
-@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
-@json_option
-@shared_options
-def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
-    """Put scheduled tasks in line now, also tasks that wait for a retry.
-
-    \b
-    blueque schedule run 7c1f
-    blueque ls --state scheduled --ids | blueque schedule run -
-
-    Other due tasks of their queues are put in line, too, as by a scheduler. ID may be the beginning of an id; - reads ids
-    from standard input. The exit code is 5 if a task was not scheduled.
-    """
-    client = invocation.client()
-    tasks, code = _chosen(client, ids)
-    outcomes = act_on(tasks, lambda task: _run(client, task), as_json)
-    return finish("schedule_run", outcomes, code, as_json)
-
-
-def _chosen(client: Client, ids: Sequence[str]) -> tuple[list[Task], int]:
-    """Return what `choose` does; the name of a recurring task is refused with the right command."""
-    from blueque.queries import schedules  # here: --help does without
-
-    inspector = client.get_inspector()
-    try:
-        return choose(inspector, ids)
-    except Failure as failure:
-        for word in ids if failure.exit_code in (MISSING, USAGE) else ():
-            if schedules.load(client.connections, word) is not None:
-                advice = f"To make a task of it now: {of_schedule('trigger', word)}"
-                raise Failure(USAGE, f"{word!r} is a recurring task", advice) from failure
-        raise
-
-
-def _run(client: Client, task: Task) -> str:
-    client.get_queue(task.queue or "").bring_forward(task.id)
-    return "pending"

@@ -13,7 +13,7 @@ from blueque.cli.failure import ATTENTION
 from blueque.cli.options import Invocation, json_option, shared_options
 from blueque.cli.printing import Column, number_columns
 from blueque.cli.values import DURATION
-from blueque.cli.verbs.node_list import youngest_beat
+from blueque.cli.verbs.host_list import youngest_beat
 from blueque.connection.address import hide_password
 from blueque.documents.status import of_overview, server_version
 from blueque.faces.overview import load, running_task
@@ -92,7 +92,7 @@ def status(
     MAY RUN is the limit of running tasks of a queue. LEFT is the estimated time until a running task
     ends. SIGN is the time since it last reported progress or printed something. SEEN is the time since
     the last beat. A listener is "up"; "draining": it takes nothing new, and exits after its task;
-    "paused": it takes nothing until `node resume`; "silent": no beat for its lease; "unattended" or
+    "paused": it takes nothing until `host resume`; "silent": no beat for its lease; "unattended" or
     "1.0.0": it sends no beats; "dead": its process is gone from this host, or another process has found
     it dead; "gone": it exited and left a task behind. Feeds are those that have not finished, see blueque group ls.
     """
@@ -175,7 +175,7 @@ def _print_text(
     if hosts:
         click.echo()
         printing.print_table(_HOSTS, hosts[:rows])
-        _print_rest(len(hosts), rows, "blueque node ls")
+        _print_rest(len(hosts), rows, "blueque host ls")
 
 
 def _most(shows_all: bool, height: int | None) -> tuple[int, int]:
@@ -202,7 +202,7 @@ def _print_queues(overview: Overview, most: int) -> None:
     bounded = [
         line
         for line in lines
-        if line.settings.pause is not None or line.settings.max_concurrency is not None
+        if line.settings.pause is not None or line.settings.max_running is not None
     ]
     if bounded:
         click.echo()
@@ -249,7 +249,7 @@ def _queue_row(line: QueueOverview, has_blocked: bool) -> list[str]:
 def _bounded_row(line: QueueOverview, now: float) -> list[str]:
     return [
         line.queue,
-        "-" if line.settings.max_concurrency is None else str(line.settings.max_concurrency),
+        "-" if line.settings.max_running is None else str(line.settings.max_running),
         str(line.running),
         pause_words(line, now),
     ]

@@ -28,7 +28,7 @@ ANSWERS = (
         "Is it fine, how long yet, what does it print? Why does it wait?",
         ("show ID", "why ID", "logs -f ID", "history ID"),
     ),
-    Answer("/nodes", "Hosts", "Who works, what is idle, what ran when?", ("timeline", "node ls")),
+    Answer("/nodes", "Hosts", "Who works, what is idle, what ran when?", ("timeline", "host ls")),
     Answer("/failures", "Failures", "What breaks, since when, on which hosts?", ("failures",)),
     Answer(
         "/schedule",

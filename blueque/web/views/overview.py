@@ -129,9 +129,9 @@ def _order(concern: Concern, words: Sequence[str], visit: Visit) -> Remedy | Non
             return Remedy("Requeue…", visit.url("/acts/requeue", id=task, back=back))
         case ["stack", task]:
             return Remedy("Stack", visit.url("/controls/task/stack"), {"name": task})
-        case ["resume", queue]:
+        case ["queue", "resume", queue]:
             return Remedy("Resume", visit.url("/controls/queue/resume"), {"name": queue})
-        case ["limit", queue, "none"]:
+        case ["queue", "set", queue, "max-running="]:
             return Remedy("No limit", visit.url("/controls/queue/limit"), {"name": queue})
         case ["schedule", "resume", name]:
             return Remedy("Resume", visit.url("/controls/schedule/resume"), {"name": name})
@@ -149,7 +149,7 @@ def _page(words: Sequence[str], visit: Visit) -> Remedy | None:
             return Remedy("Doctor", visit.url("/doctor"))
         case ["ls", *options] if "held" not in options:
             return Remedy("Tasks", visit.url("/tasks", **_selected(options)))
-        case ["node", *_]:
+        case ["host", *_]:
             return Remedy("Hosts", visit.url("/nodes"))
         case ["group", "show", _, "-q", _]:
             return Remedy("Feeds", visit.url("/groups"))

@@ -1,4 +1,4 @@
-"""`blueque node ls` and `node show`: list listeners and show what they do."""
+"""`blueque host ls` and `host show`: list hosts, and show what their listeners do."""
 
 from __future__ import annotations
 
@@ -36,20 +36,17 @@ _TASKS = ("id", "what", "queue", "state", "for", "progress", "left", "note")
 
 @click.command("ls", short_help="List the hosts that serve queues.")
 @pattern_option("Only listeners of these queues.", "queues")
-@click.option(
-    "--slots", "is_each", is_flag=True, help="Show a line for each listener, not for each host."
-)
 @json_option
 @shared_options
-def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_json: bool) -> None:
+def list_hosts(invocation: Invocation, queues: Sequence[str], as_json: bool) -> None:
     """List the hosts that serve queues: their slots, how many of these are busy, and their last beat.
 
     \b
-    blueque node ls
-    blueque node ls -q video.encode --slots
+    blueque host ls
+    blueque host ls -q video.encode
 
     A host has a line for each state and version of its listeners. A listener is "up"; "draining": it takes nothing new,
-    and exits after its task; "paused": it takes nothing until `node resume`; "silent": no beat for its lease; "dead":
+    and exits after its task; "paused": it takes nothing until `blueque host resume`; "silent": no beat for its lease; "dead":
     another process has found it dead, and its tasks are lost or run elsewhere; "gone": it exited and left a task behind;
     "unattended" or "1.0.0": it sends no beats.
     """
@@ -62,37 +59,35 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
     }
     found = [node for node in nodes if node.id in serving]
     if as_json:
-        printing.print_json("nodes", **of_nodes(found, now))
+        printing.print_json("hosts", **of_nodes(found, now))
     elif not found:
         printing.talk("no listeners")
-    elif is_each:
-        printing.print_table(_LISTENERS, _listener_rows(found))
     else:
         printing.print_table(_HOSTS, _host_rows(found))
 
 
-@click.command("show", short_help="Show a listener, or all of a host.")
-@click.argument("name", metavar="NODE|HOST")
+@click.command("show", short_help="Show the listeners of a host, or one of them.")
+@click.argument("name", metavar="HOST|NODE")
 @json_option
 @shared_options
-def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
-    """Show a listener, or all of a host: queues, resources, orders and tasks.
+def show_host(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Show the listeners of a host, or one of them: queues, resources, orders and tasks.
 
     \b
-    blueque node show gpu-1
-    blueque node show gpu-1_4021
+    blueque host show gpu-1
+    blueque host show gpu-1_4021
+    blueque host show 'gpu-*'
     """
     inspector = invocation.client().get_inspector()
-    nodes = find_named(inspector.nodes(), name)
+    all_nodes = inspector.nodes()
+    nodes = find_named(all_nodes, name) or [one for one in all_nodes if fnmatchcase(one.host, name)]
     if not nodes:
-        raise Failure(
-            MISSING, f"no listener and no host {name!r}", "See the names: blueque node ls"
-        )
+        raise no_host(name)
     now = inspector.now()
     tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
     tasks, hide = inspector.with_contents(tasks), invocation.hider(False)
     if as_json:
-        printing.print_json("node", **of_node(nodes, tasks, now, hide))
+        printing.print_json("host_show", **of_node(nodes, tasks, now, hide))
         return
     for label, value in _facts(nodes, now):
         click.echo(printing.within(printing.clean(f"{label:<12}{value}")))
@@ -103,6 +98,11 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
         shown = chosen(_TASKS, hide, nodes)
         rows = [[one.cell(task, now, invocation.is_utc) for one in shown] for task in tasks]
         printing.print_table([one.column for one in shown], rows)
+
+
+def no_host(name: str) -> Failure:
+    """Return what ends the program if there is no host and no listener with this name."""
+    return Failure(MISSING, f"no listener and no host {name!r}", "See the names: blueque host ls")
 
 
 def youngest_beat(nodes: Iterable[Node]) -> float | None:

@@ -1,0 +1,128 @@
+"""What people type who know another program, and the command that does it here.
+
+A key is what stands behind `blueque`: a word, two words, or a noun and a word.
+"""
+
+from __future__ import annotations
+
+_PENDING = "blueque ls --state pending"
+_LISTENER = "blueque-listener QUEUE"
+_EMPTY = "blueque delete -q QUEUE --state pending,scheduled,blocked"
+_PRIORITY = "blueque move ID --priority N"
+_NOW = "blueque move ID --now"
+_RECURRING = "blueque schedule trigger SCHEDULE"
+
+MEANT: dict[str, str] = {
+    # tasks
+    **dict.fromkeys(("retry", "rerun", "restart", "redo"), "blueque requeue ID"),
+    **dict.fromkeys(
+        ("kill", "abort", "stop", "revoke", "term", "terminate", "end"), "blueque cancel ID"
+    ),
+    **dict.fromkeys(("preempt", "evict"), "blueque interrupt ID"),
+    **dict.fromkeys(("list", "tasks", "ps", "jobs", "get tasks", "get jobs"), "blueque ls"),
+    **dict.fromkeys(("active", "running", "inspect active"), "blueque ls --state started"),
+    **dict.fromkeys(("peek", "next", "pending", "waiting"), _PENDING),
+    "inspect reserved": "blueque ls --state reserved",
+    "inspect scheduled": "blueque ls --state scheduled",
+    **dict.fromkeys(("find", "search", "grep"), "blueque ls --text WORDS"),
+    **dict.fromkeys(
+        ("info", "describe", "inspect", "get", "describe task", "get task"), "blueque show ID"
+    ),
+    **dict.fromkeys(
+        ("result", "results", "task result", "task results"),
+        "blueque show ID, or for many tasks: blueque export",
+    ),
+    **dict.fromkeys(
+        ("submit", "push", "put", "send", "delay", "apply_async", "call", "create", "new"),
+        "blueque enqueue QUEUE JSON",
+    ),
+    **dict.fromkeys(("log", "tail", "output", "follow", "attach"), "blueque logs -f ID"),
+    **dict.fromkeys(("rm", "remove", "delete task"), "blueque delete ID"),
+    **dict.fromkeys(("prune", "clean", "cleanup"), "blueque delete --kept-too-long"),
+    **dict.fromkeys(("purge", "clear", "empty", "flush", "queue purge", "queue clear"), _EMPTY),
+    **dict.fromkeys(("priority", "prioritize", "renice", "task priority"), _PRIORITY),
+    **dict.fromkeys(("first", "task first"), "blueque move ID --first"),
+    **dict.fromkeys(("unblock", "unhold", "task unblock"), "blueque move ID --unblock"),
+    "now": _NOW,
+    "task run": f"{_NOW}; a new one: blueque run QUEUE JSON",
+    **dict.fromkeys(("dag", "tree", "dependencies", "deps"), "blueque graph ID"),
+    **dict.fromkeys(("trace", "traceback", "dump", "py-spy"), "blueque stack ID"),
+    # queues
+    **dict.fromkeys(
+        ("queues", "lines", "count", "size", "length", "get queues", "inspect active_queues"),
+        "blueque queue ls",
+    ),
+    "describe queue": "blueque queue show QUEUE",
+    "queue peek": f"{_PENDING} -q QUEUE",
+    **dict.fromkeys(("queue count", "queue size", "queue length"), "blueque queue ls"),
+    **dict.fromkeys(
+        ("limit", "scale", "concurrency", "queue limit", "set-limit"),
+        "blueque queue set QUEUE max-running=N",
+    ),
+    "suspend": "blueque queue pause QUEUE, or blueque host pause HOST",
+    # hosts
+    **dict.fromkeys(
+        ("nodes", "node", "workers", "listeners", "hosts", "get nodes", "get hosts", "get workers"),
+        "blueque host ls",
+    ),
+    **dict.fromkeys(("node ls", "worker ls", "worker list", "inspect ping"), "blueque host ls"),
+    **dict.fromkeys(("node show", "describe node", "describe host"), "blueque host show HOST"),
+    **dict.fromkeys(("node pause", "cordon"), "blueque host pause HOST"),
+    **dict.fromkeys(("node resume", "uncordon"), "blueque host resume HOST"),
+    **dict.fromkeys(("node drain", "quiet", "control shutdown"), "blueque host drain HOST"),
+    **dict.fromkeys(("gpu", "gpus", "resources", "host gpus"), "blueque host show HOST"),
+    **dict.fromkeys(("listener", "listen", "worker", "work", "start", "serve-queue"), _LISTENER),
+    # groups
+    **dict.fromkeys(
+        ("workflow", "workflows", "runs", "batch", "batches", "groups", "feeds", "get groups"),
+        "blueque group ls",
+    ),
+    "group results": "blueque export --group GROUP",
+    "group graph": "blueque graph GROUP",
+    "group wait": "blueque wait --group GROUP",
+    # schedules
+    **dict.fromkeys(("schedules", "recurring", "cron"), "blueque schedule ls"),
+    "scheduled": "blueque ls --state scheduled",
+    **dict.fromkeys(
+        ("schedule set", "schedule edit", "schedule change", "schedule update"),
+        "blueque schedule add SCHEDULE --replace",
+    ),
+    "schedule preview": "blueque schedule add SCHEDULE --dry-run",
+    "schedule check": "blueque schedule apply --dry-run",
+    "schedule backfill": "blueque schedule trigger SCHEDULE --since TIME",
+    "schedule run": f"{_RECURRING}; a task that is scheduled once: {_NOW}",
+    "schedule now": _RECURRING,
+    **dict.fromkeys(("scheduler", "beat", "enqueue_due_tasks"), "blueque-scheduler"),
+    # reports and the rest
+    **dict.fromkeys(("top", "monitor", "dash"), "blueque status --watch"),
+    **dict.fromkeys(("dashboard", "ui", "serve", "flower"), "blueque web"),
+    **dict.fromkeys(("stat", "statistics", "inspect stats"), "blueque stats"),
+    **dict.fromkeys(("errors", "failed"), "blueque failures"),
+    **dict.fromkeys(("events", "watch"), "blueque history -q '*' -f"),
+    **dict.fromkeys(("audit", "activity", "who"), "blueque history -q '*' --on people"),
+    **dict.fromkeys(("check", "health", "fsck", "ping"), "blueque doctor"),
+    **dict.fromkeys(("gc", "repair", "fix"), "blueque doctor --fix"),
+    "exporter": "blueque metrics",
+    "settings": "blueque config",
+    "setup": "blueque init",
+    **dict.fromkeys(("help codes", "help exit", "help exit-code"), "blueque help exit-codes"),
+    **dict.fromkeys(("help commands", "help all"), "blueque help verbs"),
+}
+
+# Words for verbs of nouns, where the noun has that verb.
+VERBS: dict[str, str] = {
+    **dict.fromkeys(("list", "all"), "ls"),
+    **dict.fromkeys(("edit", "change", "update", "config"), "set"),
+    **dict.fromkeys(("remove", "delete", "purge", "drop"), "rm"),
+    **dict.fromkeys(("create", "new", "set"), "add"),
+    **dict.fromkeys(("describe", "info", "get", "inspect"), "show"),
+    **dict.fromkeys(("retry", "rerun"), "requeue"),
+    **dict.fromkeys(("kill", "stop", "terminate", "abort", "revoke"), "cancel"),
+    **dict.fromkeys(("stop", "suspend", "hold", "disable"), "pause"),
+    **dict.fromkeys(("start", "unpause", "continue", "enable"), "resume"),
+    **dict.fromkeys(("run", "fire", "now"), "trigger"),
+    **dict.fromkeys(("log", "tail", "output"), "logs"),
+    **dict.fromkeys(("events", "activity"), "history"),
+}
+# Where the usual verb is missing.
+OTHERWISE = {"rm": "forget", "forget": "rm", "cancel": "pause", "add": "set"}
