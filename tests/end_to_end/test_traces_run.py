@@ -19,7 +19,7 @@ from blueque.queries.listing import STATUSES
 
 TRACER = TracerProvider().get_tracer("test")
 
-DOCUMENT = (ROOT / "docs/guide/handlers.md").read_text()
+DOCUMENT = (ROOT / "docs/guide/processes.md").read_text()
 (SHELL,) = re.findall(r"^```sh\npip install opentelemetry-sdk\n(.*?)^```$", DOCUMENT, re.M | re.S)
 (MODULE,) = re.findall(r"^cat >traced.py <<'END'\n(.*?)^END$", SHELL, re.M | re.S)
 
