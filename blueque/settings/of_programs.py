@@ -22,6 +22,7 @@ from blueque.settings.kinds import (
 from blueque.settings.of_tasks import CWD_KEYS, HANDLER, OF_TASKS, REUSE
 from blueque.settings.setting import Setting
 from blueque.system import hosts
+from blueque.system.process import is_in_container
 
 ON_TERM = ("leave", "drain", "stop")
 MAX_SLOTS = 1000
@@ -33,8 +34,6 @@ def _where_files_lie() -> str:
 
 
 def _at_sigterm() -> str:
-    from blueque.system.process import is_in_container  # here: a producer does without
-
     return "drain" if is_in_container() else "leave"
 
 

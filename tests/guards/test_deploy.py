@@ -31,6 +31,7 @@ from blueque.metrics.server import Exporter
 from blueque.model.units import parse_duration, parse_size
 from blueque.node import registry
 from blueque.queries.queue_looks import MANY, SHARE
+from blueque.settings.table import TABLES, VARIABLES, variable
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -277,10 +278,8 @@ def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
     text = path.read_text()
     page = (ROOT / "docs" / "configuration.md").read_text()
     settings = page.partition("## Environment variables")[2].partition("\n## ")[0]
-    of_options = {
-        f"BLUEQUE_{one.name.upper()}" for one in listener.params if isinstance(one, click.Option)
-    }
-    assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= of_options | set(
+    of_settings = {variable(table, row.key) for table in VARIABLES for row in TABLES[table]}
+    assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= of_settings | set(
         re.findall(r"BLUEQUE_[A-Z_]+", settings)
     )
     said = "\n".join(
