@@ -67,7 +67,7 @@ class Tree:
         Never more than `look` says, and far less for a pool of forks. Slow: some milliseconds for
         each gigabyte.
         """
-        import psutil  # here: a listener does without it while its tasks keep to their limits
+        import psutil  # here: commands look at trees without it; a listener has imported it
 
         total = 0
         for pid, member in self._find(()).items():

@@ -34,6 +34,7 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import zoneinfo
 
     import cronsim
+    import psutil
 
     import blueque.producer.bulk
 
