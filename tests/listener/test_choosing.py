@@ -432,3 +432,39 @@ def test_a_listener_of_1_0_0_takes_what_stands_in_the_default_line_and_meets_no_
     assert its.is_running and "Traceback" not in its.log
     for task_id in [*plain, *ours, moved, urgent, cancelled]:
         assert client.get_task(task_id).queue == "video"
+
+
+def test_a_place_that_an_attempt_has_left_behind_is_found_free(cli, queue, make, caplog):
+    queue.set_settings({"max_running": 1})
+    queue.enqueue("in", lock="licence")
+    cli.hset(
+        "blueque_task_left",
+        mapping={"status": "complete", "queue": "video", "lock": "licence", "counted": "1"},
+    )
+    cli.sadd("blueque_counted_tasks_video", "left")
+    cli.sadd("blueque_lock_licence", "left")
+    listener = make()
+
+    taken = None
+    for _ in range(3):  # the queue, the lock, the task
+        assert woken(listener)
+        taken = listener.take()
+
+    assert taken is not None and cli.smembers("blueque_lock_licence") == {taken.id}
+    assert "had no attempt" in caplog.text
+
+
+def test_started_tasks_are_left_alone_where_they_are_not_what_fills_the_queue(
+    cli, queue, make, monkeypatch
+):
+    monkeypatch.setattr(stale_holders, "LOOK_AT_HOLDERS", 0.0)
+    queue.set_settings({"max_running": 2})
+    for _ in range(3):
+        queue.enqueue("in")
+    one, two = make("here_1"), make("here_2")
+    assert one.take() is not None and two.take() is not None
+    cli.sadd("blueque_started_tasks_video", "gone_1 77 nobody")
+    three = make("here_3")
+
+    assert [three.take() for _ in range(3)] == [None] * 3
+    assert cli.scard("blueque_started_tasks_video") == 1

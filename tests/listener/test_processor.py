@@ -153,3 +153,11 @@ def test_an_end_that_is_recorded_is_no_failure_for_want_of_a_wake_up_call(client
 
     assert client.get_task(task_id).status == "complete"
     assert not cli.exists("blueque_lock_customer")
+
+
+def test_a_checkpoint_says_which_attempt_has_recorded_it(start, cli):
+    processor, task_id = start()
+
+    processor.checkpoint({"value": "7"})
+
+    assert cli.hget(f"blueque_checkpoint_{task_id}", "attempt") == "1"
