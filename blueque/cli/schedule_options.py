@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 
-by_option = click.option("--by", metavar="NAME", help="Who does it; default USER@HOST.")
-
-
 def _kept(read: Callable[[str], object]) -> Value:
     """Return the type of a text that is read later, when the zone of the schedule is known. What is
     no time in any zone is refused at once.

@@ -351,7 +351,7 @@ def test_ls_fits_into_eighty_columns(nightly, client, answer, url):
 
 
 def test_pause_and_resume_say_what_has_changed(run, nightly):
-    words = ("--reason", "move", "--by", "ann")
+    words = ("--reason", "move", "--as", "ann")
     assert run("schedule", "pause", "nightly", *words).stdout == "nightly  paused\n"
     assert run("schedule", "pause", "nightly").stdout == "nightly  paused already, by ann\n"
     assert items(run, "pause", "nightly")["item"]["paused_reason"] == "move"
@@ -360,7 +360,7 @@ def test_pause_and_resume_say_what_has_changed(run, nightly):
 
 
 def test_a_second_pause_says_that_its_reason_is_dropped(run, nightly):
-    run("schedule", "pause", "nightly", "--reason", "move", "--by", "ann")
+    run("schedule", "pause", "nightly", "--reason", "move", "--as", "ann")
 
     again = run("schedule", "pause", "nightly", "--reason", "the disk is full")
 
@@ -385,7 +385,7 @@ def test_show_and_why_of_a_recurring_task_name_the_right_command(run, nightly):
 
 
 def test_trigger_prints_the_id_and_is_refused_beside_another(run, nightly, client):
-    task = run("schedule", "trigger", "nightly", "--by", "ann").stdout.strip()
+    task = run("schedule", "trigger", "nightly", "--as", "ann").stdout.strip()
     again = run("schedule", "trigger", "nightly")
     forced = run("schedule", "trigger", "nightly", "--force")
 

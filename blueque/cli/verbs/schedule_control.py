@@ -11,7 +11,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.options import Invocation, json_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.recurring import find_schedule
-from blueque.cli.schedule_options import PAST_TEXT, by_option, past
+from blueque.cli.schedule_options import PAST_TEXT, past
 from blueque.documents.schedules import item
 from blueque.model.schedule import MOST_BACKFILLED
 from blueque.sentences.made import backfilled, of_backfill
@@ -29,19 +29,16 @@ _MOST = 1_000_000  # tasks that one command makes with --yes
 @click.command(short_help="Pause a recurring task until it is resumed.")
 @click.argument("name", metavar="SCHEDULE")
 @click.option("--reason", metavar="TEXT", help="Why; show says it, and ls, if it fits.")
-@by_option
 @json_option
 @shared_options
-def pause(
-    invocation: Invocation, name: str, reason: str | None, by: str | None, as_json: bool
-) -> None:
+def pause(invocation: Invocation, name: str, reason: str | None, as_json: bool) -> None:
     """Pause a recurring task: no task is made at its planned times until blueque schedule resume. Its tasks run on.
 
     \b
     blueque schedule pause nightly --reason 'the disk is full'
     """
     schedule = find_schedule(invocation.client(), name)
-    is_new = schedule.pause(by, reason)
+    is_new = schedule.pause(invocation.by, reason)
     who = schedule.refresh().record.get("paused_by")
     stays = "; its reason stays as it is" if reason is not None else ""
     say(invocation, schedule, as_json, "paused" if is_new else f"paused already, by {who}{stays}")
@@ -52,19 +49,16 @@ def pause(
 @click.option(
     "--catch-up", is_flag=True, help="Make the tasks that were planned during the pause, too."
 )
-@by_option
 @json_option
 @shared_options
-def resume(
-    invocation: Invocation, name: str, catch_up: bool, by: str | None, as_json: bool
-) -> None:
+def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> None:
     """End the pause of a recurring task.
 
     No task is made for the planned times of the pause. With --catch-up, tasks are made for them as the schedule says of
     missed times: see catch_up and window.
     """
     schedule = find_schedule(invocation.client(), name)
-    was_paused = schedule.resume(catch_up, by)
+    was_paused = schedule.resume(catch_up, invocation.by)
     what = "resumed" if was_paused else "was not paused"
     nexts = outlook(schedule.refresh().seen, invocation.is_utc)
     say(invocation, schedule, as_json, f"{what}, {nexts}")
@@ -88,7 +82,6 @@ def resume(
     help="With --since: until then; default now.",
 )
 @yes_option
-@by_option
 @json_option
 @shared_options
 def trigger(
@@ -98,7 +91,6 @@ def trigger(
     begin: str | None,
     end: str | None,
     is_sure: bool,
-    by: str | None,
     as_json: bool,
 ) -> None:
     """Make a task now, besides those that are planned, and print its id; or the tasks of planned times that are past.
@@ -118,9 +110,9 @@ def trigger(
     if begin is None:
         if end is not None:
             raise click.UsageError("--until needs --since")
-        made, planned = [schedule.trigger(force, by)], None
-    elif force or by is not None:
-        raise click.UsageError("--since goes with neither --force nor --by")
+        made, planned = [schedule.trigger(force, invocation.by)], None
+    elif force:
+        raise click.UsageError("--since does not go with --force")
     else:
         made, planned = _make_past(invocation, schedule, begin, end, is_sure)
     if as_json:
@@ -167,16 +159,15 @@ def _span(begin: str, end: str | None, zone: tzinfo | None, now: float) -> tuple
 
 @click.command("rm", short_help="Remove a recurring task. Its tasks stay.")
 @click.argument("name", metavar="SCHEDULE")
-@by_option
 @json_option
 @shared_options
-def remove(invocation: Invocation, name: str, by: str | None, as_json: bool) -> None:
+def remove(invocation: Invocation, name: str, as_json: bool) -> None:
     """Remove a recurring task with its history. The tasks that came of it stay.
 
     If you make it again under this name, no planned time gets a second task.
     """
     schedule = find_schedule(invocation.client(), name)
-    schedule.delete(by)
+    schedule.delete(invocation.by)
     say(invocation, schedule, as_json, "removed")
     if schedule.record.get("origin") == "file":
         printing.talk(

@@ -16,7 +16,7 @@ from blueque.cli.failure import REFUSED, USAGE, Failure
 from blueque.cli.input_lines import parameters_of
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.schedule_options import by_option, policy_options, rule_options, with_bounds
+from blueque.cli.schedule_options import policy_options, rule_options, with_bounds
 from blueque.cli.task_options import label_options, needs, needs_options, task_limit_options
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.documents.schedules import item
@@ -46,7 +46,6 @@ _SHOWN = 10  # planned times that --dry-run prints
     "--replace", "replaces", is_flag=True, help="If there is one of this name, replace it."
 )
 @dry_run_option("Only print when tasks would come. It needs no Redis.")
-@by_option
 @json_option
 @shared_options
 def add(
@@ -57,7 +56,6 @@ def add(
     queue: str,
     replaces: bool,
     dry_run: bool,
-    by: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -86,7 +84,9 @@ def add(
     before = _seen(invocation, name)
     try:
         schedule = _defining(
-            lambda: client.set_schedule(name, queue=queue, only_new=not replaces, by=by, **values)
+            lambda: client.set_schedule(
+                name, queue=queue, only_new=not replaces, by=invocation.by, **values
+            )
         )
     except WrongSchedule as error:
         if replaces:

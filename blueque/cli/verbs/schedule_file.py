@@ -12,7 +12,6 @@ from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options
 from blueque.cli.printing import count
-from blueque.cli.schedule_options import by_option
 from blueque.errors import ConfigRefused, InvalidInput, WrongSchedule
 from blueque.model.recurrence import jitter_of, planned_times
 from blueque.model.schedule import Definition
@@ -35,12 +34,9 @@ _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be
     "--prune", is_flag=True, help="Remove those that came from a file and are not in this one."
 )
 @dry_run_option("Only check the file, and say what would change.")
-@by_option
 @json_option
 @shared_options
-def apply(
-    invocation: Invocation, prune: bool, dry_run: bool, by: str | None, as_json: bool
-) -> None:
+def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> None:
     """Bring the recurring tasks in the [schedules.NAME] tables of blueque.toml to Redis.
 
     \b
@@ -71,7 +67,7 @@ def apply(
             (each.name, "removed" if each.what == "left" and prune else each.what) for each in found
         ]
     else:
-        done = schedule_file.apply(client.connections, found, prune, by)
+        done = schedule_file.apply(client.connections, found, prune, invocation.by)
     fields = {each.name: each.fields for each in found}
     if as_json:
         items = [
