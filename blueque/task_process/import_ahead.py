@@ -37,6 +37,7 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import psutil
 
     import blueque.producer.bulk
+    import blueque.spool.refused_value
 
     _import_for_client()
     if not is_plain:
