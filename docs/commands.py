@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from blueque.cli import listener, main, scheduler
+from blueque.settings.table import TABLES
 
 FEW = 3  # commands that have an option in common
 PAGE = Path(__file__).with_suffix(".md")
@@ -20,12 +21,14 @@ HEAD = """# Commands
 What `--help` says of every command. `docs/commands.py` writes this page. For a guide by task see the [index](README.md).
 An option that several commands have, with the same meaning, is explained once, in the [last section](#options-of-several-commands).
 """
+SETTINGS = "Settings, which [Configuration](configuration.md#all-settings) explains: {}.\n"
 SHARED = "## Options of several commands\n\n```text\n{}\n```\n"
 PROGRAMS = {
     "blueque": main.blueque,
     "blueque-listener": listener.command,
     "blueque-scheduler": scheduler.command,
 }
+TABLE_OF = {"blueque-listener": "listener", "blueque-scheduler": "scheduler", "blueque web": "web"}
 
 
 def page() -> str:
@@ -77,9 +80,11 @@ def records(context: click.Context) -> dict[str, tuple[str, str]]:
 
 
 def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> str:
-    """Return the section of a command, which only names the shared options."""
+    """Return the section of a command, which only names its settings and the shared options."""
     command, text = context.command, formatter()
     level = "##" if context.parent is None else "###"
+    if table := TABLE_OF.get(context.command_path):
+        return f"{level} {context.command_path}\n\n{section_with_settings(context, table)}"
     if context.parent is None:
         text.write(command.get_help(context))
     else:
@@ -95,6 +100,26 @@ def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> st
         if isinstance(command, click.Group):
             command.format_commands(context, text)
     return f"{level} {context.command_path}\n\n```text\n{text.getvalue().rstrip()}\n```\n"
+
+
+def section_with_settings(context: click.Context, table: str) -> str:
+    """Return what is said of a command whose options are mostly the settings of a table."""
+    command, text = context.command, formatter()
+    command.format_usage(context, text)
+    command.format_help_text(context, text)
+    settings = {setting.flags[-1] for setting in TABLES[table]}
+    options = own_options(command) if context.parent else command.get_params(context)
+    found = {
+        one.opts[-1]: one.get_help_record(context)
+        for one in options
+        if one.param_type_name == "option"
+    }
+    with text.section("Options"):
+        text.write_dl([record for name, record in found.items() if record and name not in settings])
+    names = ", ".join(
+        f"`{record[0]}`" for name, record in found.items() if record and name in settings
+    )
+    return f"```text\n{text.getvalue().rstrip()}\n```\n\n{SETTINGS.format(names)}"
 
 
 def formatter() -> click.HelpFormatter:
