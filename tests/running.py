@@ -26,7 +26,7 @@ from blueque import Client, Task
 from blueque.model import keys
 from blueque.system import hosts, process
 from blueque.system.signals import ECHO
-from blueque.task_process.fork_server import NAME
+from blueque.task_process.keeper import NAME
 from blueque.task_process.main import NAME as TASK_NAME
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     Started = subprocess.Popen[bytes] | Forked | prepared.Listener
 
-_FORK_SERVER = b"blueque.task_process.fork_server"
 PATIENCE = 15.0  # seconds after which something awaited will never come
 # as in pyproject.toml
 TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "legacy")]
@@ -93,34 +92,37 @@ def parent_of(pid: int) -> int:
 
 
 def children_of(pid: int) -> set[int]:
-    """Return the processes whose parent it is, those that have ended and are not reaped among them,
-    but not the fork server of a slot.
+    """Return the processes whose parent it is, those that have ended and are not reaped among them;
+    of a slot, the children of its keeper in its place.
     """
-    return {child for child in process.children(pid) if not is_fork_server(child)}
+    found = process.children(pid)
+    keepers = {child for child in found if is_keeper(child)}
+    return (found - keepers).union(*map(process.children, keepers))
 
 
 def task_processes_of(slot: int) -> set[int]:
-    """Return the children of a slot that are task processes, once they have their name."""
-    return {child for child in process.children(slot) if _command_and_name(child)[1] == TASK_NAME}
+    """Return the task processes of a slot, once they have their name."""
+    return {child for child in children_of(slot) if _command_and_name(child)[1] == TASK_NAME}
 
 
-def is_fork_server(pid: int) -> bool:
-    """Tell whether it is a fork server, which has the command line of the task processes, too."""
+def is_keeper(pid: int) -> bool:
+    """Tell whether it is a keeper, which has the command line of the task processes, too."""
     command, name = _command_and_name(pid)
-    return name == NAME or (_FORK_SERVER in command and name != TASK_NAME)
+    return name == NAME or (NAME.encode() in command and name != TASK_NAME)
 
 
-def fork_server_of(slot: int) -> int:
-    """Return the pid of the fork server of a slot, once it has imported what it needs."""
-    (server,) = until(
-        lambda: [
-            child
-            for child in process.children(slot)
-            if _FORK_SERVER in (found := _command_and_name(child))[0] and found[1] == NAME
-        ],
-        what="a fork server",
+def keeper_of(slot: int) -> int:
+    """Return the pid of the keeper of a slot, once it has imported what it needs."""
+    (keeper,) = until(
+        lambda: [child for child in process.children(slot) if _command_and_name(child)[1] == NAME],
+        what="a keeper",
     )
-    return server
+    return keeper
+
+
+def slot_of_process(pid: int) -> int:
+    """Return the slot to which the keeper of a task process belongs."""
+    return parent_of(parent_of(pid))
 
 
 def _command_and_name(pid: int) -> tuple[list[bytes], str]:

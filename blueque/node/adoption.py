@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from blueque.errors import NotOwner
@@ -138,13 +138,10 @@ class Adoption:
         return watch
 
     def _watch(self, task: Task, attempt: Attempt, pid: int, tree: Tree | None) -> AttemptWatch:
-        # and not a later one with its pid
-        is_same = str(process.start_ticks(pid)) == task.fields.get("pid_start")
-        is_child = is_same and process.parent(pid) == os.getpid()
         limits = of(task.fields, self._defaults.of(task.queue).limits)
         processor = self._client.get_processor(task)
         used_before = attempt.used_before()
-        watch = AttemptWatch(processor, attempt, pid, limits, is_child, tree, used_before)
+        watch = AttemptWatch(processor, attempt, pid, limits, None, tree, used_before)
         watch.instance = self._listener.of(task.queue).instance
         return watch
 
@@ -208,7 +205,7 @@ class Adoption:
         listeners = self._registry.alive()
         for pid, ticks, attempt in self._spool.open_attempts():
             is_running = process.start_ticks(pid) == ticks and process.is_alive(pid, {})
-            if attempt.path in known or (is_running and process.parent(pid) in listeners):
+            if attempt.path in known or (is_running and _is_below(pid, listeners)):
                 continue
             try:
                 task_id, fields = attempt.read_task()
@@ -237,6 +234,12 @@ class Adoption:
             ):
                 found.append(Candidate(task, attempt, pid, "orphan"))
         return found
+
+
+def _is_below(pid: int, listeners: Collection[int]) -> bool:
+    """Tell whether the process belongs to one of the listeners: its keeper is a child of it, or was."""
+    parent = process.parent(pid) or 0
+    return parent in listeners or process.parent(parent) in listeners
 
 
 def _unstarted(task: Task, attempt: Attempt) -> Candidate:

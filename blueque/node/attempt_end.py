@@ -36,12 +36,17 @@ class AttemptEnd:
     """
 
     def __init__(
-        self, context: NodeContext, duties: Duties, waiting: Waiting, telling: Client
+        self,
+        context: NodeContext,
+        duties: Duties,
+        waiting: Waiting,
+        telling: Client,
+        records: ExitRecords,
     ) -> None:
         self._client, self._listener = context.client, context.listener
         self._defaults = context.defaults
         self._duties, self._waiting, self._telling = duties, waiting, telling
-        self._records = ExitRecords(waiting, duties.memory_kills)
+        self._records = records
 
     def report(
         self, watch: AttemptWatch, reporter: Reporter, do: Callable[[Callable[[], object]], object]

@@ -40,7 +40,7 @@ class AttemptWatch:
 
     processor: records the attempt in Redis.
     limits: the limits of the task.
-    is_child: whether the process is our own child, so that we can read its exit status.
+    pidfd: a descriptor of the process, if we have started it; the watch closes it. None: we adopt it.
     tree: the processes of an attempt that we adopt, read before the adoption.
     used_before: seconds of CPU time that its process has used for earlier tasks.
     reusable: its process, if it may take another task.
@@ -52,19 +52,17 @@ class AttemptWatch:
         attempt: Attempt,
         pid: int,
         limits: Limits,
-        is_child: bool,
+        pidfd: int | None = None,
         tree: Tree | None = None,
         used_before: float = 0.0,
         reusable: Reusable | None = None,
     ) -> None:
-        self.processor, self.attempt, self.pid, self.is_child = processor, attempt, pid, is_child
-        task = processor.task
-        known_start = count_of(task.fields.get("pid_start"))
-        if is_child:
-            known_start = attempt.process[1] or process.start_ticks(pid) or 0
-        self._start = known_start
-        self.pidfd = _open(pid, task, is_child)  # None: the process is gone
-        self._is_elsewhere = not is_child and _is_elsewhere(task)
+        self.processor, self.attempt, self.pid = processor, attempt, pid
+        task, self.is_adopted = processor.task, pidfd is None
+        self._start = count_of(task.fields.get("pid_start"))
+        # None: the process is gone
+        self.pidfd = _open(pid, task) if pidfd is None else pidfd
+        self._is_elsewhere = self.is_adopted and _is_elsewhere(task)
         # why we have ended it: an error_type, or cancelled, stopped, fenced; and in a sentence
         self.reason: str | None = None
         self.error = ""
@@ -82,7 +80,7 @@ class AttemptWatch:
         # At once when it is adopted: what it leaves will not come to us, and is known only if it
         # was seen before.
         self._sample_every = SAMPLE if limits.memory is None else SAMPLE_LIMITED
-        self._sample_at = self._began + self._sample_every if is_child else 0.0
+        self._sample_at = 0.0 if self.is_adopted else self._began + self._sample_every
         self.bars: object = None  # changes when a progress bar that the task draws moves
         self._progress: object = None
         self._progressed_at = time.monotonic()
@@ -108,7 +106,11 @@ class AttemptWatch:
         """Tell whether an attempt that we have adopted has ended. Its process may be there: it waits for
         another task from the listener that had the attempt before us.
         """
-        return not (self.is_child or self._is_elsewhere) and self.attempt.has_exit()
+        return self.is_adopted and not self._is_elsewhere and self.attempt.has_exit()
+
+    def ending_of_zombie(self) -> process.Reaped | None:
+        """Return how the process ended if its parent stands still and has not reaped it."""
+        return None if self._is_elsewhere else process.ending_of_zombie(self.pid, self._start)
 
     def hear(self) -> bool:
         """Tell whether the attempt has ended, now that something has come from its process, which
@@ -137,8 +139,9 @@ class AttemptWatch:
 
     def end_process(self) -> None:
         """Kill the process that waits for another task, and gets none."""
+        if self.pidfd is not None and not process.is_ready(self.pidfd):
+            process.signal_group(self.pid, signal.SIGKILL)
         self._let_go_of_process()
-        process.signal_group(self.pid, signal.SIGKILL)
 
     def _let_go_of_process(self) -> None:
         if self.reusable is not None:
@@ -400,15 +403,14 @@ def tree_of(task: Task, pid: int, used_before: float) -> Tree | None:
     return tree
 
 
-def _open(pid: int, task: Task, is_child: bool) -> int | None:
+def _open(pid: int, task: Task) -> int | None:
     """Return a descriptor that tells of the end of the process; None when it has ended."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return None
-    # With the descriptor in hand the pid cannot become another's unseen. A child of ours is a
-    # zombie at worst.
-    if is_child or (process.shares_pids(task.fields) and process.is_alive(pid, task.fields)):
+    # With the descriptor in hand the pid cannot become another's unseen.
+    if process.shares_pids(task.fields) and process.is_alive(pid, task.fields):
         return pidfd
     os.close(pidfd)
     return None

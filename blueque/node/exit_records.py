@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from blueque.node.attempt_watch import AttemptWatch
@@ -16,7 +17,7 @@ from blueque.system import process
 
 log = logging.getLogger("blueque")
 
-NOTED = 2.0  # seconds within which the process that reaps an adopted one has noted its end
+NOTED = 2.0  # seconds within which the process that reaps another has noted its end
 STEP = 0.02
 UNREADABLE = 60.0  # seconds for which an exit record that cannot be read is tried again
 TRY_AGAIN = 2.0
@@ -32,10 +33,18 @@ class _Found(NamedTuple):
 
 
 class ExitRecords:
-    """Finds the exit records of the attempts that one listener watches, or makes them."""
+    """Finds the exit records of the attempts that one listener watches, or makes them.
 
-    def __init__(self, waiting: Waiting, memory_kills: MemoryKills) -> None:
-        self._waiting, self._memory_kills = waiting, memory_kills
+    ending: returns how the process of our own task has ended, as far as the listener has been told.
+    """
+
+    def __init__(
+        self,
+        waiting: Waiting,
+        memory_kills: MemoryKills,
+        ending: Callable[[], process.Reaped | None],
+    ) -> None:
+        self._waiting, self._memory_kills, self._ending = waiting, memory_kills, ending
 
     def find(self, watch: AttemptWatch) -> Record | None:
         """Return the exit record, written by the task process or else by us; None when it cannot be
@@ -68,16 +77,12 @@ class ExitRecords:
             pass
 
     def _look(self, watch: AttemptWatch) -> _Found:
-        found = _Found(None, None, watch.measured)
-        if watch.is_child and not watch.is_at_rest:
-            ending = process.peek_ending(watch.pid)
-            found = _Found(None, ending, _measured(process.wait_usage(watch.pid), watch))
-        found = found._replace(record=self._read_exit(watch))
-        if watch.is_at_rest and found.record is None:  # what the task has left may have removed it
+        record = self._read_exit(watch)
+        if watch.is_at_rest and record is None:  # what the task has left may have removed it
             self.end_process(watch)
-        if found.record is None and found.ending is None and watch.attempt.has_begun():
+        if record is None and watch.attempt.has_begun():
             return self._look_again(watch)
-        return found
+        return _Found(record, None, watch.measured)
 
     def _look_again(self, watch: AttemptWatch) -> _Found:
         """Wait for a note of the process that reaps the task process, or a late exit record."""
@@ -85,7 +90,7 @@ class ExitRecords:
         record = self._read_exit(watch)
         if noted is None:
             return _Found(record, None, watch.measured)
-        return _Found(record, process.Ending.of_code(noted.code), _measured(noted, watch))
+        return _Found(record, process.Ending.of(noted), _measured(noted, watch))
 
     def _complete(
         self,
@@ -140,15 +145,20 @@ class ExitRecords:
             self._waiting.wait(TRY_AGAIN)
 
     def _noted_end(self, watch: AttemptWatch) -> process.Reaped | None:
-        """Return how an adopted process ended, once the process that reaped it has written it down; None:
-        that is missing.
+        """Return how the process ended, once the process that reaped it has told us or has written it
+        down; None: that is missing.
         """
         deadline = time.monotonic() + NOTED
-        while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
+        while True:
+            if not watch.is_adopted and (ending := self._ending()) is not None:
+                return ending
+            if (noted := watch.attempt.read_ending()) is not None:
+                return process.Reaped(**noted)
             if watch.attempt.has_exit():
                 return None
+            if time.monotonic() >= deadline:
+                return watch.ending_of_zombie()
             self._waiting.wait(STEP)
-        return process.Reaped(**noted) if noted is not None else None
 
 
 def _measured(reaped: process.Reaped, watch: AttemptWatch) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import signal
 from typing import NamedTuple
 
 from blueque.errors import NotOwner, NotRegistered, RedisRefused
@@ -20,11 +19,11 @@ from blueque.node.attempt_end import close
 from blueque.node.attempt_watch import AttemptWatch
 from blueque.node.context import NodeContext
 from blueque.node.control import Order, OrderCame
-from blueque.node.prefork import TaskProcesses
 from blueque.node.reuse import Reusable, TaskProcess
+from blueque.node.task_processes import TaskProcesses
 from blueque.node.waiting import Waiting
 from blueque.spool.attempt import Attempt
-from blueque.system import hosts, process
+from blueque.system import hosts
 from blueque.system.outage import Outage
 from blueque.task_process import handshake
 
@@ -48,11 +47,11 @@ class Prepared(NamedTuple):
     limits: Limits
     instance: str | None
 
-    def close_handshake(self) -> None:
+    def close(self) -> None:
         if self.reusable is not None:
             self.reusable.close()
         else:
-            os.close(self.process.handshake)
+            self.process.close()
 
 
 class Launcher:
@@ -89,7 +88,8 @@ class Launcher:
         # have been recorded before that.
         except (NotRegistered, OrderCame) as error:
             log.warning("not started task=%s: %s", task.id, error)
-        self._kill(prepared.process.pid)
+        self._kill(prepared.process)
+        prepared.close()
         return None
 
     def _prepare(self, task: Task) -> Prepared:
@@ -129,29 +129,26 @@ class Launcher:
             handshake.begin(taken.handshake)
         except BrokenPipeError:  # it was killed while it waited: its end says how
             pass
-        except BaseException:
-            prepared.close_handshake()
-            raise
+        pidfd = os.dup(taken.pidfd)
         if reusable is None:
-            prepared.close_handshake()
+            prepared.close()
         processor.log_start()
         # What is forked now inherits neither the handshake nor the descriptor of the watch.
         self._processes.fork_ahead()
         used_before = 0.0 if taken.past is None else taken.past.cpu_seconds
         watch = AttemptWatch(
-            processor, attempt, taken.pid, limits, True, None, used_before, reusable
+            processor, attempt, taken.pid, limits, pidfd, None, used_before, reusable
         )
         watch.instance = instance
         return watch
 
-    def _kill(self, pid: int) -> None:
+    def _kill(self, taken: TaskProcess) -> None:
         """End a task process that will not begin: an import may go on for ever, and it holds
         nothing.
         """
-        process.signal_group(pid, signal.SIGKILL)
-        while process.peek_ending(pid) is None:
-            self._waiting.wait(STEP)
-        process.reap(pid)
+        taken.kill()
+        while not taken.has_ended():
+            self._waiting.wait(STEP, [taken.pidfd])
 
     def _hand_back(self, task: Task) -> None:
         reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
@@ -186,7 +183,9 @@ class Launcher:
         spool, wait = self._context.spool, self._waiting.wait
         while True:
             try:
-                taken = taken or self._processes.take(queue, wait, self._devices, memory_limit)
+                taken = taken or self._processes.take(
+                    queue, wait, self._devices, memory_limit, self._is_at_work
+                )
                 blank = taken.pid if taken.past is None else 0
                 attempt = attempt or spool.create(task.id, task.attempt or 1, task.fields, blank)
                 self._fill(task, attempt, kept, given)
@@ -216,10 +215,13 @@ class Launcher:
 
     def _hold(self, task: Task, error: OSError) -> None:
         """Wait before the next try to run a task. Raises OrderCame."""
-        self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
-        if self._context.orders.now is not Order.WORK:
+        if not self._is_at_work():
             raise OrderCame from error
+        self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
         self._waiting.wait(TRY_AGAIN)
+
+    def _is_at_work(self) -> bool:
+        return self._context.orders.now is Order.WORK
 
     def _assign(
         self,

@@ -30,7 +30,7 @@ from blueque.spool.spool import Spool
 from blueque.system import hosts, process
 from blueque.system.log_format import log_to_stderr
 from blueque.system.systemd import Notifier
-from blueque.task_process import fork_server, package_copy
+from blueque.task_process import keeper, package_copy
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
@@ -101,7 +101,7 @@ def _master(choices: Choices, package: int, notifier: Notifier, kept: Kept | Non
         [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]], choices.environ
     )
     return Master(
-        functools.partial(run_slot, choices, _fork_server(choices, package)),
+        functools.partial(run_slot, choices, _orders(choices, package)),
         Options(*(choices.settings[key] for key in Options._fields)),
         Callbacks(
             chore=functools.partial(_prune, choices),
@@ -159,12 +159,12 @@ def check(choices: Choices) -> str | None:
     return refusal_of(choices, is_first=False) or preload(choices)
 
 
-def _fork_server(choices: Choices, package: int) -> fork_server.Orders:
-    """Return the orders for the fork server of a slot, but for what only the slot knows.
+def _orders(choices: Choices, package: int) -> keeper.Orders:
+    """Return the orders for the keeper of a slot, but for what only the slot knows.
 
     A slot that made them itself would touch, and so copy, each page that has a name of a module.
     """
-    return fork_server.Orders(
+    return keeper.Orders(
         list(choices.job),
         choices.spool,
         0,
@@ -173,7 +173,7 @@ def _fork_server(choices: Choices, package: int) -> fork_server.Orders:
         choices.settings["preload"],
         sys.path,
         " ".join(sorted(sys.modules)),
-        sys.argv[1:],
+        sys.argv,
     )
 
 

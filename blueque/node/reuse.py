@@ -7,8 +7,10 @@ file in `open` names, see `Spool.runs`.
 from __future__ import annotations
 
 import os
+import signal
 from typing import NamedTuple
 
+from blueque.system import process
 from blueque.task_process import handshake
 from blueque.task_process.handshake import Rest
 
@@ -56,17 +58,31 @@ class Past(NamedTuple):
 
 
 class TaskProcess(NamedTuple):
-    """A process that waits for a task. handshake: our end of it.
+    """A process that waits for a task. pidfd: a descriptor of it. handshake: our end of it.
 
     identity: as `process.identity` tells. prepared: the queue whose handler it has imported, if it
         has. past: of one that has run tasks.
     """
 
     pid: int
+    pidfd: int
     handshake: int
     identity: dict[str, str | int]
     prepared: str | None = None
     past: Past | None = None
+
+    def has_ended(self) -> bool:
+        return process.is_ready(self.pidfd)
+
+    def kill(self) -> None:
+        """Kill it and what it has started; nothing, if it has ended: its pid may be another's."""
+        if not self.has_ended():
+            process.signal_group(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Close our descriptors of it: it ends if it has no task."""
+        os.close(self.handshake)
+        os.close(self.pidfd)
 
 
 class Reusable:
@@ -75,9 +91,9 @@ class Reusable:
     until: when it takes no other, on the monotonic clock. devices: as in `Past`.
     """
 
-    def __init__(self, process: TaskProcess, until: float, devices: str) -> None:
-        self._process, self._until, self._devices = process, until, devices
-        self.handshake = process.handshake
+    def __init__(self, taken: TaskProcess, until: float, devices: str) -> None:
+        self._process, self._until, self._devices = taken, until, devices
+        self.handshake = taken.handshake
         self.rest: Rest | None = None  # what it says now that its task has ended
 
     def hear(self, path: str) -> bool:
@@ -125,7 +141,7 @@ class Reusable:
     def close(self) -> None:
         """Let go of the process, which then ends after its task."""
         if self.handshake >= 0:
-            os.close(self.handshake)
+            self._process.close()
             self.handshake = -1
 
 

@@ -21,10 +21,10 @@ from blueque.node.context import BUSY, READY, NodeContext
 from blueque.node.control import NO_DIRECTORY, Order, OrderCame
 from blueque.node.duties import Duties
 from blueque.node.launcher import TRY_AGAIN, Launcher
-from blueque.node.prefork import TaskProcesses, Work
 from blueque.node.registry import Registry
 from blueque.node.spool_room import make_room
 from blueque.node.supervisor import Supervisor
+from blueque.node.task_processes import TaskProcesses, Work
 from blueque.node.waiting import Waiting
 from blueque.protocol import permissions
 from blueque.queries.schedules import clock_of
@@ -36,8 +36,7 @@ log = logging.getLogger("blueque")
 
 # Redis will not change its mind about these by itself.
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR", *CLUSTER}
-PRELOAD = 0.02  # seconds between two looks at a fork server that imports modules
-SHORT = 1.0  # a task that took less than this is followed by many like it
+PRELOAD = 0.02  # seconds between two looks at a keeper that imports modules
 
 
 class PreloadRefused(Exception):
@@ -53,12 +52,10 @@ class Slot:
         self._spool, self._pool = context.spool, context.pool
         self._master, self._orders, self._outage = context.master, context.orders, context.outage
         self._room = Outage("there is room again")
-        self._life, self._until_empty = work.life, work.until_empty
+        self._until_empty = work.until_empty
         self.has_emptied = False  # there was nothing to reserve, and so we leave
         self._registry = Registry(self._spool.root)
-        self._processes = TaskProcesses(
-            self._spool, self._listener.queues, work, self._become_task_process
-        )
+        self._processes = TaskProcesses(self._spool, self._listener.queues, work, self._let_go)
         self._duties = Duties(context, self._on_beat)
         self._waiting = Waiting(
             context, self._duties, self._processes.reap, self._processes.answering
@@ -145,11 +142,10 @@ class Slot:
             if watch is not None:
                 adoption.ask_for_help(len(candidates) - number - 1)
                 self._listener.decline()
-                self._processes.running = watch.pid if watch.is_child else None
                 self._master.show(BUSY)
                 self._supervisor.attend(watch)
                 self._master.show(READY)
-                self._end_run()
+                self._processes.end_run()
                 self._wake_for_resources(watch.task)
                 return True
         return False
@@ -242,19 +238,12 @@ class Slot:
     # Running it
 
     def _run(self, task: Task) -> None:
-        began = time.monotonic()
         watch = self._launcher.launch(task)
         if watch is not None:
             self._supervisor.attend(watch)
             self._check_begun(watch)
-        self._processes.are_tasks_short = time.monotonic() - began < SHORT
-        self._end_run()
+        self._processes.end_run()
         self._give_back(task)
-
-    def _end_run(self) -> None:
-        """Let go of the process of our task, and reap those that ended after it."""
-        self._processes.running = None
-        self._processes.reap()
 
     def _check_begun(self, watch: AttemptWatch) -> None:
         """Slow down if task processes die before they begin, one after the other."""
@@ -287,14 +276,13 @@ class Slot:
         self._registry.sign()
         self._processes.look_over()
 
-    def _become_task_process(self, handshake: int, prepared: str | None) -> int:
-        """Close what belongs to the listener, and be a task process."""
+    def _let_go(self) -> None:
+        """In the child that becomes our keeper: close what belongs to the listener."""
         stop_logging()
         self._client.close()  # our copy of the socket; the listener's connection stays
-        self._supervisor.after_fork_in_child()
+        self._supervisor.close()
         self._orders.after_fork_in_child()
         os.close(self._master.requests)
         self._launcher.let_go()  # of the task that runs meanwhile, and not ours
         if self._pool is not None:
             self._pool.withdraw()
-        return self._life(self._spool, handshake, prepared)

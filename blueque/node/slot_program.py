@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from blueque.client import Client
 from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
@@ -13,26 +12,26 @@ from blueque.model.queue_order import Select, is_own_select, selector
 from blueque.node import context, own_select
 from blueque.node.choices import Choices, kinds, pool_of
 from blueque.node.context import NodeContext
-from blueque.node.prefork import BURST, ONCE, Work
 from blueque.node.reuse import Reuse
 from blueque.node.slot import PreloadRefused, Slot
 from blueque.node.slots import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED
+from blueque.node.task_processes import Work
 from blueque.settings.contents import Config
 from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.title import Title
-from blueque.task_process import fork_server, job, process_end
+from blueque.task_process import keeper
 
 log = logging.getLogger("blueque")
 
 NAME = "blueque-slot"  # for `ps -o comm`
 
 
-def run_slot(choices: Choices, orders: fork_server.Orders, master: context.Master) -> int:
+def run_slot(choices: Choices, orders: keeper.Orders, master: context.Master) -> int:
     """Run one listener in this process; return the exit status.
 
-    orders: for its fork server, as the master has made them.
+    orders: for its keeper, as the master has made them.
     """
     process.set_name(NAME)
     Title().show(f"blueque: slot of {' '.join(choices.queues)}")
@@ -67,35 +66,18 @@ def _select(choices: Choices) -> Select:
     return selector(choices.select, choices.weights)
 
 
-def _work(choices: Choices, server: fork_server.Orders) -> Work:
-    """Return what the slot runs. server: for its fork server."""
-    reuse = {queue: Reuse.of(*said) for queue, said in choices.reuse.items()}
-    # One process follows that of all tasks; each may have loaded a large model.
-    has_burst = {*reuse.values()} <= {ONCE}
+def _work(choices: Choices, orders: keeper.Orders) -> Work:
+    """Return what the slot runs."""
     return Work(
-        _life(choices),
+        orders,
         choices.settings["warm"],
         kinds(choices.handlers),
-        burst=BURST if has_burst else 1,
-        until_empty=choices.settings["until_empty"],
-        reuse=reuse,
-        server=server,
-        forks_first=not (choices.settings["preload"] or is_own_select(choices.select)),
+        choices.settings["until_empty"],
+        {queue: Reuse.of(*said) for queue, said in choices.reuse.items()},
     )
-
-
-def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
-    """Return what a task process does that the listener itself has forked."""
-
-    def live(spool: Spool, handshake: int, prepared: str | None) -> int:
-        process_end.disown()
-        preload(choices)  # as the fork server would have; what fails there fails in the handler
-        return job.run(choices.job, spool, handshake, prepared)
-
-    return live
 
 
 def preload(choices: Choices) -> str | None:
     """Import the modules; return why one cannot be imported, or None."""
     with dropping_prints():
-        return fork_server.preload(choices.settings["preload"])
+        return keeper.preload(choices.settings["preload"])

@@ -38,7 +38,7 @@ class Callbacks(NamedTuple):
         each counts as one of our slots.
     replaced: returns those that the program before us has forked, see reload.py.
     note_ending: called for a process that is no listener of ours, when it has ended; see
-        `process.reap_strays`. Returns whether it ran an attempt.
+        `Spool.note_ending`. Returns whether it ran an attempt.
     on_listener_end: called with the pid of a listener that has ended.
     """
 

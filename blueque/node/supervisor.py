@@ -16,8 +16,9 @@ from blueque.node.attempt_watch import AttemptWatch
 from blueque.node.context import NodeContext
 from blueque.node.control import Order
 from blueque.node.duties import Duties
-from blueque.node.prefork import TaskProcesses
+from blueque.node.exit_records import ExitRecords
 from blueque.node.reporter import Reporter
+from blueque.node.task_processes import TaskProcesses
 from blueque.node.waiting import Waiting
 from blueque.protocol.membership import BeatReply
 from blueque.system import process
@@ -46,7 +47,8 @@ class Supervisor:
         # With a connection of its own, for while a task runs the other one waits for orders.
         self._telling = context.client.with_patience(0)
         self._telling.connections.has_answer = waiting.has_answer_soon
-        self._end = AttemptEnd(context, duties, waiting, self._telling)
+        records = ExitRecords(waiting, duties.memory_kills, processes.ending)
+        self._end = AttemptEnd(context, duties, waiting, self._telling, records)
         self._gone = Outage("")  # our task, from Redis
         self._listen_at = 0.0  # when to wait for an order in Redis, on the monotonic clock
 
@@ -64,12 +66,12 @@ class Supervisor:
             if watch.is_at_rest:
                 self._keep_process(watch, is_ours)
         else:
-            self._processes.left_alone.add(watch.pid)
+            self._processes.leave_alone()
         self._duties.watch_nothing()
         watch.close()
 
-    def after_fork_in_child(self) -> None:
-        """Close what belongs to the listener."""
+    def close(self) -> None:
+        """Close our connection."""
         self._telling.close()
 
     def _watch(self, watch: AttemptWatch, reporter: Reporter) -> bool:
@@ -146,7 +148,7 @@ class Supervisor:
         """End what the process of the attempt has left running, and wait for that."""
 
         def find_strays() -> set[int] | None:
-            return self._processes.strays(self._waiting.wait) if watch.is_child else None
+            return None if watch.is_adopted else self._processes.strays(self._waiting.wait)
 
         while (again := watch.end_the_rest(find_strays)) is not None:
             self._waiting.wait(again - time.monotonic())

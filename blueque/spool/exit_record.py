@@ -87,4 +87,6 @@ def usable_ending(content: dict[str, Any]) -> dict[str, Any] | None:
         and _is_number(found["cpu_seconds"])
         and _is_whole(found["max_rss_bytes"])
     )
+    if content.get("dumped_core") is True:
+        found["dumped_core"] = True
     return found if is_whole else None

@@ -20,7 +20,7 @@ task, and `[spool]/[task]/[attempt]/` for the others.
                     a result or a checkpoint of a handler that cannot be stored; text is in .txt
     work/           the working directory of the task, if it has one of its own
     exit            how it ended; complete before Redis is told
-    status          how its process ended, if another process than its listener reaped it
+    status          how its process ended, if that left no exit record
     reported        exists once Redis knows the end, or has refused it
     wanted          exists as well while the next attempt may go on from `checkpoint/`
 
@@ -38,14 +38,13 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from blueque.errors import SpoolRefused
 from blueque.model.encoding import count_of, quick_json
-from blueque.spool.attempt import Attempt, is_wanted, parse_task
+from blueque.spool.attempt import Attempt, is_wanted
 from blueque.spool.size import Shrunk, allowed, shrink
-from blueque.spool.task_spool import RECORD_OVERHEAD, TaskSpool, remove_tree
-from blueque.system import plain_files, process
+from blueque.spool.task_spool import RECORD_OVERHEAD, TaskSpool, remove_tree, written_at
+from blueque.system import process
 from blueque.system.plain_files import remove, write_all
 
 log = logging.getLogger("blueque")
@@ -150,7 +149,7 @@ class Spool(TaskSpool):
     def _rooms_in_use(self) -> set[str | None]:
         """Return the reserved spaces of running attempts; None: an older version runs one."""
         running = (link for pid, ticks, link in self._links() if process.start_ticks(pid) == ticks)
-        return {written["room"] for link in running if (written := _written(link)) is not None}
+        return {written["room"] for link in running if (written := written_at(link)) is not None}
 
     def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
         """Create the directory of an attempt, if possible from `make_blank` for process `pid`; 0: it
@@ -284,7 +283,7 @@ class Spool(TaskSpool):
     def open_attempts(self) -> Iterator[tuple[int, int, Attempt]]:
         """Yield each attempt whose end Redis does not know: (pid, start ticks, attempt)."""
         for pid, ticks, link in self._links():
-            written = _written(link)
+            written = written_at(link)
             if written is not None:
                 yield pid, ticks, self.attempt_at(written["path"], link)
 
@@ -293,7 +292,7 @@ class Spool(TaskSpool):
 
         A process that takes one task after the other may run a later one, or wait for it.
         """
-        written = _written(f"{self.open_path}/{pid}-{ticks}")
+        written = written_at(f"{self.open_path}/{pid}-{ticks}")
         return not attempt.has_exit() if written is None else written["path"] == attempt.path
 
     def _links(self) -> Iterator[tuple[int, int, str]]:
@@ -302,15 +301,6 @@ class Spool(TaskSpool):
             pid, _, ticks = name.partition("-")
             if pid.isdecimal() and ticks.isdecimal():
                 yield int(pid), int(ticks), f"{self.open_path}/{name}"
-
-    def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> bool:
-        """Record how a process ended that its listener did not reap; False if it ran no attempt."""
-        link = f"{self.open_path}/{pid}-{ticks}"
-        written = _written(link)
-        if written is None:
-            return False
-        self.attempt_at(written["path"], link).write_ending(reaped._asdict())
-        return True
 
     @contextlib.contextmanager
     def only_pruner(self) -> Iterator[bool]:
@@ -418,14 +408,6 @@ def _file_name(task_id: str) -> str:
     import hashlib  # here: what a listener imports, each of its forks copies
 
     return "id-" + hashlib.sha256(task_id.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _written(path: str) -> dict[str, Any] | None:
-    """Return the content of a file `task`, see `parse_task`; None: it is gone or malformed."""
-    try:
-        return parse_task(plain_files.read(path))
-    except (OSError, ValueError):
-        return None
 
 
 def _attempts(path: str) -> list[str]:

@@ -6,8 +6,10 @@ It imports neither `logging` nor `threading`: both do work in each forked proces
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from blueque.spool.attempt import Attempt
+from blueque.spool.attempt import Attempt, parse_task
+from blueque.system import plain_files, process
 
 # An exit record holds the result as a JSON string (at worst most characters escaped once), with new
 # tasks in at most the same room, or an error and a traceback.
@@ -57,6 +59,19 @@ class TaskSpool:
     def attempt_at(self, path: str, link: str | None = None) -> Attempt:
         return Attempt(path, self._room_path, link, self.is_synced)
 
+    def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> bool:
+        """Record how a process ended that the caller has reaped, for the listener that watches its attempt,
+        if it has begun one and has left no exit record. Return whether it ran an attempt.
+        """
+        link = f"{self.open_path}/{pid}-{ticks}"
+        written = written_at(link)
+        if written is None:
+            return False
+        attempt = self.attempt_at(written["path"], link)
+        if attempt.has_begun() and not attempt.has_exit():
+            attempt.write_ending(reaped._asdict())
+        return True
+
     def make_blank(self, name: str) -> Blank | None:
         """Prepare a directory with the files of each attempt, for the next task; None: that failed, and
         `Spool.create` does it.
@@ -83,6 +98,14 @@ class TaskSpool:
         for path in (f"{self._blanks_path}/{pid}", f"{self._blanks_path}/{pid}.new"):
             if os.path.lexists(path):
                 remove_tree(path)
+
+
+def written_at(path: str) -> dict[str, Any] | None:
+    """Return the content of a file `task`, see `parse_task`; None: it is gone or malformed."""
+    try:
+        return parse_task(plain_files.read(path))
+    except (OSError, ValueError):
+        return None
 
 
 def remove_tree(path: str) -> None:

@@ -9,7 +9,7 @@ import pwd
 import select
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from blueque.system.hosts import host_name, is_this_machine, name_for_people
@@ -246,28 +246,29 @@ class Ending:
         self.dumped_core = dumped_core
 
     @staticmethod
-    def of_code(code: int) -> Ending:
-        """Return the ending of an exit code, or of minus a signal."""
-        return Ending(code, None) if code >= 0 else Ending(None, -code)
+    def of(reaped: Reaped) -> Ending:
+        """Return the ending of a process that was reaped."""
+        if reaped.code >= 0:
+            return Ending(reaped.code, None)
+        return Ending(None, -reaped.code, reaped.dumped_core)
 
 
-def peek_ending(pid: int) -> Ending | None:
-    """Return how a child ended, without reaping it; None while it runs."""
-    info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if info is None:
-        return None
-    if info.si_code == os.CLD_EXITED:
-        return Ending(info.si_status, None)
-    return Ending(None, info.si_status, info.si_code == os.CLD_DUMPED)
+def ending_of_zombie(pid: int, ticks: int) -> Reaped | None:
+    """Return how a process ended that its parent has not reaped; None: it was reaped, or runs, or is
+    another user's. The memory that it used is not known.
 
-
-def is_child(pid: int) -> bool:
-    """Tell whether the process is a child of this one that has not been reaped."""
+    ticks: when it started.
+    """
+    fields = read_stat(pid)
     try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+        is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return None
+    if not is_ours or not fields or fields[0] != b"Z" or int(fields[19]) != ticks:
+        return None
+    status, used = int(fields[22].split()[27]), sum(map(int, fields[11:15]))  # see proc(5)
+    seconds = used / os.sysconf("SC_CLK_TCK")
+    return Reaped(os.waitstatus_to_exitcode(status), seconds, 0, os.WCOREDUMP(status))
 
 
 def reap(pid: int) -> None:
@@ -276,22 +277,6 @@ def reap(pid: int) -> None:
         os.waitpid(pid, 0)
     except ChildProcessError:
         pass
-
-
-def reap_strays(
-    keep: Collection[int], note: Callable[[int, int, Reaped], object] = lambda *_: None
-) -> int | None:
-    """Reap every child that has ended, except those to keep: adopted orphans. Return the pid of one
-    to keep that has ended, if there is any; it hides the others.
-
-    note: called with the pid of each, its start ticks, and how it ended.
-    """
-    for pid in ended_children():
-        # The kernel names any one that has ended; if it is one to keep, the others come later.
-        if pid in keep:
-            return pid
-        note(pid, start_ticks(pid) or 0, wait_usage(pid))
-    return None
 
 
 def ended_children() -> Iterator[int]:
@@ -317,13 +302,17 @@ class Reaped(NamedTuple):
     code: int  # exit code or minus the signal
     cpu_seconds: float
     max_rss_bytes: int  # of the largest one of these processes
+    dumped_core: bool = False
 
 
 def wait_usage(pid: int) -> Reaped:
     """Wait for a child to end, reap it, and return what it used."""
     _, status, usage = os.wait4(pid, 0)
     return Reaped(
-        os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        os.waitstatus_to_exitcode(status),
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss * 1024,
+        os.WCOREDUMP(status),
     )
 
 
@@ -365,6 +354,13 @@ def find_program(name: str) -> str | None:
     import shutil  # here: what a listener imports, each of its forks copies
 
     return shutil.which(name)
+
+
+def is_ready(descriptor: int, seconds: float = 0) -> bool:
+    """Tell whether a descriptor can be read: of a process, whether that has ended. Wait up to so many
+    seconds for it.
+    """
+    return bool(wait_readable([descriptor], seconds))
 
 
 def signal_group(pid: int, number: int) -> bool:

@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from blueque.errors import InvalidInput
-from blueque.model import units
 from blueque.model.units import HandlerName
-from blueque.spool.task_spool import TaskSpool
 from blueque.task_process import handlers as work
-from blueque.task_process import main as task_process
 from blueque.task_process.hooks import hooked
 
 
@@ -53,9 +50,3 @@ class Job(NamedTuple):
 def _resolve(name: HandlerName) -> work.Handler:
     work.search_first(name.paths)
     return work.resolve(name.run or "")
-
-
-def run(job: Job, spool: TaskSpool, handshake: int, prepared: str | None) -> int:
-    """Live as a task process for the job; see `task_process.main`."""
-    units.connect_as_listener(job.redis_url)
-    return task_process.main(job.work_of, spool, handshake, prepared)

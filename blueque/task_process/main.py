@@ -12,12 +12,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from blueque.spool.attempt import CWD, Attempt
 from blueque.spool.outcome_record import CANNOT_WRITE, Record, record_of
-from blueque.spool.task_spool import Blank, TaskSpool
-from blueque.system import process, signals
+from blueque.spool.task_spool import TaskSpool
+from blueque.system import process
 from blueque.system.title import Title
 from blueque.task_process import process_end, redirect, running_task
 from blueque.task_process.handlers import Work
@@ -35,46 +35,12 @@ SIGNALS = (
     signal.SIGCHLD,
     signal.SIGTTOU,
 )
-SOON, LONGEST, LATE = 0.0002, 0.02, 5.0  # seconds between looks at our parent, and in all
-TITLE = Title()  # of this process; the fork server finds out once where it is
+TITLE = Title()  # of this process; the keeper finds out once where it is
+# What a task process does, as its keeper sees it: it waits for a task, it has begun one, or it has
+# written the exit record of one.
+WAITS, BEGUN, RECORDED = range(3)
 # What is blocked when a task process is forked: it is for the parent, or comes too early.
 HELD_BACK = (*SIGNALS, signal.SIGHUP, signal.SIGUSR1)
-
-
-class Origin(NamedTuple):
-    """What the process that has forked a task process has done for it.
-
-    blank: what was made for it; None: it makes that itself.
-    await_slot: waits until the slot is our parent, and returns whether it is.
-    practise: runs once what a task process runs; called when no task comes for `calm` seconds.
-    is_rehearsal: this is no task process, see rehearsal.py.
-    files: that it had open; the task may write to them.
-    """
-
-    blank: Blank | None = None
-    await_slot: Callable[[], bool] | None = None
-    practise: Callable[[], object] | None = None
-    calm: float = 0.0
-    is_rehearsal: bool = False
-    files: Sequence[Any] = ()
-
-
-ALONE = Origin()  # it does all that itself
-
-
-def main(
-    work_of: Callable[[str], Work], spool: TaskSpool, handshake: int, prepared: str | None = None
-) -> int:
-    """Be a task process from a fork of a listener to the exit status.
-
-    The arguments are those of `live`.
-    """
-    process.set_name(NAME)
-    signal.set_wakeup_fd(-1)
-    # signals that were sent to the listener; SIGUSR2 is handled before the fork
-    signals.discard(set(SIGNALS) - {signal.SIGUSR2})
-    settle(spool.max_bytes)
-    return live(work_of, spool, handshake, prepared)
 
 
 def settle(max_bytes: int) -> None:
@@ -99,41 +65,38 @@ def live(
     work_of: Callable[[str], Work],
     spool: TaskSpool,
     handshake: int,
-    prepared: str | None = None,
-    origin: Origin = ALONE,
+    prepared: str | None,
+    keeper: int,
+    say: Callable[[int], object],
+    files: Sequence[Any] = (),
+    is_rehearsal: bool = False,
 ) -> int:
     """Wait for a task, run it, write the exit record; return the exit status.
 
     work_of: returns how to run the tasks of a queue. handshake: a descriptor, see handshake.py.
     prepared: the queue whose handler to import before there is a task.
+    keeper: the pid of our parent. say: called with WAITS, BEGUN or RECORDED when that changes.
+    files: that the keeper had open; the task may write to them.
+    is_rehearsal: this is no task process, see rehearsal.py.
     """
-    is_warm = prepared is not None
-    blank, pid = origin.blank, os.getpid()
-    if not origin.is_rehearsal:
+    is_warm, pid = prepared is not None, os.getpid()
+    if not is_rehearsal:
         os.setsid()
-    if blank is None:  # else what forked this process has unblocked them
-        signals.unblock(HELD_BACK)
-    listener, output, is_own = Handshake(handshake), Output(), blank is None
-    if blank is None and (blank := spool.make_blank(str(pid))) is not None:
+    listener, output, blank = Handshake(handshake), Output(), spool.make_blank(str(pid))
+    if blank is not None:
         blank.give_to(pid)
     if blank is not None or is_warm:
         output.keep(None if blank is None else blank.files)
     if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
         # an import that never returns does not see that the handshake is closed
-        # The end of another parent must not end us.
-        await_slot = origin.await_slot
-        if not (_await_parent(spool.slot) if await_slot is None else await_slot()):
-            return _leave(is_warm)
         process.die_with_parent(True)
-        if os.getppid() != spool.slot:
+        if os.getppid() != keeper:
             return _leave(is_warm)
         _prepare(prepare, output)
         process.die_with_parent(False)
         if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
     setting: Setting | None = None
-    if origin.practise is not None and not process.wait_readable([handshake], origin.calm):
-        origin.practise()
     while True:
         assignment = listener.assignment()
         if assignment is None:
@@ -143,21 +106,25 @@ def live(
         elif setting is not None:
             setting.begin()
         attempt = spool.attempt_at(assignment.path)
-        if is_own:  # the listener may have looked for it too early
+        if blank is not None:  # the listener may have looked for it too early
             spool.remove_blank(pid)
         task = _get_ready(attempt, assignment, output, spool.max_bytes)
         if not listener.may_begin(assignment.may_rest):
             return _leave(is_warm)
-        status, may_rest, is_plain = _run(work_of, task, attempt, assignment, setting, origin)
+        say(BEGUN)
+        status, may_rest, is_plain = _run(work_of, task, attempt, assignment, setting, say, files)
         if os.getpid() != pid:  # a child that the task forked has returned here
             return 0
         may_rest = may_rest and assignment.may_rest
         is_last = setting is None or setting.threads or not may_rest
-        if is_last and not is_plain and not origin.is_rehearsal:
-            process_end.finish(origin.files)
-        if setting is None or not may_rest or not _rest(listener, setting, attempt):
+        if is_last and not is_plain and not is_rehearsal:
+            process_end.finish(files)
+        if setting is None or not may_rest:
             return status
-        is_own, is_warm = False, True
+        say(WAITS)
+        if not _rest(listener, setting, attempt):
+            return status
+        blank, is_warm = None, True
         output.forget()
 
 
@@ -170,17 +137,6 @@ def _rest(listener: Handshake, setting: Setting, attempt: Attempt) -> bool:
         return listener.rest(setting.rest(attempt.path))
     except Exception:  # what the task has changed cannot be changed back
         return False
-
-
-def _await_parent(slot: int) -> bool:
-    """Wait until the slot is our parent, as it is when what forked us has ended. False: it is gone."""
-    pause, until = SOON, time.monotonic() + LATE
-    while os.getppid() != slot:
-        if time.monotonic() >= until:
-            return False
-        time.sleep(pause)
-        pause = min(2 * pause, LONGEST)
-    return True
 
 
 def _leave(is_warm: bool) -> int:
@@ -227,7 +183,8 @@ def _run(
     attempt: Attempt,
     assignment: Assignment,
     setting: Setting | None,
-    origin: Origin,
+    say: Callable[[int], object],
+    files: Sequence[Any],
 ) -> tuple[int, bool, bool]:
     """Run the task and write its exit record. Return the exit status, whether the process is fit
     for another task, and whether it may end without `process_end.finish`.
@@ -259,11 +216,10 @@ def _run(
         return 0, False, True
     left, is_plain = process_end.NOTHING, False
     try:
-        if not origin.is_rehearsal:
-            left = process_end.wait()
+        left = process_end.wait()
         if isinstance(task, RunningTask):
             task.disconnect()
-        is_plain = not process_end.flush(origin.files)
+        is_plain = not process_end.flush(files)
         record |= usage.measure()
     except BaseException:  # a signal, or what the task has made of these functions
         process_end.show_error()
@@ -273,6 +229,7 @@ def _run(
     record["finished"] = time.time()
     if not _write_exit(attempt, record):
         return 1, False, is_plain
+    say(RECORDED)
     if work is not None and work.after is not None and isinstance(task, RunningTask):
         work.after(task, record)
         task.disconnect()

@@ -71,7 +71,7 @@ def make() -> int:
     """Copy all modules of Blueque that a task may import, and some of the standard library, into a
     file in memory. Return its descriptor, for `PackageCopy`. Raises OSError.
 
-    The master makes it. No fork copies anything of it, and all fork servers read the same file.
+    The master makes it. No fork copies anything of it, and all keepers read the same file.
     """
     file = os.memfd_create("blueque-package", os.MFD_CLOEXEC)
     with contextlib.suppress(OSError):  # the limit of open files is lower
@@ -91,16 +91,38 @@ def make() -> int:
     return file
 
 
+def program(file: int, module: str) -> str:
+    """Return a program for `python -c` that takes all of Blueque out of the copy, and calls `main_program`
+    of a module.
+    """
+    own = _list(file)[__name__]
+    code = f"os.pread({file}, {own.size}, {own.first})"
+    return f"""\
+import marshal, os, sys
+from importlib.machinery import PathFinder
+own = {{"__name__": {__name__!r}, "__file__": {own.path!r}}}
+exec({f"marshal.loads({code})" if own.is_compiled else code}, own)
+sys.meta_path.insert(sys.meta_path.index(PathFinder), own["PackageCopy"]({file}))
+from {module} import main_program
+main_program()
+"""
+
+
+def _list(file: int) -> dict[str, _Copy]:
+    """Return where the copies lie, by the names of the modules."""
+    size = os.fstat(file).st_size
+    begin = int.from_bytes(os.pread(file, _END, size - _END), "little")
+    listed = marshal.loads(os.pread(file, size - _END - begin, begin))
+    return {name: _Copy(*copy) for name, copy in listed.items()}
+
+
 class PackageCopy:
     """A finder of the modules that are in a copy. file: see `make`."""
 
     def __init__(self, file: int) -> None:
         self.file = file
         self._identity = self._identify()
-        size = os.fstat(file).st_size
-        begin = int.from_bytes(os.pread(file, _END, size - _END), "little")
-        listed = marshal.loads(os.pread(file, size - _END - begin, begin))
-        self._copies = {name: _Copy(*copy) for name, copy in listed.items()}
+        self._copies = _list(file)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -1,11 +1,8 @@
-"""Run in the fork server, before it forks any, what each task process runs; and once in a task process
-that waits.
+"""Run in the keeper, before it forks any, what each task process runs.
 
-Python makes the code of a function quicker when it has run several times. Quicker code writes to
-fewer pages of memory, and each page that a forked process writes to is copied. A task process runs
-its own code once.
-
-A task process that has run it while it waited has these copies already, and begins its task sooner.
+Python makes the code of a function quicker when it has run several times, and writes into it until then.
+Each page of memory that a forked process writes to is copied. A task process runs its own code
+once.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from blueque.spool.task_spool import Blank, TaskSpool
+from blueque.spool.task_spool import TaskSpool
 from blueque.task_process import handlers, handshake, main, running_task
 from blueque.task_process.handshake import Assignment
 from blueque.task_process.running_task import RunningTask
@@ -31,38 +28,28 @@ _FIELDS = {
 }
 
 
-def rehearse(spool: TaskSpool, times: int = TIMES) -> None:
-    """Run tasks that do nothing, as a task process does, and leave nothing of that behind.
-
-    Only where the parent is the slot.
-    """
+def rehearse(spool: TaskSpool) -> None:
+    """Run tasks that do nothing, as a task process does, and leave nothing of that behind."""
     work = handlers.handler(lambda: _do_nothing, spool.max_bytes, lambda: None)
     time.sleep(0)  # the loader of libraries looks a function up at its first call
     with contextlib.suppress(OSError), _directory(spool) as path, _left_as_it_was(spool):
         spool.is_synced = False
-        for _ in range(times):
-            files = [
-                os.open(f"{path}/{stream}", os.O_RDWR | os.O_APPEND)
-                for stream in ("stdout", "stderr")
-            ]
+        for _ in range(TIMES):
             theirs, ours = handshake.make()
             try:
                 handshake.assign(ours, Assignment(path, {}, {}, task=(_QUEUE, _FIELDS)))
                 handshake.begin(ours)
-                origin = main.Origin(Blank("", "", files), is_rehearsal=True)
-                main.live(lambda _: work, spool, theirs, _QUEUE, origin=origin)
+                main.live(
+                    lambda _: work,
+                    spool,
+                    theirs,
+                    _QUEUE,
+                    os.getppid(),
+                    lambda _: None,
+                    is_rehearsal=True,
+                )
             finally:
                 os.close(ours)
-
-
-def practise(spool: TaskSpool) -> None:
-    """Run one task that does nothing in a task process that waits, unless what it has imported could
-    notice: a thread would see the variables of that task.
-    """
-    if len(os.listdir("/proc/self/task")) > 1:
-        return
-    with contextlib.suppress(Exception):  # the import may have replaced anything
-        rehearse(spool, 1)
 
 
 def _do_nothing(task: RunningTask) -> None:
@@ -72,7 +59,7 @@ def _do_nothing(task: RunningTask) -> None:
 @contextlib.contextmanager
 def _directory(spool: TaskSpool) -> Iterator[str]:
     """Provide the directory of an attempt; it is gone at the end. Raises OSError."""
-    blank = spool.make_blank(str(os.getpid()))
+    blank = spool.make_blank(f"{os.getpid()}.rehearsal")
     if blank is None:
         raise FileNotFoundError(spool.root)
     blank.close()

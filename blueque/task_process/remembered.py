@@ -1,6 +1,6 @@
-"""What a fork server has in memory so that its task processes need not read it again.
+"""What a keeper has in memory so that its task processes need not read it again.
 
-Nothing of the user's runs in the fork server: a task process tells it which modules the handler has
+Nothing of the user's runs in the keeper: a task process tells it which modules the handler has
 imported. Of those that a listener has imported as well it imports the same, so that a task process
 has no more than a fork of the listener would have. Of the user's own modules it keeps the compiled
 code, which each task process runs.

@@ -30,7 +30,7 @@ _MAX_BYTES = 2**20
 
 
 def register() -> None:
-    """In the task process, or in the fork server for all that it forks: install the signal handler,
+    """In the task process, or in the keeper for all that it forks: install the signal handler,
     and those that write the stacks when a library crashes.
     Programs that the task starts do not have it: exec removes it.
     """
@@ -76,7 +76,7 @@ def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
     except OSError:
         return CLOSED
     try:
-        # All processes of a fork server have the same file, and another listener may have adopted
+        # All processes of a keeper have the same file, and another listener may have adopted
         # one of them.
         fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(memory, 0)

@@ -231,7 +231,7 @@ def test_who_goes_on_after_a_warning_that_it_stalls_is_not_asked_any_more_unless
         limits = Limits(stall=100.0, lead=99.99)
         processor = client.get_processor(Task("t1", {"queue": "work", "node": "n"}))
         attempt = Attempt(str(tmp_path), "")
-        watch = AttemptWatch(processor, attempt, child.pid, limits, is_child=True)
+        watch = AttemptWatch(processor, attempt, child.pid, limits, os.pidfd_open(child.pid))
 
         def is_asked():
             watch.step()

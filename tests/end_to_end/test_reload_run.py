@@ -31,7 +31,7 @@ HOLD = """
     from pathlib import Path
 
     HOLD, HELD = Path(__file__).with_name("hold"), Path(__file__).with_name("held")
-    if HOLD.exists() and not {"BLUEQUE_LISTENER_ANSWER_TO", "BLUEQUE_FORK_SERVER"} & {*os.environ}:
+    if HOLD.exists() and not {"BLUEQUE_LISTENER_ANSWER_TO", "BLUEQUE_KEEPER"} & {*os.environ}:
         HELD.touch()
         while HOLD.exists():
             time.sleep(0.005)

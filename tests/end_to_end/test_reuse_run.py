@@ -549,7 +549,7 @@ def test_a_task_may_end_the_helper_process_of_multiprocessing_itself(programs):
     assert pids[0] == pids[1]
 
 
-def test_tasks_of_one_process_may_each_use_the_fork_server_of_multiprocessing(programs):
+def test_tasks_of_one_process_may_each_use_the_keeper_of_multiprocessing(programs):
     programs.listener("work:run", "--reuse", "100")
 
     first, second = run(programs, "use_fork_server", "use_fork_server")

@@ -13,7 +13,16 @@ import time
 from pathlib import Path
 
 import pytest
-from running import Programs, children_of, is_there, outcome, parent_of, patched, terminal, until
+from running import (
+    Programs,
+    children_of,
+    is_there,
+    outcome,
+    patched,
+    slot_of_process,
+    terminal,
+    until,
+)
 
 from blueque.system.process import host_name
 from blueque.system.signals import ECHO
@@ -338,7 +347,7 @@ def test_a_task_enqueued_in_the_moment_in_which_listeners_leave_is_picked_up_by_
 def test_listeners_whose_master_is_killed_report_their_task_and_leave(programs, queue, state):
     listener = programs.listener("work:run", slots=2)
     task_id = begin(programs, queue)
-    busy = parent_of(programs.client.get_task(task_id).pid)
+    busy = slot_of_process(programs.client.get_task(task_id).pid)
     slots = listener.slots()
     listener.send(signal.SIGKILL)
     assert listener.wait() == -signal.SIGKILL
@@ -357,7 +366,7 @@ def test_a_killed_listener_is_replaced_and_its_task_runs_on_to_its_end_once(prog
     (slot,) = listener.slots()
     task_id = begin(programs, queue)
     before = programs.client.get_task(task_id)
-    assert parent_of(before.pid) == slot
+    assert slot_of_process(before.pid) == slot
     os.kill(slot, signal.SIGKILL)
     (other,) = until(
         lambda: [pid for pid in listener.slots() if pid != slot], 2, "another listener"
@@ -367,7 +376,7 @@ def test_a_killed_listener_is_replaced_and_its_task_runs_on_to_its_end_once(prog
         2,
         "that listener has the task",
     )
-    assert is_there(before.pid) and parent_of(before.pid) == listener.pid
+    assert is_there(before.pid) and slot_of_process(before.pid) == listener.pid
     following = queue.enqueue("quick")
     let_go(programs)
     assert outcome(programs.client, following).node.endswith(f"_{other}")

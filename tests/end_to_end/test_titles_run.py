@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from handlers import WORK, begin, ended, let_go, pid_of
-from running import fork_server_of, until
+from running import keeper_of, until
 
 
 def shown(pid: int) -> tuple[str, str]:
@@ -27,7 +27,7 @@ def test_ps_tells_the_processes_of_a_listener_and_their_tasks_apart(programs, op
     assert name == "blueque-master" and "blueque.node.main work" in command
     slot = pid_of(task.node)
     assert shown(slot) == ("blueque-slot", "blueque: slot of work")
-    assert shown(fork_server_of(slot))[0] == "blueque-forks"
+    assert shown(keeper_of(slot))[0] == "blueque-keeper"
     assert shown(task.pid) == ("blueque-task", f"blueque: task {task.id} of work")
     let_go(programs)
     assert ended(programs.client, task.id).status == "complete"

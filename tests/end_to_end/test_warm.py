@@ -14,7 +14,7 @@ import time
 
 import pytest
 from handlers import ended, files, has_begun, has_moved, pid_of
-from running import Programs, fork_server_of, is_there, patched, task_processes_of, until
+from running import Programs, is_there, keeper_of, patched, task_processes_of, until
 
 # An import that tells of itself, and does what the file `what` says; but for the first, which is
 # the check at the start.
@@ -177,72 +177,12 @@ def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_
     until(lambda: run(programs)[0].status == "complete", what="a process without it")
 
 
-def burst(programs, slot):
-    """Run short tasks until several task processes wait, and return these."""
-
-    def spares():
-        run(programs)
-        waiting = task_processes_of(slot)
-        return waiting if len(waiting) > 2 else set()
-
-    return until(spares, what="several spare processes")
-
-
-@pytest.fixture
-def brief(url, tmp_path):
-    """Programs in which the minute is short."""
-    with Programs(url, tmp_path, patched({"node.prefork.UNNEEDED": 1.0})) as programs:
-        programs.write(IMPORT)
-        become(programs, "")
-        yield programs
-
-
-def test_after_a_burst_all_but_one_of_the_processes_go_and_the_next_task_runs_in_that_one(brief):
-    started = brief.listener("work:run", "--beat", "0.1s")
-    (slot,) = started.slots()
-    waiting = burst(brief, slot)
-
-    until(lambda: len(task_processes_of(slot)) == 1, what="the leaving of all but one")
-
-    (left,) = task_processes_of(slot)
-    blanks = brief.directory / "spool" / "blanks"
-    assert left in waiting
-    until(
-        lambda: [int(path.name) for path in blanks.iterdir()] == [left],
-        what="that what the others had made is gone",
-    )
-    assert run(brief)[1] == left
-    assert started.slots() == [slot] and "WARNING" not in started.log
-
-
-def test_the_processes_of_a_burst_go_while_a_long_task_runs(brief):
-    brief.write("""
-        import time
-        from pathlib import Path
-
-        def run(task):
-            while task.parameters == "wait" and not Path("go").exists():
-                time.sleep(0.005)
-    """)
-    (slot,) = brief.listener("work:run", "--beat", "0.1s").slots()
-    burst(brief, slot)
-    task_id = brief.client.get_queue("work").enqueue("wait")
-    until(lambda: brief.client.get_task(task_id).status == "started", what="its start")
-
-    until(lambda: len(task_processes_of(slot)) == 2, what="the leaving of all but one")
-
-    assert brief.client.get_task(task_id).pid in task_processes_of(slot)
-    (brief.directory / "go").touch()
-    assert ended(brief.client, task_id).status == "complete"
-
-
-def test_short_tasks_that_come_now_and_then_have_one_process_ready(programs):
-    started = programs.listener("work:run", environ=patched({"node.prefork.UNNEEDED": 0.0}))
-    (slot,) = started.slots()
+def test_one_process_is_ready_however_fast_short_tasks_come(programs):
+    (slot,) = programs.listener("work:run").slots()
 
     for _ in range(4):
         run(programs)
-        assert len(until(lambda: task_processes_of(slot), what="the next process")) == 1
+        until(lambda: len(task_processes_of(slot)) == 1, what="the next process, and no other")
 
 
 def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_one(programs):
@@ -390,7 +330,7 @@ def test_a_listener_killed_while_its_task_waits_for_an_import_has_it_run_anew(pr
 # --preload
 
 
-def test_a_preloaded_module_is_imported_once_in_each_fork_server(programs):
+def test_a_preloaded_module_is_imported_once_in_each_keeper(programs):
     programs.write(
         "import os\nBY = os.getpid()\nopen('preloads', 'a').write(f'{BY}\\n')", "heavy.py"
     )
@@ -403,9 +343,9 @@ def test_a_preloaded_module_is_imported_once_in_each_fork_server(programs):
 
     results = {run(programs)[0].result for _ in range(4)}
 
-    servers = {fork_server_of(slot) for slot in started.slots()}
-    assert results <= servers
-    assert {*map(int, (programs.directory / "preloads").read_text().split())} == servers
+    keepers = {keeper_of(slot) for slot in started.slots()}
+    assert results <= keepers
+    assert {*map(int, (programs.directory / "preloads").read_text().split())} == keepers
 
 
 def test_threads_that_a_preloaded_module_leaves_are_named_once_they_have_had_time_to_end(programs):
@@ -419,7 +359,7 @@ def test_threads_that_a_preloaded_module_leaves_are_named_once_they_have_had_tim
     )
     programs.write("def run(task): pass")
 
-    environ = patched({"task_process.fork_server._OF_THREADS": 1.0})
+    environ = patched({"task_process.keeper._OF_THREADS": 1.0})
     started = programs.listener("work:run", "--preload", "heavy", environ=environ)
 
     started.says(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from chaos_ledger import CRASHED, Away, Ledger, Run
 from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, Wire, node_pid, now
-from running import is_there, until
+from running import is_keeper, is_there, parent_of, until
 
 from blueque.model import keys
 
@@ -307,6 +307,42 @@ class Injector:
     def freeze_listener_beyond_lease(self) -> str | None:
         return self._freeze_listener(LEASE * 1.5, LOST_AFTER + 1.0)
 
+    def _keeper(self) -> tuple[Run, int] | None:
+        """Return a run and a descriptor of the keeper that is the parent of its process."""
+        runs = self.running()
+        for run in self._random.sample(runs, len(runs)):
+            keeper = parent_of(run.process or 0)
+            with contextlib.suppress(OSError):
+                if not self._stage.node(run.node).is_busy and is_keeper(keeper):
+                    return run, os.pidfd_open(keeper)
+        return None
+
+    def kill_keeper(self) -> str | None:
+        found = self._keeper()
+        if found is None:
+            return None
+        run, keeper = found
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(keeper, signal.SIGKILL)
+        os.close(keeper)
+        return f"task={run.task} attempt={run.attempt} node={run.node}"
+
+    def stop_keeper(self) -> str | None:
+        found = self._keeper()
+        if found is None:
+            return None
+        run, keeper = found
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(keeper, signal.SIGSTOP)
+
+        def thaw() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(keeper, signal.SIGCONT)
+            os.close(keeper)
+
+        seconds = self._later(0.1, LOST_AFTER, thaw)
+        return f"task={run.task} attempt={run.attempt} node={run.node} for {seconds:.2f} s"
+
     def kill_master(self) -> str | None:
         return self._end_master(signal.SIGKILL)
 
@@ -510,6 +546,8 @@ FAULTS: dict[str, Callable[[Injector], str | None]] = {
     for call in (
         Injector.kill_listener,
         Injector.kill_task,
+        Injector.kill_keeper,
+        Injector.stop_keeper,
         Injector.freeze_listener_briefly,
         Injector.freeze_listener_beyond_lease,
         Injector.kill_master,

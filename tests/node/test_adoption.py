@@ -28,7 +28,7 @@ from handlers import (
     pid_of,
     running,
 )
-from running import children_of, is_there, patched, state_of, until
+from running import children_of, is_keeper, is_there, patched, state_of, until
 from transactions import protocol
 
 from blueque import Retry, Task
@@ -55,10 +55,13 @@ def kill(*pids):
 def kill_all_but_the_tasks(listener):
     """Kill a whole blueque-listener, its master first, so that nobody is forked anew."""
     slots = listener.slots()
+    keepers = [child for slot in slots for child in filter(is_keeper, process.children(slot))]
     listener.send(signal.SIGKILL)
     listener.wait()
-    kill(*slots)
-    until(lambda: not any(map(is_there, slots)), what="the end of the listeners")
+    for pid in [*keepers, *slots]:
+        with contextlib.suppress(ProcessLookupError):  # without master and Redis a slot may leave
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: not any(map(is_there, [*slots, *keepers])), what="the end of the listeners")
 
 
 def watches(slot, pid):
@@ -552,7 +555,7 @@ def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched
         attempt = Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
         processor = client.get_processor(Task("t1", {"queue": "work", "node": "n", **known}))
         limits = Limits(time=0.0, grace=0.0)
-        watch = AttemptWatch(processor, attempt, pid, limits, is_child=False)
+        watch = AttemptWatch(processor, attempt, pid, limits)
         assert watch.pidfd is None
         watch.end("cancelled", "cancelled")
         while watch.end_the_rest(lambda: None) is not None:
@@ -568,7 +571,7 @@ def test_the_children_of_a_process_that_ended_while_we_looked_are_ended_too(clie
     known = {name: str(value) for name, value in process.identity(ended.pid).items()}
     attempt = Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
     processor = client.get_processor(Task("t1", {"queue": "work", "node": "n", **known}))
-    watch = AttemptWatch(processor, attempt, ended.pid, Limits(grace=10.0), is_child=False)
+    watch = AttemptWatch(processor, attempt, ended.pid, Limits(grace=10.0))
     try:
         assert watch.end_the_rest(lambda: seen.pop(0) if len(seen) > 1 else seen[0]) is not None
         assert orphan.wait() == -signal.SIGTERM

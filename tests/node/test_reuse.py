@@ -31,7 +31,7 @@ def ends() -> Iterator[tuple[int, int]]:
 
 
 def process(ours: int, past: Past | None = None) -> Reusable:
-    return Reusable(TaskProcess(os.getpid(), ours, {}, "work", past), 100.0, "gpu=0")
+    return Reusable(TaskProcess(os.getpid(), -1, ours, {}, "work", past), 100.0, "gpu=0")
 
 
 def resting(ours: int, theirs: int, rest: Rest, past: Past | None) -> Reusable:

@@ -16,7 +16,7 @@ import pytest
 from running import ROOT
 
 from blueque.errors import SpoolRefused
-from blueque.node.slot import Slot
+from blueque.node.spool_room import make_room
 from blueque.spool import spool as module
 from blueque.spool.spool import Spool
 from blueque.system import process
@@ -371,13 +371,27 @@ def test_a_forged_use_before_it_began_does_not_count(attempt, written):
 
 def test_how_a_process_ended_is_noted_where_its_attempt_is_and_nowhere_else(spool, attempt):
     attempt.open(spool.open_path, 77, 5)
-    reaped = Reaped(-9, 0.25, 4096)
-    assert spool.note_ending(77, 6, reaped) is False
+    reaped = Reaped(-9, 0.25, 4096, True)
+    spool.note_ending(77, 5, reaped)
+    assert attempt.read_ending() is None, "it has not begun"
+    attempt.begin()
+    spool.note_ending(77, 6, reaped)
     assert attempt.read_ending() is None
-    assert spool.note_ending(77, 5, reaped) is True
+    spool.note_ending(77, 5, reaped)
     assert Reaped(**attempt.read_ending()) == reaped
     attempt.mark_reported()
-    assert spool.note_ending(77, 5, reaped) is False
+    spool.note_ending(77, 5, Reaped(0, 0.25, 4096))
+    assert Reaped(**attempt.read_ending()) == reaped
+
+
+def test_how_a_process_ended_is_not_noted_beside_an_exit_record(spool, attempt):
+    attempt.open(spool.open_path, 77, 5)
+    attempt.begin()
+    attempt.write_exit({"status": "complete", "result": "1"})
+
+    spool.note_ending(77, 5, Reaped(-9, 0.25, 4096))
+
+    assert attempt.read_ending() is None
 
 
 # Exit records
@@ -654,7 +668,7 @@ def test_a_full_disk_takes_what_the_next_attempt_may_go_on_from_only_if_nothing_
         return SimpleNamespace(**{**known, "f_bavail": 0 if is_full else known["f_bavail"]})
 
     monkeypatch.setattr(os, "statvfs", statvfs)
-    assert Slot._make_room(SimpleNamespace(_spool=spool)) is None
+    assert make_room(spool) is None
     assert {path.name for path in root.iterdir()} & {"done@1", "wanted@1"} == left
 
 

@@ -113,17 +113,24 @@ def test_a_forked_body_that_raises_ends_with_status_1(capfd):
     assert "told by the child" in capfd.readouterr().err
 
 
-def test_an_ending_can_be_looked_at_before_the_child_is_reaped(child):
-    assert process.peek_ending(child) is None
-    os.kill(child, signal.SIGTERM)
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+@pytest.mark.parametrize(
+    ("body", "code"), [(lambda: 7, 7), (lambda: os.kill(os.getpid(), signal.SIGTERM), -15)]
+)
+def test_how_a_process_ended_that_its_parent_has_not_reaped_can_be_seen_by_others(body, code):
+    pid = process.fork(body)
+    ticks = process.start_ticks(pid)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
-    ending = process.peek_ending(child)
+    seen = process.fork(lambda: process.ending_of_zombie(pid, ticks).code == code)
 
-    assert ending is not None
-    assert (ending.exit_code, ending.signal) == (None, "SIGTERM")
-    process.reap(child)
-    assert not process.is_running(child)
+    assert process.wait_for(seen) == 1
+    assert process.ending_of_zombie(pid, ticks + 1) is None
+    process.reap(pid)
+    assert process.ending_of_zombie(pid, ticks) is None
+
+
+def test_of_a_process_that_runs_no_ending_is_seen(child):
+    assert process.ending_of_zombie(child, process.start_ticks(child)) is None
 
 
 def test_signals_wait_to_be_taken_and_their_handlers_are_put_back():
@@ -156,16 +163,6 @@ def test_a_blocked_signal_reaches_a_child_when_it_is_ready_for_it():
     assert process.wait_for(pid) == 0
     os.close(read)
     os.close(write)
-
-
-def test_strays_are_reaped_and_those_to_keep_are_not(child):
-    stray = process.fork(lambda: 0)
-    os.waitid(os.P_PID, stray, os.WEXITED | os.WNOWAIT)
-
-    process.reap_strays([child])
-
-    assert not process.is_running(stray)
-    assert process.is_running(child)
 
 
 def test_this_process_can_become_a_subreaper(tmp_path):

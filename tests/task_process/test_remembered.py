@@ -1,4 +1,4 @@
-"""What a fork server remembers of the modules of a user."""
+"""What a keeper remembers of the modules of a user."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def run(program: str, argument: Path) -> str:
 LATE = """
     import sys
     from importlib.machinery import PathFinder
-    import blueque.task_process.fork_server
+    import blueque.task_process.keeper
     from blueque.task_process.package_copy import PackageCopy, make
 
     assert not {"pathlib", "shutil", "socket", "datetime", "traceback"} & {*sys.modules}

@@ -1,4 +1,4 @@
-"""A slot and its fork server: whatever becomes of the fork server, tasks run as without it."""
+"""A slot and its keeper: whatever becomes of the keeper, a task runs once and ends as it ended."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import json
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from handlers import WORK, beat_of, begin, ended, ledger, let_go, pid_of
+from handlers import WORK, begin, ended, has_moved, is_sound, ledger, let_go, pid_of
 from running import (
     ROOT,
     Listener,
     Programs,
-    fork_server_of,
-    is_fork_server,
     is_there,
+    keeper_of,
     parent_of,
     patched,
     state_of,
@@ -26,11 +26,12 @@ from running import (
     until,
 )
 
+from blueque import Task
 from blueque.model import keys
 from blueque.system import process
 from blueque.task_process.main import NAME
 
-# Does to a fork server, or to its middle process, what the file `fault` says.
+# Does to a keeper what the file `fault` says.
 SABOTAGE = f"""
     import errno, os, signal, sys, time
 
@@ -43,40 +44,54 @@ SABOTAGE = f"""
             return False
 
     def fork():
-        who = "server" if os.getpid() == SERVER else "middle"
-        if is_to(f"no processes for {{who}}"):
+        if is_to("no processes"):
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        if is_to(f"kill {{who}}"):
+        if is_to("kill"):
             os.kill(os.getpid(), signal.SIGKILL)
-        if is_to(f"stop {{who}}"):
+        if is_to("stop"):
             os.kill(os.getpid(), signal.SIGSTOP)
         pid = FORK()
-        if pid and is_to(f"kill {{who}} after a fork"):
+        if pid and is_to("kill after a fork"):
             os.kill(os.getpid(), signal.SIGKILL)
         return pid
 
-    if "blueque.task_process.fork_server" in sys.orig_argv:
-        SERVER, FORK, os.fork = os.getpid(), os.fork, fork
+    if "blueque-keeper" in sys.orig_argv:
+        FORK, os.fork = os.fork, fork
         if is_to("end at the start"):
             sys.exit(1)
         while is_to("hang at the start"):
             time.sleep(0.01)
 """
-SOON = {"node.forks.ANSWER": 0.5, "node.forks.START": 1.0, "node.forks.TRY_AGAIN": 0.2}  # seconds
-AT_ONCE = ["end at the start", "kill server", "kill middle", "kill middle after a fork"]
-LATE = ["hang at the start", "stop server", "stop middle"]
-NO_PROCESSES = ["no processes for server", "no processes for middle"]
+SOON = {
+    "node.keeper.ANSWER": 0.5,
+    "node.keeper.START": 1.0,
+    "node.keeper.TRY_AGAIN": 0.2,
+}  # seconds
+FAULTS = ["end at the start", "hang at the start", "kill", "kill after a fork", "stop"]
 
 
 @pytest.fixture
 def programs(url, tmp_path) -> Iterator[Programs]:
-    (tmp_path / "site").mkdir()
-    environ = patched(SOON)
-    environ["PYTHONPATH"] = f"{tmp_path}/site{os.pathsep}{environ['PYTHONPATH']}"
-    with Programs(url, tmp_path, environ) as programs:
+    with Programs(url, tmp_path, sabotaged(tmp_path, {})) as programs:
         programs.write(WORK)
-        programs.write(SABOTAGE, "site/sitecustomize.py")
         yield programs
+
+
+@pytest.fixture
+def hasty(url, tmp_path) -> Iterator[Programs]:
+    """Programs that do not wait for long for an answer."""
+    with Programs(url, tmp_path, sabotaged(tmp_path, SOON)) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+def sabotaged(directory: Path, constants: dict[str, float]) -> dict[str, str]:
+    """Return the environment of programs whose keeper has what the file `fault` says."""
+    (directory / "site").mkdir()
+    (directory / "site" / "sitecustomize.py").write_text(textwrap.dedent(SABOTAGE))
+    environ = patched(constants)
+    environ["PYTHONPATH"] = f"{directory}/site{os.pathsep}{environ['PYTHONPATH']}"
+    return environ
 
 
 def have(programs: Programs, fault: str | None) -> None:
@@ -110,69 +125,50 @@ def name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-def is_of_server(pid: int) -> bool:
-    """Tell whether a process was forked by a fork server, and not by its slot."""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return b"blueque.task_process.fork_server" in words
-
-
-def spare_of_server(slot: int) -> int:
-    """Return the task process that waits, once it is one that the fork server has forked."""
+def spare_of(slot: int) -> int:
+    """Return the task process that waits."""
     (spare,) = until(
-        lambda: [pid for pid in task_processes_of(slot) if is_of_server(pid)],
-        what="a spare process",
+        lambda: len(found := task_processes_of(slot)) == 1 and found, what="a spare process"
     )
     return spare
 
 
-def test_task_processes_are_children_of_the_slot_in_groups_of_their_own(programs):
+def test_task_processes_are_children_of_the_keeper_in_groups_of_their_own(programs):
     slot = slot_of(programs.listener("work:run"))
-    run(programs, 1)
-    server = fork_server_of(slot)
-    spare = spare_of_server(slot)
+    keeper, spare = keeper_of(slot), spare_of(slot)
 
     task = begin(programs, "wait")
 
-    assert (task.pid, parent_of(task.pid)) == (spare, slot)
-
+    assert (task.pid, parent_of(task.pid), parent_of(keeper)) == (spare, keeper, slot)
     assert (name_of(task.pid), os.getsid(task.pid)) == (NAME, task.pid)
     let_go(programs)
     assert ended(programs.client, task.id).fields.get("status") == "complete"
-    assert fork_server_of(slot) == server
+    assert keeper_of(slot) == keeper
 
 
-@pytest.mark.parametrize("fault", [*AT_ONCE, *LATE])
-def test_whatever_becomes_of_it_tasks_run_once_and_another_one_is_started(programs, fault):
-    have(programs, fault)
-    listener = programs.listener("work:run", "--beat", "0.2s", "--lease", "2s")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_becomes_of_it_tasks_run_once_and_another_one_is_started(hasty, fault):
+    have(hasty, fault)
+    listener = hasty.listener("work:run", "--beat", "0.2s", "--lease", "2s")
+    queue = hasty.client.get_queue("work")
+    waiting = [queue.enqueue("quick") for _ in range(3)]
 
-    tasks = run(programs, 3)
+    listener.says("keeper pid=")
+    have(hasty, None)
 
-    listener.says("fork server pid=")
-    have(programs, None)
-    slot = slot_of(listener)
-
-    def lasting() -> int | None:
-        """Return a fork server that outlives ten tasks. One that began before the fault was taken away
-        does not.
-        """
-        tasks.extend(run(programs, 1))
-        servers = [child for child in process.children(slot) if is_fork_server(child)]
-        tasks.extend(run(programs, 10) if servers else [])
-        return next(filter(is_there, servers), None)
-
-    server = until(lasting, what="another fork server")
-    assert run_once(programs, tasks)
-    assert listener.is_running
+    assert {ended(hasty.client, task).attempt for task in waiting} == {1}
+    tasks = waiting + run(hasty, 10)
+    keeper = keeper_of(slot_of(listener))
+    assert run_once(hasty, tasks)
     assert listener.stop() == 0
-    until(lambda: not is_there(server), what="its end")
+    until(lambda: hasty.left() == [], what="the end of all")
+    assert not is_there(keeper)
 
 
-@pytest.mark.parametrize("fault", NO_PROCESSES)
-def test_without_room_for_processes_the_task_waits(programs, fault):
+def test_without_room_for_processes_the_task_waits(programs):
     listener = programs.listener("work:run")
     tasks = run(programs, 1)
-    have(programs, fault)
+    have(programs, "no processes")
     waiting = [programs.client.get_queue("work").enqueue("quick") for _ in range(30)]
 
     listener.says("cannot run a task")
@@ -180,97 +176,179 @@ def test_without_room_for_processes_the_task_waits(programs, fault):
 
     assert {ended(programs.client, task).attempt for task in waiting} == {1}
     assert run_once(programs, tasks + waiting)
-    assert "has forked nothing" not in listener.log, "it is no reason for another one"
+    assert "keeper pid=" not in listener.log, "it is no reason for another one"
 
 
-def test_a_task_that_runs_does_not_notice_its_end(programs):
+def test_killed_while_it_waits_it_is_replaced(programs):
     slot = slot_of(programs.listener("work:run"))
-    task = begin(programs, "wait")
-    server, _ = fork_server_of(slot), spare_of_server(slot)
+    keeper, spare = keeper_of(slot), spare_of(slot)
 
-    os.kill(server, signal.SIGKILL)
-    until(lambda: not is_there(server), what="its end, reaped")
-    let_go(programs)
+    os.kill(keeper, signal.SIGKILL)
 
-    task = ended(programs.client, task.id)
-    assert (task.status, task.attempt) == ("complete", 1)
-    # If the fork server dies before it has told of the spare process, that passes for one of the task.
-    assert task.fields.get("leaked") in (None, "1")
+    until(lambda: not is_there(keeper) and not is_there(spare), what="their end")
+    tasks = run(programs, 3)
+    assert run_once(programs, tasks) and keeper_of(slot) != keeper
 
 
-def test_one_that_is_stopped_while_it_is_not_needed_costs_one_wait(programs):
-    listener = programs.listener("work:run", "--beat", "0.2s", "--lease", "2s")
-    tasks = run(programs, 1)
+# How a task ends, whatever becomes of its keeper while it runs: what it does, status, error.
+ENDS = {
+    "wait": ("complete", None),
+    "drop_out 7": ("failed", "the process left with exit code 7 and without a result"),
+    "killed": ("failed", "killed by SIGKILL"),
+}
+
+
+def end_of(programs: Programs, how: str, task: Task) -> None:
+    """Let the task end in this way, and see that its end is recorded as it was."""
+    let_end(programs, how, task)
+    done = ended(programs.client, task.id)
+    assert (done.status, done.error, done.attempt) == (*ENDS[how], 1)
+    assert is_sound(programs.client) and len(ledger(programs, task.id)) == 1
+
+
+def let_end(programs: Programs, how: str, task: Task) -> None:
+    if how != "killed":
+        let_go(programs)
+    elif is_there(task.pid):
+        os.kill(task.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_killed_while_a_task_runs_its_slot_tells_how_the_task_ended(programs, how):
+    slot = slot_of(programs.listener("work:run"))
+    task = begin(programs, "wait" if how == "killed" else how)
+    keeper = keeper_of(slot)
+
+    os.kill(keeper, signal.SIGKILL)
+
+    until(lambda: parent_of(task.pid) == slot, what="that the task has come to the slot")
+    end_of(programs, how, task)
+    assert run(programs, 3) and keeper_of(slot) != keeper
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_stopped_while_a_task_runs_the_end_of_the_task_is_told(hasty, how):
+    slot = slot_of(hasty.listener("work:run", "--beat", "0.2s", "--lease", "2s"))
+    task = begin(hasty, "wait" if how == "killed" else how)
+    keeper = stop(keeper_of(slot))
+
+    end_of(hasty, how, task)
+
+    assert run(hasty, 3) and keeper_of(slot) != keeper
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_with_its_slot_and_master_killed_it_tells_how_the_task_ended(programs, how):
+    listener = programs.listener("work:run")
     slot = slot_of(listener)
-    server, _ = fork_server_of(slot), spare_of_server(slot)
-    os.kill(server, signal.SIGSTOP)
-    until(lambda: state_of(server) == "T", what="its stop")
+    task = begin(programs, "wait" if how == "killed" else how)
+    keeper = keeper_of(slot)
+    kill_all(listener, slot)
+    until(lambda: living_children_of(keeper) == {task.pid}, what="the end of the spare one")
 
-    tasks += run(programs, 5)
+    programs.listener("work:run")
+    has_moved(programs.client, task)
+
+    assert parent_of(task.pid) == keeper
+    end_of(programs, how, task)
+    until(lambda: not is_there(keeper), what="its end")
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_how_a_task_ended_that_nobody_watched_is_told_when_there_is_a_listener_again(programs, how):
+    listener = programs.listener("work:run")
+    slot = slot_of(listener)
+    task = begin(programs, "wait" if how == "killed" else how)
+    keeper = keeper_of(slot)
+    kill_all(listener, slot)
+    let_end(programs, how, task)
+    until(lambda: not is_there(keeper), what="its end")
+
+    programs.listener("work:run")
+
+    end_of(programs, how, task)
+
+
+def test_killed_with_its_slot_the_master_tells_how_the_task_ended(programs):
+    listener = programs.listener("work:run")
+    slot, task = slot_of(listener), begin(programs, "wait")
+    keeper = keeper_of(slot)
+
+    os.kill(keeper, signal.SIGKILL)
+    os.kill(slot, signal.SIGKILL)
+
+    until(lambda: parent_of(task.pid) == listener.pid, what="that the task has come to the master")
+    end_of(programs, "killed", task)
+
+
+def test_a_task_that_has_not_begun_when_its_keeper_is_killed_is_the_next_in_line_again(programs):
+    programs.write(
+        """
+        import os, time
+        while os.path.exists("slowly"):
+            time.sleep(0.005)
+        open(f"imported.{os.getpid()}", "w").close()
+        def run(task):
+            return "done"
+        """,
+        "film.py",
+    )
+    slot = slot_of(programs.listener("film:run"))
+    first = spare_of(slot)
+    until((programs.directory / f"imported.{first}").exists, what="its import")
+    (programs.directory / "slowly").touch()
+    queue = programs.client.get_queue("work")
+    assert ended(programs.client, queue.enqueue("")).pid == first
+    task = queue.enqueue("")
+    until(lambda: programs.client.get_task(task).status == "started", what="its start")
+
+    os.kill(keeper_of(slot), signal.SIGKILL)
+
+    until(lambda: programs.client.get_task(task).attempt == 2, what="its second attempt")
+    (programs.directory / "slowly").unlink()
+    done = ended(programs.client, task)
+    assert (done.status, done.failures, done.interruptions) == ("complete", None, None)
+
+
+def test_stopped_while_it_is_not_needed_it_costs_one_wait(hasty):
+    listener = hasty.listener("work:run", "--beat", "0.2s", "--lease", "2s")
+    tasks = run(hasty, 1)
+    slot = slot_of(listener)
+    keeper, _ = keeper_of(slot), spare_of(slot)
+    stop(keeper)
+
+    tasks += run(hasty, 5)
 
     listener.says("has not answered in time")
-    until(lambda: not is_there(server), what="its end, reaped")
-    assert run_once(programs, tasks)
+    until(lambda: not is_there(keeper), what="its end, reaped")
+    assert run_once(hasty, tasks)
 
 
-@pytest.fixture
-def brief(url, tmp_path) -> Iterator[Programs]:
-    """Programs in which a fork server is not needed after half a second without a task."""
-    with Programs(url, tmp_path, patched({"node.prefork.UNNEEDED": 0.5})) as programs:
-        programs.write(WORK)
-        yield programs
+def stop(pid: int) -> int:
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: state_of(pid) == "T", what="its stop")
+    return pid
 
 
-def test_one_that_is_not_needed_ends_and_comes_with_the_next_task(brief):
-    slot = slot_of(brief.listener("work:run", "--beat", "0.2s", "--lease", "2s"))
-    assert not any(map(is_fork_server, process.children(slot))), "no task has come"
-    run(brief, 1)
-    server, spare = fork_server_of(slot), spare_of_server(slot)
-
-    until(lambda: process.children(slot) == {spare}, what="its end, reaped")
-
-    task = begin(brief, "wait")
-    assert task.pid == spare
-    assert fork_server_of(slot) != server
-    (next_spare,) = until(lambda: task_processes_of(slot) - {spare}, what="the next spare process")
-    assert is_of_server(next_spare)
-    until(lambda: process.children(slot) == {spare, next_spare}, what="its end while a task runs")
-    let_go(brief)
-    assert ended(brief.client, task.id).fields.get("leaked") is None
-    assert run(brief, 3)
+def kill_all(listener: Listener, slot: int) -> None:
+    listener.send(signal.SIGKILL)
+    listener.wait()
+    os.kill(slot, signal.SIGKILL)
+    until(lambda: not is_there(slot), what="the end of the slot")
 
 
-def test_one_with_preloaded_modules_stays(brief):
-    slot = slot_of(
-        brief.listener("work:run", "--preload", "colorsys", "--beat", "0.2s", "--lease", "2s")
-    )
-    server, node = fork_server_of(slot), begin(brief, "wait").node
-
-    until(lambda: beat_of(brief.client, "work", node) > 10, what="two seconds")
-
-    assert fork_server_of(slot) == server
-
-
-def test_no_task_runs_in_a_fork_of_a_listener_that_runs_code_of_the_user(programs):
-    programs.write("def first(queues, ready):\n    return queues\n", "choice.py")
-    slot = slot_of(programs.listener("work:run", "--select", "choice:first"))
-
-    (spare,) = until(lambda: task_processes_of(slot), what="a spare process")
-
-    assert is_of_server(spare)
-    assert begin(programs, "wait").pid == spare
-    let_go(programs)
+def living_children_of(pid: int) -> set[int]:
+    return set(filter(is_there, process.children(pid)))
 
 
 def test_the_wait_for_its_answer_goes_on_through_signals(url, tmp_path):
-    with Programs(url, tmp_path, patched({"node.forks.ANSWER": 60.0})) as programs:
+    with Programs(url, tmp_path, patched({"node.keeper.ANSWER": 60.0})) as programs:
         programs.write(WORK)
         listener = programs.listener("work:run")
         slot = slot_of(listener)
         run(programs, 1)
-        server, spare = fork_server_of(slot), spare_of_server(slot)
-        os.kill(server, signal.SIGSTOP)
-        until(lambda: state_of(server) == "T", what="its stop")
+        server, spare = keeper_of(slot), spare_of(slot)
+        stop(server)
         os.kill(spare, signal.SIGKILL)
         until(lambda: not is_there(spare), what="the end of the spare process")
         task = programs.client.get_queue("work").enqueue("quick")
@@ -287,7 +365,7 @@ def test_the_wait_for_its_answer_goes_on_through_signals(url, tmp_path):
         os.kill(server, signal.SIGCONT)
 
         assert ended(programs.client, task).attempt == 1
-        assert "cannot run a task" not in listener.log and "fork server pid=" not in listener.log
+        assert "cannot run a task" not in listener.log and "keeper pid=" not in listener.log
 
 
 def switches_of(pid: int) -> int:
@@ -304,32 +382,31 @@ def test_a_listener_without_some_of_its_standard_streams_runs_tasks(programs, cl
     started = programs.start(["sh", "-c", f'exec "$@" {closed}', "sh", *command])
 
     tasks = run(programs, 3)
-    (slot,) = [pid for pid in process.children(started.pid) if name_of(pid) == "blueque-slot"]
-    until(lambda: any(map(is_of_server, task_processes_of(slot))), what="one of the fork server")
-    tasks += run(programs, 3)
-
-    assert run_once(programs, tasks)
+    assert run_once(programs, tasks) and started.is_running
     for task in tasks:
         attempt = programs.directory / "spool" / f"{task}@1"
         assert [(attempt / name).read_text() for name in ("stdout", "stderr")] == ["", ""]
 
 
-def test_it_goes_with_a_slot_that_is_killed_and_the_task_is_adopted(programs):
-    slot = slot_of(programs.listener("work:run"))
-    task, server = begin(programs, "wait"), fork_server_of(slot)
+def test_it_outlives_a_slot_that_is_killed_until_the_task_has_ended(programs):
+    listener = programs.listener("work:run")
+    slot = slot_of(listener)
+    task, keeper = begin(programs, "wait"), keeper_of(slot)
+    spare = until(lambda: task_processes_of(slot) - {task.pid}, what="a spare process")
 
     os.kill(slot, signal.SIGKILL)
 
-    until(lambda: not is_there(server), what="the end of its fork server")
+    until(lambda: not any(map(is_there, spare)), what="the end of the spare process")
+    has_moved(programs.client, task)
+    assert (parent_of(task.pid), parent_of(keeper)) == (keeper, listener.pid)
     let_go(programs)
-    task = ended(programs.client, task.id)
-    assert (task.status, task.attempt) == ("complete", 1)
+    assert ended(programs.client, task.id).status == "complete"
+    until(lambda: not is_there(keeper), what="its end")
 
 
 def test_a_listener_that_adopts_starts_one_when_it_reserves_a_task(programs):
     listener = programs.listener("work:run", "--beat", "0.2s", "--lease", "2s")
     slot, task = slot_of(listener), begin(programs, "wait")
-    fork_server_of(slot)
 
     os.kill(slot, signal.SIGKILL)
 
@@ -340,20 +417,20 @@ def test_a_listener_that_adopts_starts_one_when_it_reserves_a_task(programs):
     assert process.children(adopter) == set()
     let_go(programs)
     assert ended(programs.client, task.id).status == "complete"
-    assert run(programs, 1) and fork_server_of(adopter)
+    assert run(programs, 1) and keeper_of(adopter)
 
 
 def test_it_ignores_what_ends_a_group_and_a_task_does_not(programs):
     listener = programs.listener("work:run")
     slot = slot_of(listener)
-    task, server = begin(programs, "wait"), fork_server_of(slot)
+    task, server = begin(programs, "wait"), keeper_of(slot)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         os.kill(server, number)
 
     os.kill(task.pid, signal.SIGTERM)
 
     assert ended(programs.client, task.id).status == "failed"
-    assert (run(programs, 1) and fork_server_of(slot)) == server
+    assert (run(programs, 1) and keeper_of(slot)) == server
 
 
 def test_an_edited_handler_counts_at_once(programs):
@@ -365,7 +442,7 @@ def test_an_edited_handler_counts_at_once(programs):
     programs.write("def run(task):\n    return 'edited'\n", "film.py")
 
     assert ended(programs.client, queue.enqueue("")).result == "edited"
-    assert fork_server_of(slot)
+    assert keeper_of(slot)
 
 
 @pytest.mark.parametrize("options", [(), ("--no-warm",)])
@@ -386,7 +463,7 @@ def test_what_a_handler_imports_of_the_library_is_there_for_the_next(programs, o
         programs.client.get_queue("work"),
     )
     ended(programs.client, queue.enqueue(""))
-    spare_of_server(slot)
+    spare_of(slot)
 
     found = [ended(programs.client, queue.enqueue("")).result for _ in range(12)]
 
@@ -403,11 +480,11 @@ def test_parameters_of_any_size_reach_a_task(programs, size):
     assert json.loads(ended(programs.client, task).fields["result"]) == size
 
 
-def test_the_preloaded_are_in_the_next_fork_server_too(programs):
+def test_the_preloaded_are_in_the_next_keeper_too(programs):
     programs.write("import os\nBY = os.getpid()\n", "heavy.py")
     programs.write("def run(task):\n    import heavy\n    return heavy.BY\n", "film.py")
     slot = slot_of(programs.listener("film:run", "--preload", "heavy"))
-    queue, first = programs.client.get_queue("work"), fork_server_of(slot)
+    queue, first = programs.client.get_queue("work"), keeper_of(slot)
     assert ended(programs.client, queue.enqueue("")).result == first
 
     os.kill(first, signal.SIGKILL)
@@ -416,7 +493,7 @@ def test_the_preloaded_are_in_the_next_fork_server_too(programs):
         by = ended(programs.client, queue.enqueue("")).result
         return by != first and by in process.children(slot)
 
-    until(used, what="a task of the next fork server")
+    until(used, what="a task of the next keeper")
 
 
 TWO_FILES = """
@@ -499,7 +576,7 @@ def test_a_handler_sees_the_arguments_of_its_listener(programs):
     slot = slot_of(programs.listener("film:arguments", "--no-warm"))
     queue = programs.client.get_queue("work")
     said = [ended(programs.client, queue.enqueue("")).result]
-    spare_of_server(slot)
+    spare_of(slot)
 
     said.append(ended(programs.client, queue.enqueue("")).result)
 
@@ -516,8 +593,8 @@ def channels_of(pid: int) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [("--exec", "sleep", "1000"), ("work:run", "--no-warm")])
-def test_no_descriptor_of_the_fork_server_is_left_in_a_task_process(programs, options):
-    slot = slot_of(programs.listener(*options))
+def test_no_descriptor_of_the_keeper_is_left_in_a_task_process(programs, options):
+    programs.listener(*options)
     queue = programs.client.get_queue("work")
     for _ in range(2):
         task_id = queue.enqueue("wait")
@@ -528,6 +605,5 @@ def test_no_descriptor_of_the_fork_server_is_left_in_a_task_process(programs, op
             what="its start",
         )
         until(lambda pid=task.pid: not channels_of(pid), what="no pipe and no socket")
-        spare_of_server(slot)
         queue.cancel(task.id)
         assert ended(programs.client, task.id).status == "cancelled"

@@ -1,0 +1,213 @@
+"""Keeper: a slot's side of its keeper, see task_process/keeper.py.
+
+The slot never waits here. If the keeper does not start, does not answer, or ends, it is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from blueque.system import process, unix_sockets
+from blueque.task_process import handshake
+
+log = logging.getLogger("blueque")
+
+ANSWER = 5.0  # seconds for an answer; a loaded machine needs a hundredth of it
+START = 30.0  # seconds for the start of an interpreter, perhaps from a disk in the network
+TRY_AGAIN = 2.0  # seconds between two starts
+LAST = 1.0  # seconds to wait for the end of a process that was killed
+_MOST = 200_000  # bytes of a message
+
+
+class Forked(NamedTuple):
+    """A task process that the keeper has forked, and that waits for its task.
+
+    pid: 0: there is none. error: the number of the error that is the reason.
+    pidfd: a descriptor of it, and handshake: our end of its handshake; both are the caller's.
+    prepared: the queue whose handler it imports.
+    """
+
+    pid: int
+    error: int
+    pidfd: int
+    handshake: int
+    prepared: str | None
+
+
+class Ended(NamedTuple):
+    """A task process that has ended, and how."""
+
+    pid: int
+    reaped: process.Reaped
+
+
+class Keeper:
+    """Starts a keeper, asks it for task processes, and replaces it.
+
+    start: forks a keeper that serves that end of a socket, and returns its pid. Raises OSError.
+    """
+
+    def __init__(self, start: Callable[[int], int]) -> None:
+        self._start = start
+        self.pid: int | None = None
+        self.refusal: str | None = None  # why a module of `--preload` cannot be imported
+        self.preloaded: set[int] = set()  # processes that modules of `--preload` have started
+        self.pids: set[int] = set()  # of all that we have started and not reaped
+        self._end = -1
+        self.descriptors: list[int] = []  # on which something is to come
+        self.is_starting = False  # it imports what it needs
+        self._asked: tuple[str | None, int] | None = None  # prepared, and our end of the handshake
+        self.until = float("inf")  # when its answer, or its start, is late
+        self._was_lost = False
+        self._start_at = 0.0  # when to start one; on the monotonic clock, as all times here
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it has been asked for a process and has not answered."""
+        return self._asked is not None
+
+    @property
+    def is_there(self) -> bool:
+        return self._end >= 0
+
+    def start(self, is_patient: bool = False) -> None:
+        """Start one if there is none, unless one has been started a short time ago.
+
+        is_patient: its start may take any time.
+        """
+        now = time.monotonic()
+        if self.is_there or now < self._start_at:
+            return
+        self._start_at = now + TRY_AGAIN
+        try:
+            theirs, ours = unix_sockets.pair()
+        except OSError as error:
+            log.warning("cannot start a keeper: %s", error.strerror)
+            return
+        self._end, self.descriptors[:] = ours, [ours]
+        try:
+            self.pid = self._start(theirs)
+        except OSError as error:
+            self._lose(f"cannot start: {error.strerror}")
+            return
+        finally:
+            os.close(theirs)
+        self.pids.add(self.pid)
+        self.is_starting = True
+        self.until = float("inf") if is_patient else now + START
+
+    def ask(self, prepared: str | None) -> bool:
+        """Ask for a task process. False: there is no keeper, or it is just starting, or has been asked.
+
+        prepared: the queue whose handler it is to import. Raises OSError: no more files may be open.
+        """
+        if not self.is_there or self.is_starting or self.is_asked:
+            return False
+        theirs, ours = handshake.make()
+        try:
+            unix_sockets.send(self._end, json.dumps(prepared).encode(), [theirs], may_wait=False)
+        except OSError as error:
+            os.close(ours)
+            self._lose(f"cannot be asked: {error.strerror}")
+            return False
+        finally:
+            os.close(theirs)
+        self._asked, self.until = (prepared, ours), time.monotonic() + ANSWER
+        return True
+
+    def hear(self) -> Iterator[Forked | Ended]:
+        """Yield what it has told us."""
+        while self.is_there and process.is_ready(self._end):
+            try:
+                message, files = unix_sockets.receive(self._end, _MOST, 1)
+            except OSError as error:
+                self._lose(f"does not answer: {error.strerror}")
+                return
+            if not message:
+                self._lose("has ended")
+                return
+            kind, *rest = json.loads(message)
+            if kind == "forked" and self._asked is not None:
+                (prepared, ours), self._asked = self._asked, None
+                self.until = float("inf")
+                yield _forked(rest, files, ours, prepared)
+            elif kind == "ended":
+                pid, *reaped = rest
+                yield Ended(pid, process.Reaped(*reaped))
+            elif kind == "ready":
+                self._note_ready(*rest)
+
+    def note_late(self) -> None:
+        """Give up a keeper that does not come to an answer: it may have been stopped, or hang."""
+        if time.monotonic() >= self.until:
+            what = "started" if self.is_starting else "answered"
+            self._lose(f"has not {what} in time")
+
+    def note_end(self, pid: int, code: int) -> None:
+        """Take notice that a keeper has ended and was reaped. code: see `process.describe`."""
+        self.pids.discard(pid)
+        if pid == self.pid:
+            self.pid = None
+            self._lose(f"has ended ({process.describe(code)})", pid)
+
+    def has_been_lost(self) -> bool:
+        """Tell, once, whether one has ended or was given up."""
+        was_lost, self._was_lost = self._was_lost, False
+        return was_lost
+
+    def kill(self) -> None:
+        """End one that has no task, and wait for that, but not for long."""
+        if self.pid is None:
+            return
+        pidfd = os.pidfd_open(self.pid)
+        os.kill(self.pid, signal.SIGKILL)
+        if process.is_ready(pidfd, LAST):  # our listener has left by then: no beat is due
+            process.reap(self.pid)
+            self.pids.discard(self.pid)
+        os.close(pidfd)
+
+    def let_go(self) -> None:
+        """Close our end: it ends what has not begun, and then itself when the last task has ended."""
+        if self._asked is not None:
+            os.close(self._asked[1])
+        if self.is_there:
+            os.close(self._end)
+        self._end, self.pid, self._asked, self.is_starting = -1, None, None, False
+        self.until = float("inf")
+        self.descriptors.clear()
+
+    def _lose(self, how: str, pid: int | None = None) -> None:
+        log.warning("keeper pid=%s %s; starting another", pid or self.pid, how)
+        self._was_lost = True
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # what it has comes to us
+        self.let_go()
+
+    def _note_ready(self, refusal: str | None, threads: list[str], preloaded: list[int]) -> None:
+        self.is_starting, self.until = False, float("inf")
+        self.refusal, self.preloaded = refusal, set(preloaded)
+        if threads:
+            log.warning(
+                "preloaded modules have left threads: %s: tasks are forked without them, and "
+                "hang if they need a lock that they hold",
+                ", ".join(threads),
+            )
+        if refusal is not None:
+            log.error("%s", refusal)
+
+
+def _forked(answer: list[Any], files: list[int], ours: int, prepared: str | None) -> Forked:
+    pid, error = answer
+    if not files:  # it could not be forked, or no more files may be open here
+        os.close(ours)
+        return Forked(0, error or errno.EMFILE, -1, -1, prepared)
+    return Forked(pid, 0, files[0], ours, prepared)
