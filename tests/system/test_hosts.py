@@ -288,7 +288,7 @@ def test_a_listener_does_not_start_under_a_name_that_it_cannot_have(
 
 @pytest.mark.parametrize("module", ["blueque.cli.scheduler", "blueque.cli.main"])
 def test_no_program_works_under_a_name_that_a_host_cannot_have(programs, module):
-    words = ["pause", "work"] if module.endswith("main") else []
+    words = ["queue", "pause", "work"] if module.endswith("main") else []
     command = [sys.executable, "-m", module, *words, "--redis-url", programs.url]
     refused = programs.start(command, environ={hosts.VARIABLE: "a b"})
     assert refused.wait() == 78
