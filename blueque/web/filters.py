@@ -12,7 +12,7 @@ from blueque.model.units import parse_duration
 from blueque.queries.listing import STATUSES
 from blueque.queries.selection import Selection
 from blueque.text.moments import parse_time
-from blueque.web.visit import Visit, zone_of
+from blueque.web.visit import Visit, iso, zone_of
 
 UNFINISHED = ("started", "reserved", "pending")
 LIMITS = (50, 200, 1000)
@@ -24,7 +24,6 @@ _MANY = {
     "tag": "tags",
     "schedule": "schedule",
 }
-_ONE = {"text": "text", "since": "since", "until": "until"}
 
 
 class Filter(NamedTuple):
@@ -77,9 +76,13 @@ def command_of(visit: Visit, verb: str = "ls", among: Collection[str] = STATUSES
         option = "--tag" if field == "tags" else f"--{field.replace('_', '-')}"
         for value in visit.query.get(name, ()):
             words += [option, value] if value else []
-    for name in _ONE:
+    if text := visit.one("text").strip():
+        words += ["--text", text]
+    for name in ("since", "until"):
         if value := visit.one(name).strip():
-            words += [f"--{name}", value]
+            is_age, time = _time(visit, name, []) or (True, 0.0)
+            # A terminal has not the zone of the viewer.
+            words += [f"--{name}", value if is_age else iso(time) or value]
     if verb == "ls" and visit.one("sort") == RAN:
         words += ["--sort", RAN]
     return shlex.join(words)

@@ -80,7 +80,7 @@ def _order(visit: Visit, verb: str, form: Form) -> Page:
     """Give the order to which a person has said yes, and return what became of it."""
     order = _allowed(visit, verb)
     tasks = _selected(visit, order)
-    mistake = _mistake(order, len(tasks), form)
+    mistake = _mistake(order, len(tasks), form) or _more_running(tasks, form)
     if mistake or not tasks:
         return _question(visit, verb, tasks, mistake, form)
     done = _give(visit, verb, tasks, form)
@@ -120,7 +120,7 @@ def _order_of_program(visit: Visit, verb: str, form: Form) -> dict[str, Any]:
         "items": [
             {
                 "id": one.task.id,
-                "queue": form["value"] if verb == "move" and one.state else one.task.queue,
+                "queue": form["value"].strip() if verb == "move" and one.state else one.task.queue,
                 "status": None if one.refusal else one.state,
                 "refusal": one.refusal or None,
             }
@@ -159,7 +159,6 @@ def _question(
     now = inspector.now()
     sentence = order.ask(visit.reader.client, tasks) if tasks else ""
     shown = sorted(tasks, key=lambda task: task.started or now)[:SHOWN]
-    is_by_filter = order.selects and not visit.query.get("id")
     context = {
         "order": order,
         "sentence": f"{sentence[:1].upper()}{sentence[1:]}",
@@ -173,10 +172,20 @@ def _question(
         "mistake": mistake,
         "form": form or {},
         "back": _back(visit),
-        "command": command_of(visit, verb, order.states) if is_by_filter else "",
+        "command": _command(visit, verb) if tasks else "",
         "is_live": False,
     }
     return Page("consent.html", context)
+
+
+def _command(visit: Visit, verb: str) -> str:
+    """Return the command that would select the same tasks; empty: there is none."""
+    order = ORDERS[verb]
+    is_by_filter = order.selects and not visit.query.get("id")
+    is_of_all_queues = bool(visit.site.queues) and not visit.one("queue").strip()
+    if not is_by_filter or visit.one("node").strip() or is_of_all_queues:
+        return ""
+    return command_of(visit, verb, order.states)
 
 
 def _mistake(order: Order, number: int, form: Form) -> str:
@@ -187,6 +196,16 @@ def _mistake(order: Order, number: int, form: Form) -> str:
     if number > int(expected):
         return f"{number - int(expected)} more by now: look again and say yes once more."
     return order.mistake(form.get("value", "").strip())
+
+
+def _more_running(tasks: Sequence[Task], form: Form) -> str:
+    """Return that more of the tasks run than the question has said; empty: they do not.
+
+    If none ran, those that have started since are left alone.
+    """
+    said, running = form.get("running", "0"), sum(task.status == "started" for task in tasks)
+    more = running - int(said) if re.fullmatch("[1-9][0-9]{0,8}", said) else 0
+    return f"{more} more running by now: look again and say yes once more." if more > 0 else ""
 
 
 def _give(visit: Visit, verb: str, tasks: Sequence[Task], form: Form) -> Done:
@@ -201,7 +220,7 @@ def _give(visit: Visit, verb: str, tasks: Sequence[Task], form: Form) -> Done:
     trouble = ""
     for task in tasks:
         try:
-            if task.status not in states:
+            if task.status == "started" and "started" not in states:
                 raise InvalidInput("it has started meanwhile")
             state = order.do(visit.reader.client, task, given)
             outcomes.append(Outcome(task, state, remark=order.remark(given)))

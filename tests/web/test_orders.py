@@ -25,6 +25,7 @@ from blueque.web.views import overview
 from blueque.web.visit import Visit
 
 OWN = {"sec-fetch-site": "same-origin"}
+SOME = Site(address="", queues=("video",))
 
 
 def form_of(page):
@@ -99,6 +100,47 @@ def test_a_task_that_started_after_the_question_runs_on(ask, client, queue):
 
     assert "it has started meanwhile" in outcome.text
     assert client.get_task(task).cancel is None
+
+
+def test_a_question_that_named_fewer_running_tasks_is_asked_again(ask, client, queue, start):
+    first, path = start(), "/acts/cancel?queue=video"
+    queue.enqueue({"scene": 2})
+    form = form_of(ask(path))
+    client.get_processor(client.get_listener("video").listen(timeout=10)).start(77)
+
+    answer = ask(path, "POST", data=form, headers=OWN)
+
+    assert "1 more running by now" in answer.text and "2 of 2 tasks are running" in answer.text
+    assert client.get_task(first).cancel is None
+    assert "2 done" in ask(path, "POST", data=form_of(answer), headers=OWN).text
+
+
+@pytest.mark.parametrize("more", ["&node=gpu-1", "&state=failed"])
+def test_no_command_is_named_that_would_select_other_tasks(ask, queue, more):
+    """None has --node, and without a state of its own it takes all that it can."""
+    queue.enqueue({"scene": 1})
+
+    assert "blueque cancel" in ask("/acts/cancel?queue=video").text
+    assert "blueque cancel" not in ask(f"/acts/cancel?queue=video{more}").text
+
+
+def test_a_page_for_some_queues_names_no_command_for_all(client, queue):
+    queue.enqueue({"scene": 1})
+    app = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=SOME)
+
+    assert "blueque cancel" not in ask_app(app, "/acts/cancel?state=pending").text
+    assert "blueque cancel -q video" in ask_app(app, "/acts/cancel?queue=video").text
+
+
+def test_the_command_has_the_times_of_the_zone_of_the_viewer(ask, queue):
+    queue.enqueue({"scene": 1})
+    path = "/acts/cancel?queue=video&since=2020-01-01+08:00"
+
+    def command(**headers):
+        return re.search('data-copy="(blueque cancel[^"]*)"', ask(path, headers=headers).text)[1]
+
+    assert command() == "blueque cancel -q video --since 2020-01-01T08:00:00Z"
+    assert command(cookie="blueque-zone=Asia/Kolkata").endswith("--since 2020-01-01T02:30:00Z")
 
 
 def test_all_tasks_of_a_queue_are_one_link_away(ask, queue, start):
