@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from pathlib import Path
 
 import pytest
 from asking import NODE, ask_app
@@ -12,11 +14,12 @@ from transactions import protocol
 
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.faces.orders import ORDERS
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
-from blueque.web import controls, create_app
+from blueque.web import controls, create_app, objects
 from blueque.web.access import Viewer
 from blueque.web.site import Site
 
@@ -100,6 +103,18 @@ def test_each_kind_is_the_object_of_its_command(client, site, tasks, kind, monke
         assert mine == theirs
     assert mine["kind"] == kind
     assert without_times(mine) == without_times(theirs)
+
+
+def test_the_guide_names_all_kinds_and_orders():
+    text = (Path(__file__).parents[2] / "docs/guide/web.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|(.*)\|$", text.partition("\n## For programs\n")[2], re.M)
+    first = {name: more for names, more in rows for name in re.findall("`(.+?)`", names)}
+    orders = {name: re.findall(r"`(\w+)`", more) for name, more in first.items() if name[0] == "/"}
+
+    assert first.keys() - orders.keys() == objects.OBJECTS.keys()
+    assert {*orders.pop("/acts/VERB")} == ORDERS.keys()
+    given = {(name.split("/")[2], verb) for name, verbs in orders.items() for verb in verbs}
+    assert given == controls.CONTROLS.keys() - {("task", "stack")}
 
 
 def test_secrets_of_a_result_are_hidden_as_on_the_page(client, start):
