@@ -6,9 +6,11 @@ import logging
 import signal
 import socket
 import socketserver
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
@@ -79,6 +81,13 @@ def open_server(exporter: Exporter, host: str, port: int) -> WSGIServer:
             socketserver.TCPServer.server_bind(self)  # that of HTTPServer asks the name server
             self.server_name, self.server_port = host, self.server_address[1]
             self.setup_environ()
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            error = sys.exception()
+            if isinstance(error, OSError):
+                log.debug("a client has left, or has sent nothing: %s", error)
+            else:
+                super().handle_error(request, client_address)
 
     return make_server(host, port, make_wsgi_app(exporter.registry), Server, _Handler)
 

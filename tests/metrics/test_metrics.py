@@ -6,6 +6,7 @@ import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -366,3 +367,18 @@ def test_a_schedule_that_makes_no_sense_ends_no_scrape(scrape, client, cli):
 
     assert of(found, "schedule_occurrences_total", schedule="nightly", what="made") == 0
     assert of(found, "schedule_overdue_seconds", schedule="gone") == 0
+
+
+def test_a_client_that_sends_nothing_is_let_go_without_a_traceback(monkeypatch, capsys):
+    monkeypatch.setattr(exporter._Handler, "timeout", 0.01)
+    serving = exporter.open_server(exporter.Exporter(list), "127.0.0.1", 0)
+    thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
+    thread.start()
+
+    with socket.create_connection(serving.server_address, timeout=20) as idle:
+        assert idle.recv(1) == b""  # the server has closed it
+
+    serving.shutdown()
+    thread.join()
+    serving.server_close()
+    assert capsys.readouterr().err == ""
