@@ -7,7 +7,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 import click
 
-from blueque.cli.synonyms import MEANT, OTHERWISE, VERBS
+from blueque.cli.synonyms import MEANT, VERBS
 
 TIE = 0.14  # of the ratio of two words
 
@@ -64,10 +64,10 @@ def _commands(root: click.Context, noun: str) -> Mapping[str, Sequence[str]]:
     if not noun:
         found |= {name: [f"blueque {name}"] for name in names}
         return found | {word: [line] for word, line in MEANT.items() if " " not in word}
-    for word, verb in VERBS.items():
-        right = verb if verb in found else OTHERWISE.get(verb)
-        if right in found:
-            found.setdefault(word, [*found[right]])
+    there = dict(found)
+    for word, verbs in VERBS.items():
+        if right := next((verb for verb in verbs if verb in there), None):
+            found.setdefault(word, [*there[right]])
     return found
 
 

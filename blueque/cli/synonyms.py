@@ -109,20 +109,20 @@ MEANT: dict[str, str] = {
     **dict.fromkeys(("help commands", "help all"), "blueque help verbs"),
 }
 
-# Words for verbs of nouns, where the noun has that verb.
-VERBS: dict[str, str] = {
-    **dict.fromkeys(("list", "all"), "ls"),
-    **dict.fromkeys(("edit", "change", "update", "config"), "set"),
-    **dict.fromkeys(("remove", "delete", "purge", "drop"), "rm"),
-    **dict.fromkeys(("create", "new", "set"), "add"),
-    **dict.fromkeys(("describe", "info", "get", "inspect"), "show"),
-    **dict.fromkeys(("retry", "rerun"), "requeue"),
-    **dict.fromkeys(("kill", "stop", "terminate", "abort", "revoke"), "cancel"),
-    **dict.fromkeys(("stop", "suspend", "hold", "disable"), "pause"),
-    **dict.fromkeys(("start", "unpause", "continue", "enable"), "resume"),
-    **dict.fromkeys(("run", "fire", "now"), "trigger"),
-    **dict.fromkeys(("log", "tail", "output"), "logs"),
-    **dict.fromkeys(("events", "activity"), "history"),
+# Words for verbs of nouns: the first of these verbs that the noun has is meant.
+VERBS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("list", "all"), ("ls",)),
+    **dict.fromkeys(("edit", "change", "update", "config"), ("set", "add")),
+    **dict.fromkeys(
+        ("remove", "delete", "drop", "purge", "rm", "forget"), ("rm", "forget", "delete")
+    ),
+    **dict.fromkeys(("create", "new", "add", "set"), ("add", "set")),
+    **dict.fromkeys(("describe", "info", "get", "inspect"), ("show",)),
+    **dict.fromkeys(("retry", "rerun"), ("requeue",)),
+    **dict.fromkeys(("kill", "stop", "terminate", "abort", "revoke"), ("cancel", "pause")),
+    **dict.fromkeys(("suspend", "hold", "disable"), ("pause",)),
+    **dict.fromkeys(("start", "unpause", "continue", "enable"), ("resume",)),
+    **dict.fromkeys(("run", "fire", "now"), ("trigger",)),
+    **dict.fromkeys(("log", "tail", "output"), ("logs",)),
+    **dict.fromkeys(("events", "activity"), ("history",)),
 }
-# Where the usual verb is missing.
-OTHERWISE = {"rm": "forget", "forget": "rm", "cancel": "pause", "add": "set"}

@@ -147,6 +147,15 @@ INTENTIONS = {
     "enqueue_due_tasks": "blueque-scheduler",
     "flower": "blueque web",
     "help codes": "blueque help exit-codes",
+    "task stop": "blueque task cancel",
+    "group stop": "blueque group cancel",
+    "host stop": "blueque host pause",
+    "schedule kill": "blueque schedule pause",
+    "task rm": "blueque task delete",
+    "queue rm": "blueque queue forget",
+    "group delete": "blueque group forget",
+    "schedule forget": "blueque schedule rm",
+    "queue add": "blueque queue set",
 }
 
 
