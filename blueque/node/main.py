@@ -49,6 +49,8 @@ def main() -> int:
     log_to_stderr(choices.settings["log_format"], choices.settings["log_level"])
     for name in choices.environ.keys() - {hosts.VARIABLE}:  # the program before us may have kept it
         os.environ.pop(name, None)
+    if not os.environ.get(hosts.VARIABLE):  # empty: there was none at the start
+        os.environ.pop(hosts.VARIABLE, None)
     if (host := choices.settings["host"]) is not None:
         os.environ[hosts.VARIABLE] = host  # for all that we fork, and for what tasks start
     # before a directory of the user's may have modules of the same names
@@ -106,7 +108,6 @@ def _master(choices: Choices, package: int, notifier: Notifier, kept: Kept | Non
         Callbacks(
             chore=functools.partial(_prune, choices),
             left_behind=functools.partial(registry.left_behind, choices.queues),
-            replaced=functools.partial(registry.of_master, os.getpid()),
             note_ending=spool.note_ending,
             on_listener_end=spool.remove_room,
         ),

@@ -66,9 +66,7 @@ class Master:
         known = context.Master(
             os.getpid(), -1, -1, self._pause, max_runtime=options.max_runtime, ends=ends
         )
-        self._slots = Slots(
-            body, options.slots, self._calls, known, self._leave_in_child, kept is not None
-        )
+        self._slots = Slots(body, options.slots, self._calls, known, self._leave_in_child, kept)
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
         self._first = 0  # the first signal that we were given
         self._has_been_told = False  # by a signal that we are to leave
@@ -223,8 +221,8 @@ class Master:
 
     def _obey_aside(self, number: int) -> None:
         """Obey a signal that ends no process."""
-        if number != signal.SIGUSR2 and self._echoes_aside.is_one(number):
-            return  # a second SIGUSR2 takes the first one back
+        if number == signal.SIGUSR1 and self._echoes_aside.is_one(number):
+            return  # but a second SIGUSR2 takes the first one back, and SIGHUP tells of a newer file
         if number == signal.SIGUSR1:
             log.warning(
                 "SIGUSR1: the stacks of the master pid=%d are above, those of its listeners follow: %s",
@@ -266,7 +264,8 @@ class Master:
                 self._slots.say_replaced()
                 # a pause for want of the directory ends, for we enter that now
                 pause = None if self._pause.by == NO_DIRECTORY else self._pause.by
-                reload.replace(Kept(self._started, pause))
+                slots, adopters = self._slots.slot_pids, self._slots.adopter_pids
+                reload.replace(Kept(self._started, pause, slots, adopters))
             elif reload.check.pid is None:
                 reload.check.forget()
 

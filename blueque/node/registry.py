@@ -100,12 +100,6 @@ class Registry:
                 found.add(pid)
         return found
 
-    def of_master(self, master: int) -> set[int]:
-        """Return the pids of the listeners that live and whose master has this pid, whatever program
-        runs under it now.
-        """
-        return {pid for pid, entry in self._entries().items() if entry.get("master") == master}
-
     def _entries(self) -> dict[int, dict[str, Any]]:
         """Return what is written of those that live; tidy away the others."""
         found: dict[int, dict[str, Any]] = {}

@@ -4,7 +4,8 @@ A child checks the arguments, blueque.toml and the handlers. If it finds no mist
 replaces itself by exec and keeps its pid. Otherwise nothing changes.
 
 The listeners of a master that does so lose their lifeline and leave, those with a task when it has
-ended. The new program finds them in the registry beside the spool: each keeps its slot until then.
+ended. They stay children of this process, and the new program gets their pids: each keeps its slot
+until then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.system import process
@@ -136,10 +137,13 @@ class Kept(NamedTuple):
 
     started: when the first one under this pid started, on the monotonic clock. pause: the cause, as
         in `Pause.by`.
+    slots, adopters: the pids of its children that are listeners, and of those that only adopt.
     """
 
     started: float
     pause: str | None = None
+    slots: Sequence[int] = ()
+    adopters: Sequence[int] = ()
 
     @property
     def environ(self) -> dict[str, str]:

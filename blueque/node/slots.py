@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from blueque.node import context
 from blueque.node.control import OF_MASTER
+from blueque.node.reload import Kept
 from blueque.system import process, signals
 from blueque.text.format import count
 
@@ -36,7 +37,6 @@ class Callbacks(NamedTuple):
     chore: done now and then in a child of its own.
     left_behind: returns the pids of listeners that still run a task although their master has gone;
         each counts as one of our slots.
-    replaced: returns those that the program before us has forked, see reload.py.
     note_ending: called for a process that is no listener of ours, when it has ended; see
         `Spool.note_ending`. Returns whether it ran an attempt.
     on_listener_end: called with the pid of a listener that has ended.
@@ -44,7 +44,6 @@ class Callbacks(NamedTuple):
 
     chore: Callable[[], None] = lambda: None
     left_behind: Callable[[], set[int]] = set
-    replaced: Callable[[], set[int]] = set
     note_ending: Callable[[int, int, process.Reaped], bool] = lambda *_: False
     on_listener_end: Callable[[int], object] = lambda _: None
 
@@ -54,7 +53,8 @@ class Slots:
 
     known: what they know of the master, but for what only this object knows.
     leave_master: called in each of them first, to let go of what is the master's.
-    is_checked: the configuration was checked, so it is not hopeless if all listeners fail.
+    kept: of the program that this one has replaced. Its configuration was checked, so it is not
+        hopeless if all listeners fail.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Slots:
         calls: Callbacks,
         known: context.Master,
         leave_master: Callable[[], object],
-        is_checked: bool = False,
+        kept: Kept | None = None,
     ) -> None:
         self._body, self._wanted, self._calls = body, wanted, calls
         self._known, self._leave_master = known, leave_master
@@ -72,18 +72,20 @@ class Slots:
         self._adopters: dict[int, float] = {}  # the same of those that only adopt
         # Those of the program before us: each has its slot until its task has ended.
         self._replaced: set[int] = set()
+        if kept is not None:
+            self._replaced |= {*kept.slots}
+            self._adopters |= dict.fromkeys(kept.adopters, 0.0)
         self._held: set[int] = set()  # the same of a former master, which are no children of ours
         self._fork_at: list[float] = []  # when to fork the slots that are missing
         self._gone = 0  # slots that have been drained and are not filled again
         self._places: dict[int, int] = {}  # pid -> where on the board it shows what it is
         self._board = mmap.mmap(-1, wanted + _MOST_ADOPTERS)
-        self._has_worked = is_checked  # or a listener has registered or lived long enough
+        self._has_worked = kept is not None  # or a listener has registered or lived long enough
 
     def open(self) -> None:
         """Count the slots of the listeners that are there already, and plan to fork the others."""
         self._lifeline, self._lifeline_end = os.pipe()
         self._requests, self._requests_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._replaced = self._calls.replaced()
         free = max(self._free, 0)
         self._held = set(sorted(self._calls.left_behind())[:free])
         if self._held:
@@ -106,7 +108,17 @@ class Slots:
     @property
     def pids(self) -> list[int]:
         """The children that are listeners, also those that only adopt."""
-        return [*self._born, *self._adopters, *self._replaced]
+        return [*self.slot_pids, *self.adopter_pids]
+
+    @property
+    def slot_pids(self) -> list[int]:
+        """The children that are listeners and have a slot."""
+        return [*self._born, *self._replaced]
+
+    @property
+    def adopter_pids(self) -> list[int]:
+        """The children that are listeners and only adopt."""
+        return [*self._adopters]
 
     @property
     def are_over(self) -> bool:
@@ -170,13 +182,14 @@ class Slots:
         log.warning(
             "the new configuration holds for the tasks to come; replacing %s, "
             "those with a task when it has ended",
-            count(len(self._born) + len(self._replaced), "listener"),
+            count(len(self.slot_pids), "listener"),
         )
 
     def count_shown(self) -> tuple[int, int]:
         """Return how many listeners run a task, and how many have not registered yet."""
         shown = [self._board[place] for place in self._places.values()]
-        running = shown.count(context.BUSY) + len(self._held) + len(self._replaced)
+        others = {*self.pids} - self._places.keys()  # of the program before us
+        running = shown.count(context.BUSY) + len(self._held) + len(others)
         return running, len(self._fork_at) + shown.count(context.NEW)
 
     # Ends

@@ -159,6 +159,37 @@ def test_idle_listeners_are_replaced_and_busy_ones_after_their_task(programs, qu
     until(lambda: programs.left() == [], what="that nothing is left")
 
 
+def test_a_busy_listener_keeps_its_slot_although_the_registry_cannot_be_written(programs, queue):
+    configure(programs, 'handler = "work:run"')
+    listener = start(programs)
+    running = begin(programs, queue)
+    registry = programs.directory / "spool" / "listeners"
+    shutil.rmtree(registry)
+    registry.touch()
+    reload(listener)
+    until(lambda: len(listener.lines("blueque-listener 2")) == 2, what="the new program")
+    listener.send(signal.SIGUSR1)
+    listener.says(f"those of its listeners follow: pid={pid_of(running.node)}\n")
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+    assert listener.stop() == 0
+
+
+def test_tasks_have_the_environment_that_they_had_before(programs, queue):
+    programs.write("""
+        import os
+
+        def run(task):
+            return {name: value for name, value in os.environ.items() if task.id not in value}
+    """)
+    listener = programs.listener("work:run", before=("env", "-u", "BLUEQUE_HOST"))
+    before = outcome(programs.client, queue.enqueue("")).result
+    reload(listener)
+    after = outcome(programs.client, queue.enqueue("")).result
+    assert {**after, "BLUEQUE_NODE": before["BLUEQUE_NODE"]} == before
+    assert listener.stop() == 0
+
+
 def test_every_option_of_the_file_holds_from_then_on(programs, queue):
     configure(programs, 'handler = "work:run"\non_term = "drain"')
     listener = start(programs)
@@ -409,7 +440,7 @@ def test_a_newer_one_ends_a_check_whose_import_never_ends_and_is_not_lost(progra
     write_endless(programs)
     checking = check_endlessly(programs, listener)
     programs.write(WORK)
-    listener.send_again(signal.SIGHUP)
+    listener.send(signal.SIGHUP)  # however soon
     listener.says("ending the check that is still running, to begin a new one")
     listener.says("replacing 1 listener,")
     until(lambda: not state_of(checking), what="the end of the first check")

@@ -48,7 +48,7 @@ def test_a_program_that_cannot_be_replaced_goes_on_and_its_descriptors_stay_its_
 
 
 def test_what_is_kept_of_the_program_before_is_taken_once(monkeypatch):
-    kept = Kept(0.1 + 0.2, "an order")
+    kept = Kept(0.1 + 0.2, "an order", [7, 8], [9])
     for name, value in kept.environ.items():
         monkeypatch.setenv(name, value)
     assert (Kept.take(), Kept.take()) == (kept, None)
