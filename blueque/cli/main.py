@@ -136,7 +136,7 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
         return
     from blueque.cli.verbs.status import print_status  # here: --help does without
 
-    print_status(invocation, as_json=False)
+    print_status(invocation, invocation.as_json)
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+_JSON = "as_json"  # the name of --json
 COMPLETE = "_BLUEQUE_COMPLETE"  # the variable with which a shell asks for its script, or for words
 
 
@@ -35,6 +36,7 @@ class Invocation:
     config_file: str | None = None
     is_debug: bool = False
     is_utc: bool = False
+    as_json: bool = False
     by: str | None = None  # who gives orders; None: this user and host
     wrong_types: WrongTypes = field(default_factory=WrongTypes)
 
@@ -100,15 +102,15 @@ WITH_SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class _SharedOption(click.Option):
-    """An option of a program and all its verbs. Only the help of the program explains it."""
+    """An option of a program and all its verbs. Only the help of the program explains it, but for
+    --json, which the help of each verb that prints JSON has.
+    """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        if ctx.parent is None:
+        if ctx.parent is None or self.name == _JSON:
             return super().get_help_record(ctx)
-        if (
-            next(option for option in ctx.command.params if isinstance(option, _SharedOption))
-            is not self
-        ):
+        shared = (one for one in ctx.command.params if isinstance(one, _SharedOption))
+        if next(one for one in shared if one.name != _JSON) is not self:
             return None
         return "Common options", f"See {ctx.find_root().info_name} --help."
 
@@ -143,35 +145,57 @@ def _set_color(context: click.Context, parameter: click.Parameter, value: str | 
         context.color = True if is_forced else None
 
 
+def _refuse_json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value or context.ensure_object(Invocation).as_json:
+        raise click.UsageError("it prints no JSON: leave --json out")
+
+
 def _shared(
-    name: str, callback: Callable[..., None], **attributes: Any
+    *names: str, callback: Callable[..., None], **attributes: Any
 ) -> Callable[[Decorated], Decorated]:
     return click.option(
-        name, cls=_SharedOption, expose_value=False, callback=callback, **attributes
+        *names, cls=_SharedOption, expose_value=False, callback=callback, **attributes
     )
 
 
 redis_url_option = _shared(
     "--redis-url",
-    _remember("url"),
+    callback=_remember("url"),
     metavar="URL",
     help="Redis; default BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
 )
 config_option = _shared(
-    "--config", _remember("config_file"), metavar="FILE", help="Another blueque.toml."
+    "--config", callback=_remember("config_file"), metavar="FILE", help="Another blueque.toml."
 )
-debug_option = _shared("--debug", _remember("is_debug"), is_flag=True, help="Show tracebacks.")
+debug_option = _shared(
+    "--debug", callback=_remember("is_debug"), is_flag=True, help="Show tracebacks."
+)
+_json_option = _shared(
+    *("--json", _JSON),
+    callback=_remember("as_json"),
+    is_flag=True,
+    help="Print one JSON object instead of text.",
+)
+_no_json_option = _shared(*("--json", _JSON), callback=_refuse_json, is_flag=True, hidden=True)
 _options_of_verbs = together(
     redis_url_option,
     config_option,
     debug_option,
-    _shared("--as", _remember("by"), metavar="NAME", help="Who gives an order; default USER@HOST."),
     _shared(
-        "--utc", _remember("is_utc"), is_flag=True, help="Show times in UTC, not in local time."
+        "--as",
+        callback=_remember("by"),
+        metavar="NAME",
+        help="Who gives an order; default USER@HOST.",
+    ),
+    _shared(
+        "--utc",
+        callback=_remember("is_utc"),
+        is_flag=True,
+        help="Show times in UTC, not in local time.",
     ),
     _shared(
         "--color",
-        _set_color,
+        callback=_set_color,
         type=click.Choice(("auto", "always", "never")),
         help="Default: on a terminal; NO_COLOR, FORCE_COLOR.",
     ),
@@ -183,13 +207,16 @@ def shared_options(command: Decorated) -> Decorated:
     are in its first argument, an Invocation.
     """
     taking: Any = pass_invocation(command)
-    return _options_of_verbs(taking)
+    return together(_json_option, _options_of_verbs)(taking)
+
+
+def text_options(command: Decorated) -> Decorated:
+    """Add the options that every verb of `blueque` takes to a verb that prints no JSON: it refuses --json."""
+    taking: Any = pass_invocation(command)
+    return together(_no_json_option, _options_of_verbs)(taking)
 
 
 version_option = click.version_option(__version__, message="%(prog)s %(version)s")
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
-)
 reveal_option = click.option(
     "--reveal", "reveals", is_flag=True, help="Show secrets in parameters and context, too."
 )

@@ -288,7 +288,7 @@ def verbs_with_json():
     context = click.Context(blueque)
 
     def walk(command, words):
-        if any(one.name == "as_json" for one in command.params):
+        if any(one.name == "as_json" and not one.hidden for one in command.params):
             yield " ".join(words)
         if isinstance(command, click.Group):
             for name in command.list_commands(context):

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import queues_matching
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.progress_line import Line
 from blueque.cli.states import state_option
 from blueque.cli.values import DURATION
@@ -49,7 +49,6 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
     is_flag=True,
     help="Use a store where Blueque was not tested: gs://, abfss://, hdfs:// and others.",
 )
-@json_option
 @shared_options
 def archive(
     invocation: Invocation,
@@ -60,7 +59,6 @@ def archive(
     states: Sequence[str],
     is_by_group: bool | None,
     unverified: bool,
-    as_json: bool,
 ) -> None:
     """Move the finished tasks of a queue from Redis into Parquet files.
 
@@ -96,7 +94,7 @@ def archive(
                 unverified=unverified,
             )
             screen.clear()
-            (_print_json if as_json else _print_text)(done)
+            (_print_json if invocation.as_json else _print_text)(done)
     except BaseException as error:
         screen.clear()
         if isinstance(error, KeyboardInterrupt):

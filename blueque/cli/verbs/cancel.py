@@ -11,7 +11,7 @@ from blueque.cli.actions import Manner, Outcome, give, named_or_selected
 from blueque.cli.end_wait import WithWait, ends_of, is_late, wait_option
 from blueque.cli.failure import TIMED_OUT
 from blueque.cli.named import pattern_option
-from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, dry_run_option, shared_options, yes_option
 from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
 
@@ -32,7 +32,6 @@ UNFINISHED = ("blocked", "pending", "scheduled", "reserved", "started")
 @wait_option
 @dry_run_option("Only show what would be cancelled.")
 @yes_option
-@json_option
 @shared_options
 def cancel(
     invocation: Invocation,
@@ -44,7 +43,6 @@ def cancel(
     wait: float | None,
     dry_run: bool,
     is_sure: bool,
-    as_json: bool,
 ) -> int:
     """Cancel waiting tasks, and end running ones, on any host.
 
@@ -69,8 +67,8 @@ def cancel(
     inspector = client.get_inspector()
     chosen = named_or_selected(inspector, ids, patterns, states, selection, UNFINISHED)
     given = Given(invocation.by, reason, states or UNFINISHED)
-    ends = ends_of(inspector, GOING, _judge, wait, as_json)
-    manner = Manner(is_sure, as_json, dry_run)
+    ends = ends_of(inspector, GOING, _judge, wait, invocation.as_json)
+    manner = Manner(is_sure, invocation.as_json, dry_run)
     outcomes, code = give(client, ORDERS["cancel"], chosen, given, manner, ends)
     return TIMED_OUT if is_late(outcomes, GOING, wait) else code
 

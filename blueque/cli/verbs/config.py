@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
 
 if TYPE_CHECKING:
@@ -20,9 +20,8 @@ _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can
 @click.command()
 @click.option("-q", "--queue", metavar="QUEUE", help="What holds for the tasks of this queue.")
 @click.option("--example", is_flag=True, help="Print a file with every setting, commented out.")
-@json_option
 @shared_options
-def config(invocation: Invocation, queue: str | None, example: bool, as_json: bool) -> None:
+def config(invocation: Invocation, queue: str | None, example: bool) -> None:
     """Show the values in effect, and where each comes from: an option, the environment, the file, or the default.
 
     \b
@@ -47,7 +46,7 @@ def config(invocation: Invocation, queue: str | None, example: bool, as_json: bo
 
     found = list(effective(invocation) if queue is None else of_queue(invocation, queue))
     file = invocation.config.path
-    if as_json:
+    if invocation.as_json:
         items = [
             {"name": one.key, "value": one.value, "origin": one.origin, "place": one.place}
             for one in found

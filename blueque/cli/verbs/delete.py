@@ -9,7 +9,7 @@ import click
 
 from blueque.cli.actions import Manner, give, named_or_selected
 from blueque.cli.named import pattern_option
-from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, dry_run_option, shared_options, yes_option
 from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
 from blueque.model.states import FINISHED, WAITING
@@ -39,7 +39,6 @@ _WAITS = (*WAITING, "blocked")
 )
 @dry_run_option("Only show what would be deleted.")
 @yes_option
-@json_option
 @shared_options
 def delete(
     invocation: Invocation,
@@ -51,7 +50,6 @@ def delete(
     is_forced: bool,
     dry_run: bool,
     is_sure: bool,
-    as_json: bool,
 ) -> int:
     """Delete finished tasks for good, with their results, errors and logs; or what waits in a queue.
 
@@ -78,7 +76,7 @@ def delete(
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 
-    manner = Manner(is_sure, as_json, dry_run)
+    manner = Manner(is_sure, invocation.as_json, dry_run)
     if is_overdue or {*states} & {*_WAITS}:
         if ids or selection.is_any or not (patterns or is_overdue):
             what = "--kept-too-long goes" if is_overdue else "States that wait go"

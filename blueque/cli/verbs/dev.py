@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, Failure
-from blueque.cli.options import Invocation, shared_options
+from blueque.cli.options import Invocation, text_options
 from blueque.cli.values import Value
 from blueque.errors import Taken
 from blueque.model.units import require_module_name
@@ -29,7 +29,7 @@ from blueque.model.units import require_module_name
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @click.option("--no-web", is_flag=True, help="Without the page.")
-@shared_options
+@text_options
 def dev(
     invocation: Invocation, modules: Sequence[str], slots: int, opens: bool, no_web: bool
 ) -> int:

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.values import DURATION
 from blueque.connection.address import hide_password
 from blueque.documents.doctor import level_of, of_doctor
@@ -68,9 +68,8 @@ _REPAIRS = {
     show_default=True,
     help="How long a finding must last: what changes meanwhile is not reported.",
 )
-@json_option
 @shared_options
-def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> int:
+def doctor(invocation: Invocation, fix: bool, settle: float) -> int:
     """Check Redis and everything that Blueque has in it.
 
     \b
@@ -98,7 +97,7 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
         *(check.level for check in checks),
         *(level_of(finding) for finding in report.findings),
     ]
-    if as_json:
+    if invocation.as_json:
         _print_json(invocation, checks, report, fixed)
     else:
         _print_text(invocation, checks, report, fixed, fix)

@@ -13,7 +13,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import Failure
 from blueque.cli.input_lines import Lines, parameters_of, print_ids
-from blueque.cli.options import Invocation, shared_options
+from blueque.cli.options import Invocation, text_options
 from blueque.cli.task_options import label_options, needs, needs_options, task_limit_options
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.cli.values import DURATION, TIME_TO_COME
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 @needs_options
 @label_options
 @task_limit_options
-@shared_options
+@text_options
 def enqueue(
     invocation: Invocation,
     /,

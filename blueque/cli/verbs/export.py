@@ -12,7 +12,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching, require_groups
-from blueque.cli.options import Invocation, reveal_option, shared_options
+from blueque.cli.options import Invocation, reveal_option, text_options
 from blueque.cli.selection import selection_of
 from blueque.cli.states import state_option
 from blueque.documents.contents import contents
@@ -69,7 +69,7 @@ CSV_COLUMNS = (
     "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
 )
 @reveal_option
-@shared_options
+@text_options
 def export(
     invocation: Invocation,
     patterns: Sequence[str],

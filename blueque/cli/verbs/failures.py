@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import days_option, queues_matching, queues_options
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.documents.numbers import of_failures
 from blueque.queries.failures import UNKNOWN, Kind
@@ -28,10 +28,9 @@ _COLUMNS = [
 @click.command()
 @queues_options
 @days_option
-@json_option
 @shared_options
 def failures(
-    invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int, as_json: bool
+    invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int
 ) -> None:
     """Show what tasks fail with, how often, and the newest of each kind.
 
@@ -47,7 +46,7 @@ def failures(
     queues = queues_matching(inspector.queues(), [*patterns, *named])
     found = inspector.failures(queues, days)
     now = inspector.now()
-    if as_json:
+    if invocation.as_json:
         printing.print_json("failures", **of_failures(found, days))
         return
     if not found.kinds:

@@ -12,7 +12,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.progress_line import Line
 from blueque.cli.task_options import label_options, needs, needs_options, task_limit_options
 from blueque.errors import BacklogRefused
@@ -57,7 +57,6 @@ _BAD_ROWS = 20  # that are printed one by one
 @needs_options
 @label_options
 @task_limit_options
-@json_option
 @shared_options
 def feed(
     invocation: Invocation,
@@ -65,7 +64,6 @@ def feed(
     words: Sequence[str],
     params: str | None,
     value: str | None,
-    as_json: bool,
     resources: Sequence[str],
     lock: str | None,
     **options: Any,
@@ -115,7 +113,7 @@ def feed(
     finally:
         stopping.restore()
         screen.clear()
-    if as_json:
+    if invocation.as_json:
         _print_json(outcome)
     else:
         _print_text(outcome, screen.rows_before, " ".join(paths))

@@ -10,7 +10,7 @@ import click
 from blueque.cli import graph_text, printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named_tasks import find_one
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.documents.tasks import edges, of_graph
 from blueque.model.group import condition_on, group_of
 
@@ -25,9 +25,8 @@ _RUNNING, _WAITING = "lightblue", "white"
 @click.command()
 @click.argument("name", metavar="ID | GROUP")
 @click.option("--dot", "as_dot", is_flag=True, help="Print it for Graphviz: | dot -Tsvg > out.svg")
-@json_option
 @shared_options
-def graph(invocation: Invocation, name: str, as_dot: bool, as_json: bool) -> None:
+def graph(invocation: Invocation, name: str, as_dot: bool) -> None:
     """Show for which tasks the task ID waits, and which wait for it; or the tasks of GROUP, and which wait for it.
 
     \b
@@ -43,13 +42,13 @@ def graph(invocation: Invocation, name: str, as_dot: bool, as_json: bool) -> Non
     At most 200 lines are printed, and 20 levels and 1,000 tasks in each direction are read. ID may be the beginning of an
     id. GROUP is the name of a group of tasks, or group and the name.
     """
-    if as_dot and as_json:
+    if as_dot and invocation.as_json:
         raise click.UsageError("--dot or --json, not both")
     inspector = invocation.client().get_inspector()
     group = group_of(name) or name
     is_group = inspector.has_group(group) and (group != name or not inspector.find(name))
     found = inspector.graph(condition_on(group) if is_group else _find_one(inspector, name))
-    if as_json:
+    if invocation.as_json:
         printing.print_json("graph", **of_graph(found))
     elif as_dot:
         for line in _dot(found):

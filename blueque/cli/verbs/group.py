@@ -14,7 +14,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, USAGE, Failure
 from blueque.cli.named import no_group, queues_matching
 from blueque.cli.noun import Noun
-from blueque.cli.options import Invocation, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
 from blueque.cli.task_columns import TaskColumn, chosen
@@ -50,9 +50,8 @@ def group() -> None:
 
 
 @group.command("ls", short_help="List the groups and feeds.")
-@json_option
 @shared_options
-def list_groups(invocation: Invocation, as_json: bool) -> None:
+def list_groups(invocation: Invocation) -> None:
     """List all groups, the newest first, and then all feeds.
 
     KIND is group, workflow or feed. A workflow was made as a whole. A feed makes tasks of the rows of files: see blueque
@@ -75,7 +74,7 @@ def list_groups(invocation: Invocation, as_json: bool) -> None:
     found = groups.load_all(client.connections)
     feeds = client.get_feeds(*client.get_inspector().queues())
     now = time.time()
-    if as_json:
+    if invocation.as_json:
         printing.print_json("groups", **of_groups(found, feeds, now))
     elif found or feeds:
         _print_table(found, now, feeds)
@@ -86,9 +85,8 @@ def list_groups(invocation: Invocation, as_json: bool) -> None:
 @group.command(short_help="Show how far a group or a feed is.")
 @click.argument("name", metavar="GROUP | FEED")
 @_queue_option
-@json_option
 @shared_options
-def show(invocation: Invocation, name: str, queue: str | None, as_json: bool) -> None:
+def show(invocation: Invocation, name: str, queue: str | None) -> None:
     """Show how far a group is, what to do about it, and which of its tasks are BAD: have failed, were cancelled or are gone.
 
     Five of these are named; with --json, 1,000. Or show how far a feed is: of which source, and who feeds it.
@@ -97,14 +95,14 @@ def show(invocation: Invocation, name: str, queue: str | None, as_json: bool) ->
 
     client, now = invocation.client(), time.time()
     if (record := _feed(invocation, name, queue)) is not None:
-        if as_json:
+        if invocation.as_json:
             printing.print_json("feeds", **of_feeds([record], now))
         else:
             printing.print_table(feed_rows.COLUMNS, [feed_rows.row(record, now)])
         return
     seen = _seen(invocation, client.group(name))
     bad = groups.bad_members(client.connections, name, _MOST)
-    if as_json:
+    if invocation.as_json:
         printing.print_json("group", **of_group(seen, bad, now))
         return
     _print_table([seen], now)
@@ -153,9 +151,8 @@ def _text(value: float | None) -> str | None:
 
 @group.command(short_help="Let no more tasks join a group.")
 @click.argument("name", metavar="GROUP")
-@json_option
 @shared_options
-def close(invocation: Invocation, name: str, as_json: bool) -> None:
+def close(invocation: Invocation, name: str) -> None:
     """Let no more tasks join a group: it ends with the last of its tasks.
 
     The program that makes the tasks does this. Do it by hand if that program has died and will not come back.
@@ -166,14 +163,13 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
         group.close()
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"Or: {hints.of_group('cancel', name)}") from error
-    _say(group, as_json, "closed")
+    _say(group, invocation.as_json, "closed")
 
 
 @group.command(short_help="Let more tasks join a group that was closed.")
 @click.argument("name", metavar="GROUP")
-@json_option
 @shared_options
-def reopen(invocation: Invocation, name: str, as_json: bool) -> None:
+def reopen(invocation: Invocation, name: str) -> None:
     """Let more tasks join a group that was closed. Close it again when it has all.
 
     What was decided for tasks that waited for it stays decided. It is refused, with exit code 5, for a workflow, and for a
@@ -185,18 +181,15 @@ def reopen(invocation: Invocation, name: str, as_json: bool) -> None:
         is_opened = group.reopen()
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"See it: {hints.of_group('show', name)}") from error
-    _say(group, as_json, "open" if is_opened else "was open")
+    _say(group, invocation.as_json, "open" if is_opened else "was open")
 
 
 @group.command(short_help="Cancel the tasks of a group that have not ended.")
 @click.argument("name", metavar="GROUP")
 @click.option("--reason", metavar="TEXT", help="Why; it stays with the tasks.")
 @yes_option
-@json_option
 @shared_options
-def cancel(
-    invocation: Invocation, name: str, reason: str | None, is_sure: bool, as_json: bool
-) -> None:
+def cancel(invocation: Invocation, name: str, reason: str | None, is_sure: bool) -> None:
     """Cancel the tasks of a group that have not ended, and let no more join it.
 
     It asks first. Listeners and schedulers cancel the tasks step by step: blueque group show says how far they are.
@@ -212,15 +205,14 @@ def cancel(
     if seen.has_ended or not group.cancel(reason=reason):
         why = f"group {name!r} has ended already"
         raise Failure(REFUSED, why, f"See it: {hints.of_group('show', name)}")
-    _say(group, as_json, "to be cancelled")
+    _say(group, invocation.as_json, "to be cancelled")
 
 
 @group.command(short_help="Put the failed and cancelled tasks of a group in line again.")
 @click.argument("name", metavar="GROUP")
 @yes_option
-@json_option
 @shared_options
-def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
+def requeue(invocation: Invocation, name: str, is_sure: bool) -> None:
     """Put the failed and cancelled tasks of a group in line again.
 
     It asks first: with this you allow their work to start a second time. Tasks that wait for the group wait on. A task of
@@ -243,7 +235,7 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
         requeued = group.requeue(only={task.id for task in able})
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"See it: {hints.of_group('show', name)}") from error
-    if as_json:
+    if invocation.as_json:
         printing.print_json("group", item=group_item(group.progress()), bad=[], requeued=requeued)
         return
     outcomes = [Outcome(task.id, task.queue, task.status) for task in inspector.tasks(requeued)]
@@ -263,11 +255,8 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
 @click.argument("name", metavar="GROUP | FEED")
 @_queue_option
 @yes_option
-@json_option
 @shared_options
-def forget(
-    invocation: Invocation, name: str, queue: str | None, is_sure: bool, as_json: bool
-) -> None:
+def forget(invocation: Invocation, name: str, queue: str | None, is_sure: bool) -> None:
     """Forget a group that has ended, or a feed. The tasks stay.
 
     It asks before it forgets a group whose results were not collected: its tasks are kept no longer then. If a workflow was
@@ -279,7 +268,7 @@ def forget(
     client = invocation.client()
     if (record := _feed(invocation, name, queue)) is not None:
         _forget_feed(client, record, is_sure)
-        if as_json:
+        if invocation.as_json:
             printing.print_json("feeds", **of_feeds([record], time.time()))
         else:
             click.echo(printing.clean(f"{name}  forgotten"))
@@ -302,7 +291,7 @@ def forget(
         if seen.has_ended and not seen.waiting and seen.cancelled_waiters:
             advice = f"They were cancelled, and would wait again. Delete them first: {see}"
         raise Failure(REFUSED, str(error), advice) from error
-    if as_json:
+    if invocation.as_json:
         printing.print_json("group", item=group_item(seen), bad=[])
     else:
         click.echo(printing.clean(f"{name}  forgotten"))

@@ -6,7 +6,7 @@ import click
 
 from blueque.cli import failure, printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.options import Invocation, shared_options
+from blueque.cli.options import Invocation, text_options
 from blueque.cli.states import ALIASES
 
 EXIT_CODES = {
@@ -109,7 +109,7 @@ _TOPICS = {
 @click.argument(
     "words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | words | WORD]"
 )
-@shared_options
+@text_options
 @click.pass_context
 def help(context: click.Context, invocation: Invocation, words: tuple[str, ...]) -> None:
     """Explain a verb, list all verbs, exit codes or states, or explain one word.

@@ -14,7 +14,7 @@ from blueque.cli.event_program import PlaceFile, call
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.named_tasks import find_one
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.values import COMMAND, MOMENT
 from blueque.documents.tasks import event_item, of_history
@@ -86,7 +86,6 @@ ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of th
     metavar="FILE",
     help="With -f: go on after the last event that an earlier call with this FILE was done with.",
 )
-@json_option
 @shared_options
 def history(
     invocation: Invocation,
@@ -99,7 +98,6 @@ def history(
     wanted: Sequence[str],
     program: list[str] | None,
     place: str | None,
-    as_json: bool,
 ) -> None:
     """Show what has happened to a task or in queues, or follow what happens in queues.
 
@@ -129,7 +127,7 @@ def history(
         names = queues_matching(client.get_inspector().queues(), queues)
         kinds = {*wanted} | (BY_PEOPLE if "people" in wanted else set())
         wants = functools.partial(_wants, kinds, (by or "").lower())
-        show = functools.partial(_show, as_json, invocation.is_utc)
+        show = functools.partial(_show, invocation.as_json, invocation.is_utc)
         if not is_followed:
             _print_past(client, names, since or DAY_AGO, end, wants, show)
             return
@@ -148,7 +146,7 @@ def history(
     found = client.get_history(task_id)
     if found is None:
         raise Failure(MISSING, f"task {task_id} no longer exists")
-    if as_json:
+    if invocation.as_json:
         printing.print_json("history", **of_history(task_id, found))
         return
     rows = list(_rows(found.events, invocation.is_utc))

@@ -11,7 +11,7 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import REFUSED
 from blueque.cli.noun import Noun
-from blueque.cli.options import Invocation, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs.host_list import list_hosts, no_host, show_host
 from blueque.documents.orders import TELL_NOTHING, of_told, state_after, why_not
@@ -39,9 +39,8 @@ host.add_command(show_host)
 @host.command(short_help="Make listeners take nothing new, and stay.")
 @click.argument("name", metavar="HOST|NODE")
 @yes_option
-@json_option
 @shared_options
-def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
+def pause(invocation: Invocation, name: str, is_sure: bool) -> int:
     """Make the listeners of a host take nothing new until `blueque host resume`. Running tasks run on.
 
     \b
@@ -52,15 +51,14 @@ def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     so do their replacements. A blueque-listener that starts later takes tasks. For more than one listener it asks first.
     The exit code is 5 if a listener could not be told.
     """
-    return _tell(invocation, "pause", name, is_sure, as_json)
+    return _tell(invocation, "pause", name, is_sure, invocation.as_json)
 
 
 @host.command(short_help="Make paused listeners take tasks again.")
 @click.argument("name", metavar="HOST|NODE")
 @yes_option
-@json_option
 @shared_options
-def resume(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
+def resume(invocation: Invocation, name: str, is_sure: bool) -> int:
     """Make the listeners of a host take tasks again, after `blueque host pause` or SIGUSR2.
 
     \b
@@ -68,15 +66,14 @@ def resume(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> i
 
     For more than one listener it asks first. The exit code is 5 if a listener could not be told.
     """
-    return _tell(invocation, "resume", name, is_sure, as_json)
+    return _tell(invocation, "resume", name, is_sure, invocation.as_json)
 
 
 @host.command(short_help="Make listeners take nothing new, and exit.")
 @click.argument("name", metavar="HOST|NODE")
 @yes_option
-@json_option
 @shared_options
-def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
+def drain(invocation: Invocation, name: str, is_sure: bool) -> int:
     """Make the listeners of a host take nothing new, and exit when their tasks have ended.
 
     \b
@@ -86,7 +83,7 @@ def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     The order holds for all queues of a listener. For more than one listener it asks first. blueque-listener exits when
     all its listeners have; one that starts later takes tasks. The exit code is 5 if a listener could not be told.
     """
-    return _tell(invocation, "drain", name, is_sure, as_json)
+    return _tell(invocation, "drain", name, is_sure, invocation.as_json)
 
 
 def _tell(invocation: Invocation, verb: str, name: str, is_sure: bool, as_json: bool) -> int:

@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import pattern_option
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column, number_columns, text_columns
 from blueque.cli.task_columns import chosen
 from blueque.documents.status import of_node, of_nodes
@@ -36,9 +36,8 @@ _TASKS = ("id", "what", "queue", "state", "for", "progress", "left", "note")
 
 @click.command("ls", short_help="List the hosts that serve queues.")
 @pattern_option("Only listeners of these queues.", "queues")
-@json_option
 @shared_options
-def list_hosts(invocation: Invocation, queues: Sequence[str], as_json: bool) -> None:
+def list_hosts(invocation: Invocation, queues: Sequence[str]) -> None:
     """List the hosts that serve queues: their slots, how many of these are busy, and their last beat.
 
     \b
@@ -58,7 +57,7 @@ def list_hosts(invocation: Invocation, queues: Sequence[str], as_json: bool) -> 
         if not queues or any(fnmatchcase(node.queue, pattern) for pattern in queues)
     }
     found = [node for node in nodes if node.id in serving]
-    if as_json:
+    if invocation.as_json:
         printing.print_json("hosts", **of_nodes(found, now))
     elif not found:
         printing.talk("no listeners")
@@ -68,9 +67,8 @@ def list_hosts(invocation: Invocation, queues: Sequence[str], as_json: bool) -> 
 
 @click.command("show", short_help="Show the listeners of a host, or one of them.")
 @click.argument("name", metavar="HOST|NODE")
-@json_option
 @shared_options
-def show_host(invocation: Invocation, name: str, as_json: bool) -> None:
+def show_host(invocation: Invocation, name: str) -> None:
     """Show the listeners of a host, or one of them: queues, resources, orders and tasks.
 
     \b
@@ -86,7 +84,7 @@ def show_host(invocation: Invocation, name: str, as_json: bool) -> None:
     now = inspector.now()
     tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
     tasks, hide = inspector.with_contents(tasks), invocation.hider(False)
-    if as_json:
+    if invocation.as_json:
         printing.print_json("host_show", **of_node(nodes, tasks, now, hide))
         return
     for label, value in _facts(nodes, now):

@@ -10,7 +10,7 @@ import click
 from blueque.cli.actions import Manner, Outcome, give, named
 from blueque.cli.end_wait import WithWait, ends_of, is_late, wait_option
 from blueque.cli.failure import TIMED_OUT
-from blueque.cli.options import Invocation, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, shared_options, yes_option
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -23,7 +23,6 @@ GOING = "interrupting"
 @click.option("--reason", metavar="TEXT", help="Why; it is kept with the task.")
 @wait_option
 @yes_option
-@json_option
 @shared_options
 def interrupt(
     invocation: Invocation,
@@ -31,7 +30,6 @@ def interrupt(
     reason: str | None,
     wait: float | None,
     is_sure: bool,
-    as_json: bool,
 ) -> int:
     """Take running tasks off their listeners, and put them first in line.
 
@@ -60,9 +58,9 @@ def interrupt(
         return _judge(inspector.task(task.id), attempts[task.id])
 
     given = Given(invocation.by, reason, {"started"})
-    ends = ends_of(inspector, GOING, judge, wait, as_json)
+    ends = ends_of(inspector, GOING, judge, wait, invocation.as_json)
     outcomes, code = give(
-        client, ORDERS["interrupt"], chosen, given, Manner(is_sure, as_json), ends
+        client, ORDERS["interrupt"], chosen, given, Manner(is_sure, invocation.as_json), ends
     )
     return TIMED_OUT if is_late(outcomes, GOING, wait) else code
 

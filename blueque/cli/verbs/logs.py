@@ -14,7 +14,7 @@ from blueque.cli import printing
 from blueque.cli.log_files import from_files
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.named_tasks import find_one
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.progress_line import Line
 from blueque.documents.tasks import of_line
 from blueque.errors import RedisAway
@@ -59,7 +59,6 @@ RUNNING = ("started", "reserved")
     help="Show this attempt; default the last one.",
 )
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
-@json_option
 @shared_options
 def logs(
     invocation: Invocation,
@@ -70,7 +69,6 @@ def logs(
     want_all: bool,
     attempt: int | None,
     with_times: bool,
-    as_json: bool,
 ) -> None:
     """Show what tasks print.
 
@@ -95,7 +93,7 @@ def logs(
     queues = queues_matching(client.get_inspector().queues(), queues) if queues else ()
     tasks = _chosen(client, prefixes, queues)
     printer = _Printer(
-        len(tasks) > 1 or bool(queues and follow), with_times, as_json, invocation.is_utc
+        len(tasks) > 1 or bool(queues and follow), with_times, invocation.as_json, invocation.is_utc
     )
     if want_all:
         task = client.get_task(tasks[0])

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching, require_groups
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.selection import say_what_was_searched, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import (
@@ -79,7 +79,6 @@ def _read_columns(text: str) -> tuple[str, ...]:
     help="At most so many tasks.",
 )
 @click.option("--ids", "only_ids", is_flag=True, help="Print only the whole ids, one on each line.")
-@json_option
 @shared_options
 def ls(
     invocation: Invocation,
@@ -91,7 +90,6 @@ def ls(
     sort: str | None,
     limit: int,
     only_ids: bool,
-    as_json: bool,
 ) -> None:
     """List tasks; without options, those that are started, reserved or pending.
 
@@ -144,12 +142,14 @@ def ls(
         wanted = [*{state if state != HELD_UP else "blocked": 0 for state in wanted}]
     listing = inspector.listing(queues, wanted, limit, choice)
     hide, is_pending = invocation.hider(False), [*wanted] == ["pending"]
-    begins = _begins(inspector, listing, is_pending and (as_json or not columns), columns or ())
+    begins = _begins(
+        inspector, listing, is_pending and (invocation.as_json or not columns), columns or ()
+    )
     if not only_ids:
         usual = USUAL_OF_PENDING if is_pending else USUAL
-        read = contents_for(["what"] if as_json else columns or usual)
+        read = contents_for(["what"] if invocation.as_json else columns or usual)
         listing = listing._replace(tasks=inspector.with_contents(listing.tasks, read))
-    if as_json:
+    if invocation.as_json:
         printing.print_json("tasks", **of_list(listing, hide, held.by, begins))
     elif only_ids:
         for task in listing.tasks:
@@ -168,7 +168,7 @@ def ls(
         is_all = wanted is UNFINISHED and not selection.is_any and node is None
         _say_nothing(client, node, queues if is_all else (), patterns)
     _say_more(listing, limit)
-    if wanted is UNFINISHED and not (as_json or only_ids):
+    if wanted is UNFINISHED and not (invocation.as_json or only_ids):
         _say_later(inspector, queues)
 
 

@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import AWAY, CONFIGURATION, REFUSED, Failure
-from blueque.cli.options import Invocation, shared_options
+from blueque.cli.options import Invocation, text_options
 from blueque.errors import InvalidInput, NotInstalled
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--public", is_flag=True, help="Allow a HOST that other machines can reach.")
 @click.option("--once", is_flag=True, help="Print the metrics and exit.")
-@shared_options
+@text_options
 def metrics(invocation: Invocation, listen: str, public: bool, once: bool) -> int:
     """Serve metrics for Prometheus at http://HOST:PORT/metrics, until Ctrl-C or SIGTERM.
 

@@ -8,7 +8,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.actions import Manner, give, named
-from blueque.cli.options import Invocation, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, shared_options, yes_option
 from blueque.model.lines import HIGHEST, LOWEST
 
 
@@ -36,7 +36,6 @@ from blueque.model.lines import HIGHEST, LOWEST
     help="With --unblock: only not for this task or group; may be repeated.",
 )
 @yes_option
-@json_option
 @shared_options
 def move(
     invocation: Invocation,
@@ -48,7 +47,6 @@ def move(
     is_free: bool,
     parents: Sequence[str],
     is_sure: bool,
-    as_json: bool,
 ) -> int:
     """Move waiting tasks: to another queue, by their priority, to the front, or into line at all.
 
@@ -90,7 +88,7 @@ def move(
     if is_first:
         chosen = chosen._replace(tasks=chosen.tasks[::-1])
     given = Given(invocation.by, value=to or str(priority), parents=parents)
-    outcomes, code = give(client, ORDERS[verb], chosen, given, Manner(is_sure, as_json))
+    outcomes, code = give(client, ORDERS[verb], chosen, given, Manner(is_sure, invocation.as_json))
     if is_new and any(outcome.refusal is None for outcome in outcomes):
         printing.talk(f"{to} is a new queue: no listener serves it yet.")
     return code

@@ -16,7 +16,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import REFUSED, USAGE, Failure
 from blueque.cli.named import queues_matching, queues_to_be
 from blueque.cli.noun import Noun
-from blueque.cli.options import Invocation, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.setting_text import given_settings
 from blueque.documents.orders import of_gates, of_queue_show
@@ -49,12 +49,11 @@ def queue() -> None:
 
 
 @queue.command("ls", short_help="List the queues.")
-@json_option
 @shared_options
-def list_queues(invocation: Invocation, as_json: bool) -> None:
+def list_queues(invocation: Invocation) -> None:
     """List all queues: waiting and running tasks, listeners, limits and pauses."""
     lines = invocation.client().get_inspector().overview().lines
-    if as_json:
+    if invocation.as_json:
         printing.print_json("queues", **of_queues(lines))
     elif lines:
         has_blocked = any(line.counts.blocked for line in lines)
@@ -84,9 +83,8 @@ def _row(line: QueueOverview, has_blocked: bool) -> list[str]:
 
 @queue.command("show", short_help="Show pause and settings of a queue.")
 @click.argument("pattern", metavar="QUEUE")
-@json_option
 @shared_options
-def show_queue(invocation: Invocation, pattern: str, as_json: bool) -> None:
+def show_queue(invocation: Invocation, pattern: str) -> None:
     """Show pause and settings of a queue, as they are in Redis.
 
     \b
@@ -96,7 +94,7 @@ def show_queue(invocation: Invocation, pattern: str, as_json: bool) -> None:
     """
     inspector = invocation.client().get_inspector()
     content = of_queue_show(inspector, _queues_there(inspector, [pattern]))
-    if as_json:
+    if invocation.as_json:
         printing.print_json("queue_show", **content)
         return
     rows = [[item["queue"], *facts] for item in content["items"] for facts in _facts(item)]
@@ -115,9 +113,8 @@ def _facts(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 @queue.command("set", short_help="Set what holds for the tasks of a queue on all hosts.")
 @click.argument("pattern", metavar="QUEUE")
 @click.argument("words", metavar="NAME=[VALUE]...", nargs=-1, required=True)
-@json_option
 @shared_options
-def set_settings(invocation: Invocation, pattern: str, words: Sequence[str], as_json: bool) -> None:
+def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> None:
     """Set what holds for the tasks of a queue that say nothing else, on all hosts. NAME= removes it.
 
     \b
@@ -152,18 +149,20 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str], as_
     names = (_queues_there_or_new if is_new_allowed else _queues_there)(inspector, [pattern])
     for name in names:
         is_new = client.get_queue(name).set_settings(settings, invocation.by)
-        _say(as_json, name, "set" if is_new else "unchanged")
-    _finish("queue_set", inspector, names, of_queue_show(inspector, names) if as_json else None)
+        _say(invocation.as_json, name, "set" if is_new else "unchanged")
+    _finish(
+        "queue_set",
+        inspector,
+        names,
+        of_queue_show(inspector, names) if invocation.as_json else None,
+    )
 
 
 @queue.command(short_help="Make listeners take nothing from queues.")
 @_queues_argument
 @click.option("--reason", metavar="TEXT", help="Why; status and why show it.")
-@json_option
 @shared_options
-def pause(
-    invocation: Invocation, patterns: Sequence[str], reason: str | None, as_json: bool
-) -> None:
+def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None) -> None:
     """Make listeners take nothing from a queue until `blueque queue resume`. Running tasks run on.
 
     \b
@@ -180,15 +179,16 @@ def pause(
         is_new = client.get_queue(name).pause(invocation.by, reason)
         paused = inspector.queue_seen(name).settings.pause
         by = (paused.by if paused is not None else None) or "an unknown user"
-        _say(as_json, name, "paused" if is_new else f"paused already, by {by}")
-    _finish("queue_pause", inspector, names, of_gates(inspector, names) if as_json else None)
+        _say(invocation.as_json, name, "paused" if is_new else f"paused already, by {by}")
+    _finish(
+        "queue_pause", inspector, names, of_gates(inspector, names) if invocation.as_json else None
+    )
 
 
 @queue.command(short_help="Make listeners take tasks from queues again.")
 @_queues_argument
-@json_option
 @shared_options
-def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> None:
+def resume(invocation: Invocation, patterns: Sequence[str]) -> None:
     """Make listeners take tasks from a queue again.
 
     \b
@@ -200,17 +200,16 @@ def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> No
     names = _queues_there(inspector, patterns)
     for name in names:
         was_paused = client.get_queue(name).resume(invocation.by)
-        _say(as_json, name, "resumed" if was_paused else "was not paused")
-    if as_json:
+        _say(invocation.as_json, name, "resumed" if was_paused else "was not paused")
+    if invocation.as_json:
         printing.print_json("queue_resume", **of_gates(inspector, names))
 
 
 @queue.command(short_help="Forget queues that are empty and no longer used.")
 @click.argument("pattern", metavar="QUEUE")
 @yes_option
-@json_option
 @shared_options
-def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -> None:
+def forget(invocation: Invocation, pattern: str, is_sure: bool) -> None:
     """Forget a queue that is empty and no longer used: its name, pause, settings, events and statistics.
 
     \b
@@ -229,8 +228,8 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
         require_consent(is_sure, facts, f"Forget {len(names)} queues?", details)
     found = {name: client.forget_queue(name) for name in names}
     for name in (name for name, there in found.items() if not there):
-        _say(as_json, name, "forgotten")
-    if as_json:
+        _say(invocation.as_json, name, "forgotten")
+    if invocation.as_json:
         items = [
             {"queue": name, "forgotten": not there, "there": there} for name, there in found.items()
         ]

@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.actions import Manner, give, named_or_selected
 from blueque.cli.named import pattern_option
-from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, dry_run_option, shared_options, yes_option
 from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
 from blueque.cli.selection import is_of_groups, selection_options
 from blueque.cli.states import state_option
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 @selection_options
 @dry_run_option("Only show what would be requeued.")
 @yes_option
-@json_option
 @shared_options
 def requeue(
     invocation: Invocation,
@@ -38,7 +37,6 @@ def requeue(
     selection: Selection,
     dry_run: bool,
     is_sure: bool,
-    as_json: bool,
 ) -> int:
     """Put failed or cancelled tasks in line again, with the same parameters.
 
@@ -69,9 +67,9 @@ def requeue(
         say_what_is_gone(name, groups.count_gone(client.connections, name, only_bad=True))
     if len(chosen.tasks) == 1 and not dry_run:
         _say_if_lost(chosen.tasks[0])
-    manner = Manner(is_sure, as_json, dry_run)
+    manner = Manner(is_sure, invocation.as_json, dry_run)
     outcomes, code = give(client, ORDERS["requeue"], chosen, Given(invocation.by), manner)
-    if not (as_json or dry_run):
+    if not (invocation.as_json or dry_run):
         say_what_they_wait_for(inspector, chosen.tasks, outcomes)
     return code
 

@@ -13,7 +13,7 @@ from blueque.cli import printing
 from blueque.cli.endings import detached, tell_ending
 from blueque.cli.failure import NOT_COMPLETE
 from blueque.cli.input_lines import parameters_of
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.task_options import needs, needs_options, task_limit_options
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.documents.contents import contents
@@ -42,7 +42,6 @@ LONG = 5.0  # seconds in line after which it mentions blueque why
 )
 @needs_options
 @task_limit_options
-@json_option
 @shared_options
 def run(
     invocation: Invocation,
@@ -53,7 +52,6 @@ def run(
     key: str | None,
     resources: Sequence[str],
     lock: str | None,
-    as_json: bool,
     **options: Any,
 ) -> int:
     """Put a task in QUEUE, show its output, and exit as it does.
@@ -73,7 +71,7 @@ def run(
     task_id = client.get_queue(queue).enqueue(
         parameters_of(source, is_text), key=key, **options, **needs(resources, lock)
     )
-    output = _Output(as_json)
+    output = _Output(invocation.as_json)
     try:
         printing.talk(f"task {task_id}")
         if not task_id.is_new:
@@ -87,7 +85,7 @@ def run(
     tell_ending(task)
     if task.status == "failed":
         printing.talk(f"To see more: blueque show {printing.short_id(task_id)}")
-    if as_json:
+    if invocation.as_json:
         now = client.get_inspector().now()
         item = as_item(task, now) | contents(task, invocation.hider(False))
         printing.print_json("task", **printing.times(now=now), item=item)

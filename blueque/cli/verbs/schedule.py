@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.noun import Noun
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.recurring import COLUMNS, row
 from blueque.cli.verbs.schedule_control import pause, remove, resume, trigger
 from blueque.cli.verbs.schedule_define import add
@@ -45,9 +45,8 @@ for _verb in (show, history, add, apply, trigger, pause, resume, remove):
     show_default=True,
     help="At most so many.",
 )
-@json_option
 @shared_options
-def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_json: bool) -> None:
+def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int) -> None:
     """List recurring tasks, the next one first.
 
     \b
@@ -65,7 +64,7 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_
         queues = queues_matching(client.get_inspector().queues(), patterns)
         found = [seen for seen in found if seen.record.get("queue") in queues]
     shown = found[:limit]
-    if as_json:
+    if invocation.as_json:
         content = of_schedules(shown, len(found), time.time(), invocation.hider(False))
         printing.print_json("schedules", **content)
     elif shown:

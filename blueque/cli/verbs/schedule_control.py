@@ -8,7 +8,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
-from blueque.cli.options import Invocation, json_option, shared_options, yes_option
+from blueque.cli.options import Invocation, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.recurring import find_schedule
 from blueque.cli.schedule_options import PAST_TEXT, past
@@ -29,9 +29,8 @@ _MOST = 1_000_000  # tasks that one command makes with --yes
 @click.command(short_help="Pause a recurring task until it is resumed.")
 @click.argument("name", metavar="SCHEDULE")
 @click.option("--reason", metavar="TEXT", help="Why; show says it, and ls, if it fits.")
-@json_option
 @shared_options
-def pause(invocation: Invocation, name: str, reason: str | None, as_json: bool) -> None:
+def pause(invocation: Invocation, name: str, reason: str | None) -> None:
     """Pause a recurring task: no task is made at its planned times until blueque schedule resume. Its tasks run on.
 
     \b
@@ -41,7 +40,12 @@ def pause(invocation: Invocation, name: str, reason: str | None, as_json: bool) 
     is_new = schedule.pause(invocation.by, reason)
     who = schedule.refresh().record.get("paused_by")
     stays = "; its reason stays as it is" if reason is not None else ""
-    say(invocation, schedule, as_json, "paused" if is_new else f"paused already, by {who}{stays}")
+    say(
+        invocation,
+        schedule,
+        invocation.as_json,
+        "paused" if is_new else f"paused already, by {who}{stays}",
+    )
 
 
 @click.command(short_help="End the pause of a recurring task.")
@@ -49,9 +53,8 @@ def pause(invocation: Invocation, name: str, reason: str | None, as_json: bool) 
 @click.option(
     "--catch-up", is_flag=True, help="Make the tasks that were planned during the pause, too."
 )
-@json_option
 @shared_options
-def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> None:
+def resume(invocation: Invocation, name: str, catch_up: bool) -> None:
     """End the pause of a recurring task.
 
     No task is made for the planned times of the pause. With --catch-up, tasks are made for them as the schedule says of
@@ -61,7 +64,7 @@ def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> 
     was_paused = schedule.resume(catch_up, invocation.by)
     what = "resumed" if was_paused else "was not paused"
     nexts = outlook(schedule.refresh().seen, invocation.is_utc)
-    say(invocation, schedule, as_json, f"{what}, {nexts}")
+    say(invocation, schedule, invocation.as_json, f"{what}, {nexts}")
 
 
 @click.command(short_help="Make a task of a recurring task now.")
@@ -82,7 +85,6 @@ def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> 
     help="With --since: until then; default now.",
 )
 @yes_option
-@json_option
 @shared_options
 def trigger(
     invocation: Invocation,
@@ -91,7 +93,6 @@ def trigger(
     begin: str | None,
     end: str | None,
     is_sure: bool,
-    as_json: bool,
 ) -> None:
     """Make a task now, besides those that are planned, and print its id; or the tasks of planned times that are past.
 
@@ -115,7 +116,7 @@ def trigger(
         raise click.UsageError("--since does not go with --force")
     else:
         made, planned = _make_past(invocation, schedule, begin, end, is_sure)
-    if as_json:
+    if invocation.as_json:
         printing.print_json("schedule_trigger", name=name, planned=planned, tasks=made)
     elif planned is None:
         click.echo(made[0])
@@ -159,16 +160,15 @@ def _span(begin: str, end: str | None, zone: tzinfo | None, now: float) -> tuple
 
 @click.command("rm", short_help="Remove a recurring task. Its tasks stay.")
 @click.argument("name", metavar="SCHEDULE")
-@json_option
 @shared_options
-def remove(invocation: Invocation, name: str, as_json: bool) -> None:
+def remove(invocation: Invocation, name: str) -> None:
     """Remove a recurring task with its history. The tasks that came of it stay.
 
     If you make it again under this name, no planned time gets a second task.
     """
     schedule = find_schedule(invocation.client(), name)
     schedule.delete(invocation.by)
-    say(invocation, schedule, as_json, "removed")
+    say(invocation, schedule, invocation.as_json, "removed")
     if schedule.record.get("origin") == "file":
         printing.talk(
             "It comes from a file, and comes back when that is applied. Take it out there, too."

@@ -14,7 +14,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, USAGE, Failure
 from blueque.cli.input_lines import parameters_of
-from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options
+from blueque.cli.options import Invocation, dry_run_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.schedule_options import policy_options, rule_options, with_bounds
 from blueque.cli.task_options import label_options, needs, needs_options, task_limit_options
@@ -46,7 +46,6 @@ _SHOWN = 10  # planned times that --dry-run prints
     "--replace", "replaces", is_flag=True, help="If there is one of this name, replace it."
 )
 @dry_run_option("Only print when tasks would come. It needs no Redis.")
-@json_option
 @shared_options
 def add(
     invocation: Invocation,
@@ -56,7 +55,6 @@ def add(
     queue: str,
     replaces: bool,
     dry_run: bool,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Make a recurring task NAME: at each time of a rule, a task is put in a queue.
@@ -79,7 +77,7 @@ def add(
     values = _defining(lambda: _values(source, options))
     if dry_run:
         definition = _defining(lambda: define(client.get_queue(queue), name, **values))
-        _preview(invocation, definition.rule, as_json)
+        _preview(invocation, definition.rule, invocation.as_json)
         return
     before = _seen(invocation, name)
     try:
@@ -98,7 +96,7 @@ def add(
         ) from error
     seen = schedule.seen
     change, fields = _change(before, seen)
-    if as_json:
+    if invocation.as_json:
         shown = item(seen, invocation.hider(False))
         printing.print_json("recurring", item=shown, change=change, fields=fields)
         return

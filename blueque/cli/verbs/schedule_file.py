@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, Failure
-from blueque.cli.options import Invocation, dry_run_option, json_option, shared_options
+from blueque.cli.options import Invocation, dry_run_option, shared_options
 from blueque.cli.printing import count
 from blueque.errors import ConfigRefused, InvalidInput, WrongSchedule
 from blueque.model.recurrence import jitter_of, planned_times
@@ -34,9 +34,8 @@ _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be
     "--prune", is_flag=True, help="Remove those that came from a file and are not in this one."
 )
 @dry_run_option("Only check the file, and say what would change.")
-@json_option
 @shared_options
-def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> None:
+def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
     """Bring the recurring tasks in the [schedules.NAME] tables of blueque.toml to Redis.
 
     \b
@@ -69,7 +68,7 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> 
     else:
         done = schedule_file.apply(client.connections, found, prune, invocation.by)
     fields = {each.name: each.fields for each in found}
-    if as_json:
+    if invocation.as_json:
         items = [
             {"name": name, "change": what, "fields": fields.get(name, [])} for name, what in done
         ]

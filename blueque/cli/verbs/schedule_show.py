@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.fact_lines import print_fact
-from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
+from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import find_schedule
 from blueque.documents.schedules import of_history, of_recurring, options_of
@@ -64,9 +64,8 @@ _COUNTS = ("made", "skipped", "missed", "triggered")
     help="So many planned times.",
 )
 @reveal_option
-@json_option
 @shared_options
-def show(invocation: Invocation, name: str, number: int, reveals: bool, as_json: bool) -> None:
+def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
     """Show everything about a recurring task, what comes next, and why nothing comes.
 
     \b
@@ -84,7 +83,7 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool, as_json:
     queue = seen.record.get("queue")
     is_minded = queue is not None and bool(client.get_inspector().listeners(queue))
     reasons = list(why_nothing(seen, recent, is_minded, invocation.is_utc))
-    if as_json:
+    if invocation.as_json:
         printing.print_json(
             "recurring", **of_recurring(seen, planned(schedule, number), reasons, hide)
         )
@@ -106,9 +105,8 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool, as_json:
     show_default=True,
     help="At most so many.",
 )
-@json_option
 @shared_options
-def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> None:
+def history(invocation: Invocation, name: str, limit: int) -> None:
     """Show what came of the last planned times of a recurring task, the newest first; 100 are kept.
 
     \b
@@ -123,7 +121,7 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
     schedule = find_schedule(client, name)
     seen, found = schedule.seen, schedule.history(limit)
     states = schedules.statuses(client.connections, found)
-    if as_json:
+    if invocation.as_json:
         printing.print_json("schedule_history", **of_history(seen, found, states))
         return
     if found:

@@ -11,7 +11,7 @@ from blueque.cli import printing
 from blueque.cli.fact_lines import print_fact
 from blueque.cli.named import queue_named
 from blueque.cli.named_tasks import find_key, find_one
-from blueque.cli.options import Invocation, json_option, reveal_option, shared_options
+from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.documents.tasks import of_task
 from blueque.sentences.facts import facts
 
@@ -24,15 +24,9 @@ if TYPE_CHECKING:
 @click.option("-q", "--queue", metavar="QUEUE", help="Show the task with this key in QUEUE.")
 @click.option("--group", metavar="NAME", help="With -q: of this group.")
 @reveal_option
-@json_option
 @shared_options
 def show(
-    invocation: Invocation,
-    prefix: str,
-    queue: str | None,
-    group: str | None,
-    reveals: bool,
-    as_json: bool,
+    invocation: Invocation, prefix: str, queue: str | None, group: str | None, reveals: bool
 ) -> None:
     """Show everything about the task ID.
 
@@ -58,7 +52,7 @@ def show(
         else find_key(inspector, queue_named(queue), prefix, group)
     )
     signs, others = inspector.signs(task, time.time()), inspector.dependencies(task)
-    if as_json:
+    if invocation.as_json:
         printing.print_json("task", **of_task(task, signs, others, hide))
         return
     cause = inspector.cause(task)

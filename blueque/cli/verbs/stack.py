@@ -11,7 +11,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
 from blueque.cli.named_tasks import find_one
-from blueque.cli.options import Invocation, shared_options
+from blueque.cli.options import Invocation, text_options
 from blueque.model.log_line import OURS, STACK
 from blueque.queries import task_log
 from blueque.sentences.stack import as_traceback
@@ -27,7 +27,7 @@ PACE, QUIET = 0.2, 1.5  # seconds between two looks; after the last line that is
 @click.command("stack")
 @click.argument("prefix", metavar="ID")
 @click.option("-a", "--all", "shows_all", is_flag=True, help="Show Blueque's own frames, too.")
-@shared_options
+@text_options
 def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
     """Show where the running task ID is in its code: the traceback of each of its threads.
 

@@ -11,7 +11,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import days_option, queues_matching, queues_options
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column, number_columns, span
 from blueque.cli.selection import selected
 from blueque.cli.task_options import tag_option
@@ -39,7 +39,6 @@ _ONE = [Column(""), *number_columns("COUNT", "MEAN", "+-", "p50", "p90", "p95", 
 @queues_options
 @tag_option("Only tasks with this tag that are still in Redis; several times: with all of them.")
 @days_option
-@json_option
 @shared_options
 def stats(
     invocation: Invocation,
@@ -47,7 +46,6 @@ def stats(
     named: Sequence[str],
     tags: Sequence[str],
     days: int,
-    as_json: bool,
 ) -> None:
     """Show how many tasks ended how, and how long they waited and ran.
 
@@ -78,7 +76,7 @@ def stats(
         found = of_tasks(tasks, days, time.time())
     else:
         found = inspector.statistics(queues, days)
-    if as_json:
+    if invocation.as_json:
         printing.print_json("statistics", **of_statistics(found, days, tags))
         return
     if not found:

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import feed_rows, printing
 from blueque.cli.failure import ATTENTION
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column, number_columns
 from blueque.cli.values import DURATION
 from blueque.cli.verbs.host_list import youngest_beat
@@ -79,11 +79,8 @@ _HOSTS = [
 @click.option(
     "-a", "--all", "shows_all", is_flag=True, help="Show every queue, running task and host."
 )
-@json_option
 @shared_options
-def status(
-    invocation: Invocation, is_check: bool, pause: float | None, shows_all: bool, as_json: bool
-) -> int:
+def status(invocation: Invocation, is_check: bool, pause: float | None, shows_all: bool) -> int:
     """Show what needs attention, queues, running tasks and listeners on one screen.
 
     A line that begins with ! needs attention; the command below it tells more or helps. BLOCKED tasks
@@ -101,15 +98,15 @@ def status(
             raise click.UsageError("--check looks once: do not combine it with --watch")
         from blueque.cli import screen  # here: the others do without
 
-        is_page = not as_json and printing.is_terminal() and sys.stdin.isatty()
+        is_page = not invocation.as_json and printing.is_terminal() and sys.stdin.isatty()
         (screen.watch if is_page else screen.repeat)(
             lambda: print_status(
-                invocation, as_json, shows_all, screen.height() if is_page else None
+                invocation, invocation.as_json, shows_all, screen.height() if is_page else None
             ),
             max(pause, 0.2),
         )
         return 0
-    concerns = print_status(invocation, as_json, shows_all)
+    concerns = print_status(invocation, invocation.as_json, shows_all)
     return ATTENTION if is_check and (concerns or invocation.wrong_types) else 0
 
 

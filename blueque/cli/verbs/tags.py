@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from blueque.cli import printing
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.documents.groups import of_tags
 from blueque.queries.listing import STATUSES
@@ -23,9 +23,8 @@ _COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATE
     show_default=True,
     help="At most so many.",
 )
-@json_option
 @shared_options
-def tags(invocation: Invocation, prefix: str, limit: int, as_json: bool) -> None:
+def tags(invocation: Invocation, prefix: str, limit: int) -> None:
     """List the tags of the tasks in Redis, and how many tasks have each; with TAG, those that begin so.
 
     \b
@@ -35,7 +34,7 @@ def tags(invocation: Invocation, prefix: str, limit: int, as_json: bool) -> None
     Of 10,000 tasks in all, STATES says how many are in each state. The tasks of a tag: blueque ls --tag TAG
     """
     seen, has_more = invocation.client().get_inspector().tags(prefix, limit)
-    if as_json:
+    if invocation.as_json:
         printing.print_json("tags", **of_tags(seen, has_more))
         return
     rows = [[each.tag, str(each.tasks), _states(each.states)] for each in seen]

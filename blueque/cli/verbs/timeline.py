@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.values import MOMENT
 from blueque.documents.numbers import of_timeline
@@ -57,15 +57,9 @@ _COLUMNS = [
     show_default=True,
     help="At most so many attempts, the last ones.",
 )
-@json_option
 @shared_options
 def timeline(
-    invocation: Invocation,
-    patterns: Sequence[str],
-    since: tuple[bool, float],
-    by: str,
-    limit: int,
-    as_json: bool,
+    invocation: Invocation, patterns: Sequence[str], since: tuple[bool, float], by: str, limit: int
 ) -> None:
     """Show what ran when on which host.
 
@@ -86,7 +80,7 @@ def timeline(
     client, inspector = invocation.client(), invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     found = silenced(client.get_timeline(queues, last), inspector.nodes())
-    if as_json:
+    if invocation.as_json:
         printing.print_json("timeline", **of_timeline(found))
     elif found.runs:
         shown = _narrowed(found, limit)

@@ -14,7 +14,7 @@ from blueque.cli.actions import choose
 from blueque.cli.endings import detached, tell_ending
 from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.cli.selection import is_of_groups, require_one_way, selected, selection_of
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.cli.values import DURATION
@@ -53,7 +53,6 @@ MOST_NAMED = 3  # that get a line each
     is_flag=True,
     help="Print a line of JSON for each task when it ends, with its result or error.",
 )
-@json_option
 @shared_options
 def wait(
     invocation: Invocation,
@@ -63,7 +62,6 @@ def wait(
     timeout: float | None,
     is_any: bool,
     has_results: bool,
-    as_json: bool,
 ) -> int:
     """Wait until tasks have ended, and say how; or until nothing is left to do in a queue.
 
@@ -100,13 +98,13 @@ def wait(
     if selects and not selection.is_any:
         if is_any or has_results:
             raise click.UsageError("--any and --results are for tasks: -q alone is for queues")
-        return _wait_for_queues(invocation, client, patterns, timeout, as_json)
+        return _wait_for_queues(invocation, client, patterns, timeout, invocation.as_json)
     inspector = client.get_inspector()
     if selects:
         tasks, code, gone = _selected(client, patterns, selection)
         if code == ATTENTION:
             large = _group_of(patterns, selection)
-            if large is None or is_any or has_results or as_json:
+            if large is None or is_any or has_results or invocation.as_json:
                 why = f"{len(tasks)} tasks or more are too many to wait for at a time"
                 raise Failure(USAGE, why)
             return _wait_for_group(client, large, timeout)
@@ -127,7 +125,7 @@ def wait(
         for task in ends(watcher, client.patience, timeout, held.tell):
             del waiting[task.id]
             ended.append(task)
-            tell_ending(task, has_result=not (has_results or as_json))
+            tell_ending(task, has_result=not (has_results or invocation.as_json))
             if has_results:
                 _print_result(task)
             if is_any:
@@ -138,7 +136,7 @@ def wait(
     except KeyboardInterrupt:
         printing.talk(detached(list(waiting)))
         raise
-    if as_json and not has_results:
+    if invocation.as_json and not has_results:
         _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
     if len(tasks) > 1 and not is_any:
         _tell_total(ended, len(waiting))

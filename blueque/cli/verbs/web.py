@@ -11,7 +11,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
-from blueque.cli.options import Invocation, shared_options
+from blueque.cli.options import Invocation, text_options
 from blueque.cli.setting_options import setting_options, sources_of
 from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput
@@ -33,7 +33,7 @@ EXTRA = ("starlette", "uvicorn", "jinja2")
     "--hash", "hashed", metavar="NAME[:ROLE]", help="Print a line for the password file, and end."
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
-@shared_options
+@text_options
 def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) -> None:
     """Serve a page that shows queues, tasks, hosts and logs, until Ctrl-C or SIGTERM.
 

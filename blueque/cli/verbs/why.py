@@ -6,7 +6,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named_tasks import find_one
-from blueque.cli.options import Invocation, json_option, shared_options
+from blueque.cli.options import Invocation, shared_options
 from blueque.documents.tasks import of_inquiry
 from blueque.faces.why import load
 from blueque.sentences import why as words
@@ -16,9 +16,8 @@ from blueque.text.what import what
 
 @click.command()
 @click.argument("prefix", metavar="ID")
-@json_option
 @shared_options
-def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
+def why(invocation: Invocation, prefix: str) -> None:
     """Say why the task ID does not run, and what you can do about it.
 
     \b
@@ -33,7 +32,7 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     task, has_handler = find_one(inspector, prefix), invocation.config.has_handler
     facts, found = load(inspector, task, has_handler, invocation.is_utc)
     name = what(facts.task, invocation.hider(False))
-    if as_json:
+    if invocation.as_json:
         seconds = seconds_to_start(facts, found)
         printing.print_json("why", **of_inquiry(facts, found, seconds, invocation.hider(False)))
         return
