@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from blueque.cli import printing
 from blueque.cli.failure import MISSING, USAGE, Failure
-from blueque.cli.named import no_group, require_groups
+from blueque.cli.named import no_group
 from blueque.model.group import condition_on, group_of, is_gate
 from blueque.model.ids import begins_uuid, is_uuid
-from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES
+from blueque.queries.listing import MAX_FOUND, MIN_PREFIX
 from blueque.text.hints import of_queue, of_schedule
 
 if TYPE_CHECKING:
@@ -54,28 +53,3 @@ def find_one(inspector: Inspector, prefix: str) -> str:
     if is_uuid(prefix):
         advice = "It may have been deleted, or be in another Redis: see the first line of blueque status."
     raise Failure(MISSING, f"no task {prefix!r}", "" if begins_uuid(prefix) else named, advice)
-
-
-def find_key(inspector: Inspector, queue: str, key: str, group: str | None) -> str:
-    """Return the only id with this key; end the program if no task or several have it."""
-    from blueque.queries.selection import Selection  # here: the other verbs do without
-
-    groups = () if group is None else (group,)
-    require_groups(inspector, groups)
-    choice = Selection(key=(key,), group=groups).choice([queue], inspector, printing.talk)
-    found = inspector.listing([queue], STATUSES, MAX_FOUND, choice)
-    if len(found.tasks) == 1:
-        return found.tasks[0].id
-    where = f"in queue {queue!r}{f' in group {group!r}' if group is not None else ''}"
-    if not found.tasks:
-        raise Failure(
-            MISSING,
-            f"no task with key {key!r} {where}",
-            f"See its tasks: blueque ls -q {shlex.quote(queue)}",
-        )
-    with_groups = ", ".join(f"{task.group or 'none'}: {task.id}" for task in found.tasks[:3])
-    raise Failure(
-        USAGE,
-        f"several tasks with key {key!r} {where}, by group: {with_groups}",
-        "Give --group, or an id.",
-    )

@@ -36,13 +36,12 @@ class Wish(NamedTuple):
     """What a person wants.
 
     modules: define handlers. has_listener: even without modules, for blueque.toml names some.
-    page: the arguments of `blueque web`; None: no page.
     """
 
     modules: Sequence[str]
     has_listener: bool
     slots: int
-    page: Sequence[str] | None
+    has_page: bool
 
 
 class Session:
@@ -113,8 +112,8 @@ class Session:
             spool = ("--spool", str(self._home / "spool"))
             stop = ("--on-term", "stop")  # should we be killed, no Redis is left to wait for
             self._start("listener", "blueque.cli.listener", *modules, *slots, *spool, *stop)
-        if self._wish.page is not None:
-            self._start("page", "blueque.cli.main", "web", *self._wish.page)
+        if self._wish.has_page:
+            self._start("page", "blueque.cli.main", "web")
 
     def _start(self, name: str, module: str, *arguments: str) -> None:
         self._programs[name] = subprocess.Popen(

@@ -30,13 +30,10 @@ def answer(lines: Iterable[LogLine], mark: str) -> list[LogLine]:
     return [*takewhile(lambda line: not line.text.startswith(STACK), found[1:])]
 
 
-def as_traceback(
-    lines: Sequence[str], task: Task | None = None, shows_all: bool = False
-) -> Iterator[str]:
+def as_traceback(lines: Sequence[str], task: Task | None = None) -> Iterator[str]:
     """Yield what faulthandler wrote of each thread, with the most recent call last, as in Python.
 
-    task: whose source lines are shown, on its host; None: no file is read. shows_all: Blueque's own
-        frames, too.
+    task: whose source lines are shown, on its host; None: no file is read.
     """
     has_sources = task is not None and _is_here(task)
     thread: list[str] = []
@@ -44,7 +41,7 @@ def as_traceback(
         if line.startswith("  "):
             thread.append(line)
             continue
-        for frame in reversed(thread if shows_all else _of_the_handler(thread)):
+        for frame in reversed(_of_the_handler(thread)):
             yield frame
             yield from _source(frame, task.started) if task and has_sources else ()
         thread.clear()

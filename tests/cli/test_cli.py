@@ -1847,3 +1847,19 @@ def test_no_help_shows_the_name_that_click_gives_to_a_type():
     pages = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
 
     assert not re.findall(r"--?[a-z-]+ (?:INTEGER|FLOAT|TEXT RANGE|CHOICE)\b.*", pages)
+
+
+def test_json_is_asked_for_before_or_after_any_verb_that_prints_it(run):
+    before, after = run("--json", "queue", "ls"), run("queue", "--json")
+
+    assert json.loads(before.stdout)["kind"] == json.loads(after.stdout)["kind"] == "queues"
+    assert json.loads(run("--json").stdout)["kind"] == "status"
+
+
+@pytest.mark.parametrize("words", [["--json", "enqueue", "video", "1"], ["export", "--json"]])
+def test_a_verb_that_prints_no_json_refuses_to(run, cli, words):
+    refused = run(*words)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "it prints no JSON: leave --json out" in refused.stderr
+    assert not cli.exists("blueque_queues")

@@ -29,7 +29,7 @@ def test_a_task_is_put_into_the_queue_and_found_by_either_name(blueque, cli):
     assert cli.zrange(keys.QUEUES, 0, -1) == ["video"]
     for name in ("old", "video"):
         assert blueque("ls", "-q", name, "--ids").stdout.split() == [task]
-        assert task in blueque("show", "-q", name, "k").stdout
+        assert task in blueque("ls", "-q", name, "--key", "k", "--ids").stdout
 
 
 def test_verbs_on_queues_act_on_the_queue(blueque, client, cli):

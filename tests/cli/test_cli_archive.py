@@ -82,27 +82,17 @@ def test_json_says_it_all(run, cli, shelf):
     assert len(said["batches"]) == 1 and said["seconds"] > 0
 
 
-def test_age_limit_and_states_choose_what_goes(run, cli, shelf):
+def test_age_and_states_choose_what_goes(run, cli, shelf):
     ids = fill(cli, 40)
     # not for a long time
     cli.hset(keys.task(ids[0]), mapping={"finished": str(4e9), "updated": str(4e9)})
 
     result = run(
-        QUEUE,
-        shelf,
-        "--state",
-        "complete",
-        "--state",
-        "failed",
-        "--limit",
-        "7",
-        "--older-than",
-        "1d",
-        "--json",
+        QUEUE, shelf, "--state", "complete", "--state", "failed", "--older-than", "1d", "--json"
     )
 
-    assert json.loads(result.stdout)["written"] in (6, 7)
     statuses = archives.read(shelf, fields=["status", "task_id"])
+    assert json.loads(result.stdout)["written"] == statuses.num_rows > 0
     assert {*statuses["status"].to_pylist()} <= {"complete", "failed"} and ids[0] not in statuses[
         "task_id"
     ].to_pylist()
@@ -136,7 +126,6 @@ def test_a_pattern_archives_one_queue_after_the_other(run, cli, shelf):
         (["no such", "a"], 3, "no queue 'no such'"),
         ([QUEUE], 2, "DIRECTORY"),
         ([QUEUE, "a", "--older-than", "soon"], 2, "soon"),
-        ([QUEUE, "a", "--limit", "0"], 2, "--limit"),
         ([QUEUE, "a", "--state", "pending"], 2, "pending"),
         ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be written to"),
         ([QUEUE, "s3a://bucket"], 78, "Blueque was not tested on s3a:"),

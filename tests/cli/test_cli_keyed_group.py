@@ -200,7 +200,6 @@ def test_a_requeue_of_a_group_counts_what_cannot_run_again(run, client, queue, c
         ["requeue", "--yes", "--group"],
         ["cancel", "--yes", "--group"],
         ["delete", "--yes", "--group"],
-        ["show", "-q", Q, "k1", "--group"],
         *(["group", verb] for verb in ("show", "close", "cancel", "requeue", "forget")),
     ],
 )

@@ -47,25 +47,6 @@ def now(redis, cli):
     return now
 
 
-def test_show_finds_a_task_by_its_queue_and_key(shown, client, url):
-    queue = client.get_queue("video")
-    queue.enqueue("1", key="k1")
-    for group in ("a", "b"):
-        queue.enqueue_many(["1"], keys=["k2"], group=group)
-
-    def refused(*arguments):
-        result = CliRunner().invoke(
-            blueque, ["show", *arguments], obj=Invocation(url=url), standalone_mode=False
-        )
-        return str(result.exception)
-
-    assert re.search(r"key +k1\n", shown("-q", "video", "k1"))
-    assert re.search(r"group +b\b", shown("-q", "video", "--group", "b", "k2"))
-    assert "several tasks with key 'k2' in queue 'video'" in refused("-q", "video", "k2")
-    assert "no task with key 'k3' in queue 'video'" in refused("-q", "video", "k3")
-    assert "--group needs --queue" in refused("k2", "--group", "b")
-
-
 @pytest.mark.usefixtures("now")
 @pytest.mark.parametrize(
     "line",

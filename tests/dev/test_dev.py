@@ -123,7 +123,7 @@ def _again(running: Running) -> bool:
 
 
 def test_a_changed_file_counts_from_the_next_task_on(dev, tmp_path):
-    running = dev("work", "--no-web", "--slots", "1")
+    running = dev("work", "--slots", "1")
     task = running.client.get_queue("quick").enqueue(1)
     assert outcome(running.client, task, 60).result == 1
 
@@ -140,7 +140,7 @@ def test_a_changed_file_counts_from_the_next_task_on(dev, tmp_path):
 
 
 def test_nothing_is_left_when_it_is_killed_and_two_in_one_directory_are_refused(dev, tmp_path):
-    running = dev("work", "--no-web")
+    running = dev("work")
     inspector = running.client.get_inspector()
     redis = int(inspector.overview().server["process_id"])
     slots = until(lambda: [int(node.id.rpartition("_")[2]) for node in inspector.nodes()])

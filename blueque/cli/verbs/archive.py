@@ -28,12 +28,6 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 @click.option(
     "--older-than", type=DURATION, help="Only tasks that ended at least so long ago: 12h, 7d."
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    help="At most so many tasks of each queue, the oldest first.",
-)
 @state_option(
     FINISHED, "Only tasks in this state, or in these: failed,cancelled; default all three."
 )
@@ -55,7 +49,6 @@ def archive(
     pattern: str,
     directory: str,
     older_than: float | None,
-    limit: int | None,
     states: Sequence[str],
     is_by_group: bool | None,
     unverified: bool,
@@ -86,7 +79,6 @@ def archive(
                 queue,
                 directory,
                 older_than=older_than,
-                limit=limit,
                 statuses=states or FINISHED,
                 client=client,
                 tell=screen.tell,

@@ -27,12 +27,8 @@ from blueque.model.units import require_module_name
     show_default=True,
     help="Tasks at a time.",
 )
-@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
-@click.option("--no-web", is_flag=True, help="Without the page.")
 @text_options
-def dev(
-    invocation: Invocation, modules: Sequence[str], slots: int, opens: bool, no_web: bool
-) -> int:
+def dev(invocation: Invocation, modules: Sequence[str], slots: int) -> int:
     """Run all that you need on a laptop: a Redis of its own, a scheduler, a listener for the handlers of each MODULE,
     and the page.
 
@@ -47,10 +43,7 @@ def dev(
     from blueque.dev.session import Session, Wish  # here: --help does without
 
     wish = Wish(
-        modules,
-        bool(modules) or "modules" in invocation.config.listener,
-        slots,
-        None if no_web or not _has_page() else (["--open"] if opens else []),
+        modules, bool(modules) or "modules" in invocation.config.listener, slots, _has_page()
     )
     if not wish.has_listener:
         printing.talk("No MODULE is named, so no task runs: blueque dev MODULE")

@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
 
 from blueque.cli import printing
 from blueque.cli.fact_lines import print_fact
-from blueque.cli.named import queue_named
-from blueque.cli.named_tasks import find_key, find_one
+from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.documents.tasks import of_task
 from blueque.sentences.facts import facts
 
-if TYPE_CHECKING:
-    pass
-
 
 @click.command()
 @click.argument("prefix", metavar="ID")
-@click.option("-q", "--queue", metavar="QUEUE", help="Show the task with this key in QUEUE.")
-@click.option("--group", metavar="NAME", help="With -q: of this group.")
 @reveal_option
 @shared_options
-def show(
-    invocation: Invocation, prefix: str, queue: str | None, group: str | None, reveals: bool
-) -> None:
+def show(invocation: Invocation, prefix: str, reveals: bool) -> None:
     """Show everything about the task ID.
 
     \b
     blueque show 7c1f
-    blueque show -q render.4k scene-17
 
     Signs say when its listener last sent a beat, and when the task last reported progress or printed something. The
     time that is left is an estimate from its progress so far.
 
-    With --queue the word is a key, not an id. In parameters and context, values of names such as password, token or
+    In parameters and context, values of names such as password, token or
     api_key are shown as "[hidden]". --reveal shows them.
 
     ID may be the beginning of an id, at least 4 characters, if only one task matches. An id that the producer has chosen
-    is written whole.
+    is written whole. Of a task with a key, `blueque ls --key` shows the id.
     """
     inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
-    if group is not None and queue is None:
-        raise click.UsageError("--group needs --queue QUEUE, and a key")
-    task = inspector.task(
-        find_one(inspector, prefix)
-        if queue is None
-        else find_key(inspector, queue_named(queue), prefix, group)
-    )
+    task = inspector.task(find_one(inspector, prefix))
     signs, others = inspector.signs(task, time.time()), inspector.dependencies(task)
     if invocation.as_json:
         printing.print_json("task", **of_task(task, signs, others, hide))

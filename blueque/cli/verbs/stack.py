@@ -26,19 +26,18 @@ PACE, QUIET = 0.2, 1.5  # seconds between two looks; after the last line that is
 
 @click.command("stack")
 @click.argument("prefix", metavar="ID")
-@click.option("-a", "--all", "shows_all", is_flag=True, help="Show Blueque's own frames, too.")
 @text_options
-def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
+def stack(invocation: Invocation, prefix: str) -> None:
     """Show where the running task ID is in its code: the traceback of each of its threads.
 
     \b
     blueque stack 7c1f
 
     As in a Python traceback, the most recent call comes last. On the host of the task, source lines are shown for files
-    that have not changed since it started. Blueque's own frames below the handler are left out; --all shows them.
+    that have not changed since it started. Blueque's own frames below the handler are left out.
 
     The task goes on undisturbed. It must be a Python handler: a program of --exec has no Python stack. Its listener asks
-    it, on any host, and the traceback also appears in the log of the task. The exit code is 5 if the task does not run or
+    it, on any host, and the traceback also appears, with them, in the log of the task. The exit code is 5 if the task does not run or
     is a program, and 124 if its listener has not answered within 10 s.
     """
     client = invocation.client()
@@ -68,7 +67,7 @@ def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
         raise Failure(
             TIMED_OUT, f"task {name} was asked but has shown nothing: it may have just ended"
         )
-    for line in as_traceback(lines[1:], task, shows_all):
+    for line in as_traceback(lines[1:], task):
         click.echo(printing.harmless(line))
 
 

@@ -32,9 +32,8 @@ EXTRA = ("starlette", "uvicorn", "jinja2")
 @click.option(
     "--hash", "hashed", metavar="NAME[:ROLE]", help="Print a line for the password file, and end."
 )
-@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @text_options
-def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) -> None:
+def web(invocation: Invocation, /, hashed: str | None, **_: Any) -> None:
     """Serve a page that shows queues, tasks, hosts and logs, until Ctrl-C or SIGTERM.
 
     \b
@@ -45,7 +44,7 @@ def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) ->
 
     It prints an address with a token. Who has the token may see everything, and act; it is a new one each time, unless
     BLUEQUE_WEB_TOKEN or BLUEQUE_WEB_TOKEN_FILE has one. BLUEQUE_WEB_VIEWER_TOKEN is for those who may only look. With
-    --password-file or --user-header there is no token unless you set one. All options but --hash and --open can stand in
+    --password-file or --user-header there is no token unless you set one. All options but --hash can stand in
     [web] of blueque.toml. --hash asks for a password; without a
     terminal it reads a line. The role is operator, who may act, or viewer. The page needs pip install '.[web]'.
     docs/guide/web.md says how to serve it for a team.
@@ -57,7 +56,7 @@ def web(invocation: Invocation, /, hashed: str | None, opens: bool, **_: Any) ->
     settings = sources_of(click.get_current_context(), invocation.config, "web").of("web")
     wish = SimpleNamespace(**{found.key: found.value for found in settings.all()})
     try:
-        _run(invocation, wish, opens)
+        _run(invocation, wish)
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
 
@@ -93,7 +92,7 @@ def _print_line(word: str) -> None:
         raise Failure(USAGE, str(error)) from error
 
 
-def _run(invocation: Invocation, wish: SimpleNamespace, opens: bool) -> None:
+def _run(invocation: Invocation, wish: SimpleNamespace) -> None:
     """Serve the page. Raises InvalidInput."""
     from blueque.system.log_format import log_to_stderr
     from blueque.web import passwords, server
@@ -113,8 +112,6 @@ def _run(invocation: Invocation, wish: SimpleNamespace, opens: bool) -> None:
     printing.talk(f"  {shown}/login#{drawn}" if drawn and not address.path else f"  {shown}/")
     if address.path and drawn:
         printing.talk(f"  the token is {drawn}")
-    if opens and not address.path:
-        click.launch(f"{shown}/login#{drawn}" if drawn else f"{shown}/")
     logins = Logins(tokens | ({drawn: "operator"} if drawn else {}), people)
     _serve(invocation, wish, logins, proxies, listening)
 
