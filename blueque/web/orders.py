@@ -139,10 +139,13 @@ def _allowed(visit: Visit, verb: str) -> Order:
 
 
 def _selected(visit: Visit, order: Order) -> Sequence[Task]:
-    """Return the tasks that the address selects and that can be ordered so."""
+    """Return the tasks that the address selects and that can be ordered so.
+
+    With `id`, even an empty one, it selects no others: a list of which no task is ticked sends that.
+    """
     reader = visit.reader
     ids = [task for task in visit.query.get("id", ()) if task]
-    if ids:
+    if "id" in visit.query:
         found = reader.inspector.tasks(ids[:MOST])
     else:
         wanted = filter_of(visit)

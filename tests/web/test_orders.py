@@ -143,6 +143,19 @@ def test_the_command_has_the_times_of_the_zone_of_the_viewer(ask, queue):
     assert command(cookie="blueque-zone=Asia/Kolkata").endswith("--since 2020-01-01T02:30:00Z")
 
 
+def test_an_order_for_the_ticked_tasks_is_for_none_if_none_is_ticked(ask, queue, everything):
+    """It is a form, and each ticked box of the list adds an id to it."""
+    queue.enqueue_many([{"scene": 1}, {"scene": 2}])
+    page = ask("/tasks?state=pending").text
+    form = re.search('<form id="ticked" action="([^"]*)">(.*?)</form>', page)
+    fields = dict(re.findall('name="(\\w+)" value="([^"]*)"', form[2]))
+
+    question = ask(form[1], params=fields)
+
+    assert "Nothing to cancel" in question.text
+    assert "form is not complete" not in question.text
+
+
 def test_all_tasks_of_a_queue_are_one_link_away(ask, queue, start):
     start()
     queue.enqueue_many([{"scene": 2}, {"scene": 3}])
