@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from blueque.text.format import envelope, to_json
+from blueque.web import own_queues
 from blueque.web.objects import OBJECTS, Content
 from blueque.web.shared import Shared, explained
 from blueque.web.visit import Visit
@@ -28,7 +29,7 @@ class Api:
     async def answer(self, request: Request) -> Response:
         """Answer with the object of a kind."""
         visit, kind = self._shared.visit(request), request.path_params["kind"]
-        return await answered(self._shared, visit, kind, OBJECTS.get(kind, _unknown))
+        return await answered(self._shared, visit, kind, _content, kind)
 
 
 async def answered(
@@ -61,5 +62,11 @@ def as_json(content: Content, number: int = 200) -> Response:
     return Response(f"{to_json(content, 2)}\n", number, headers, "application/json")
 
 
-def _unknown(visit: Visit) -> Content:
-    raise HTTPException(404, f"There is no such kind; the kinds are {', '.join(OBJECTS)}.")
+def _content(visit: Visit, kind: str) -> Content | Sequence[Content]:
+    """Return the content of an object. Raises HTTPException if there is no such kind."""
+    if kind not in OBJECTS:
+        raise HTTPException(404, f"There is no such kind; the kinds are {', '.join(OBJECTS)}.")
+    content = OBJECTS[kind](visit)
+    if not isinstance(content, Mapping):
+        return content
+    return own_queues.without_others(content, visit.reader.client, visit.site)

@@ -5,9 +5,9 @@ these queues name them. A page for all queues leaves out nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blueque.errors import NoSuchGroup
 from blueque.model.group import group_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.groups import GroupSeen
+    from blueque.queries.history import Event
     from blueque.queries.overview import Overview
     from blueque.queries.task_graph import Graph
     from blueque.queries.why_facts import Inquiry
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 MOST_MEMBERS = 100  # tasks of a group that are looked at
 Kind = TypeVar("Kind")
 OTHER = "another one"  # in place of an id or a queue
+# Fields whose texts may name other tasks and queues.
+_NAMING = frozenset({"broken_by", "spawned_by", "cancel_reason", "expired_to", "error", "facts"})
+_WORD = re.compile(r"[^\s,;:'\"()]+")
 _OF_QUEUES = ("aliases", "archives", "clock", "due", "process", "tasks")  # names of checks
 
 
@@ -139,6 +143,53 @@ def scrubber(task: Task, client: Client, site: Site) -> Callable[[str], str]:
     tasks = [*(each.task for each in found.conditions), *found.first, *inspector.tasks(ids)]
     outside = _outside(tasks, site)
     return lambda text: text if outside is None else outside.sub(OTHER, text)
+
+
+def events(found: Sequence[Event], client: Client, site: Site) -> list[Event]:
+    """Return events whose facts name no tasks and queues that are not on the page."""
+    if not site.queues:
+        return [*found]
+    facts = without_others({"facts": [dict(each.facts) for each in found]}, client, site)["facts"]
+    return [each._replace(facts=own) for each, own in zip(found, facts, strict=True)]
+
+
+def without_others(content: Mapping[str, Any], client: Client, site: Site) -> Mapping[str, Any]:
+    """Return the content of an object whose texts of ours name no tasks and queues that are not on
+    the page.
+    """
+    if not site.queues:
+        return content
+    words = {word for text in _texts(content) for word in _WORD.findall(text)}
+    inspector = client.get_inspector()
+    tasks = [task for task in inspector.tasks([*words]) if task.status is not None]
+    outside = _outside(tasks, site, words.intersection(inspector.queues()))
+    if outside is None:
+        return content
+    changed: Mapping[str, Any] = _changed(content, lambda text: outside.sub(OTHER, text))
+    return changed
+
+
+def _texts(value: Any, is_ours: bool = False) -> Iterator[str]:
+    """Yield the texts of an object that Blueque has written, or a person who gave an order."""
+    if isinstance(value, str) and is_ours:
+        yield value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _texts(each, is_ours or name in _NAMING)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, is_ours)
+
+
+def _changed(value: Any, change: Callable[[str], str], is_ours: bool = False) -> Any:
+    """Return an object with other texts in place of those of `_texts`."""
+    if isinstance(value, str):
+        return change(value) if is_ours else value
+    if isinstance(value, Mapping):
+        return {
+            name: _changed(each, change, is_ours or name in _NAMING) for name, each in value.items()
+        }
+    return [_changed(each, change, is_ours) for each in value] if isinstance(value, list) else value
 
 
 def checks(found: Iterable[Check], site: Site) -> list[Check]:

@@ -81,13 +81,21 @@ def ids(client, queue, start):
         first = workflow.add(other.name, {"scene": 7})
         ids["in both"] = workflow.add("video", {"scene": 8}, after=first)
         ids["first"] = first
+    ids["cause"] = str(other.enqueue({"scene": 10}))
+    ids["broken"] = str(queue.enqueue({"scene": 11}, after=ids["cause"], broken="cancel"))
+    other.cancel(ids["cause"])
+    protocol.settle(redis, ids["cause"], now)
     return ids
 
 
 @pytest.fixture
 def told(ids):
     """Fail if a text tells of what is not on the page."""
-    words = {"hidden-", ids["node"], *(ids[name][:8] for name in ("hidden", "after", "first"))}
+    words = {
+        "hidden-",
+        ids["node"],
+        *(ids[name][:8] for name in ("hidden", "after", "first", "cause")),
+    }
 
     def told(text, path):
         found = [word for word in words if word in text.replace(path, "")]
@@ -139,6 +147,23 @@ def test_no_object_tells_of_another_queue(client, ids, told):
             told(answer.text, path)
         if others is not None:
             assert ask_app(app, f"/api/v1/{kind}?{others.format(**ids)}").status_code == 404, kind
+
+
+@pytest.mark.parametrize("kind", ["task", "history", "graph", "why"])
+def test_no_object_names_the_cause_of_a_cancellation_in_another_queue(client, ids, told, kind):
+    app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
+    answer = ask_app(app, f"/api/v1/{kind}?id={ids['broken']}")
+
+    assert (answer.status_code, '"cancelled"' in answer.text) == (200, True)
+    told(answer.text, ids["broken"])
+
+
+def test_no_list_names_the_cause_of_a_cancellation_in_another_queue(client, ids, told):
+    app = create_app(client, authorize=lambda scope: PROGRAM, site=SITE)
+    for path in ("/api/v1/tasks?state=cancelled", "/tasks.csv?state=cancelled", "/activity"):
+        text = ask_app(app, path).text
+        assert ids["broken"][:8] in text
+        told(text, path)
 
 
 def test_orders_for_others_change_nothing_and_say_what_is_said_of_nothing(client, ids, everything):

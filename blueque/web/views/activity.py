@@ -9,6 +9,7 @@ from collections.abc import Collection
 from blueque.queries import history
 from blueque.queries.history import Event
 from blueque.sentences import events
+from blueque.web import own_queues
 from blueque.web.filters import times_of
 from blueque.web.views.tasks import matching, names
 from blueque.web.visit import Page, Visit
@@ -34,7 +35,7 @@ def activity(visit: Visit) -> Page:
     shown = [event for event in found if _wants(event, visit)]
     rows = [
         (event, events.word(event), events.who(event), events.facts(event))
-        for event in shown[:MOST]
+        for event in own_queues.events(shown[:MOST], visit.reader.client, visit.site)
     ]
     context = {
         "rows": rows,
