@@ -1285,19 +1285,28 @@ def test_a_group_for_which_a_task_waits_is_no_finding(redis, cli):
     assert audit(redis) == []
 
 
-def test_a_circle_names_all_its_tasks_and_no_others(redis, cli):
+@pytest.mark.parametrize(
+    ("size", "names"),
+    [
+        (5, "t0, t1, t2, t3, t4"),
+        (10, "t0, t1, t2, t3, t4, t5, t6, t7, t8, t9"),
+        (11, "t0, t1, t10, t2, t3, t4, t5, t6, t7, t8 and 1 more"),
+    ],
+)
+def test_a_circle_names_its_first_ten_tasks_and_no_others(redis, cli, size, names):
     protocol.enqueue(redis, D, "root", "p", 1.0)
-    chain = ["root", *(f"t{number}" for number in range(5)), "outside"]
+    chain = ["root", *(f"t{number}" for number in range(size)), "outside"]
     for parent, task in itertools.pairwise(chain):
         protocol.enqueue_after(redis, [NewTask(task, D, "p", {}, {parent: "ok"})], 1.0)
-    cli.hset(A("t0"), "t4", "ok")
-    cli.hset(T("t4"), "dependents", 1)
-    cli.zadd(keys.dependents("t4"), {"t0": 1})
+    last = f"t{size - 1}"
+    cli.hset(A("t0"), last, "ok")
+    cli.hset(T(last), "dependents", 1)
+    cli.zadd(keys.dependents(last), {"t0": 1})
 
     (found,) = audit(redis, 0.01)
 
     assert (found.code, found.fix, found.is_warning) == ("circle", None, False)
-    assert "tasks t0, t1, t2, t3, t4 wait for each other" in found.sentence
+    assert f"tasks {names} wait for each other" in found.sentence
 
 
 def test_who_waits_for_a_group_of_blocked_tasks_is_in_no_circle(redis):

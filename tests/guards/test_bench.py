@@ -222,12 +222,11 @@ def test_looks_and_help_are_measured_from_the_start_of_a_program_to_its_end() ->
     with open_stage() as stage:
         bench = Bench(stage, [], rounds=1, scale=0.0001, quiet=Quiet(0.0))
         looks, helps = looking.overview(bench), looking.help_of_verbs(bench, ["status", "config"])
+        queues = looking.many_queues(bench)
 
-    assert looks.failed == helps.failed == {}
-    assert (
-        all(its["whole"][0] > its["p50"][0] > 0 for its in looks.rows.values())
-        and len(looks.rows) == 2
-    )
+    assert looks.failed == helps.failed == queues.failed == {}
+    rows = [*looks.rows.values(), *queues.rows.values()]
+    assert len(rows) == 4 and all(its["whole"][0] > its["p50"][0] > 0 for its in rows)
     assert helps.rows["verb"]["p50"][0] > helps.rows["pass"]["p50"][0] > 0
     assert helps.facts["slowest"] in ("status", "config")
 

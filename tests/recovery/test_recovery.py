@@ -243,6 +243,10 @@ def test_a_look_at_a_key_of_a_wrong_type_has_failed_and_the_lease_starts_anew(re
         time.sleep(LEASE / 20)
     assert time.monotonic() - began >= LEASE
 
+    cli.set(members, "of another program")
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        judge.step(["video"])
+
 
 def test_a_judge_does_not_judge_its_own_listener(redis, cli, judge):
     register(redis)
