@@ -162,7 +162,7 @@ def soak(minutes: float, names: Sequence[str] = ()) -> int:
     chosen = [SCENARIOS[name] for name in names] or OURS
     seed = random.randrange(2**32)
     print(f"seed {seed}", flush=True)
-    spaces = [(scenario, pair) for scenario in chosen for pair in scenario.longer]
+    spaces = [(scenario, pair) for scenario in chosen for pair in scenario.longer_bounds()]
     return _print_all(spaces, minutes * 60, random.Random(seed), is_reduced=False)
 
 

@@ -40,7 +40,8 @@ def by(act: Callable[..., None], *given: object, **named: object) -> Program:
 class Scenario:
     """Some actors, what they find, and how far to go.
 
-    bounds: preemptions and faults, a space for each pair; longer: when there is time.
+    bounds: preemptions and faults, a space for each pair; longer: when there is time, without a word
+        one preemption more together with a fault, or one fault more where nothing is preempted.
     faulty: the actors that faults may strike; all if left out. patient: those whose calls try again
         by themselves.
     tolerated: see oracle.broken_invariant.
@@ -55,8 +56,8 @@ class Scenario:
     name: str
     setup: Callable[[World], None]
     actors: Mapping[str, Program]
-    bounds: Sequence[tuple[int, int]]
-    longer: Sequence[tuple[int, int]] = ()
+    bounds: Sequence[tuple[int, int]] = ((2, 0), (0, 1))
+    longer: Sequence[tuple[int, int]] | None = None
     faulty: Sequence[str] | None = None
     faults: frozenset[Fault] = EVERY
     patient: Sequence[str] = ("producer",)
@@ -69,6 +70,12 @@ class Scenario:
     untouched: Sequence[str] = ()
     dead: frozenset[str] = frozenset()
     retry_safe: frozenset[str] = frozenset()
+
+    def longer_bounds(self) -> Sequence[tuple[int, int]]:
+        if self.longer is not None:
+            return self.longer
+        preemptions, faults = map(max, zip(*self.bounds, strict=True))
+        return [(preemptions + 1, 1) if preemptions else (0, faults + 1)]
 
 
 class Ground:
