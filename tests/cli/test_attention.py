@@ -208,28 +208,6 @@ def test_a_clock_that_is_ahead_is_pointed_at(redis, ahead, is_told):
     assert all("the clock of gpu-1.example.com is at least 1 m" in one.sentence for one in found)
 
 
-def test_of_many_clocks_that_are_ahead_three_are_named():
-    ahead = {f"h{n}_77": 5.0 + n for n in range(5)} | {"good_77": 1.5}
-
-    found = list(concerns(Overview(NOW, [line()], [], [node()], [], GOOD, ahead=ahead)))
-
-    assert [concern.sentence for concern in found[2:]] == [
-        "the clock of h2 is at least 7.0 s ahead of the clock of Redis",
-        "2 more hosts with a clock that is ahead",
-    ]
-
-
-def test_of_many_tasks_without_progress_three_are_named():
-    tasks = [running(f"t{n}", started=NOW - 9000, progress_at=NOW - 7300) for n in range(9)]
-
-    found = told(tasks=tasks)
-
-    assert [concern.sentence for concern in found[2:]] == [
-        "t2 has reported no progress for 2 h 1 m",
-        "6 more without progress for an hour or longer",
-    ]
-
-
 @pytest.mark.parametrize(
     ("state", "stuck", "sentences"),
     [
@@ -583,12 +561,3 @@ def test_a_schedule_that_a_clock_of_redis_took_ahead_is_said(client, cli, hourly
     cli.hset(keys.schedule("hourly"), mapping={"last": later, "at": later + 3600})
     cli.zadd(keys.SCHEDULES, {"hourly": later + 3600})
     assert "the clock of Redis was ahead" in seen(client)["schedule_ahead"]
-
-
-def test_a_schedule_that_is_removed_and_defined_anew_begins_now(client, cli, hourly):
-    cli.hset(keys.schedule("hourly"), "last", int(time.time()) + 864000)
-    client.get_schedule("hourly").delete()
-    client.set_schedule("hourly", queue="video", every="1h")
-
-    assert "schedule_ahead" not in seen(client)
-    assert float(cli.hget(keys.schedule("hourly"), "planned")) <= time.time() + 3600

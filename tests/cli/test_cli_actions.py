@@ -62,14 +62,6 @@ def test_what_waits_is_cancelled_at_once_and_who_and_why_is_kept(run, redis, cli
     assert (task.status, task.cancelled_by, task.cancel_reason) == ("cancelled", "ada", "bad input")
 
 
-def test_who_cancels_is_the_user_of_the_command_unless_said(run, redis, client):
-    enqueue(redis, "pending-1")
-
-    run("cancel", "pending-1")
-
-    assert "@" in client.get_task("pending-1").cancelled_by
-
-
 def test_the_ids_come_from_standard_input(run, redis, client):
     for n in range(3):
         enqueue(redis, f"task-{n}")
@@ -123,13 +115,6 @@ def test_an_id_that_is_gone_is_no_beginning_of_another(run, redis, state, line):
 
     assert (result.returncode, result.stdout, state()) == (3, "", before)
     assert "no task 'order-1'" in result.stderr
-
-
-def test_a_task_that_is_not_there_is_code_3(run):
-    result = run("cancel", "nothing-1")
-
-    assert (result.returncode, result.stdout) == (3, "")
-    assert "'nothing-1'" in result.stderr
 
 
 def test_of_several_the_one_that_is_not_there_does_not_hold_up_the_others(run, redis):
@@ -250,14 +235,6 @@ def test_nobody_is_asked_twice_about_a_task_that_is_being_cancelled(run, redis):
     result = run("cancel", "running-1")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "running-1  cancelling\n", "")
-
-
-def test_nobody_is_asked_about_tasks_that_wait(run, redis, client):
-    for n in range(3):
-        enqueue(redis, f"task-{n}")
-
-    assert run("cancel", "task-0", "task-1", "task-2").returncode == 0
-    assert statuses(client, "task-0", "task-1", "task-2") == ["cancelled"] * 3
 
 
 def test_what_cannot_be_cancelled_is_code_5_with_the_reason_and_the_others_are(
@@ -425,31 +402,6 @@ def test_when_redis_goes_away_in_between_it_says_how_far_it_got(run, redis, prox
 
     assert (result.returncode, result.stdout, proxy.has_struck) == (69, "task-0  cancelled\n", True)
     assert result.stderr.startswith("1 of 3 done, then it stopped:\n")
-
-
-def test_cancel_ends_a_real_task_and_waits_for_it(run, url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write("""
-            import time
-            def work(task):
-                open("pid", "w").write(str(__import__("os").getpid()))
-                time.sleep(600)
-        """)
-        programs.listener("work:work")
-        task_id = programs.client.get_queue("work").enqueue("in")
-        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
-        pid = int((tmp_path / "pid").read_text())
-
-        result = run("cancel", task_id[:8], "--yes", "--wait", "20s", "--reason", "enough")
-
-        assert (result.returncode, result.stdout, result.stderr) == (
-            0,
-            f"{task_id}  cancelled\n",
-            "",
-        )
-        task = programs.client.get_task(task_id)
-        assert (task.status, task.cancel_reason) == ("cancelled", "enough")
-        assert not os.path.exists(f"/proc/{pid}")
 
 
 def waiting(redis, number):
@@ -766,25 +718,6 @@ def test_the_question_says_how_many_were_lost(run, redis):
     )
 
 
-def test_requeue_as_json_tells_what_became_of_each(run, redis):
-    fail(redis, "failed-1")
-    enqueue(redis, "pending-1")
-
-    told = json.loads(run("requeue", "failed-1", "pending-1", "--json").stdout)
-
-    assert (told["kind"], told["dry_run"]) == ("requeue", False)
-    assert [(item["id"], item["status"]) for item in told["items"]] == [
-        ("failed-1", "pending"),
-        ("pending-1", None),
-    ]
-
-
-def test_requeue_says_in_its_help_that_it_is_the_consent(run):
-    assert "you allow the work to start a second time" in " ".join(
-        run("requeue", "--help").stdout.split()
-    )
-
-
 # node drain
 
 
@@ -818,20 +751,6 @@ def test_one_listener_of_several_queues_is_told_without_a_question(run, redis, c
 
     assert run("host", "drain", NODE).returncode == 0
     assert orders(cli) == {f"video_{NODE}", f"audio_{NODE}"}
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["help", "verbs"], *([verb, "--help"] for verb in ("host", "queue", "schedule", "group"))],
-)
-def test_the_help_says_of_each_verb_a_whole_sentence(words):
-    done = CliRunner().invoke(blueque, words, terminal_width=80)
-
-    lines = done.stdout.rpartition("Commands:")[2].splitlines()
-    assert done.exit_code == 0 and lines
-    assert [
-        line for line in lines if line.endswith("...") or (line.strip() and not line.endswith("."))
-    ] == []
 
 
 def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
@@ -891,21 +810,6 @@ def test_a_silent_listener_is_told_and_that_it_is_silent(run, redis, cli):
     assert "it obeys with its next beat" in result.stdout
 
 
-def test_node_drain_as_json_tells_what_became_of_each(run, redis, cli):
-    cli.sadd("blueque_listeners_video", "gpu-1.cluster.example.com_1")
-    start(redis, "running-1")
-
-    told = json.loads(run("host", "drain", "gpu-1", "--json").stdout)
-
-    assert told["kind"] == "host_drain"
-    assert [
-        (item["node"], item["queue"], item["status"], item["held"]) for item in told["items"]
-    ] == [
-        (NODE, "video", "draining", ["running-1"]),
-        ("gpu-1.cluster.example.com_1", "video", None, []),
-    ]
-
-
 def orders_of(cli):
     return {
         key.rpartition("_listener_")[2]: cli.hget(key, "order")
@@ -961,11 +865,6 @@ def test_node_pause_and_resume_as_json_tell_what_became_of_each(run, redis, cli,
         "gpu-1.cluster.example.com_2": "draining",
         "gpu-1.cluster.example.com_1": None,
     }
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_no_listener_of_that_name_to_pause_or_resume_is_code_3(run, verb):
-    assert run("host", verb, "gpu-9").returncode == 3
 
 
 def test_a_listener_that_was_resumed_is_up_and_nobody_is_said_to_have_told_it(run, redis):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import subprocess
@@ -15,7 +13,6 @@ from running import BLUEQUE
 from test_cli import columns_of
 from transactions import protocol
 
-from blueque import Client
 from blueque.cli import graph_text
 from blueque.model import keys
 from blueque.producer import orders
@@ -75,24 +72,6 @@ def test_a_column_for_blocked_tasks_is_there_where_there_are_any(run, redis, ver
     assert (rows["video"][1], rows["audio"][1]) == ("0", "1")
 
 
-def test_status_fits_80_columns_with_the_column_and_without(on_terminal, redis):
-    for n in range(3):
-        queue = f"a-long-name-of-a-queue-of-its-own-{n}"
-        protocol.enqueue(redis, queue, IDS[n], "p", time.time() - 396, {})
-    before = on_terminal("status")
-    for n in range(3, 120):
-        block(redis, IDS[n], IDS[0], "a-long-name-of-a-queue-of-its-own-1")
-
-    after = on_terminal("status")
-
-    for lines in (before, after):
-        assert max(map(columns_of, lines)) <= 80
-        assert any(line.startswith("a-long-name-of-") and " 6 m " in line for line in lines)
-    assert not any("BLOCKED" in line for line in before) and any(
-        "BLOCKED" in line for line in after
-    )
-
-
 def test_status_says_how_many_wait_in_vain_and_what_runs_the_failed_task_again(run, redis):
     end(redis, "bad-1", exit_code=3)
     for n in range(12):
@@ -147,39 +126,6 @@ def test_ls_says_because_of_what_a_task_was_cancelled(run, redis):
     lines = run("ls", "--state", "cancelled").stdout.splitlines()
 
     assert any(line.endswith("by blueque, because of parent-1") for line in lines)
-
-
-def test_blocked_tasks_are_cancelled_alone_and_with_their_queue(run, redis, client):
-    enqueue(redis, "parent-1")
-    for n in (1, 2):
-        block(redis, f"child-{n}", "parent-1", "audio")
-
-    assert run("cancel", "child-1").stdout == "child-1  cancelled\n"
-    assert run("cancel", "-q", "audio", "--state", "blocked", "--yes").returncode == 0
-    assert client.get_task("child-2").status == "cancelled"
-    assert client.get_task("parent-1").status == "pending"
-
-
-def test_export_writes_blocked_tasks(run, redis):
-    enqueue(redis, "parent-1")
-    block(redis, "child-1", "parent-1", broken="cancel")
-
-    (line,) = run("export", "--state", "blocked").stdout.splitlines()
-    rows = list(
-        csv.DictReader(io.StringIO(run("export", "--state", "all", "--format", "csv").stdout))
-    )
-
-    found = json.loads(line)
-    assert (found["id"], found["status"], found["after"], found["broken"]) == (
-        "child-1",
-        "blocked",
-        1,
-        "cancel",
-    )
-    assert {row["id"]: row["status"] for row in rows} == {
-        "child-1": "blocked",
-        "parent-1": "pending",
-    }
 
 
 def test_a_shell_completes_the_ids_of_blocked_tasks(environ, redis):
@@ -491,22 +437,6 @@ def test_a_blocked_task_of_a_queue_that_nobody_serves_is_said_to_be_that_too(why
     assert why("child-1")[0] == ["blocked", "no_listener"]
 
 
-def test_why_takes_six_round_trips_with_a_hundred_conditions(client, redis, proxy):
-    parents = [f"parent-{n}" for n in range(100)]
-    for parent in parents:
-        enqueue(redis, parent)
-    block(redis, "child-1", dict.fromkeys(parents, "ok"))
-    through = Client(proxy.url)
-    through.get_inspector().now()
-    before = proxy.writes
-
-    found = through.get_inspector().inquire("child-1")
-    through.close()
-
-    assert len(found.dependencies.conditions) == 100
-    assert proxy.writes - before <= 6
-
-
 # graph
 
 
@@ -707,16 +637,6 @@ def test_unblock_asks_for_more_than_one(run, redis, client):
     assert run("move", "--unblock", "child-1", "child-2").returncode == 6
     assert client.get_task("child-1").status == "blocked"
     assert run("move", "--unblock", "child-1", "child-2", "--yes").returncode == 0
-
-
-def test_who_unblocked_it_is_in_its_history(run, redis, client):
-    enqueue(redis, "next-1")
-    block(redis, "child-1", "next-1")
-
-    client.get_queue("video").unblock("child-1", by="ada")
-
-    (event,) = [one for one in client.get_history("child-1").events if one.event == "unblocked"]
-    assert event.by == "ada"
 
 
 # delete, requeue

@@ -132,10 +132,6 @@ def test_what_is_not_there_is_named_as_what_it_may_be(run, words, sentence):
     assert (result.returncode, result.stderr.splitlines()[0]) == (3, f"blueque: {sentence}")
 
 
-def test_without_groups_the_list_says_so(run):
-    assert "no groups and no feeds" in run("group", "ls").stderr
-
-
 def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
     assert run("group", "close", "night").stdout == "night  closed\n"
     refused = run("group", "cancel", "night")
@@ -283,25 +279,6 @@ def test_why_says_that_a_cancelled_workflow_was_not_complete(run, redis, client)
     assert "or cancels it if the workflow was cancelled" in run("why", "a-1").stdout
 
 
-def test_an_unfinished_workflow_without_bad_tasks_is_not_put_in_line_again(run, redis, client):
-    unfinished(redis)
-    for _ in range(2):
-        refused = run("group", "requeue", "night", "--yes")
-        assert (refused.returncode, refused.stdout) == (5, "")
-        assert "not all of its tasks are there, so none of them runs" in refused.stderr
-        client.group("night").cancel()
-
-
-def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, redis):
-    unfinished(redis)
-    client.group("night").cancel()
-    flow = client.workflow("night")
-    flow.add("video", "p")
-
-    with pytest.raises(WrongGroup, match=r"commit it again: blueque group forget night$"):
-        flow.commit()
-
-
 def test_no_requeue_is_advised_of_tasks_that_are_gone(run, client, queue, cli):
     with client.group("a night") as group:
         task = queue.enqueue("a", group=group)
@@ -356,12 +333,6 @@ def test_the_advice_of_a_refusal_has_the_name_in_quotes(run, client, redis):
     flow.add("video", "p")
     with pytest.raises(WrongGroup, match=r"commit it again: blueque group forget 'a night'$"):
         flow.commit()
-
-
-def test_the_states_that_are_printed_are_explained(run):
-    shown = run("group", "ls", "--help").stdout
-    for state in ("open", "closed", "ended", "making", "cancelling"):
-        assert state in shown
 
 
 def test_the_doctor_cancels_a_workflow_that_its_producer_has_left_for_a_day(
@@ -467,13 +438,6 @@ def test_the_doctor_leaves_a_workflow_alone_that_goes_on(run, redis, client, cli
     monkeypatch.setattr(doctor, "cancel_group", goes_on_first)
     assert json.loads(run("doctor", "--fix", "--json").stdout)["fixed"] == []
     assert client.group("night").progress().state == "making"
-
-
-def test_doctor_finds_nothing_wrong_with_an_unfinished_workflow(run, redis):
-    unfinished(redis)
-
-    found = json.loads(run("doctor", "--json").stdout)
-    assert found["findings"] == [] and "gate" not in run("doctor").stdout
 
 
 def test_status_names_the_groups_whose_producers_may_have_died(run, redis, client, queue, cli):

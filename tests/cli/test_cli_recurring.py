@@ -367,13 +367,6 @@ def test_a_second_pause_says_that_its_reason_is_dropped(run, nightly):
     assert again.stdout == "nightly  paused already, by ann; its reason stays as it is\n"
 
 
-def test_the_counters_of_a_new_one_are_0(run, nightly):
-    item = items(run, "show", "nightly")["item"]
-
-    counters = ("made", "skipped", "missed", "triggered", "failures")
-    assert [item[name] for name in counters] == [0] * 5
-
-
 def test_show_and_why_of_a_recurring_task_name_the_right_command(run, nightly):
     for verb in ("show", "why"):
         result = run(verb, "nightly")
@@ -514,16 +507,6 @@ def test_one_that_does_not_exist_is_missing(run, verb):
         "blueque: there is no schedule 'nightly'",
         "See them: blueque schedule ls",
     ]
-
-
-@pytest.mark.parametrize(
-    "words", [("ls",), ("show", "x"), ("add", "x", "-q", "a", "--every", "1h")]
-)
-def test_without_redis_each_says_so(run, words):
-    result = run("schedule", *words, "--redis-url", "redis://localhost:1")
-
-    assert (result.returncode, result.stdout) == (69, "")
-    assert "no Redis at redis://localhost:1" in result.stderr
 
 
 def test_a_dry_run_of_add_shows_the_times_and_does_without_redis(run):

@@ -79,13 +79,6 @@ def test_a_waiting_task_gets_another_priority_negative_ones_too(run, redis, clie
     assert client.get_task("scheduled-1").fields["priority"] == "-5"
 
 
-def test_ids_come_from_standard_input(run, redis, cli):
-    enqueue(redis, "pending-1")
-
-    assert run("move", "-", "--priority", "7", stdin="pending-1\n").returncode == 0
-    assert cli.llen(keys.line("video", "7")) == 1
-
-
 @pytest.mark.parametrize(
     "verb", [["--priority", "5"], ["--first"], ["--to", "other"], ["--now"], ["--unblock"]]
 )
@@ -230,24 +223,6 @@ def test_a_limit_is_set_and_taken_away(run, redis, client):
     assert client.get_inspector().queue_seen("video").room.limit is None
 
 
-def test_what_an_older_version_has_paused_or_limited_ahead_can_be_undone(run, redis, client):
-    redis.read(
-        ("HSET", keys.settings("later"), "paused", 1.0),
-        ("HSET", keys.settings("small"), "max_running", 2),
-    )
-
-    resumed, freed = run("queue", "resume", "later"), run("queue", "set", "small", "max-running=")
-
-    assert (resumed.returncode, resumed.stdout) == (0, "later  resumed\n")
-    assert (freed.returncode, freed.stdout) == (0, "small  set\n")
-    assert redis.read(("EXISTS", keys.settings("later"), keys.settings("small"))) == [0]
-    assert (
-        run("queue", "resume", "nothing").returncode
-        == run("queue", "set", "nothing", "max-running=").returncode
-        == 3
-    )
-
-
 def test_a_queue_can_be_paused_and_limited_before_it_has_a_task(run, redis, client):
     paused, limited = (
         run("queue", "pause", "later", "--as", "ada"),
@@ -286,21 +261,6 @@ def test_what_is_said_of_queues_is_said_of_all_that_a_pattern_matches(run, redis
         for item in json.loads(limited.stdout)["items"]
     ] == [("render.2k", 2), ("render.4k", 2)]
     assert client.get_inspector().queue_seen("video").room.limit is None
-
-
-def test_the_help_of_first_says_that_it_takes_no_scheduled_task(run, redis):
-    protocol.schedule(
-        redis,
-        "video",
-        "later-1",
-        "1",
-        time.time() + 3600,
-        time.time(),
-        {"parameters_encoding": "json"},
-    )
-
-    assert run("move", "--first", "later-1").returncode == 5
-    assert "scheduled" in run("move", "--first", "--help").stdout
 
 
 def test_listeners_of_1_0_0_are_said_to_know_of_no_pause(run, redis, cli):
@@ -879,18 +839,6 @@ def test_a_failed_task_says_its_error(why, redis):
 
     assert codes == ["ended"]
     assert "It has failed (E): boom\n" in text and "blueque requeue failed-1\n" in text
-
-
-def test_why_takes_six_round_trips_however_long_the_line(client, redis):
-    for number in range(30):
-        wait(redis, f"task-{number}", number % 3, gpu=1)
-    read, count = redis.read, []
-    redis.read = lambda *commands: count.append(commands) or read(*commands)
-
-    client.get_inspector().inquire("task-3")
-
-    redis.read = read
-    assert len(count) <= 6
 
 
 # What a person changes about a waiting task does not start its waiting anew
