@@ -60,16 +60,6 @@ def test_a_line_is_read_when_it_has_its_end_and_the_last_one_when_all_is_over(fi
     assert len(tailing.news()) == 2
 
 
-def test_what_is_done_does_not_come_again(files):
-    tailing = Tail(files(b"one\ntwo\nthree\n"))
-    tailing.look(1.0)
-    tailing.done(2)
-
-    assert texts(tailing.news()) == ["three"]
-    tailing.done(3)
-    assert not tailing.has_news
-
-
 def test_of_a_bar_that_is_drawn_again_and_again_the_last_is_a_line(files):
     tailing = Tail(files(b"", b"\r 10%|#   |"))
     for percent in range(11, 100):
@@ -202,13 +192,6 @@ def test_a_bar_below_one_that_has_ended_ends_it_when_it_is_redrawn(files):
     assert texts(tailing.news()) == tailing.ended() == [EPOCHS[4]]
 
 
-def test_lines_that_end_with_a_carriage_return_and_a_newline_are_plain(files):
-    tailing = Tail(files(b"one\r\ntwo\r\n"))
-    tailing.look(1.0)
-
-    assert texts(tailing.news()) == ["one", "two"] and tailing.ended() == []
-
-
 def test_text_that_is_redrawn_before_each_carriage_return_moves_and_ends_as_one_line(files):
     tailing, shown = Tail(files(b"ffmpeg version 7\n")), []
     for frame in range(3):
@@ -305,19 +288,6 @@ def test_of_bars_one_in_another_each_is_seen_as_it_is_and_the_log_has_what_stays
     ]
 
 
-@pytest.mark.parametrize("leave", [False, True])
-def test_bars_one_in_another_are_the_same_in_whatever_pieces_they_come(files, leave):
-    written = b"".join(piece for piece, _ in nested(leave=leave)) + b"\nuploading\n"
-    tailing = Tail(files())
-    for place in range(0, len(written), 3):
-        files(b"", written[place : place + 3])
-        tailing.look(place)
-    at_once = log_tail.read(files())
-
-    assert texts(tailing.news()) == texts(at_once)
-    assert texts(tailing.news())[-2:] == [EPOCHS[4], "uploading"]
-
-
 def test_what_bars_one_in_another_show_last_are_lines_when_all_is_over(files):
     tailing = Tail(
         files(b"", draw(EPOCHS[0]) + draw(BATCH[0], 1) + draw(EPOCHS[1]) + draw(BATCH[1], 1))
@@ -352,13 +322,6 @@ def test_a_cursor_that_moves_up_and_up_draws_nothing(files):
     tailing.look(1.0, is_over=True)
 
     assert [text for text in texts(tailing.news()) if text] == ["x"]
-
-
-def test_few_empty_lines_are_held_after_a_bar(files):
-    tailing = Tail(files(b"", draw(EPOCHS[4]) + b"\n" * 1000))
-    tailing.look(1.0)
-
-    assert texts(tailing.news()) == [EPOCHS[4], *[""] * 999]
 
 
 def test_empty_lines_are_no_way_to_have_very_many_of_them_held(files):
@@ -410,21 +373,6 @@ def test_long_lines_in_a_flood_are_held_to_a_number_of_bytes(files):
     last = [line for line in tailing.news() if not line.is_head]
     assert 100 < len(last) < 200 and last[-1].text.startswith("0999")
     assert sum(map(len, texts(last))) <= log_tail.HELD
-
-
-def test_somebody_else_goes_on_where_the_lines_were_read_last(files):
-    path = files(b"one\ntwo\nthr", b"oh\n")
-    before = Tail(path)
-    before.look(1.0)
-    before.done(3)
-    files(b"ee\n", b"no\n")
-
-    following = Tail(path)
-    following.look(2.0)
-    assert [line[:4] for line in following.news()] == [
-        (4, 2.0, "stdout", "three"),
-        (5, 2.0, "stderr", "no"),
-    ]
 
 
 def test_all_of_it_is_read_from_the_files_with_the_times(files):

@@ -474,13 +474,6 @@ def test_a_listener_does_without_psutil():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_time_is_that_of_living_members(family):
-    leader = family.lead(lambda: family.fork("child", lambda: burn(0.3)))
-    family.pid_of("child")
-
-    assert 0.28 <= Tree(leader).look().cpu_seconds < 0.5
-
-
 def test_time_of_a_child_that_its_parent_has_waited_for_counts_once(family):
     def wait_for_child():
         os.waitpid(family.fork("child", burn_at_gate), 0)
@@ -563,20 +556,6 @@ def test_time_of_an_orphan_that_has_ended_is_kept_as_it_was_last_seen(family):
 
     assert usage.processes == 1
     assert 0.38 <= usage.cpu_seconds < 0.58
-
-
-def test_time_of_all_is_kept_when_all_have_ended(family):
-    def burn_with_child():
-        family.fork("child", lambda: burn(0.2))
-        burn(0.2)
-
-    tree = Tree(family.lead(burn_with_child))
-    child = family.pid_of("child")
-    tree.look()
-    end(tree.pid)
-    end(child)
-
-    assert 0.38 <= tree.look().cpu_seconds < 0.6
 
 
 # Signals
@@ -698,18 +677,6 @@ def test_the_grace_can_be_cut_short(family, is_under_way):
     assert stopping.ended == 1
 
 
-def test_the_root_is_ended_too_when_asked_for(family):
-    leader = family.lead(lambda: family.fork("child"))
-    child = family.pid_of("child")
-    stopping = Stopping(Tree(leader), grace=10.0, with_root=True)
-
-    stopping.step(0.0)
-    wait_for_end(leader)
-    wait_for_end(child)
-    assert stopping.step(1.0) is None
-    assert stopping.ended == 2
-
-
 def test_strays_that_come_while_a_tree_ends_are_ended_too(family):
     def leave_daemon(*_):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -820,13 +787,6 @@ def test_a_tree_that_grows_all_the_time_is_ended(family):
     assert stopping.left == []
     assert stopping.ended > 100
     assert tree.look().processes == 0
-
-
-def test_nothing_to_end_takes_one_step(family):
-    stopping = Stopping(Tree(family.lead()), grace=10.0)
-
-    assert stopping.step(0.0) is None
-    assert (stopping.ended, stopping.left) == (0, [])
 
 
 @pytest.mark.parametrize("pid", [0, 1])
