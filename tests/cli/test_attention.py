@@ -343,11 +343,8 @@ def test_check_ends_with_75_when_something_needs_attention_and_with_0_otherwise(
 
     assert (good.returncode, "!" in good.stdout, bad.returncode) == (0, False, 75)
     (concern,) = json.loads(bad.stdout)["attention"]
-    assert (concern["about"], concern["code"], concern["command"]) == (
-        "video",
-        "no_listener",
-        f"blueque why {task_id}",
-    )
+    assert (concern["about"], concern["code"]) == ("video", "no_listener")
+    assert concern["command"] == f"blueque why {task_id}"
 
 
 def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, url):

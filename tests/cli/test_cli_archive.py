@@ -136,11 +136,8 @@ def test_mistakes_end_it_with_a_sentence_and_a_code(run, cli, arguments, code, w
 
     result = run(*arguments)
 
-    assert (
-        result.returncode == code
-        and words in result.stderr
-        and len(result.stderr.splitlines()) <= 4
-    )
+    assert result.returncode == code and words in result.stderr
+    assert len(result.stderr.splitlines()) <= 4
     assert cli.exists(keys.task("task-00000"))
 
 

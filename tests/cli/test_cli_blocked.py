@@ -664,9 +664,8 @@ def test_a_task_for_which_others_wait_is_deleted_only_by_force(run, redis, clien
     forced = run("delete", "bad-1", "--force", "--yes")
 
     for result in (dry, refused):
-        assert (
-            result.returncode == 5 and "nevertheless: blueque delete --force bad-1" in result.stderr
-        )
+        assert result.returncode == 5
+        assert "nevertheless: blueque delete --force bad-1" in result.stderr
     assert (forced.returncode, forced.stdout) == (0, "bad-1  deleted\n")
     assert client.get_task("bad-1").status is None
 

@@ -251,7 +251,7 @@ def test_what_is_in_redis_is_completed(completed, redis, client, line, words):
     client.set_schedule("nightly", queue="audio", every="1d")
     for queue in ("audio", "video.4k", "video.hd"):
         protocol.register(redis, queue, "gpu-1_7", "i", {"beat_every": 10}, time.time())
-    protocol.enqueue(redis, "audio", "abcd-1", "1", time.time(), {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "audio", "abcd-1", "1", time.time())
 
     assert sorted(completed(line)) == words
 
@@ -268,7 +268,7 @@ def test_a_redis_that_does_not_answer_completes_nothing_and_takes_no_more_than_3
 
 
 def test_the_program_itself_answers_a_shell(here, url, redis):
-    protocol.enqueue(redis, "audio", "t1", "1", 1.0, {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "audio", "t1", "1", 1.0)
     asked = {
         "COMP_WORDS": "blueque ls -q a",
         "COMP_CWORD": "3",

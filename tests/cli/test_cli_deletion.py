@@ -64,10 +64,8 @@ def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be
     code, seen = answer(b"n\n", "delete", "a", "b")
 
     assert (refused.returncode, foreseen.returncode, code) == (6, 0, 6)
-    assert (
-        "2 tasks would be deleted for good" in refused.stderr
-        and "2 tasks would be deleted for good" in seen.lower()
-    )
+    assert "2 tasks would be deleted for good" in refused.stderr
+    assert "2 tasks would be deleted for good" in seen.lower()
     assert [item["status"] for item in json.loads(foreseen.stdout)["items"]] == [
         "cancelled",
         "cancelled",
@@ -203,12 +201,8 @@ def test_queue_lists_queues_with_pause_and_limit(run, redis):
     assert run("queue", "pause", "video", "--as", "ada").stdout == "video  paused\n"
     assert run("queue", "set", "video", "max-running=3").returncode == 0
     (item,) = json.loads(run("queue", "ls", "--json").stdout)["items"]
-    assert (item["queue"], item["pending"], item["paused"], item["max_running"]) == (
-        "video",
-        1,
-        True,
-        3,
-    )
+    assert (item["queue"], item["pending"], item["paused"]) == ("video", 1, True)
+    assert item["max_running"] == 3
     assert run("queue", "ls").stdout.splitlines()[1].split()[1:] == [
         "0",
         "1",

@@ -59,9 +59,7 @@ def tasks(redis):
         redis, AttemptRef("video", "runs", "token", NODES[0]), "50 % encoding", now - 1
     )
     for n in range(3):
-        protocol.enqueue(
-            redis, "video", f"waits-{n}", "1", now - n, {"parameters_encoding": "json"}
-        )
+        protocol.enqueue(redis, "video", f"waits-{n}", "1", now - n)
     return now
 
 
@@ -76,7 +74,7 @@ def test_the_note_of_what_runs_says_how_far_it_is_unless_a_column_does(ls, redis
 
 
 def start(redis, node, task, at):
-    protocol.enqueue(redis, "video", task, "1", at, {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "video", task, "1", at)
     protocol.pop(redis, "video", node, "i")
     protocol.reserve(redis, AttemptRef("video", task, "token", node), "i", at)
     protocol.start(redis, AttemptRef("video", task, "token", node), 77, at)
@@ -211,7 +209,7 @@ def test_with_a_choice_so_many_tasks_are_searched_in_all_the_short_lists_whole(
     monkeypatch.setattr(search, "TASKS_AT_ONCE", 3)
     for queue, count, at in (("a", 5, 1000.0), ("b", 2, 2000.0)):
         for n in range(count):
-            protocol.enqueue(redis, queue, f"{queue}{n}", "1", at, {"parameters_encoding": "json"})
+            protocol.enqueue(redis, queue, f"{queue}{n}", "1", at)
 
     listing = Inspector(redis).listing(
         ["a", "b", "c"], ["pending"], 9, Choice(lambda task, now: task.id[1] != "0")
@@ -226,7 +224,7 @@ def test_a_search_ends_when_enough_tasks_match(redis, monkeypatch):
     monkeypatch.setattr(search, "MOST_KEPT", 2)
     monkeypatch.setattr(search, "TASKS_AT_ONCE", 1)
     for n in range(4):
-        protocol.enqueue(redis, "a", f"a{n}", "1", 1000.0, {"parameters_encoding": "json"})
+        protocol.enqueue(redis, "a", f"a{n}", "1", 1000.0)
 
     listing = Inspector(redis).listing(["a"], ["pending"], 1, Choice(lambda task, now: True))
 
@@ -255,11 +253,8 @@ def test_json_says_how_many_more_there_are(url):
     result = CliRunner().invoke(blueque, ["ls", "--json", "--limit", "1"], obj=Invocation(url=url))
 
     listed = json.loads(result.stdout)
-    assert ([item["id"] for item in listed["items"]], listed["has_more"], listed["more"]) == (
-        ["runs"],
-        True,
-        3,
-    )
+    assert ([item["id"] for item in listed["items"]], listed["has_more"]) == (["runs"], True)
+    assert listed["more"] == 3
 
 
 def test_a_list_without_open_tasks_says_how_many_have_ended(run, client):

@@ -12,9 +12,7 @@ from blueque.model import keys
 
 
 def schedule(redis, task, ahead):
-    protocol.schedule(
-        redis, "video", task, "1", time.time() + ahead, time.time(), {"parameters_encoding": "json"}
-    )
+    protocol.schedule(redis, "video", task, "1", time.time() + ahead, time.time())
 
 
 def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, client, cli):
@@ -35,7 +33,7 @@ def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, clie
 
 def test_what_is_due_already_is_in_line_and_what_is_not_scheduled_is_refused(run, redis, client):
     schedule(redis, "late-1", -60)
-    protocol.enqueue(redis, "video", "waits-1", "1", time.time(), {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "video", "waits-1", "1", time.time())
 
     result = run("move", "--now", "-", stdin="late-1\nwaits-1\n")
 

@@ -34,7 +34,7 @@ def now(redis, cli):
     """
     now = Inspector(redis).now()
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, now - 30)
-    protocol.enqueue(redis, "video", "abcd-1", "1", now - 3720, {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "video", "abcd-1", "1", now - 3720)
     protocol.pop(redis, "video", NODE, "i")
     protocol.reserve(redis, AttemptRef("video", "abcd-1", "token", NODE), "i", now - 3600)
     protocol.start(redis, AttemptRef("video", "abcd-1", "token", NODE), 77, now - 3600)
@@ -90,12 +90,8 @@ def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
         re.MULTILINE,
     )
     item = json.loads(shown("abcd-1", "--json"))["item"]["checkpoint"]
-    assert (item["value"], item["directory"], item["attempt"], item["at_seconds"]) == (
-        {"frame": 223},
-        "gpu-1:/s/1",
-        1,
-        pytest.approx(now - 60),
-    )
+    assert (item["value"], item["directory"], item["attempt"]) == ({"frame": 223}, "gpu-1:/s/1", 1)
+    assert item["at_seconds"] == pytest.approx(now - 60)
 
 
 def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now):
@@ -124,9 +120,8 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
     )
 
     found = shown("abcd-1")
-    assert (
-        "no longer counts" not in found and "The output of the earlier attempt is there." in found
-    )
+    assert "no longer counts" not in found
+    assert "The output of the earlier attempt is there." in found
     assert re.search(r"^checkpoint  its directory is at gpu-1:/s/1$", found, re.MULTILINE)
 
 
@@ -171,10 +166,8 @@ def test_show_names_the_schedule_of_a_task_and_its_planned_time(shown, now, cli)
 
     assert "schedule    night \\x1b[2Jly\n" in text
     assert "planned     2026-11-22 13:39:15 UTC  (" in text and ", 14:39 in Europe/Berlin)" in text
-    assert (item["schedule"], item["planned"]) == (
-        planned["schedule"],
-        "2026-11-22T13:39:15.000000Z",
-    )
+    assert item["schedule"] == planned["schedule"]
+    assert item["planned"] == "2026-11-22T13:39:15.000000Z"
     assert "other" not in item
 
 

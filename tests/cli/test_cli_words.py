@@ -311,7 +311,7 @@ def test_an_address_with_tls_asks_whether_redis_has_it(run):
 def test_colours_are_as_wanted_whichever_side_of_the_verb_says_so(
     redis, url, arguments, variables, is_coloured
 ):
-    protocol.enqueue(redis, "video", "abcd", "1", time.time(), {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "video", "abcd", "1", time.time())
     cleared = {"NO_COLOR": None, "FORCE_COLOR": None, "TERM": "xterm"}
 
     for line in ([*arguments, "cancel", "abcd"], ["cancel", "abcd", *arguments]):
@@ -320,7 +320,7 @@ def test_colours_are_as_wanted_whichever_side_of_the_verb_says_so(
 
 
 def test_on_a_terminal_never_takes_colours_off(redis, url):
-    protocol.enqueue(redis, "video", "abcd", "1", time.time(), {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "video", "abcd", "1", time.time())
 
     line = ["cancel", "abcd", "--color", "never"]
     result = CliRunner().invoke(

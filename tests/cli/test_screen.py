@@ -181,10 +181,8 @@ def test_nothing_is_estimated_of_a_task_whose_listener_is_silent(on_screen, redi
 
     until(lambda: "~1 h" not in seen.shows("450/900 frames"), what="no estimate")
     assert "450/900 frames" in run("status").stdout and "~1 h" not in run("status").stdout
-    assert (
-        "450/900 frames" in run("show", "runs-1").stdout
-        and "left" not in run("show", "runs-1").stdout
-    )
+    assert "450/900 frames" in run("show", "runs-1").stdout
+    assert "left" not in run("show", "runs-1").stdout
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_anew(on_screen, redis, running):

@@ -24,7 +24,7 @@ def busy(redis, client):
     for node, task, progress in zip(NODES, ("half", "quarter"), ("50 %", "25 %"), strict=True):
         facts = {"beat_every": 10, "resources": "gpu=1"}
         protocol.register(redis, "video", node, "i", facts, now)
-        protocol.enqueue(redis, "video", task, "1", now - 600, {"parameters_encoding": "json"})
+        protocol.enqueue(redis, "video", task, "1", now - 600)
         protocol.pop(redis, "video", node, "i")
         ref = AttemptRef("video", task, "t", node)
         protocol.reserve(redis, ref, "i", now - 600)
@@ -63,7 +63,7 @@ def test_tasks_before_a_task_run_as_long_as_usual(run, busy, redis):
     protocol.register(redis, "video", "gpu-3_3", "i", {"beat_every": 10}, now)
     for n in range(8):
         ref = AttemptRef("video", f"done-{n}", "t", "gpu-3_3")
-        protocol.enqueue(redis, "video", ref.task, "1", now - 300, {"parameters_encoding": "json"})
+        protocol.enqueue(redis, "video", ref.task, "1", now - 300)
         protocol.pop(redis, "video", "gpu-3_3", "i")
         protocol.reserve(redis, ref, "i", now - 300)
         protocol.start(redis, ref, 77, now - 300)
