@@ -179,10 +179,8 @@ def test_a_due_task_that_nobody_can_put_in_line_is_named_with_what_would(doctor,
     result = doctor()
 
     assert result.returncode == 75
-    assert (
-        "warn  queue video: 1 task is overdue by " in result.stdout
-        and "start blueque-scheduler.\n" in result.stdout
-    )
+    assert "warn  queue video: 1 task is overdue by " in result.stdout
+    assert "start blueque-scheduler.\n" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -281,10 +279,8 @@ def test_json_tells_what_was_fixed(doctor, redis, cli):
 
     told = json.loads(doctor("--json", "--fix").stdout)
 
-    assert ([finding["code"] for finding in told["fixed"]], told["findings"]) == (
-        ["held", "no_hash"],
-        [],
-    )
+    assert [finding["code"] for finding in told["fixed"]] == ["held", "no_hash"]
+    assert told["findings"] == []
 
 
 def test_what_comes_from_redis_cannot_steer_a_terminal(doctor, redis, cli):

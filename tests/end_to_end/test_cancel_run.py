@@ -87,11 +87,8 @@ def test_a_task_that_waits_leaves_every_list_at_once_and_never_runs(programs):
     ] * 2
     for task_id in (pending, scheduled):
         task = programs.client.get_task(task_id)
-        assert (task.status, task.cancelled_by, task.fields["cancel_reason"]) == (
-            "cancelled",
-            "ann",
-            "typo",
-        )
+        assert (task.status, task.cancelled_by) == ("cancelled", "ann")
+        assert task.fields["cancel_reason"] == "typo"
         assert is_in_no_list(programs, task_id)
     programs.listener("work:run", "--beat", "0.2s")
     assert ended(programs.client, following).result == "done"
@@ -139,11 +136,8 @@ def test_another_process_ends_a_running_task_its_children_too_and_it_is_not_run_
     assert other.wait() == 0 and other.printed == "cancelling\n"
     done = ended(shared.client, task.id, SOON)
     assert time.monotonic() - asked < SOON
-    assert (done.status, done.cancelled_by, done.fields["cancel_reason"]) == (
-        "cancelled",
-        "ann",
-        "wrong file",
-    )
+    assert (done.status, done.cancelled_by) == ("cancelled", "ann")
+    assert done.fields["cancel_reason"] == "wrong file"
     assert (done.error, done.failures, done.interruptions, done.attempt) == (None, None, None, 1)
     assert done.cpu_seconds is not None and done.memory_peak > 1_000_000
     assert not any(map(is_there, [task.pid, *children]))
@@ -237,11 +231,8 @@ def test_a_task_that_is_cancelled_while_it_has_no_listener_is_ended_by_the_one_t
         None,
     ) and done.node != task.node
     assert not is_there(task.pid)
-    assert (
-        len(ledger(programs)) == 1
-        and is_in_no_list(programs, task.id)
-        and is_sound(programs.client)
-    )
+    assert len(ledger(programs)) == 1 and is_in_no_list(programs, task.id)
+    assert is_sound(programs.client)
 
 
 def test_a_task_that_is_cancelled_when_all_its_processes_are_gone_is_not_lost_but_cancelled(
@@ -260,11 +251,8 @@ def test_a_task_that_is_cancelled_when_all_its_processes_are_gone_is_not_lost_bu
     assert cancel(programs, task) == "cancelling"
     programs.listener("work:run")
     assert ended(programs.client, task.id, SOON).status == "cancelled"
-    assert (
-        len(ledger(programs)) == 1
-        and is_in_no_list(programs, task.id)
-        and is_sound(programs.client)
-    )
+    assert len(ledger(programs)) == 1 and is_in_no_list(programs, task.id)
+    assert is_sound(programs.client)
 
 
 def test_an_adopted_task_can_be_cancelled(programs):
@@ -340,8 +328,5 @@ def test_a_task_that_ends_in_the_moment_in_which_it_is_cancelled_has_one_end_and
     in_lists = places.get("blueque_complete_tasks_work", []) + places.get(
         "blueque_cancelled_tasks_work", []
     )
-    assert (
-        sorted(in_lists) == sorted(told)
-        and len(ledger(programs)) == len(told)
-        and is_sound(programs.client)
-    )
+    assert sorted(in_lists) == sorted(told) and len(ledger(programs)) == len(told)
+    assert is_sound(programs.client)

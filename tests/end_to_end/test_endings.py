@@ -272,12 +272,8 @@ def shell(programs):
 )
 def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
     task = python(name)
-    assert (task.status, task.result, task.fields.get("result_encoding"), task.error) == (
-        "complete",
-        result,
-        encoding,
-        None,
-    )
+    assert (task.status, task.result) == ("complete", result)
+    assert (task.fields.get("result_encoding"), task.error) == (encoding, None)
 
 
 @pytest.mark.parametrize(
@@ -420,9 +416,8 @@ def test_the_traceback_of_an_exception_leads_to_the_line_of_the_handler(python):
 
 def test_the_traceback_tells_the_cause_of_an_exception_too(python):
     trace = python("raise_chained").traceback
-    assert (
-        "KeyError: 'a'" in trace and "direct cause" in trace and trace.endswith("OSError: no key\n")
-    )
+    assert "KeyError: 'a'" in trace and "direct cause" in trace
+    assert trace.endswith("OSError: no key\n")
 
 
 def test_a_very_long_error_is_kept_in_part(python):
@@ -436,12 +431,8 @@ def test_a_task_process_ended_from_outside_fails_with_the_name_of_the_signal(pro
     until((programs.directory / "waiting").exists, what="the task")
     os.kill(programs.client.get_task(task_id).pid, signal.SIGTERM)
     task = outcome(programs.client, task_id)
-    assert (task.status, task.error, task.error_type, task.signal) == (
-        "failed",
-        "killed by SIGTERM",
-        "signal",
-        "SIGTERM",
-    )
+    assert (task.status, task.error, task.error_type) == ("failed", "killed by SIGTERM", "signal")
+    assert task.signal == "SIGTERM"
 
 
 def test_exit_with_true_is_exit_code_1(programs, tmp_path):
@@ -467,10 +458,8 @@ def test_a_crash_in_c_code_tells_its_last_words_and_where_in_the_code_of_the_use
 
     assert (task.error_type, task.signal) == ("signal", "SIGSEGV")
     how, *lines = task.error.split("\n")
-    assert (how, lines[:2]) == (
-        "killed by SIGSEGV:",
-        ["the last words", "Fatal Python error: Segmentation fault"],
-    )
+    assert how == "killed by SIGSEGV:"
+    assert lines[:2] == ["the last words", "Fatal Python error: Segmentation fault"]
     assert any(re.search(r"work\.py\", line \d+ in crash$", line) for line in lines), task.error
     assert not any("/blueque/task_process/" in line for line in lines)
 
@@ -644,14 +633,8 @@ def test_a_program_that_ends_otherwise_fails_with_its_code_and_last_words(
     shell, script, error, kind, exit_code, number
 ):
     task = shell(script)
-    assert (task.status, task.error, task.error_type, task.exit_code, task.signal, task.result) == (
-        "failed",
-        error,
-        kind,
-        exit_code,
-        number,
-        None,
-    )
+    assert (task.status, task.error, task.error_type) == ("failed", error, kind)
+    assert (task.exit_code, task.signal, task.result) == (exit_code, number, None)
 
 
 def test_of_a_program_that_fails_the_last_ten_lines_are_kept(shell):
@@ -780,11 +763,8 @@ def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(
         assert outcome(programs.client, queue.enqueue("")).result == "ran"
         spoil(path)
         task = outcome(programs.client, queue.enqueue(""))
-        assert (task.status, task.error, task.error_type) == (
-            "failed",
-            f"cannot run ./program: {reason}",
-            "exit",
-        )
+        assert (task.status, task.error) == ("failed", f"cannot run ./program: {reason}")
+        assert task.error_type == "exit"
 
 
 def test_what_a_task_has_left_in_the_buffer_of_a_file_of_its_own_is_written(programs, python):

@@ -239,10 +239,8 @@ def test_each_handler_is_tried_at_the_start_and_the_queue_of_one_that_breaks_is_
 
     code, log = refused(programs, "a", "b")
 
-    assert (
-        code == 78
-        and "queue 'b': cannot import the handler second:nothing: second has no 'nothing'" in log
-    )
+    assert code == 78
+    assert "queue 'b': cannot import the handler second:nothing: second has no 'nothing'" in log
 
 
 # What a task sees of it

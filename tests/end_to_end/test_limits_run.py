@@ -206,12 +206,8 @@ def test_a_limit_is_a_failure_like_others_to_the_retry_policy(programs):
         programs, "first_nap 1000", time_limit=0.3, retry=Retry(max=1, backoff=0, on=["ValueError"])
     )
     done = ended(programs.client, again.id)
-    assert (done.status, done.attempt, done.failures, done.last_error_type) == (
-        "complete",
-        2,
-        1,
-        "time_limit",
-    )
+    assert (done.status, done.attempt, done.failures) == ("complete", 2, 1)
+    assert done.last_error_type == "time_limit"
     assert done.last_error.startswith("time_limit of 0.3 s exceeded")
     failed = ended(programs.client, never.id)
     assert (failed.status, failed.attempt, failed.error_type) == ("failed", 1, "time_limit")
@@ -227,10 +223,8 @@ def test_limits_and_policy_of_the_listener_hold_for_tasks_that_have_none_and_tho
     never = queue.enqueue("nap 1000", retry=False)
     done = ended(programs.client, by_default)
     assert (done.status, done.attempt, done.last_error_type) == ("complete", 2, "time_limit")
-    assert (ended(programs.client, own).status, ended(programs.client, own).attempt) == (
-        "complete",
-        1,
-    )
+    assert ended(programs.client, own).status == "complete"
+    assert ended(programs.client, own).attempt == 1
     failed = ended(programs.client, never)
     assert (failed.status, failed.attempt, failed.error_type) == ("failed", 1, "time_limit")
 

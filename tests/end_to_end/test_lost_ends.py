@@ -96,12 +96,8 @@ def test_an_end_that_redis_has_lost_is_reported_again_while_the_listener_is_idle
     go_back()
 
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.attempt, done.token) == (
-        "complete",
-        "done",
-        1,
-        task.token,
-    )
+    assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
+    assert done.token == task.token
     assert ended(programs.client, following).status == "complete"
     assert len(ledger(programs, task.id)) == 1 and is_sound(programs.client)
 
@@ -163,12 +159,8 @@ def test_an_end_is_reported_again_when_redis_has_lost_the_start_but_not_the_rese
     go_back(forget_start(task))
 
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.attempt, done.token) == (
-        "complete",
-        "done",
-        1,
-        task.token,
-    )
+    assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
+    assert done.token == task.token
     assert busy is None or is_there(busy.pid)
     assert len(ledger(programs, task.id)) == 1
     let_go(programs)

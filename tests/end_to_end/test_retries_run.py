@@ -65,10 +65,8 @@ def test_a_task_that_fails_runs_again_as_often_as_its_policy_says_after_longer_a
             return task if task.failures == failures and task.status == "scheduled" else None
 
         task = until(waits, what="the next attempt")
-        assert (task.last_error, task.last_error_type) == (
-            "ValueError: no such codec",
-            "ValueError",
-        )
+        assert task.last_error == "ValueError: no such codec"
+        assert task.last_error_type == "ValueError"
         assert (task.node, task.pid, task.token, task.started, task.error, task.result) == (
             None,
         ) * 6
@@ -76,11 +74,8 @@ def test_a_task_that_fails_runs_again_as_often_as_its_policy_says_after_longer_a
         assert redis.read(("ZSCORE", "blueque_scheduled_tasks_work", task_id))[0] is not None
         etas.append(task.eta)
     failed = ended(programs.client, task_id)
-    assert (failed.status, failed.error, failed.error_type) == (
-        "failed",
-        "ValueError: no such codec",
-        "ValueError",
-    )
+    assert (failed.status, failed.error) == ("failed", "ValueError: no such codec")
+    assert failed.error_type == "ValueError"
     assert (failed.attempt, failed.failures, failed.interruptions) == (3, 2, None)
     assert failed.started > etas[1] > etas[0]
     runs = ledger(programs, task_id)
@@ -130,24 +125,16 @@ def test_with_exit_codes_only_these_are_followed_by_another_attempt(programs, co
     failed = run(
         programs, f"exit {code}", "shell", retry=Retry(max=1, exit_codes=[75, 111], **AT_ONCE)
     )
-    assert (failed.status, failed.error_type, failed.exit_code, failed.attempt) == (
-        "failed",
-        "exit",
-        code,
-        attempts,
-    )
+    assert (failed.status, failed.error_type, failed.exit_code) == ("failed", "exit", code)
+    assert failed.attempt == attempts
 
 
 def test_a_handler_may_say_that_it_failed_for_good_or_wants_to_run_later_whatever_the_policy(
     programs,
 ):
     failed = run(programs, "give_up", retry=Retry(max=5, **AT_ONCE))
-    assert (failed.status, failed.error_type, failed.error, failed.attempt) == (
-        "failed",
-        "Fail",
-        "no such film",
-        1,
-    )
+    assert (failed.status, failed.error_type, failed.error) == ("failed", "Fail", "no such film")
+    assert failed.attempt == 1
     for policy in (None, False, Retry(max=0)):
         done = run(programs, "ask_for_more_time 0.3", retry=policy)
         assert (done.status, done.attempt, done.failures or 0) == ("complete", 2, 0)
@@ -192,12 +179,8 @@ def test_the_next_attempt_may_be_put_in_line_by_1_0_0_and_run_by_either(programs
     if who == "ours":
         runner = programs.listener("ours:run", queue=name)
         done = ended(programs.client, task_id)
-        assert (done.status, done.result, done.attempt, done.failures) == (
-            "complete",
-            [2, "2"],
-            2,
-            1,
-        )
+        assert (done.status, done.result, done.attempt) == ("complete", [2, "2"], 2)
+        assert done.failures == 1
     else:
         runner = legacy.start("ForkingRunner(client, argv[0], work.run).run()", name)
         done = ended(programs.client, task_id)

@@ -142,11 +142,8 @@ def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_its_
         or returned.error == "the process left with exit code 1 and without a result"
     )
     assert killed.status == "failed" and killed.error.startswith("killed by SIGKILL")
-    assert (failed.status, failed.result, len(ledger(programs, failed.id))) == (
-        "complete",
-        "done",
-        before + 2,
-    )
+    assert (failed.status, failed.result) == ("complete", "done")
+    assert len(ledger(programs, failed.id)) == before + 2
     assert started.slots() == slots, started.log
     assert "Traceback" not in started.log, started.log
     until(

@@ -376,11 +376,8 @@ def test_what_systemd_kills_agrees_with_what_a_listener_does_at_sigterm(
     unit, mode, at_term, timeout
 ):
     order = next(order for name, order in ORDERS.items() if name.startswith(unit))
-    assert (values(unit, "KillMode"), on_term(order), values(unit, "TimeoutStopSec")) == (
-        [mode],
-        at_term,
-        [timeout],
-    )
+    assert (values(unit, "KillMode"), on_term(order)) == ([mode], at_term)
+    assert values(unit, "TimeoutStopSec") == [timeout]
 
 
 def test_a_drop_in_takes_the_place_of_what_the_unit_starts():
@@ -549,9 +546,8 @@ def test_prometheus_finds_the_exporter_by_service_and_port():
     assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
     assert (port["targetPort"], endpoint["port"]) == (own["name"], port["name"])
     assert container["args"][-2:] == [f"0.0.0.0:{own['containerPort']}", "--public"]
-    assert (
-        monitor["apiVersion"] == "monitoring.coreos.com/v1" and monitor["kind"] == "ServiceMonitor"
-    )
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
+    assert monitor["kind"] == "ServiceMonitor"
 
 
 def test_keda_scales_the_listener_by_a_metric_that_exists():

@@ -235,10 +235,8 @@ def test_a_task_does_not_run_without_what_another_took_while_the_answer_was_lost
 
     assert here.take() is None
 
-    assert (
-        here.reserver.claim is None
-        and cli.lrange("blueque_reserved_tasks_video_here_1", 0, -1) == []
-    )
+    assert here.reserver.claim is None
+    assert cli.lrange("blueque_reserved_tasks_video_here_1", 0, -1) == []
     assert not cli.exists("blueque_lock_x")
     assert woken(there) and there.take().id == "a", "somebody else is told"
     assert taken.numbers == {"gpu": [0]}

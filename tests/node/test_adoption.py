@@ -83,13 +83,8 @@ def test_a_task_whose_listener_is_killed_has_another_at_once_and_ends_as_if_noth
     assert pid_of(node) in listener.slots()
     let_go(programs)
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.pid, done.attempt, done.node) == (
-        "complete",
-        "done",
-        task.pid,
-        1,
-        node,
-    )
+    assert (done.status, done.result, done.pid, done.attempt) == ("complete", "done", task.pid, 1)
+    assert done.node == node
     assert (done.token, done.interruptions, done.failures) == (task.token, None, None)
     assert len(ledger(programs)) == 1
     assert not (programs.directory / "spool" / task.id).exists()
@@ -196,12 +191,8 @@ def test_what_is_gone_without_a_word_is_lost_or_if_it_may_run_again_does_so_unti
     assert (again.interruptions, again.failures, again.last_error_type) == (1, None, "lost")
     assert again.token != safe.token
     lost = ended(programs.client, once.id)
-    assert (lost.status, lost.error_type, lost.attempt, lost.interruptions) == (
-        "failed",
-        "lost",
-        1,
-        1,
-    )
+    assert (lost.status, lost.error_type, lost.attempt) == ("failed", "lost", 1)
+    assert lost.interruptions == 1
     assert lost.lost_node == once.node and abs(lost.last_seen - once.started) < 5
     for word in (f"process {once.pid} ", once.node, " UTC"):
         assert word in lost.error
@@ -250,12 +241,8 @@ def test_for_more_orphans_than_slots_extra_listeners_come_take_nothing_new_and_l
     let_go(programs)
     for task in tasks:
         done = ended(programs.client, task.id)
-        assert (done.result, done.pid, done.attempt, done.node) == (
-            "done",
-            task.pid,
-            1,
-            nodes[task.id],
-        )
+        assert (done.result, done.pid, done.attempt) == ("done", task.pid, 1)
+        assert done.node == nodes[task.id]
     assert pid_of(ended(programs.client, following).node) == first
     assert len(ledger(programs)) == 4 and is_sound(programs.client)
 
@@ -389,13 +376,8 @@ def test_the_result_of_a_task_declared_lost_that_ended_meanwhile_is_accepted(pro
     os.kill(slot, signal.SIGCONT)
     until(lambda: programs.client.get_task(task.id).status != "failed", what="the late result")
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.error, done.pid, done.attempt) == (
-        "complete",
-        "done",
-        None,
-        task.pid,
-        1,
-    )
+    assert (done.status, done.result, done.error, done.pid) == ("complete", "done", None, task.pid)
+    assert done.attempt == 1
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 

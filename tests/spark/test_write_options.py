@@ -35,20 +35,10 @@ def test_every_option_means_what_it_says():
         lead="30",
     )
 
-    assert (target.queue, target.url, target.group, target.keys, target.parameters) == (
-        "render",
-        URL,
-        "tonight",
-        ("scene", "frame"),
-        ("a, b",),
-    )
-    assert (target.is_json, target.eta, target.priority, target.keep, target.max_bytes) == (
-        True,
-        datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(),
-        -5,
-        "2d",
-        8192,
-    )
+    assert (target.queue, target.url, target.group) == ("render", URL, "tonight")
+    assert (target.keys, target.parameters) == (("scene", "frame"), ("a, b",))
+    assert (target.is_json, target.eta) == (True, datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp())
+    assert (target.priority, target.keep, target.max_bytes) == (-5, "2d", 8192)
     assert target.options == {
         "resources": {"gpu": 1, "memory": 8 * 2**30},
         "lock": ("licence", 3),
@@ -61,11 +51,8 @@ def test_every_option_means_what_it_says():
 def test_an_eta_and_a_priority_may_be_columns():
     target = said(eta="due_at", priority="how_urgent")
 
-    assert (target.eta, target.priority, target.constants) == (
-        "due_at",
-        "how_urgent",
-        {"priority": 0},
-    )
+    assert (target.eta, target.priority) == ("due_at", "how_urgent")
+    assert target.constants == {"priority": 0}
 
 
 def of_python(**options):

@@ -60,15 +60,10 @@ def test_a_decorated_function_is_called_as_it_was_written():
     handler = register(named)
 
     assert handler(task("1"), "Metropolis") == ["t", "Metropolis"]
-    assert (handler.__name__, handler.__doc__, handler.__module__) == (
-        "named",
-        "Encode a film.",
-        __name__,
-    )
-    assert (handler.queue, repr(handler)) == (
-        "video",
-        f"<QueueHandler {__name__}:named of 'video'>",
-    )
+    assert (handler.__name__, handler.__doc__) == ("named", "Encode a film.")
+    assert handler.__module__ == __name__
+    assert handler.queue == "video"
+    assert repr(handler) == f"<QueueHandler {__name__}:named of 'video'>"
     assert registered.registered == [handler]
 
 

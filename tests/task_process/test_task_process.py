@@ -38,11 +38,8 @@ def record_of(error):
 def test_the_record_of_an_exception_names_all_its_classes():
     record = record_of(Busy("no slot"))
 
-    assert (record["status"], record["error_type"], record["error"]) == (
-        "failed",
-        f"{__name__}.Busy",
-        "Busy: no slot",
-    )
+    assert (record["status"], record["error_type"]) == ("failed", f"{__name__}.Busy")
+    assert record["error"] == "Busy: no slot"
     assert record["error_types"] == [
         f"{__name__}.Busy",
         "Busy",
@@ -66,12 +63,8 @@ def test_names_that_redis_cannot_hold_or_that_never_end_do_not_spoil_the_record(
 def test_the_record_of_a_fail_says_never_again(error, text):
     record = record_of(error)
 
-    assert (record["status"], record["error"], record["error_type"], record["retry"]) == (
-        "failed",
-        text,
-        "Fail",
-        "never",
-    )
+    assert (record["status"], record["error"], record["error_type"]) == ("failed", text, "Fail")
+    assert record["retry"] == "never"
     assert "in record_of\n" in record["traceback"]
     assert not Retry().allows(0, record)
 
@@ -93,10 +86,8 @@ def test_a_wish_that_cannot_be_granted_is_a_failure_like_any_other(seconds):
 
     record = record_of(error)
 
-    assert (record["status"], record["error_type"]) == (
-        "failed",
-        "blueque.model.outcomes.RetryLater",
-    )
+    assert record["status"] == "failed"
+    assert record["error_type"] == "blueque.model.outcomes.RetryLater"
     assert "retry_after" not in record
 
 
