@@ -12,6 +12,11 @@ from blueque.model.columns import COLUMNS, DEFAULT_FIELDS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# What is needed of tasks for numbers and reports.
+FIELDS = (
+    *("task_id", "queue", "status", "error", "error_type", "node", "attempts"),
+    *("created", "updated", "started", "finished", "eta"),
+)
 TYPES = {"string": "string", "int": "int", "long": "bigint", "timestamp": "bigint"}
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import blueque.spark as bs
-from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongGroup
+from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge
 from blueque.model import keys
 from blueque.queries import groups
 from blueque.spark import enqueueing, write_options
@@ -189,15 +189,6 @@ def test_a_frame_that_was_written_makes_nothing_again_and_says_so(df, cli, enque
     assert pending(cli) == Counter()
 
 
-def test_a_group_that_is_closed_refuses_rows_with_new_keys(df, cli, enqueue):
-    said = {"group": "keyed", "key": "scene"}
-    enqueue(df.where("frame < 100"), **said)
-
-    with pytest.raises(WrongGroup, match=r"keyed.*it is closed"):
-        enqueue(df.where("frame < 101"), **said)
-    assert is_exact(cli, 100)
-
-
 # What is refused, here and in words of ours, and before anything is written
 
 
@@ -206,16 +197,10 @@ def test_a_group_that_is_closed_refuses_rows_with_new_keys(df, cli, enqueue):
     [
         ({"key": None}, InvalidInput, "a key is needed: name the columns whose values tell each"),
         ({"key": "id"}, InvalidInput, "key: there is no column 'id'; there are 'scene', 'frame'"),
-        ({"params": ["scene", "x"]}, InvalidInput, "params: there is no column 'x'"),
-        ({"eta": "scene"}, InvalidType, "eta: column 'scene' is of type string"),
-        ({"queue": ""}, InvalidInput, "a queue name cannot be empty"),
         ({"group": "a\0b"}, InvalidInput, r"the group name 'a\\x00b' holds a NUL character"),
         ({"key": 7}, InvalidType, "key: the name of a column, or a list of such, is needed"),
-        ({"priority": 101}, InvalidInput, "priority 101 is not between -100 and 100"),
         ({"retry": 1.5}, InvalidType, "retry"),
-        ({"json": True}, InvalidInput, "params are one column of text, and they are not"),
         ({"append": True}, InvalidInput, "option 'append' is for the tasks of a group"),
-        ({"time_limit": "soon"}, InvalidInput, "'soon' is not a duration"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said, kind, sentence):

@@ -110,12 +110,6 @@ def test_one_column_of_text_may_hold_json():
     assert read(pa.record_batch({"line": ["{}"]}), layout) == tasks([b"{}"], [b"{}"])
 
 
-def test_one_column_that_is_no_text_makes_an_object():
-    layout = lay_out(frame(frame="integer"), target(keys=("frame",)))
-
-    assert read(pa.record_batch({"frame": [7]}), layout) == tasks([b'{"frame":7}'], [b"7"])
-
-
 def test_keys_of_several_columns_cannot_run_into_each_other():
     layout = lay_out(
         frame(p="integer", a="string", b="string", day="date"),

@@ -168,12 +168,6 @@ def test_only_the_fields_asked_for_are_there_in_that_order(spark, url):
     assert '"memory_peak":"52428800"' in other and task not in frame.columns
 
 
-def test_a_queue_without_tasks_is_an_empty_table(spark, url):
-    frame = bs.read(spark, "nothing.here", url=url)
-
-    assert frame.count() == 0 and frame.columns == list(DEFAULT_FIELDS)
-
-
 def test_tasks_of_1_0_0_and_foreign_records_break_nothing(spark, url, cli):
     ours = seed(url, "render", 2)
     cli.hset(

@@ -15,26 +15,11 @@ from blueque import ArchiveRefused, InvalidInput
 from blueque.report import lanes
 from blueque.report.summary import Bar
 from blueque.spark import summaries
-from spark.frames import frame
+from spark.frames import FIELDS, frame
 from spark.seeds import seed
 
 DAY = 86400
 MIDNIGHT = 1795132800.0  # 20 November 2026, in UTC
-TODAY = 20777
-FIELDS = (
-    "task_id",
-    "queue",
-    "status",
-    "error",
-    "error_type",
-    "node",
-    "attempts",
-    "created",
-    "updated",
-    "started",
-    "finished",
-    "eta",
-)
 EVIL = "<script>alert('x')</script>\"&\x00 q`uo'te ünï"
 
 
@@ -215,24 +200,6 @@ def test_a_report_of_an_archive_is_one_file_written_as_a_whole(spark, client, ur
         in text
     )
     assert "<script" not in text
-
-
-def test_a_report_says_where_the_archive_is_wherever_it_was_made(
-    spark, client, url, tmp_path, monkeypatch
-):
-    seed(url, "render", 3)
-    blueque.archive("render", tmp_path / "archive", client=client)
-    monkeypatch.chdir(tmp_path)
-
-    assert f"archive {tmp_path}/archive ·" in bs.report(spark, "archive", "report.html").read_text(
-        encoding="utf-8"
-    )
-
-
-def test_of_no_tasks_there_is_a_report_that_says_so(spark, tmp_path):
-    written = bs.report(spark, frame(spark, [], FIELDS), str(tmp_path / "report.html"))
-
-    assert "No tasks" in written.read_text(encoding="utf-8")
 
 
 def test_without_jinja2_a_report_says_what_to_install_and_the_rest_works(monkeypatch):
