@@ -33,6 +33,10 @@ def through(proxy):
     client.close()
 
 
+def video(client):
+    return client.get_queue("video")
+
+
 def listening(client):
     """Return a listener that is registered."""
     listener = client.get_listener("video")
@@ -43,7 +47,7 @@ def listening(client):
 def reserved(client, retry=None):
     """Return the processor of a task that was taken."""
     listener = listening(client)
-    client.get_queue("video").enqueue("in", retry=retry)
+    video(client).enqueue("in", retry=retry)
     return client.get_processor(listener.take())
 
 
@@ -64,23 +68,23 @@ def started_with_a_policy_of_no_delay(client):
 def to_be_cancelled(client):
     """Return the processor of a started task that somebody wants cancelled."""
     processor = started(client)
-    client.get_queue("video").cancel(the_task(client), "ann")
+    video(client).cancel(the_task(client), "ann")
     return processor
 
 
 def cancelled(client):
     """Return the id of a cancelled task."""
     task_id = pending(client)
-    client.get_queue("video").cancel(task_id, "ann")
+    video(client).cancel(task_id, "ann")
     return task_id
 
 
 def pending(client):
-    return client.get_queue("video").enqueue("in")
+    return video(client).enqueue("in")
 
 
 def scheduled(client):
-    return client.get_queue("video").schedule("in", 4e9)
+    return video(client).schedule("in", 4e9)
 
 
 def the_task(client):
@@ -116,6 +120,7 @@ def until_known(take):
 # it: programs see to it.
 
 Q, DEAD, ALIVE = "video", "host_2", "host_3"
+T1 = AttemptRef(Q, "t1", "token", DEAD)
 OURS = {
     "queue": Q,
     "parameters": "in",
@@ -147,11 +152,11 @@ def pop(client, _):
 
 
 def reserve(client, _):
-    protocol.reserve(client.connections, AttemptRef(Q, "t1", "token", DEAD), "i2", 6.5)
+    protocol.reserve(client.connections, T1, "i2", 6.5)
 
 
 def start(client, _):
-    protocol.start(client.connections, AttemptRef(Q, "t1", "token", DEAD), 77, 7.5)
+    protocol.start(client.connections, T1, 77, 7.5)
 
 
 def fence(client, _):
@@ -163,13 +168,11 @@ def recover(client, _):
 
 
 def lose(client, default=None):
-    return protocol.lose(
-        client.connections, AttemptRef(Q, "t1", "token", DEAD), "i2", Loss("gone"), default, 9.5
-    )
+    return protocol.lose(client.connections, T1, "i2", Loss("gone"), default, 9.5)
 
 
 def adopt(client, _):
-    return protocol.adopt(client.connections, AttemptRef(Q, "t1", "token", DEAD), ALIVE, "i3", 9.5)
+    return protocol.adopt(client.connections, T1, ALIVE, "i3", 9.5)
 
 
 def restore(client, _):
@@ -183,7 +186,7 @@ def reassert(client, _):
 
 
 def complete_t1(client, _):
-    protocol.end(client.connections, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7)
+    protocol.end(client.connections, T1, End.complete("out"), 9.7)
 
 
 def lose_t1(client, _):
@@ -241,14 +244,14 @@ def nothing(client):
 
 
 def two_in_line(client):
-    client.get_queue("video").enqueue("in")
-    client.get_queue("video").enqueue("in")
+    video(client).enqueue("in")
+    video(client).enqueue("in")
     return listening(client)
 
 
 def three_due(client):
     for eta in (1.5, 2.5, 3.5):
-        task_id = client.get_queue("video").schedule("in", 4e9)
+        task_id = video(client).schedule("in", 4e9)
         client.connections.read(("ZADD", "blueque_scheduled_tasks_video", eta, task_id))
 
 
@@ -282,35 +285,25 @@ def claim(client, _):
 
 RUN = (pop, reserve, start)
 CALLS = {
-    "enqueue": Call(nothing, lambda client, _: client.get_queue("video").enqueue({"a": 1})),
+    "enqueue": Call(nothing, lambda client, _: video(client).enqueue({"a": 1})),
     "enqueue three on one connection": Call(
-        nothing,
-        lambda client, _: [client.get_queue("video").enqueue(number) for number in range(3)],
+        nothing, lambda client, _: [video(client).enqueue(number) for number in range(3)]
     ),
     "enqueue, schedule, enqueue": Call(
         nothing,
         lambda client, _: [
-            client.get_queue("video").enqueue("1"),
-            client.get_queue("video").schedule("2", 4e9),
-            client.get_queue("video").enqueue("3"),
+            video(client).enqueue("1"),
+            video(client).schedule("2", 4e9),
+            video(client).enqueue("3"),
         ],
     ),
-    "schedule": Call(nothing, lambda client, _: client.get_queue("video").schedule({"a": 1}, 4e9)),
-    "schedule for the past": Call(
-        nothing, lambda client, _: client.get_queue("video").schedule({"a": 1}, 1.5)
-    ),
-    "enqueue_due_tasks": Call(
-        three_due, lambda client, _: client.get_queue("video").enqueue_due_tasks()
-    ),
-    "delete a complete task": Call(
-        complete, lambda client, task: client.get_queue("video").delete_task(task)
-    ),
-    "delete a failed task": Call(
-        failed, lambda client, task: client.get_queue("video").delete_task(task)
-    ),
+    "schedule": Call(nothing, lambda client, _: video(client).schedule({"a": 1}, 4e9)),
+    "schedule for the past": Call(nothing, lambda client, _: video(client).schedule({"a": 1}, 1.5)),
+    "enqueue_due_tasks": Call(three_due, lambda client, _: video(client).enqueue_due_tasks()),
+    "delete a complete task": Call(complete, lambda client, task: video(client).delete_task(task)),
+    "delete a failed task": Call(failed, lambda client, task: video(client).delete_task(task)),
     "delete a cancelled task": Call(
-        cancelled,
-        lambda client, task_id: client.get_queue("video").delete_task(client.get_task(task_id)),
+        cancelled, lambda client, task_id: video(client).delete_task(client.get_task(task_id))
     ),
     "register": Call(nothing, lambda client, _: client.get_listener("video").register(Timing())),
     "beat": Call(listening, lambda client, listener: listener.beat()),
@@ -347,7 +340,7 @@ CALLS = {
     "fail a task that is to run again, and was to be cancelled": Call(
         lambda client: (
             started_with_a_policy(client),
-            client.get_queue("video").cancel(the_task(client), "ann"),
+            video(client).cancel(the_task(client), "ann"),
         )[0],
         lambda client, processor: processor.fail("why"),
     ),
@@ -362,26 +355,22 @@ CALLS = {
         to_be_cancelled, lambda client, processor: processor.confirm_cancel({"memory_peak": 4096})
     ),
     "cancel a pending task": Call(
-        pending, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")
+        pending, lambda client, task_id: video(client).cancel(task_id, "ann")
     ),
     "cancel a scheduled task": Call(
-        scheduled, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")
+        scheduled, lambda client, task_id: video(client).cancel(task_id, "ann")
     ),
     "cancel a reserved task": Call(
-        reserved, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")
+        reserved, lambda client, _: video(client).cancel(the_task(client), "ann")
     ),
     "cancel a started task": Call(
-        started, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")
+        started, lambda client, _: video(client).cancel(the_task(client), "ann")
     ),
-    "requeue a failed task": Call(
-        failed, lambda client, task: client.get_queue("video").requeue(task.id)
-    ),
+    "requeue a failed task": Call(failed, lambda client, task: video(client).requeue(task.id)),
     "requeue a cancelled task": Call(
-        cancelled, lambda client, task_id: client.get_queue("video").requeue(task_id)
+        cancelled, lambda client, task_id: video(client).requeue(task_id)
     ),
-    "requeue all that failed": Call(
-        failed, lambda client, _: client.get_queue("video").requeue_failed()
-    ),
+    "requeue all that failed": Call(failed, lambda client, _: video(client).requeue_failed()),
     "order": Call(
         listening,
         lambda client, _: protocol.order(client.connections, "video", node_id(), "drain", "ann"),
@@ -393,19 +382,12 @@ CALLS = {
     ),
     "recover what was popped": Call(dead(pop, fence), recover),
     "recover what was reserved": Call(dead(pop, reserve, fence), recover),
-    "recover what was started": Call(dead(pop, reserve, start, fence), recover),
-    "lose": Call(dead(pop, reserve, start, fence), lambda client, _: lose(client)),
-    "lose and run again": Call(
-        dead(pop, reserve, start, fence), lambda client, _: lose(client, Retry())
-    ),
-    "adopt": Call(dead(pop, reserve, start, fence), adopt),
-    "complete what was lost": Call(
-        dead(pop, reserve, start, fence, lambda client, _: lose(client)),
-        lambda client, _: protocol.end(
-            client.connections, AttemptRef(Q, "t1", "token", DEAD), End.complete("out"), 9.7
-        ),
-    ),
-    "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),
+    "recover what was started": Call(dead(*RUN, fence), recover),
+    "lose": Call(dead(*RUN, fence), lose_t1),
+    "lose and run again": Call(dead(*RUN, fence), lambda client, _: lose(client, Retry())),
+    "adopt": Call(dead(*RUN, fence), adopt),
+    "complete what was lost": Call(dead(*RUN, fence, lose_t1), complete_t1),
+    "restore": Call(dead(*RUN, fence, lose_t1), restore),
     "reassert": Call(dead(), reassert),
     "deregister the dead": Call(
         dead(fence),
@@ -426,7 +408,7 @@ CALLS = {
         dead(born(), cancel_t2),
         lambda client, _: protocol.requeue(client.connections, Q, "t2", "mark", 11.5),
     ),
-    "wake": Call(nothing, lambda client, _: client.get_queue("video").wake_listener()),
+    "wake": Call(nothing, lambda client, _: video(client).wake_listener()),
     "leave": Call(listening, lambda client, listener: listener.leave()),
     "look": Call(two_in_line, lambda client, _: client.get_inspector().pending("video")),
 }
@@ -509,7 +491,7 @@ def test_an_enqueue_that_arrives_late_is_refused_even_when_the_task_was_run_and_
     proxy, through, state
 ):
     proxy.arm(Fault.HOLD, having=b"LPUSH")
-    queue = through.get_queue("video")
+    queue = video(through)
     task_id = queue.enqueue("in")
     listener = listening(through)
     processor = through.get_processor(listener.take())
@@ -526,7 +508,7 @@ def test_an_enqueue_that_arrives_late_is_refused_even_when_the_task_was_run_and_
 
 
 def test_an_enqueue_on_the_spare_id_that_arrives_late_is_refused(proxy, through, state):
-    queue = through.get_queue("video")
+    queue = video(through)
     queue.enqueue("first")
     proxy.arm(Fault.HOLD, having=b"LPUSH")
     queue.enqueue("second")
@@ -540,7 +522,7 @@ def test_an_enqueue_on_the_spare_id_that_arrives_late_is_refused(proxy, through,
 
 
 def test_from_the_second_on_an_enqueue_takes_one_write(proxy, through):
-    queue = through.get_queue("video")
+    queue = video(through)
     writes = [proxy.writes]
     for _ in range(3):
         queue.enqueue("in")
@@ -554,7 +536,7 @@ def test_a_pop_whose_answer_is_lost_is_an_error_and_the_next_take_finds_the_task
 ):
     listener = listening(through)
     assert listener.take() is None
-    task_id = through.get_queue("video").enqueue("in")
+    task_id = video(through).enqueue("in")
     proxy.arm(Fault.CUT_AFTER, having=b"RPOPLPUSH")
 
     with pytest.raises(OutcomeUnknown, match="pop"):
@@ -574,7 +556,7 @@ def test_a_reserve_whose_answer_is_lost_keeps_its_token_and_is_returned_once(
     client = Client(proxy.url, patience=0)
     listener = listening(client)
     assert listener.take() is None
-    task_id = client.get_queue("video").enqueue("in")
+    task_id = video(client).enqueue("in")
     proxy.arm(fault, having=b"token\r\n$32")
     with pytest.raises(OutcomeUnknown, match="reserve"):
         listener.take()
@@ -597,7 +579,7 @@ def test_a_pop_that_arrives_late_loses_no_task(proxy, through):
     proxy.arm(Fault.HOLD, having=b"RPOPLPUSH")
     with pytest.raises(OutcomeUnknown):
         listener.take()
-    through.get_queue("video").enqueue("in")
+    video(through).enqueue("in")
     taken = [listener.take()]
 
     proxy.release()
@@ -610,7 +592,7 @@ def test_a_marker_that_cannot_be_passed_on_costs_no_task(proxy, client):
     listener = Client(proxy.url, patience=0).get_listener("video")
     listener.register(Timing())
     assert listener.take() is None
-    first, second = [client.get_queue("video").enqueue("in") for _ in range(2)]
+    first, second = [video(client).enqueue("in") for _ in range(2)]
     assert listener.idle(5, lambda connection: connection.wait(5))
     proxy.arm(Fault.CUT_AFTER, having=b"RPOPLPUSH")
     with pytest.raises(OutcomeUnknown):

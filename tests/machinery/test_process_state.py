@@ -9,11 +9,9 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import warnings
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import process_state
 import pytest
@@ -26,11 +24,6 @@ Undo = Callable[[], object]
 def ignore_a_signal() -> Undo:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return lambda: signal.signal(signal.SIGHUP, before)
-
-
-def handle_a_signal() -> Undo:
-    before = signal.signal(signal.SIGUSR1, lambda *_: None)
-    return lambda: signal.signal(signal.SIGUSR1, before)
 
 
 def block_a_signal() -> Undo:
@@ -66,22 +59,6 @@ def set_a_variable() -> Undo:
     return lambda: os.environ.pop("LEFT_BY_TEST")
 
 
-def change_the_directory() -> Undo:
-    before = os.getcwd()
-    os.chdir("/")
-    return lambda: os.chdir(before)
-
-
-def set_the_umask() -> Undo:
-    before = os.umask(0o77)
-    return lambda: os.umask(before)
-
-
-def add_to_the_path() -> Undo:
-    sys.path.append("/left")
-    return lambda: sys.path.remove("/left")
-
-
 def add_a_log_handler() -> Undo:
     handler = logging.NullHandler()
     logging.getLogger("blueque").addHandler(handler)
@@ -98,16 +75,12 @@ def set_a_log_level() -> Undo:
     ("leave", "said"),
     [
         (ignore_a_signal, "handler of signal 1"),
-        (handle_a_signal, "SigCgt"),
         (block_a_signal, "SigBlk"),
         (open_a_descriptor, os.devnull),
         (start_a_thread, "of the test"),
         (start_a_program, "sleep 600"),
         (leave_a_zombie, "a zombie"),
         (set_a_variable, "LEFT_BY_TEST: nothing before, b'1' after"),
-        (change_the_directory, "working directory"),
-        (set_the_umask, "umask"),
-        (add_to_the_path, "sys.path"),
         (add_a_log_handler, "logger blueque"),
         (set_a_log_level, "logger root"),
     ],
@@ -143,18 +116,6 @@ def test_a_socket_in_the_place_of_another_is_left_unless_it_has_the_same_peer(mo
     assert bool(traces) is not is_same
 
 
-def test_of_a_socket_that_is_left_it_is_said_who_holds_it(monkeypatch):
-    monkeypatch.setattr(process_state, "PATIENCE", 0.0)
-    before = process_state.take()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        holder = SimpleNamespace(server=server)
-        (trace,) = process_state.differences(before)
-
-    assert holder.server is server
-    assert "held by socket < " in trace and "SimpleNamespace" in trace
-
-
 def test_what_the_garbage_collection_closes_is_not_left():
     before = process_state.take()
 
@@ -184,33 +145,3 @@ def test_a_thread_that_is_about_to_end_is_not_left():
     threading.Timer(0.05, lambda: None).start()
 
     assert process_state.differences(before) == []
-
-
-def test_signals_that_the_shell_ignores_or_blocks_act_by_default_in_tests_and_their_programs():
-    says = "import signal; print(signal.getsignal(1), signal.getsignal(2), signal.pthread_sigmask(0, []))"
-    code = (
-        "import process_state, subprocess, sys; process_state.reset_signals(); "
-        f"subprocess.run([sys.executable, '-c', {says!r}])"
-    )
-
-    def ignore() -> None:
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        preexec_fn=ignore,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))},
-    )
-
-    assert done.stdout.split() == [
-        str(int(signal.SIG_DFL)),
-        "<built-in",
-        "function",
-        "default_int_handler>",
-        "set()",
-    ]
