@@ -146,16 +146,6 @@ def test_a_purge_deletes_what_waits_and_nothing_else(run, redis, cli, client):
     assert client.get_queue("video").enqueue("urgent", key="a key").is_new is False
 
 
-def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):
-    cancel(redis, *[f"task-{number}" for number in range(21)])
-
-    code, seen = answer(b"y\n", "delete", "-q", "video", "--state", "cancelled")
-    assert code == 6 and "21 tasks would be deleted for good" in seen and "21 cancelled." in seen
-    assert len(left(cli)) == 21
-    assert answer(b"21\n", "delete", "-q", "video", "--state", "cancelled")[0] == 0
-    assert left(cli) == []
-
-
 def test_a_purge_of_several_queues_lists_them_and_asks(run, redis, cli, answer):
     for queue, tasks in {"render.2k": "ab", "render.4k": "c", "video": "d"}.items():
         for task in tasks:
@@ -193,29 +183,6 @@ def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_i
     assert "queue render.8k has 1 pending task" in result.stderr
     assert result.stderr.endswith("tasks: blueque delete -q render.8k --state pending\n")
     assert cli.zrange(keys.QUEUES, 0, -1) == ["render.8k", "video"]
-
-
-def test_queue_lists_queues_with_pause_and_limit(run, redis):
-    enqueue(redis, "a")
-
-    assert run("queue", "pause", "video", "--as", "ada").stdout == "video  paused\n"
-    assert run("queue", "set", "video", "max-running=3").returncode == 0
-    (item,) = json.loads(run("queue", "ls", "--json").stdout)["items"]
-    assert (item["queue"], item["pending"], item["paused"]) == ("video", 1, True)
-    assert item["max_running"] == 3
-    assert run("queue", "ls").stdout.splitlines()[1].split()[1:] == [
-        "0",
-        "1",
-        "0",
-        "0",
-        "1",
-        "3",
-        "paused",
-        "by",
-        "ada",
-    ]
-    assert run("queue", "resume", "video").stdout == "video  resumed\n"
-    assert run("delete", "-q", "nowhere", "--state", "pending,scheduled,blocked").returncode == 3
 
 
 # queue forget

@@ -4,7 +4,6 @@ Redis.
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
@@ -153,11 +152,6 @@ def test_two_programs_that_enqueue_the_same_keys_at_once_make_each_task_once(sta
     assert sorted(line(cli)) == sorted({*said[0]})
 
 
-def test_closed_standard_input_is_no_line(run, cli):
-    assert run("--lines", stdin="").returncode == 0
-    assert line(cli) == []
-
-
 def test_a_reader_that_goes_away_is_told_how_far_it_got(start, cli):
     program = start("--lines", "--text")
     program.stdout.close()
@@ -228,13 +222,6 @@ def test_no_progress_stands_between_ids(environ, cli):
 
 
 # Keys
-
-
-def test_a_key_gives_the_same_task_again(run, cli):
-    first, second = (run('"in"', "--key", "a.mov").stdout for _ in range(2))
-
-    assert first == second == f"{task_id.id_of_key('video', 'a.mov')}\n"
-    assert cli.hget(keys.task(first.strip()), "key") == "a.mov"
 
 
 def test_a_key_that_has_a_task_already_is_said_with_what_that_is(run, redis):
@@ -350,17 +337,6 @@ def test_priority_resources_and_lock_say_where_a_task_waits(run, cli):
     assert line(cli, "-5,gpu=1,memory=8589934592,lock:licence=3") == one + two
 
 
-def test_show_tells_the_key_and_where_a_task_waits(run, environ):
-    (task,) = run("1", "--key", "a.mov", "--priority", "5", "--resource", "gpu=1").stdout.split()
-
-    for_people = in_process.run(["show", task], environ).stdout
-    item = json.loads(in_process.run(["show", task, "--json"], environ).stdout)["item"]
-
-    shown = dict(line.split(None, 1) for line in for_people.splitlines())
-    assert (shown["key"], shown["priority"], shown["needs"]) == ("a.mov", "5", "gpu 1")
-    assert (item["key"], item["priority"], item["needs"]) == ("a.mov", 5, "gpu=1")
-
-
 def test_a_lock_may_have_any_name(run, cli):
     (task,) = run("1", "--lock", "customer=seventeen=1").stdout.split()
 
@@ -392,13 +368,6 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, state, optio
 
     assert (result.returncode, result.stdout, state()) == (2, "", {})
     assert len(result.stderr.splitlines()) <= 3 and "then it stopped" not in result.stderr
-
-
-def test_an_amount_that_is_none_is_named(run):
-    assert (
-        "--resource 'gpu=1.5': '1.5' is not a whole number"
-        in run("1", "--resource", "gpu=1.5").stderr
-    )
 
 
 def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, redis, monkeypatch):

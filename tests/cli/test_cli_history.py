@@ -135,13 +135,6 @@ def test_a_program_gets_each_event_and_goes_on_after_the_last_that_it_was_done_w
     assert "has ended with 3; again in" in first.log
 
 
-def test_the_options_of_queues_are_not_for_a_task(run):
-    result = run("history", "4f1e2c80", "--on", "failed")
-
-    assert result.returncode == 2
-    assert "--queue QUEUE" in result.stderr
-
-
 def test_events_of_one_instant_stand_in_the_order_in_which_they_came(run, redis):
     now = time.time()
     protocol.register(redis, "video", "host_1", "i1", {}, now)
@@ -154,14 +147,6 @@ def test_events_of_one_instant_stand_in_the_order_in_which_they_came(run, redis)
     told = run("history", "-q", "video").stdout
 
     assert told.index("  reserved  ") < told.index("  started  ")
-
-
-def test_a_time_that_ends_before_it_begins_is_a_mistake(run, redis):
-    protocol.enqueue(redis, "video", "t1", "1", time.time())
-
-    result = run("history", "-q", "video", "--since", "1h", "--until", "2h")
-
-    assert "--until is earlier than --since" in result.stderr
 
 
 def test_a_line_that_is_too_long_for_the_terminal_goes_on_below_it(run, redis, answer):

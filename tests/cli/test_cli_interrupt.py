@@ -65,18 +65,6 @@ def test_without_a_policy_and_a_terminal_it_needs_yes(run, redis, client, state)
     assert client.get_task("running-2").is_interrupted
 
 
-def test_on_a_terminal_it_asks_once(answer, redis, client, run):
-    start(redis, "running-1")
-
-    code, seen = answer(b"n\n", "interrupt", "running-1")
-    assert (code, client.get_task("running-1").is_interrupted) == (6, False)
-    code, seen = answer(b"y\n", "interrupt", "running-1")
-
-    assert (code, client.get_task("running-1").is_interrupted) == (0, True)
-    assert "Interrupt 1 task? [y/N] " in seen and seen.endswith("running-1  interrupting\n")
-    assert run("interrupt", "running-1").returncode == 0  # it was asked for already
-
-
 def test_what_does_not_run_is_code_5_and_the_others_are_interrupted(run, redis, client, cli):
     start(redis, "running-1")
     enqueue(redis, "pending-1")
@@ -123,25 +111,6 @@ def test_wait_returns_when_the_listener_has_handed_it_back(begin, redis, client)
 
     assert program.wait(20) == 0
     assert program.stdout.read() == "running-1  interrupted\n"
-
-
-def test_json_has_one_outcome_for_each_task(run, redis):
-    start(redis, "running-1")
-    enqueue(redis, "pending-1")
-
-    result = run("interrupt", "running-1", "pending-1", "--yes", "--json")
-
-    found = json.loads(result.stdout)
-    assert (result.returncode, found["kind"]) == (5, "interrupt")
-    assert found["items"] == [
-        {"id": "running-1", "queue": "video", "status": "interrupting", "refusal": None},
-        {
-            "id": "pending-1",
-            "queue": "video",
-            "status": None,
-            "refusal": "task pending-1 cannot be interrupted: it is pending, so it does not run",
-        },
-    ]
 
 
 def test_show_and_why_say_who_has_interrupted_it_and_why(run, redis):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from transactions import protocol
 
-from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
 
 
@@ -40,13 +38,3 @@ def test_what_is_due_already_is_in_line_and_what_is_not_scheduled_is_refused(run
     assert (result.returncode, result.stdout) == (5, "late-1  pending\n")
     assert "waits-1" in result.stderr
     assert client.get_task("late-1").status == "pending"
-
-
-def test_it_is_refused_of_another_queue_and_of_what_does_not_wait(redis, client):
-    schedule(redis, "soon-1", 3600)
-
-    with pytest.raises(WrongQueue):
-        client.get_queue("audio").bring_forward("soon-1")
-    client.get_queue("video").bring_forward("soon-1")
-    with pytest.raises(WrongState):
-        client.get_queue("video").bring_forward("soon-1")

@@ -43,13 +43,6 @@ def test_what_makes_no_sense_is_wrong_usage(run, state, options, why):
     assert why in result.stderr
 
 
-def test_many_lines_have_the_same_time(run, client):
-    result = run("enqueue", "video", "--lines", "--start-within", "2h", stdin="1\n2\n")
-
-    times = {client.get_task(task).start_before for task in result.stdout.split()}
-    assert len(times) == 1 and times.pop() == pytest.approx(time.time() + 7200, abs=60)
-
-
 def test_show_and_why_say_until_when_it_must_start(run, client):
     queue = client.get_queue("video")
     task = queue.enqueue("in", start_within="2h")

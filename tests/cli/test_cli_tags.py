@@ -81,21 +81,6 @@ def test_tasks_are_listed_by_all_of_their_tags(run, client, cli):
     assert "(2 more: --limit 3)" in run("ls", "--tag", "a", "--limit", "1").stderr
 
 
-def test_tasks_are_cancelled_and_requeued_by_their_tag(run, client, queue):
-    queue.enqueue_many(range(3), tags=["a"])
-    other = queue.enqueue(1, tags=["b"])
-
-    result = run("cancel", "--tag", "a", "--yes")
-    assert (result.returncode, len(result.stdout.splitlines())) == (0, 3)
-    assert client.get_task(other).status == "pending"
-    again = run("requeue", "--tag", "a", "--state", "cancelled", "--yes")
-    assert (again.returncode, len(again.stdout.splitlines())) == (0, 3)
-    assert len(run("export", "--tag", "b", "--state", "all").stdout.splitlines()) == 1
-    run("cancel", "--tag", "b", "--yes")
-    assert run("delete", "--tag", "b", "--yes").returncode == 0
-    assert run("tags").stdout.splitlines()[1].split() == ["a", "3", "3", "pending"]
-
-
 def test_of_many_tasks_with_a_tag_it_says_that_some_were_searched(run, queue, monkeypatch):
     monkeypatch.setattr(tags, "MOST", 3)
     queue.enqueue_many(range(5), tags=["a"])

@@ -245,13 +245,6 @@ def test_run_with_json_prints_one_object_and_follows_the_task_that_has_the_key(
     assert "Not new" in again.stderr
 
 
-def test_run_refuses_what_enqueue_refuses(run, state):
-    before = state()
-
-    assert run("run", "video", "no json").returncode == 2
-    assert state() == before
-
-
 def test_several_tasks_end_with_their_number(run, client, queue):
     good, bad = queue.enqueue("a"), queue.enqueue("b")
     queue.cancel(bad)

@@ -322,10 +322,6 @@ def test_a_large_value_is_cut_and_the_whole_is_one_link_away(ask, start, run):
     assert "The whole as JSON" not in ask(f"/tasks/{start()}").text
 
 
-def test_times_of_a_recurring_task_have_units(ask, tasks):
-    assert "<dt>window</dt><dd>1 d</dd>" in ask("/schedule/nightly").text
-
-
 def test_a_list_says_what_its_errors_say_and_saves_its_results(ask, client, queue, start, end):
     def cells(state):
         header, row = csv.reader(ask(f"/tasks.csv?state={state}").text.splitlines())
