@@ -95,6 +95,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "noted": str,
     "progress": str,
     "progress_at": float,
+    "progress_first": str,
     "eta": float,
     "created": float,
     "started": float,
@@ -293,6 +294,9 @@ class Task:
         return self._get("progress")
 
     progress_at = _Field[float]()
+    progress_first = _Field[str](
+        "The first progress of this attempt: its time in Unix seconds, a space, its words."
+    )
     eta = _Field[float]("When it is due.")
     created = _Field[float]()
     started = _Field[float]()

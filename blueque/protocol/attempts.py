@@ -49,11 +49,16 @@ def start(
 def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:
     """Record the progress of the task."""
     task = attempt.task
+    key = keys.task(task)
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         require_owner(attempt, TaskFields._make(reply), "started")
         return Change(
-            [("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)], None
+            [
+                ("HSET", key, "progress", text, "progress_at", now, "updated", now),
+                ("HSETNX", key, "progress_first", f"{now} {text}"),
+            ],
+            None,
         )
 
     transact(redis, "progress", fields_of(task), decide)

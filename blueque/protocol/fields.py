@@ -43,6 +43,7 @@ IDENTITY = (
     "files",
     "progress",
     "progress_at",
+    "progress_first",
     "lock",
     "counted",
     "devices",

@@ -60,6 +60,7 @@ SHOWN = (
     "needs",
     "devices",
     "progress_at",
+    "progress_first",
     "queued",
     "after",
     "broken",

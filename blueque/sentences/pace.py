@@ -8,12 +8,12 @@ from blueque.system import process
 from blueque.text.eta import (
     Progress,
     bar,
+    left_words,
     percent,
     read_progress,
     readable,
     roughly,
     seconds_left,
-    time_left,
 )
 from blueque.text.terminal import is_terminal, terminal_width
 
@@ -81,11 +81,29 @@ def left_of(
 ) -> tuple[float | None, str | None]:
     """Return the estimated time that a running task still takes, in seconds and in words; None:
     unknown, as for a task that may run no more.
+
+    The first report of the attempt says from where it goes on, as after a checkpoint. Until there are two,
+    only a task that was never begun before is taken to have begun with nothing.
     """
     share = read_progress(task.fields.get("progress", "")).share
     if not may_run(task, listener):
         return None, None
     if task.status != "started" or share is None or task.started is None:
         return None, None
-    elapsed, age = max(now - task.started, 0.0), now - (task.progress_at or now)
-    return seconds_left(share, elapsed, age), time_left(share, elapsed, age)
+    age, left = now - (task.progress_at or now), None
+    if (first := _first_report(task)) is not None:
+        before, at = first
+        left = seconds_left(share, max(now - at, 0.0), age, before)
+    if left is None and (task.attempt or 1) == 1:
+        left = seconds_left(share, max(now - task.started, 0.0), age)
+    return left, left_words(left)
+
+
+def _first_report(task: Task) -> tuple[float, float] | None:
+    """Return the share that this attempt reported first, and when; None: not known."""
+    at, _, words = (task.progress_first or "").partition(" ")
+    share = read_progress(words).share
+    try:
+        return None if share is None else (share, float(at))
+    except ValueError:  # a foreign client wrote it
+        return None

@@ -63,22 +63,22 @@ def _rounded(number: re.Match[str]) -> str:
     return f"{round(value, 2) if value >= 0.01 else value:.12g}"
 
 
-def seconds_left(share: float, elapsed: float, age: float) -> float | None:
+def seconds_left(share: float, elapsed: float, age: float, before: float = 0.0) -> float | None:
     """Return how many seconds a task will still take; 0: it should have ended; None: too early.
 
-    elapsed: since it began. age: of its last report.
+    elapsed: since it began, or since it reported the share `before`. age: of its last report.
     """
-    if elapsed < LEAST_TIME or share < LEAST_SHARE:
+    gained = share - before
+    if elapsed < LEAST_TIME or gained < LEAST_SHARE:
         return None
     age = min(max(age, 0.0), elapsed)
-    rate = share / (elapsed - age) if elapsed > age else 0.0
+    rate = gained / (elapsed - age) if elapsed > age else 0.0
     left = (1.0 - share) / rate - age if rate > 0 else math.inf
     return max(left, 0.0) if math.isfinite(left) else None
 
 
-def time_left(share: float, elapsed: float, age: float) -> str | None:
-    """Return the time left in words: ~1 h 50 m, or LATE; None: too early."""
-    left = seconds_left(share, elapsed, age)
+def left_words(left: float | None) -> str | None:
+    """Return the seconds that are left in words: ~1 h 50 m, or LATE; None: unknown."""
     if left is None:
         return None
     return f"~{roughly(left)}" if left > 0 else LATE

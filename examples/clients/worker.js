@@ -13,7 +13,7 @@ const BEAT = Number(process.env.BEAT || 10), LEASE = 6 * BEAT, LOST_AFTER = 60 *
 const OUTCOME = ["result", "result_encoding", "error", "error_type", "traceback", "exit_code", "signal", "memory_peak",
   "cpu_seconds", "leaked", "lost_node", "last_seen", "finished"];
 const OWNER = ["node", "token", "pid", "pid_start", "boot", "ns", "started", "reclaimed_node", "files", "progress",
-  "progress_at", "lock", "counted", "devices", "stack"];
+  "progress_at", "progress_first", "lock", "counted", "devices", "stack"];
 const TASK = ["status", "queue", "node", "token", "pid", "finished_by", "error_type", "cancel", "retry", "interruptions", "files",
   "priority", "needs", "lock", "counted", "attempt", "events", "started", "dependents", "group",
   "reclaimed_node", "pid_start", "interrupt", "interrupted_at", "requeued", "stack", "eta", "created", "updated", "start_before",
@@ -344,6 +344,7 @@ class Listener {
     const line = text.replace(/[\x00-\x1f\x7f]/g, " ");
     await this.change(attempt, ["started"], (_, now) => [
       ["HSET", `blueque_task_${attempt.task}`, "progress", line, "progress_at", now, "updated", now],
+      ["HSETNX", `blueque_task_${attempt.task}`, "progress_first", `${now} ${line}`],
     ]).catch((error) => log(`progress task=${attempt.task}: ${error.message}`));
   }
 

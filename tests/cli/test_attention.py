@@ -25,6 +25,7 @@ from blueque.queries.queues import Pause, Settings
 from blueque.queries.schedules import Watched
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, concerns
+from blueque.sentences.pace import left_of
 
 NOW = 1_000_000.0
 GOOD = {
@@ -362,6 +363,28 @@ def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, 
     (row,) = [line.split(maxsplit=7) for line in shown.splitlines() if line.startswith("t1 ")]
     assert row[:7] == ["t1", "1", "video", NODE, "2", "h", "50"]
     assert row[7].startswith("%  encoding  ~2 h  ")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "first", "words"),
+    [
+        (2, (-7200, "40 %"), "~10 h"),
+        (2, (0, "50 %"), None),  # it has reported once
+        (2, None, None),
+        (1, (0, "50 %"), "~2 h"),
+        (1, (-7200, "40 %"), "~10 h"),  # it has found a part that was done before
+        (1, (-7200, "preparing"), "~2 h"),
+        (1, None, "~2 h"),
+    ],
+)
+def test_an_attempt_that_goes_on_from_a_checkpoint_is_measured_from_its_first_report(
+    attempt, first, words
+):
+    shown = {"progress": "50 %", "progress_at": NOW, "started": NOW - 7200, "attempt": attempt}
+    if first is not None:
+        shown["progress_first"] = f"{NOW + first[0]} {first[1]}"
+
+    assert left_of(running("t1", **shown), NOW)[1] == words
 
 
 # Schedules

@@ -1759,7 +1759,8 @@ class Model:
 
     def progress(self, task: str, token: str | None, node: str, text: str, now: float) -> None:
         its = self._own(task, token, node, "started")
-        its.owner |= {"progress": text, "progress_at": now}
+        first = {"progress_first": f"{now} {text}"}
+        its.owner = {**first, **its.owner, "progress": text, "progress_at": now}
         its.updated = now
 
     def take_note(self, task: str, token: str | None, node: str, number: int) -> None:

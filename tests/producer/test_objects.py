@@ -55,6 +55,7 @@ ATTRIBUTES = (
     "cancel_reason",
     "progress",
     "progress_at",
+    "progress_first",
 )
 WAYS = {  # to put a task in, each with keyword options
     "enqueue": lambda queue, **options: queue.enqueue("in", **options),

@@ -13,11 +13,11 @@ from blueque.text.eta import (
     LATE,
     Progress,
     bar,
+    left_words,
     percent,
     read_progress,
     roughly,
     seconds_left,
-    time_left,
 )
 from blueque.text.format import ago, one_line, span
 
@@ -75,7 +75,8 @@ def test_no_words_are_too_strange_to_be_read(text):
 
 @given(SHARES, SECONDS, SECONDS)
 def test_time_left_is_about_right_or_late_and_never_negative(share, elapsed, age):
-    left, words = seconds_left(share, elapsed, age), time_left(share, elapsed, age)
+    left = seconds_left(share, elapsed, age)
+    words = left_words(left)
 
     assert left is None or left >= 0
     assert (words is None) == (left is None)
@@ -85,18 +86,23 @@ def test_time_left_is_about_right_or_late_and_never_negative(share, elapsed, age
 
 @given(SHARES, st.floats(0, 29.9))
 def test_nothing_is_estimated_in_the_first_half_minute(share, elapsed):
-    assert time_left(share, elapsed, 0.0) is None
+    assert left_words(seconds_left(share, elapsed, 0.0)) is None
 
 
 def test_two_percent_are_enough_for_an_estimate():
-    assert time_left(0.019, 60, 0) is None
-    assert time_left(0.02, 60, 0) == "~49 m"
+    assert left_words(seconds_left(0.019, 60, 0)) is None
+    assert left_words(seconds_left(0.02, 60, 0)) == "~49 m"
 
 
 def test_time_goes_by_while_nothing_is_told_until_the_task_is_late():
-    assert time_left(0.5, 1000 + 400, 400) == "~10 m"
-    assert time_left(0.5, 1000 + 1000, 1000) == LATE
-    assert time_left(1.0, 1000, 0) == LATE
+    assert left_words(seconds_left(0.5, 1000 + 400, 400)) == "~10 m"
+    assert left_words(seconds_left(0.5, 1000 + 1000, 1000)) == LATE
+    assert left_words(seconds_left(1.0, 1000, 0)) == LATE
+
+
+def test_what_was_done_before_the_first_report_does_not_make_a_task_faster():
+    assert seconds_left(0.9, 1000, 0, before=0.8) == pytest.approx(1000)
+    assert seconds_left(0.819, 1000, 0, before=0.8) is None
 
 
 @given(st.floats(0, 1e9))
