@@ -262,6 +262,11 @@ def shared_hosts(nodes: Iterable[Node]) -> dict[str, list[str]]:
     return {host: sorted(found) for host, found in sorted(boots.items()) if len(found) > 1}
 
 
+def youngest_beat(nodes: Iterable[Node]) -> float | None:
+    """Return how many seconds ago the one of these listeners that was seen last was seen; None: none ever was."""
+    return min((node.seen for node in nodes if node.seen is not None), default=None)
+
+
 def is_process_gone(node: Node) -> bool:
     """Tell whether the process of a listener has ended on this host."""
     known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}

@@ -322,6 +322,21 @@ def test_imports_point_to_rooms_above_in_the_list():
     assert upward == []
 
 
+def test_a_verb_imports_no_other_verb():
+    """What two verbs share lies beside cli/verbs/ or in a room above. The parts of a noun, such as
+    host_list of host, are its own.
+    """
+    verbs = "cli.verbs."
+    found = [
+        f"{module.path}:{line} imports blueque.{imported}"
+        for name, module in modules().items()
+        if name.startswith(verbs)
+        for imported, line in imports(module)
+        if imported.startswith(verbs) and not imported.startswith(f"{name}_")
+    ]
+    assert found == []
+
+
 def test_modules_do_not_import_each_other_in_circles():
     graph = {
         name: {imported for imported, _ in imports(module)} - {name}

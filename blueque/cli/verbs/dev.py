@@ -11,6 +11,7 @@ from blueque.cli import printing
 from blueque.cli.failure import REFUSED, Failure
 from blueque.cli.options import Invocation, text_options
 from blueque.cli.values import Value
+from blueque.cli.web_packages import missing
 from blueque.errors import Taken
 from blueque.model.units import require_module_name
 
@@ -56,8 +57,6 @@ def dev(invocation: Invocation, modules: Sequence[str], slots: int) -> int:
 
 
 def _has_page() -> bool:
-    from blueque.cli.verbs.web import missing
-
     absent = missing()
     if absent:
         printing.talk(

@@ -16,7 +16,7 @@ from blueque.cli.task_columns import chosen
 from blueque.documents.status import of_node, of_nodes
 from blueque.model.encoding import seconds_of
 from blueque.model.parts import grouped
-from blueque.queries.listeners import Node, find_named
+from blueque.queries.listeners import Node, find_named, youngest_beat
 from blueque.text import hints
 
 _HOSTS = [
@@ -101,10 +101,6 @@ def show_host(invocation: Invocation, name: str) -> None:
 def no_host(name: str) -> Failure:
     """Return what ends the program if there is no host and no listener with this name."""
     return Failure(MISSING, f"no listener and no host {name!r}", "See the names: blueque host ls")
-
-
-def youngest_beat(nodes: Iterable[Node]) -> float | None:
-    return min((node.seen for node in nodes if node.seen is not None), default=None)
 
 
 def _host_rows(nodes: Iterable[Node]) -> list[list[str]]:

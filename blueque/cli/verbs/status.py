@@ -13,11 +13,11 @@ from blueque.cli.failure import ATTENTION
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column, number_columns
 from blueque.cli.values import DURATION
-from blueque.cli.verbs.host_list import youngest_beat
 from blueque.connection.address import hide_password
 from blueque.documents.status import of_overview, server_version
 from blueque.faces.overview import load, running_task
 from blueque.model.parts import grouped
+from blueque.queries.listeners import youngest_beat
 from blueque.sentences import attention
 from blueque.sentences.attention import Concern, pause_words
 from blueque.sentences.pace import progress_cell

@@ -13,6 +13,7 @@ from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, text_options
 from blueque.cli.setting_options import setting_options, sources_of
+from blueque.cli.web_packages import missing
 from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from blueque.web.passwords import Passwords
     from blueque.web.proxies import Proxies
     from blueque.web.server import Address
-
-EXTRA = ("starlette", "uvicorn", "jinja2")
 
 
 @click.command()
@@ -59,13 +58,6 @@ def web(invocation: Invocation, /, hashed: str | None, **_: Any) -> None:
         _run(invocation, wish)
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
-
-
-def missing() -> list[str]:
-    """Return which packages the page lacks."""
-    from importlib.util import find_spec
-
-    return [name for name in EXTRA if find_spec(name) is None]
 
 
 def _require_extra() -> None:
