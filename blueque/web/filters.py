@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from blueque.errors import InvalidInput
+from blueque.faces.task_list import usual_states
 from blueque.model.units import parse_duration
 from blueque.queries.listing import STATUSES
 from blueque.queries.selection import Selection
 from blueque.text.moments import parse_time
 from blueque.web.visit import Visit, iso, zone_of
 
-UNFINISHED = ("started", "reserved", "pending")
 LIMITS = (50, 200, 1000)
 RAN = "-ran"  # the order by run time, as the command has it
 _MANY = {
@@ -40,9 +40,7 @@ class Filter(NamedTuple):
     @property
     def shown(self) -> Sequence[str]:
         """The states to list."""
-        if self.states:
-            return self.states
-        return STATUSES if self.selection.is_named else UNFINISHED
+        return self.states or usual_states(self.selection, self.node)
 
 
 def filter_of(visit: Visit) -> Filter:

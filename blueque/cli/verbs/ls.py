@@ -26,7 +26,8 @@ from blueque.cli.task_columns import (
 from blueque.cli.values import Value
 from blueque.documents.tasks import of_list
 from blueque.errors import InvalidInput
-from blueque.model.states import FINISHED, HELD
+from blueque.faces.task_list import UNFINISHED, Sorting, choice_of, load, usual_states
+from blueque.model.states import FINISHED
 from blueque.queries.listeners import names_of
 from blueque.queries.listing import STATUSES, Listing
 from blueque.queries.search import Choice
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.selection import Selection
 
-UNFINISHED = ("started", "reserved", "pending")
 HELD_UP = "held"  # a choice of --state: blocked tasks that cannot go on unless a person acts
 ENDED = "finished"  # the same: complete, failed and cancelled
 MOST = 10_000  # tasks in one list
@@ -124,31 +124,26 @@ def ls(
     inspector = client.get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     require_groups(inspector, selection.group)
-    # What has not been begun is nowhere.
-    usual: Sequence[str] = UNFINISHED if node is None else HELD
-    if selection.is_named:
-        usual = STATUSES
-    wanted: Sequence[str] = states or usual
+    wanted: Sequence[str] = states or usual_states(selection, node)
     if ENDED in states:
         wanted = [state for state in (*states, *FINISHED) if state != ENDED]
     if "all" in states:
         wanted = STATUSES
     is_left = "left" in (*(columns or ()), (sort or "").strip("- ").lower())
     nodes = inspector.nodes() if is_left else []
-    choice, held = _choice(queues, inspector, node, selection, sort, nodes), _Held({}, False)
+    choice = choice_of(queues, inspector, selection, node, _sorting(sort, nodes), printing.talk)
+    held = _Held({}, False)
     if HELD_UP in wanted:
         held = _Held(inspector.broken_in(queues), "blocked" not in wanted)
         choice = held.narrowed(choice)
         wanted = [*{state if state != HELD_UP else "blocked": 0 for state in wanted}]
-    listing = inspector.listing(queues, wanted, limit, choice)
     hide, is_pending = invocation.hider(False), [*wanted] == ["pending"]
+    usual = USUAL_OF_PENDING if is_pending else USUAL
+    read = [] if only_ids else contents_for(["what"] if invocation.as_json else columns or usual)
+    listing = load(inspector, queues, wanted, limit, choice, read)
     begins = _begins(
         inspector, listing, is_pending and (invocation.as_json or not columns), columns or ()
     )
-    if not only_ids:
-        usual = USUAL_OF_PENDING if is_pending else USUAL
-        read = contents_for(["what"] if invocation.as_json else columns or usual)
-        listing = listing._replace(tasks=inspector.with_contents(listing.tasks, read))
     if invocation.as_json:
         printing.print_json("tasks", **of_list(listing, hide, held.by, begins))
     elif only_ids:
@@ -213,33 +208,17 @@ class _Held(NamedTuple):
         return column._replace(cell=cell)
 
 
-def _choice(
-    queues: Sequence[str],
-    inspector: Inspector,
-    node: str | None,
-    selection: Selection,
-    sort: str | None,
-    nodes: Sequence[Node],
-) -> Choice | None:
-    """Return which tasks to list and how to sort them; None: all, as they come."""
-    if node is None and not selection.is_any and sort is None:
+def _sorting(sort: str | None, nodes: Sequence[Node]) -> Sorting | None:
+    """Return the order that --sort names; None: as they come. nodes: for LEFT."""
+    if sort is None:
         return None
-    name = (sort or "").removeprefix("-").strip().lower()
-    if sort is not None and name not in COLUMNS:
+    name = sort.removeprefix("-").strip().lower()
+    if name not in COLUMNS:
         raise click.UsageError(
             f"--sort {sort!r}: unknown column; the columns are {', '.join(COLUMNS)}"
         )
-
-    def wants(task: Task, now: float) -> bool:
-        if node is not None and (task.node is None or node not in names_of(task.node)):
-            return False
-        return selection.wants(task, now)
-
-    return selection.choice(queues, inspector, printing.talk)._replace(
-        wants=wants,
-        rank=None if sort is None else left(nodes).rank if name == "left" else COLUMNS[name].rank,
-        is_reversed=sort is not None and sort.startswith("-"),
-    )
+    rank = left(nodes).rank if name == "left" else COLUMNS[name].rank
+    return Sorting(rank, sort.startswith("-"))
 
 
 def _say_nothing(

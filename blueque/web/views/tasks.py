@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from blueque.documents.contents import value_of
 from blueque.faces.orders import ORDERS, Order
+from blueque.faces.task_list import Sorting, choice_of, load
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listeners import names_of
@@ -117,27 +118,19 @@ def look(wanted: Filter, limit: int, visit: Visit, names: Sequence[str] = ()) ->
     """Return the tasks that a filter selects. names: of contents to read."""
     inspector = visit.reader.inspector
     queues = matching(wanted.queue, visit)
-    choice = None
-    if wanted.selection.is_any or wanted.node or wanted.is_by_run:
-        choice = wanted.selection.choice(queues, inspector, lambda sentence: None)
-
-        def wants(task: Task, now: float) -> bool:
-            if not visit.site.has(task.queue):
-                return False
-            if wanted.node and (task.node is None or wanted.node not in names_of(task.node)):
-                return False
-            return wanted.selection.wants(task, now)
-
+    order = Sorting(run_time, is_reversed=True) if wanted.is_by_run else None
+    choice = choice_of(queues, inspector, wanted.selection, wanted.node, order)
+    if choice is not None:
+        wants = choice.wants
+        choice = choice._replace(
+            wants=lambda task, now: visit.site.has(task.queue) and wants(task, now)
+        )
         if choice.inside is not None:
             # Secrets are hidden before words are looked for: else a search tells them letter by letter.
             choice = choice._replace(
                 inside=lambda task: wanted.selection.inside(_shown(task, visit))
             )
-        choice = choice._replace(wants=wants)
-        if wanted.is_by_run:
-            choice = choice._replace(rank=run_time, is_reversed=True)
-    found = inspector.listing(queues, wanted.shown, limit, choice)
-    return found._replace(tasks=inspector.with_contents(found.tasks, names)) if names else found
+    return load(inspector, queues, wanted.shown, limit, choice, names)
 
 
 def _shown(task: Task, visit: Visit) -> Task:
