@@ -127,7 +127,11 @@ def formatter() -> click.HelpFormatter:
 
 
 def count() -> str:
-    """Return a line for each command with its options, but for those that all commands have, and the sums."""
+    """Return a line for each command with its options, and the sums.
+
+    A command with two names, such as `ls` and `task ls`, counts once. A group of commands and the two daemons are
+    no commands. The options that all commands have, such as --json and --utc, are not counted.
+    """
     found = {
         path: [option.opts[-1] for option in own_options(command)]
         for name, program in PROGRAMS.items()
@@ -135,7 +139,9 @@ def count() -> str:
     }
     lines = [f"{len(names):4}  {path}  {' '.join(names)}".rstrip() for path, names in found.items()]
     total = sum(map(len, found.values()))
-    return "\n".join([*lines, f"{len(found)} commands, {total} options", ""])
+    daemons = len(found.keys() & PROGRAMS.keys())
+    sums = f"{len(found) - daemons} commands and {daemons} daemons, {total} options"
+    return "\n".join([*lines, sums, ""])
 
 
 def commands(

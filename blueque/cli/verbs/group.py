@@ -1,4 +1,4 @@
-"""`blueque group`: list, show, close, reopen, cancel, requeue and forget groups of tasks; and feeds."""
+"""`blueque group`: list, show, close, cancel, requeue and forget groups of tasks; and feeds."""
 
 from __future__ import annotations
 
@@ -164,24 +164,6 @@ def close(invocation: Invocation, name: str) -> None:
     except WrongGroup as error:
         raise Failure(REFUSED, str(error), f"Or: {hints.of_group('cancel', name)}") from error
     _say(group, invocation.as_json, "closed")
-
-
-@group.command(short_help="Let more tasks join a group that was closed.")
-@click.argument("name", metavar="GROUP")
-@shared_options
-def reopen(invocation: Invocation, name: str) -> None:
-    """Let more tasks join a group that was closed. Close it again when it has all.
-
-    What was decided for tasks that waited for it stays decided. It is refused, with exit code 5, for a workflow, and for a
-    group that was cancelled.
-    """
-    group = invocation.client().group(name)
-    _seen(invocation, group)
-    try:
-        is_opened = group.reopen()
-    except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"See it: {hints.of_group('show', name)}") from error
-    _say(group, invocation.as_json, "open" if is_opened else "was open")
 
 
 @group.command(short_help="Cancel the tasks of a group that have not ended.")
