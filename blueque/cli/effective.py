@@ -8,7 +8,7 @@ from datetime import time as clock_time
 from typing import TYPE_CHECKING, Any
 
 from blueque.cli import listener_handlers, printing
-from blueque.cli.listener import Importer
+from blueque.cli.listener import Importer, of_listener
 from blueque.cli.setting_options import checked
 from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
@@ -33,12 +33,17 @@ def effective(invocation: Invocation) -> Iterator[Found]:
     one is wrong.
     """
     sources = checked(invocation.config, list(VARIABLES))
+    # some values depend on others: a time on the other times, warm on the resources
+    used = of_listener(sources.of("listener"), invocation.config.path)
+    del used["host"]  # without its default
     yield _address(invocation)
     for table in TABLES:
         if table in NAMED:
             continue
         resolver = sources.of(table)
         for found in resolver.all():
+            if table == "listener":
+                found = found._replace(value=used.get(found.key, found.value))
             if found.key != "redis_url":
                 name = f"{table}.{found.key}" if table else found.key
                 yield found._replace(key=name, value=resolver.write(found))

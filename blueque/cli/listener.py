@@ -141,7 +141,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     require_program(context)
     sources = sources_of(context, config, "listener")
     settings = sources.of("listener")
-    own = _of_listener(settings, config.path)
+    own = of_listener(settings, config.path)
     importer = Importer.of(invocation, settings)
     named = named_queues(client, queues)
     modules = listener_handlers.find(sources, [*named], importer.look)
@@ -182,8 +182,11 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     )
 
 
-def _of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:
-    """Return what the listener has once, by key. Ends the program if its times do not fit."""
+def of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:
+    """Return what the listener has once, by key. Ends the program if its times do not fit.
+
+    path: of blueque.toml.
+    """
     own = {key: settings.get(key) for key in _OWN if key != "host"}
     host = settings.given("host")  # the default asks a name server
     own["host"] = host.value if host is not None else None

@@ -53,7 +53,7 @@ def chosen_among(
     found = settings.given("select")
     select = (
         ("lottery" if weights or known else "ordered")
-        if found is None or (weights and found.origin == "file")
+        if found is None or found.origin == "default" or (weights and found.origin == "file")
         else found.value
     )
     heavy = next((name for name, weight in weights.items() if weight != 1), None)

@@ -97,6 +97,19 @@ def test_sizes_are_shown_as_people_write_them_whoever_says_them(run, here):
     assert items(run("config", "--json"))["max_bytes"]["value"] == "1MiB"
 
 
+def test_values_that_depend_on_others_are_those_that_a_listener_uses(run, here, monkeypatch):
+    monkeypatch.setenv("BLUEQUE_RESOURCES", "gpu=2")
+    monkeypatch.setenv("BLUEQUE_LOST_AFTER", "40s")
+    found = items(run("config", "--json"))
+    assert found["listener.warm"]["value"] is False
+    assert found["listener.lease"]["value"] == "40s"
+
+    monkeypatch.setenv("BLUEQUE_LEASE", "5s")
+    result = run("config")
+    assert (result.exit_code, result.stdout) == (78, "")
+    assert "lease is 5 s: at least three beats of 10 s are needed" in result.stderr
+
+
 def test_nothing_is_shown_of_the_file_that_a_variable_overrules(run, here, monkeypatch):
     (here / "blueque.toml").write_text(
         '[listener]\nhandler = "tasks:work"\n[queues.a]\nexec = "true"\nweight = 2\n'

@@ -171,6 +171,7 @@ def test_what_a_decorator_says_and_does_not_count_is_remarked_with_its_reason():
     ("file", "options", "known", "named", "weights", "select"),
     [
         ("", {}, {}, {"a": None}, {}, "ordered"),
+        ("queues.c.weight = 2", {}, {}, {"a": None, "b": None}, {}, "ordered"),
         ("", {}, {"a": 3}, {"a": None, "b": None}, {"a": 3}, "lottery"),
         ("", {}, {"a": 3, "b": 4}, {"a": None, "b": 7}, {"a": 3, "b": 7}, "lottery"),
         ("", {"select": "ordered"}, {"a": 3}, {"a": None}, {"a": 3}, "ordered"),
