@@ -311,6 +311,25 @@ def test_a_line_of_a_log_arrives_as_text(visit, site):
     client.close()
 
 
+def test_a_log_says_which_lines_have_gone_while_the_page_did_not_ask(visit, site):
+    page = visit("/tasks/{running}/log")
+    expect(page.locator("#live")).to_have_text("live")
+    last = int(page.locator("#lines li .ln").last.inner_text().replace(",", ""))
+
+    client = Client(site.redis)
+    attempt = AttemptRef("render.4k", "aurora", "token-aurora", "gpu-1_0")
+    for number in (last + 1000, last + 1001):
+        line = Line(number, time.time(), "stdout", f"frame {number}")
+        protocol.log(client.connections, attempt, 1, [line])
+
+    expect(page.locator("#lines li").last).to_contain_text(f"frame {last + 1001}")
+    expect(page.locator("#lines li.gap").last).to_have_text(
+        f"Lines {last + 1:,} to {last + 999:,} are no longer in Redis."
+    )
+    expect(page.locator("#lines li:nth-last-child(3)")).to_have_class("gap")
+    client.close()
+
+
 def test_numbers_checks_and_the_question_of_a_drain_stay_inside_the_page(visit):
     page = visit("/statistics", viewport={"width": 390, "height": 900})
     page.locator(".figures dd small").first.evaluate(

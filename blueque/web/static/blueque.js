@@ -80,6 +80,22 @@
     log.addEventListener("scroll", () => { follow.checked = isAtEnd(); });
     follow.addEventListener("change", () => { if (follow.checked) log.scrollTop = log.scrollHeight; });
   }
+  // The highest number of a line of each attempt: between it and the next one, some may be gone from Redis.
+  const reached = new Map();
+  const numberOf = (line) => Number(line.querySelector(".ln").textContent.replaceAll(",", ""));
+  function reach(line) {
+    const of = line.dataset.attempt, number = numberOf(line);
+    reached.set(of, Math.max(number, reached.get(of) || 0));
+  }
+  for (const line of document.querySelectorAll("#lines li[data-attempt]")) reach(line);
+  function gapBefore(line) {
+    const last = reached.get(line.dataset.attempt) || 0, number = numberOf(line);
+    if (number <= last + 1 || line.dataset.stream === "blueque") return;
+    const gap = document.createElement("li");
+    gap.className = "gap";
+    gap.textContent = `Lines ${(last + 1).toLocaleString("en")} to ${(number - 1).toLocaleString("en")} are no longer in Redis.`;
+    lines.append(gap);
+  }
   function append(html) {
     if (!lines) return;
     const made = document.createElement("template");
@@ -92,7 +108,9 @@
       if (new URLSearchParams(location.search).get("attempt") && line.dataset.attempt !== log.dataset.attempt) continue;
       if (stream && line.dataset.stream !== stream && line.dataset.stream !== "blueque") continue;
       if (word && !line.textContent.toLowerCase().includes(word.toLowerCase())) continue;
+      if (!stream && !word) gapBefore(line);
       lines.append(document.importNode(line, true));
+      reach(line);
     }
     log.querySelector(".none")?.remove();
     while (lines.children.length > MOST) lines.firstElementChild.remove();
