@@ -31,7 +31,7 @@ from blueque.web.objects import Content, doctor_of
 from blueque.web.orders import require_operator
 from blueque.web.preferences import form_of, reason_of
 from blueque.web.shared import Shared
-from blueque.web.views import groups
+from blueque.web.views import groups, nodes
 from blueque.web.visit import Page, Visit
 
 log = logging.getLogger("blueque")
@@ -161,6 +161,11 @@ class Controls:
             seen = groups.order_of(visit, verb, name)
             if mistake := groups.mistake_in(seen, verb, form):
                 return groups.question(visit, verb, mistake, form)
+        if (kind, verb) == ("node", "drain"):
+            require_operator(visit)
+            _require_mine(visit, kind, name)
+            if mistake := nodes.mistake_in_drain(visit, name, form):
+                raise HTTPException(409, mistake)
         is_limit = (kind, verb) == ("queue", "limit")
         before = visit.reader.inspector.queue_seen(name).room.limit if is_limit else None
         self._give(visit, kind, verb, form)
@@ -232,7 +237,7 @@ def _require_mine(visit: Visit, kind: str, name: str) -> None:
         except NoSuchSchedule:
             is_mine = False
     else:
-        nodes = client.get_listeners().find(name)
-        is_mine = bool(nodes) and all(visit.site.has(node.queue) for node in nodes)
+        found = client.get_listeners().find(name)
+        is_mine = bool(found) and all(visit.site.has(node.queue) for node in found)
     if not is_mine:
         raise HTTPException(404, f"There is no {kind} {name}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import threading
+import time
 
 import pytest
 from asking import ask_app
@@ -250,6 +251,22 @@ def test_a_host_can_be_paused_or_resumed_not_both(ask, start):
     assert offered() == ["pause", "drain"]
     ask("/controls/node/pause", "POST", data={"name": "host_1"}, headers=OWN)
     assert offered() == ["resume", "drain"]
+
+
+def test_no_more_listeners_are_drained_than_were_counted(ask, client, start):
+    start()
+    form = {"name": "host", "expected": "1"}
+    assert '<input type="hidden" name="expected" value="1">' in ask("/nodes/host").text
+    protocol.register(client.connections, "video", "host_9", "i9", {"beat_every": 10}, time.time())
+
+    refused = ask("/controls/node/drain", "POST", data=form, headers=OWN)
+
+    assert refused.status_code == 409 and "2 listeners would leave by now" in refused.text
+    assert {node.order for node in client.get_inspector().nodes()} == {None}
+    assert ask(
+        "/controls/node/drain", "POST", data=form | {"expected": "2"}, headers=OWN
+    ).is_redirect
+    assert {node.order for node in client.get_inspector().nodes()} == {"drain"}
 
 
 def test_a_recurring_task_is_triggered_and_paused(ask, client):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -13,6 +14,7 @@ from blueque.model.task import Task
 from blueque.queries.listeners import Node, names_of
 from blueque.queries.timeline import Run, Timeline, silenced
 from blueque.text import hints
+from blueque.text.format import count
 from blueque.text.what import what
 from blueque.web import hosts, own_queues
 from blueque.web.reader import MOST_QUEUES
@@ -69,7 +71,7 @@ def node(visit: Visit) -> Page:
     if not own and not ids:
         raise HTTPException(404, f"No listener of a host {name} is known.")
     slots = grouped(own, lambda one: one.id)
-    able = {one.id for one in own if not one.is_unheard and one.state != "unattended"}
+    able = able_of(own)
     inspector = visit.reader.inspector
     ids_held = [*dict.fromkeys(task for one in own for task in one.held)]
     held = inspector.with_contents(own_queues.mine_of(inspector.tasks(ids_held), visit.site))
@@ -90,6 +92,21 @@ def node(visit: Visit) -> Page:
         "busy": len({one.id for one in own if one.held and one.id in able}),
     }
     return Page("node.html", context)
+
+
+def able_of(own: Sequence[Node]) -> set[str]:
+    """Return the ids of the listeners that can be told to leave."""
+    return {one.id for one in own if not one.is_unheard and one.state != "unattended"}
+
+
+def mistake_in_drain(visit: Visit, name: str, form: Mapping[str, str]) -> str:
+    """Return why listeners are not told to leave; empty: nothing is wrong."""
+    nodes = visit.reader.inspector.nodes()
+    number = len(able_of([one for one in nodes if name in names_of(one.id)]))
+    expected = form.get("expected", "")
+    if re.fullmatch("[0-9]{1,9}", expected) and number <= int(expected):
+        return ""
+    return f"{count(number, 'listener')} would leave by now: look again and say yes once more."
 
 
 def resources(nodes: Sequence[Node], held: Sequence[Task]) -> list[Resource]:
