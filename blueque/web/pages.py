@@ -14,8 +14,10 @@ from blueque.report.page import environment
 from blueque.web.visit import Page, Visit
 
 _PART = "part_"
-# What changes by itself while nothing happens: ages, which the browser counts, and durations.
-_AGES = re.compile(r"<time[^>]*data-at[^>]*>[^<]*</time>|\d[\d.,]* (?:s|m|h|d)\b|\d+(?:\.\d+)?%")
+# What changes by itself while nothing happens: ages, which the browser counts from a moment that stays,
+# durations, and the places in pictures.
+_AGE = re.compile(r'<time[^>]*data-at="(\d+)[^>]*>[^<]*</time>')
+_DURATION = re.compile(r'\d[\d.,]* (?:s|m|h|d)\b|="\d+(?:\.\d+)?%"')
 
 
 class Pages:
@@ -46,4 +48,4 @@ class Pages:
 
 def fingerprint(html: str) -> str:
     """Return what a part says apart from ages and durations."""
-    return _AGES.sub("", html)
+    return _DURATION.sub("", _AGE.sub(r"\1", html))

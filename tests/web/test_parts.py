@@ -132,6 +132,25 @@ def test_a_change_is_in_the_next_answer(ask_parts, client, start, nothing_is_use
     assert "of it" in answer.json()["parts"]["how"]
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("loss fell by 4% so far", 5), ("loss fell by 3% so far", 30)]
+)
+def test_a_report_is_in_the_next_answer_though_only_its_age_or_a_share_is_new(
+    ask_parts, client, start, nothing_is_used_again, text, seconds
+):
+    """Else a task that reports each second would seem to have said nothing for a minute."""
+    task, now = start(), time.time()
+    attempt = AttemptRef("video", task, "token", NODE)
+    protocol.progress(client.connections, attempt, "loss fell by 3% so far", now - 35)
+    first = ask_parts(f"/tasks/{task}")
+    protocol.progress(client.connections, attempt, text, now - 35 + seconds)
+
+    answer = ask_parts(f"/tasks/{task}", first.headers["etag"])
+
+    assert answer.status_code == 200
+    assert answer.json()["parts"]["how"] != first.json()["parts"]["how"]
+
+
 @pytest.mark.parametrize("page", ["/tasks/{}", "/tasks/{}/log"])
 def test_no_line_of_a_log_is_lost_or_sent_twice(
     ask_parts, client, start, page, nothing_is_used_again
