@@ -8,6 +8,7 @@ import html
 import re
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
@@ -630,3 +631,18 @@ def test_an_id_is_a_link_and_in_a_path_stays_as_it_is():
     task = str(uuid.uuid4())
 
     assert ID.search(f"waits for {task}") and not ID.search(f"host:/spool/{task}@1")
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/activity"])
+def test_a_look_with_times_of_one_zone_is_not_shown_to_a_viewer_in_another(ask, queue, path):
+    task = queue.enqueue({"scene": 1})
+    queue.cancel(task)
+    by_the_clock = f"{datetime.now(UTC) - timedelta(hours=1):%Y-%m-%d %H:%M}"
+
+    def rows(zone):
+        query = {"until": by_the_clock, "by": "all", "state": "cancelled"}
+        page = ask(path, params=query, headers={"cookie": f"blueque-zone={zone}"})
+        return page.text.count(f"/tasks/{task}")
+
+    assert rows("UTC") == 0  # an hour ago
+    assert rows("America/New_York") > 0  # in some hours

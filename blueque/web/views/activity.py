@@ -28,7 +28,7 @@ def activity(visit: Visit) -> Page:
     is_narrowed = any(visit.one(name) for name in ("who", "on")) or visit.one("by") != "all"
     each = max(MOST_READ // max(len(queues), 1), 1) if is_narrowed else MOST
     found = visit.reader.shared(
-        ("activity", visit.path_and_query),
+        ("activity", visit.path_and_query, visit.zone),
         lambda: history.newest(visit.reader.client.connections, queues, each, since, until),
     )
     read = Counter(event.queue for event in found)

@@ -52,7 +52,8 @@ def tasks(visit: Visit) -> Page:
     """Return the page with the list of tasks."""
     wanted = filter_of(visit)
     listing = visit.reader.shared(
-        ("tasks", visit.path_and_query), lambda: look(wanted, wanted.limit, visit, _SHOWN)
+        ("tasks", visit.path_and_query, visit.zone),
+        lambda: look(wanted, wanted.limit, visit, _SHOWN),
     )
     counts = _counts(wanted, listing, visit)
     is_filtered = any(visit.one(name) for name in FIELDS)
