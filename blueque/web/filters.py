@@ -64,7 +64,10 @@ def filter_of(visit: Visit) -> Filter:
 def command_of(visit: Visit, verb: str = "ls", among: Collection[str] = STATUSES) -> str:
     """Return the command that selects the same tasks. among: the states that it may name."""
     words = ["blueque", verb]
-    if queue := visit.one("queue").strip():
+    is_of_all = (
+        verb != "ls" and not filter_of(visit).selection.is_any
+    )  # which a verb wants to be told
+    if queue := visit.one("queue").strip() or ("*" if is_of_all else ""):
         words += ["-q", queue]
     if states := [state for state in visit.query.get("state", ()) if state in among]:
         words += ["--state", ",".join(states)]

@@ -125,6 +125,15 @@ def test_no_command_is_named_that_would_select_other_tasks(ask, queue, more):
     assert "blueque cancel" not in ask(f"/acts/cancel?queue=video{more}").text
 
 
+def test_the_command_for_tasks_of_all_queues_says_so(ask, queue):
+    """A verb that is given states alone asks for more."""
+    queue.enqueue({"scene": 1})
+    page = ask("/acts/cancel?state=pending").text
+
+    command = html.unescape(re.search('data-copy="(blueque cancel[^"]*)"', page)[1])
+    assert command == "blueque cancel -q '*' --state pending"
+
+
 def test_a_page_for_some_queues_names_no_command_for_all(client, queue):
     queue.enqueue({"scene": 1})
     app = create_app(client, authorize=lambda scope: Viewer("ada", "operator"), site=SOME)
