@@ -1,16 +1,41 @@
-"""A person who answers the questions of `blueque`."""
+"""A person who answers the questions of `blueque`, and a listener of the queue video."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
 import subprocess
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dependent import NODE
 from running import BLUEQUE
+from transactions import protocol
+
+from blueque.connection.redis import Redis
+
+
+@pytest.fixture
+def listener(redis: Redis) -> None:
+    """A registered listener of the queue video."""
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+
+
+@pytest.fixture
+def why(run: Callable[..., SimpleNamespace]) -> Callable[[str], tuple[list[str], str]]:
+    """Return the codes of the reasons, and all the text."""
+
+    def why(task: str) -> tuple[list[str], str]:
+        in_json, in_text = run("why", task, "--json"), run("why", task)
+        assert (in_json.returncode, in_text.returncode, in_text.stderr) == (0, 0, "")
+        return [reason["code"] for reason in json.loads(in_json.stdout)["reasons"]], in_text.stdout
+
+    return why
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 
 import forked
 import pytest
+from running import BLUEQUE
 from transactions import protocol
 
 from blueque import Client
@@ -325,16 +325,7 @@ def test_check_ends_with_75_when_something_needs_attention_and_with_0_otherwise(
     client = Client(own_server.url)
 
     def check(*more):
-        command = [
-            sys.executable,
-            "-m",
-            "blueque.cli.main",
-            "status",
-            "--check",
-            "--redis-url",
-            own_server.url,
-            *more,
-        ]
+        command = [*BLUEQUE, "status", "--check", "--redis-url", own_server.url, *more]
         return subprocess.run(command, capture_output=True, timeout=30, text=True)
 
     good = check()
@@ -357,7 +348,7 @@ def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, 
     protocol.start(redis, AttemptRef("video", "t1", "t1", NODE), 77, now - 7200)
     cli.hset("blueque_task_t1", mapping={"progress": "50 % encoding", "progress_at": now})
 
-    command = [sys.executable, "-m", "blueque.cli.main", "status", "--redis-url", url]
+    command = [*BLUEQUE, "status", "--redis-url", url]
     shown = subprocess.run(command, capture_output=True, timeout=30, text=True).stdout
 
     (row,) = [line.split(maxsplit=7) for line in shown.splitlines() if line.startswith("t1 ")]

@@ -85,12 +85,6 @@ def on_terminal(environ):
     return on_terminal
 
 
-@pytest.fixture
-def listener(redis):
-    """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
-
-
 def enqueue(redis, task, queue="video", parameters="{}", encoding="json"):
     options = {} if encoding is None else {"parameters_encoding": encoding}
     protocol.enqueue(redis, queue, task, parameters, time.time(), options)

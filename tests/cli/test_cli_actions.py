@@ -28,13 +28,9 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 
+pytestmark = pytest.mark.usefixtures("listener")
+
 UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
-
-
-@pytest.fixture(autouse=True)
-def listener(redis):
-    """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
 
 
 def cancel(redis, task, by="ada"):

@@ -18,13 +18,9 @@ from blueque.model import keys
 from blueque.producer import orders
 from blueque.sentences.why_blocked import RIPE
 
+pytestmark = pytest.mark.usefixtures("listener")
+
 IDS = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(500)]
-
-
-@pytest.fixture(autouse=True)
-def listener(redis):
-    """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
 
 
 @pytest.fixture
@@ -33,19 +29,6 @@ def on_terminal(environ):
     import forked  # here: it imports all verbs
 
     return lambda *arguments: forked.on_terminal(arguments, environ)
-
-
-@pytest.fixture
-def why(run):
-    """Return codes and text of what is said of a task."""
-
-    def why(task):
-        text = run("why", task)
-        assert (text.returncode, text.stderr) == (0, "")
-        codes = [each["code"] for each in json.loads(run("why", task, "--json").stdout)["reasons"]]
-        return codes, text.stdout
-
-    return why
 
 
 def graph(run, task):

@@ -18,11 +18,7 @@ from blueque.model.queue_settings import pausing
 from blueque.protocol import queues
 from blueque.protocol.archiving import BatchRef
 
-
-@pytest.fixture(autouse=True)
-def listener(redis):
-    """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+pytestmark = pytest.mark.usefixtures("listener")
 
 
 def cancel(redis, *tasks):

@@ -19,11 +19,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 
-
-@pytest.fixture(autouse=True)
-def listener(redis):
-    """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+pytestmark = pytest.mark.usefixtures("listener")
 
 
 @pytest.fixture

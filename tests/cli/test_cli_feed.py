@@ -395,18 +395,7 @@ def test_in_a_pipe_a_line_without_news_comes_seldom(monkeypatch, capsys):
 def test_on_a_terminal_one_line_is_drawn_anew_within_its_width(programs, url, cli):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
-    command = [
-        *BLUEQUE,
-        "--redis-url",
-        url,
-        "feed",
-        "backlog",
-        "video",
-        "--name",
-        "f",
-        "--window",
-        "600",
-    ]
+    command = [*BLUEQUE, "--redis-url", url, *FEED_IT, "--window", "600"]
     program = programs.start(command, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b""

@@ -13,11 +13,7 @@ from transactions import protocol
 
 from blueque.model import keys
 
-
-@pytest.fixture(autouse=True)
-def listener(redis, cli):
-    """A registered listener of the queue video, and a server about which nothing is to be said."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+pytestmark = pytest.mark.usefixtures("listener")
 
 
 @pytest.fixture

@@ -14,13 +14,9 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
 
+pytestmark = pytest.mark.usefixtures("listener")
+
 POLICY = '{"max":1}'
-
-
-@pytest.fixture(autouse=True)
-def listener(redis):
-    """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
 
 
 def give_policy(redis, task):

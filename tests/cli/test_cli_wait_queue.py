@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
-from dependent import NODE, block, end, enqueue, finish
-from transactions import protocol
+from dependent import block, end, enqueue, finish
 
-
-@pytest.fixture(autouse=True)
-def listener(redis):
-    """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+pytestmark = pytest.mark.usefixtures("listener")
 
 
 def test_it_waits_until_the_last_task_has_ended_however_that_ends(begin, redis):

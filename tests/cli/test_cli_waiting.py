@@ -29,18 +29,6 @@ def listener(redis):
     )
 
 
-@pytest.fixture
-def why(run):
-    """Return the codes of the reasons, and all the text."""
-
-    def why(task):
-        in_json, in_text = run("why", task, "--json"), run("why", task)
-        assert (in_json.returncode, in_text.returncode, in_text.stderr) == (0, 0, "")
-        return [reason["code"] for reason in json.loads(in_json.stdout)["reasons"]], in_text.stdout
-
-    return why
-
-
 def wait(redis, task, priority=0, queue="video", **resources):
     lock = resources.pop("lock", None)
     needs = write_needs(resources, lock) if resources or lock else None
