@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from starlette.applications import Starlette
 from transactions import protocol
 
 from blueque import Client
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.producer.queue import Queue
 from blueque.protocol.ends import End
@@ -33,6 +35,13 @@ def app(client: Client) -> Starlette:
 @pytest.fixture
 def ask(app: Starlette) -> Ask:
     return lambda path, method="GET", **options: ask_app(app, path, method, **options)
+
+
+@pytest.fixture
+def everything(everything: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """All of Redis but the gates of workflows whose tasks are all there, which expire by themselves."""
+    gate = keys.group("gate ")
+    return lambda: {key: its for key, its in everything().items() if not key.startswith(gate)}
 
 
 @pytest.fixture
