@@ -250,7 +250,11 @@ def test_every_hint_names_a_command_and_none_hides_one():
             "too many words: /srv/archive. The arguments are QUEUE DIRECTORY. Several queues are one "
             "pattern in quotes: 'video.*'",
         ),
-        ("show 7c1f 8d2e", "too many words: 8d2e. A queue is given with -q. The argument is ID."),
+        ("show 7c1f 8d2e", "too many words: 8d2e. The argument is ID."),
+        (
+            "history 7c1f 8d2e",
+            "too many words: 8d2e. A queue is given with -q. The argument is [ID].",
+        ),
         ("doctor video", "too many words: video. There are no arguments."),
         ("ls all", "too many words: all. all is a state: --state all"),
         ("ls --count", "unknown option --count; blueque queue ls, or blueque status, counts tasks"),
