@@ -52,12 +52,12 @@ def cancel(
     blueque cancel --group night-1 --dry-run
     blueque ls --state pending --ids | blueque cancel -
 
-    A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is "cancelling"
-    until it has ended. If it ends by itself first, that result counts; --wait tells which of the two happened. It asks
-    before it ends running tasks, or tasks that it selects itself. A task that starts while it asks, or after --state was read,
-    runs on. A cancelled task does not run again, even with a retry policy; `blueque requeue` runs it again. Tasks that
-    wait for it stay blocked, or are cancelled if they were made so. A word behind --wait that is a duration, such as 3600
-    or 2m, is not an ID.
+    A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is
+    "cancelling" until it has ended. If it ends by itself first, that result counts; --wait tells which of the two
+    happened; behind it, 3600 or 2m is a duration and no ID. It asks before it ends running tasks, or tasks that it
+    selects itself. A task that starts while it asks, or after --state was read, runs on. A cancelled task does not
+    run again, even with a retry policy; `blueque requeue` runs it again. Tasks that wait for it stay blocked, or
+    are cancelled if they were made so.
 
     The exit code is 124 if the time of --wait was over first.
     """

@@ -33,9 +33,8 @@ def config(invocation: Invocation, queue: str | None, example: bool) -> None:
     The values under listener. are those that blueque-listener would use if you started it here without options. Passwords
     are not shown. docs/configuration.md explains every value.
 
-    With -q: what runs the tasks of a queue, and what holds for those of them that say nothing themselves. If modules are
-    named, they are imported, and FROM names the handler whose decorator says a value. FROM is Redis for what `blueque
-    queue set` has set; if Redis does not answer, that is left out, and a remark says so.
+    With -q: what runs the tasks of a queue, and what holds for those of them that say nothing themselves. FROM
+    names the handler whose decorator says a value, or Redis for what `blueque queue set` has set.
     """
     if example:
         from blueque.settings import example as generated

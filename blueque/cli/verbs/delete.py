@@ -59,17 +59,15 @@ def delete(
     blueque delete -q video.encode --state pending,scheduled,blocked
     blueque delete --kept-too-long
 
-    It asks first. The files of an attempt stay in the spool of its host for as long as the spool keeps them. The key of a
-    task stays in use as long as its --keep says. A task for which others wait is not deleted: they would stay blocked for
-    ever, or are cancelled if they were made so. --force deletes it.
+    It asks first. The files of attempts stay in the spool of their host, and keys in use, for as long as their
+    settings say. A task for which others wait is not deleted without --force: they would stay blocked for ever, or
+    are cancelled if they were made so.
 
     A task that has not ended is not deleted: cancel it first. But --state pending, scheduled or blocked with -q empties
     whole queues, of any number of tasks; running tasks run on, and tasks enqueued meanwhile stay. If listeners serve the
     queue, pause it first.
 
-    With --kept-too-long, the retention of the queue, as `blueque queue set` or blueque.toml say, is applied now, as
-    listeners and schedulers apply it, a few tasks at a time. A queue is skipped while `blueque archive` works on a
-    batch of it.
+    --kept-too-long applies the retention of the queues now, as listeners and schedulers do from time to time.
 
     The exit code is 75 if tasks are left because a listener has just taken them, others wait for them, or an archive is
     being made of them.

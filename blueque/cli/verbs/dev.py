@@ -36,10 +36,9 @@ def dev(invocation: Invocation, modules: Sequence[str], slots: int) -> int:
     \b
     blueque dev tasks
 
-    The listener starts anew when a file of a MODULE changes; running tasks run on. Ctrl-C: it takes nothing new, says
-    which tasks run, and waits for them. A second Ctrl-C ends them as their policies say; a task without a retry policy
-    never runs again by itself. Redis is saved and ends last. Its data, and the files of attempts, stay in .blueque/ of
-    this directory, for the next time. For production, start the programs yourself: see docs/running.md.
+    The listener starts anew when a file of a MODULE changes; running tasks run on. Ctrl-C waits for the tasks that
+    run; a second one ends them as their policies say. Redis is saved and ends last. Its data, and the files of
+    attempts, stay in .blueque/ of this directory, for the next time. For production: docs/running.md.
     """
     from blueque.dev.session import Session, Wish  # here: --help does without
 

@@ -79,9 +79,8 @@ def doctor(invocation: Invocation, fix: bool, settle: float) -> int:
     It reads every key with SCAN, as no other verb does: run it by hand, not all the time. The exit code is 75 if there is
     a failure or a warning.
 
-    A workflow whose producer stopped before all of its tasks were there can never run: a day after the last of them came,
-    --fix cancels it, and removes it with its tasks once it was kept as long as it is to be. An open group is left alone,
-    for its tasks run: blueque status names it.
+    --fix also cancels a workflow whose producer stopped a day ago, before all of its tasks were there: it can never
+    run.
     """
     from blueque.audit.doctor import Doctor  # here: --help does without
 

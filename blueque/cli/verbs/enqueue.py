@@ -102,21 +102,20 @@ def enqueue(
     included. For a task without input, write null. Pass a string that begins with @, or is just -, through standard
     input: printf %s "$name" | blueque enqueue QUEUE --text -
 
-    --lines reads standard input if you give no file, and skips blank lines; with --text an empty line is an empty string.
-    A file is checked as a whole before its first task is enqueued, standard input line by line. Tasks go to Redis many at
-    a time, or as many as arrive within 0.2 s. With --key-field and --group each key makes one task in the group, even if it
-    was deleted: if it stops halfway, run the same again. It makes the missing tasks, and none twice.
+    --lines reads standard input if you give no file, and skips blank lines; with --text an empty line is an empty
+    string. A file is checked as a whole before its first task is enqueued, standard input line by line. With
+    --key-field and --group each key makes one task in the group, even if it was deleted: if it stops halfway, run
+    the same again. It makes the missing tasks, and none twice.
 
     With --after, --after-any and --after-not-ok, which can be given several times, the task waits for other tasks; with
     --lines, each of the tasks does. ID may be the beginning of an id, or 'group NAME' for a group of tasks. If all of
     these have ended like that already, it waits for nothing.
 
-    With --start-within or --start-before the task never starts later: it ends as cancelled, for the reason 'expired', or
-    moves to the queue of --expired-to. Once it has started, it may run again at any time.
+    With --start-within or --start-before the task never starts later: it ends as cancelled, for the reason
+    'expired', or moves to the queue of --expired-to.
 
-    With --group the task joins a group of tasks, for which others can wait. A new group is opened once the input has proved
-    to be good; an input without rows is refused. blueque group close NAME says that no more tasks join; with --key-field the
-    group that it has opened is closed at the end. blueque group show NAME says how far it is.
+    With --group the task joins a group of tasks, for which others can wait. blueque group close NAME says that no
+    more tasks join; with --key-field the group that it has opened is closed at the end.
     """
     client = invocation.client()
     due = _due(eta, delay)

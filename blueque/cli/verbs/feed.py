@@ -75,16 +75,14 @@ def feed(
     blueque feed 'backlog/*.jsonl.gz' render --name night --params scene,frame
     blueque feed /data/incoming ingest --name incoming --follow
 
-    PATH is a directory, with all below it, a file or a pattern; several may be given. The files are Parquet (pip install
-    '.[arrow]'), or JSON lines: .jsonl, .ndjson, .json, each also .gz. They are fed in the order of their names,
-    which are their places in the directory: backlog/*.jsonl names them as backlog/ does, however many there are.
+    PATH is a directory, with all below it, a file or a pattern; several may be given. The files are Parquet (pip
+    install '.[arrow]'), or JSON lines: .jsonl, .ndjson, .json, each also .gz. They are fed in the order of their
+    names.
 
-    You can stop or kill it at any time: the same command goes on where it was. A second one is refused, with exit code 5.
-    Rows that were fed are not fed again, even if their tasks were deleted. Files must appear whole: write them elsewhere,
-    or under a name that begins with _, and rename them. A file must not change once its first row is fed. You can remove
-    files that are done. blueque group show NAME shows the progress; blueque group forget NAME forgets the feed.
-
-    Ctrl-C and SIGTERM end it between two steps, with exit code 130 or 143.
+    You can stop or kill it at any time: the same command goes on where it was. A second one is refused, with exit
+    code 5. Rows that were fed are not fed again, even if their tasks were deleted. Files must appear whole: write
+    them elsewhere, or under a name that begins with _, and rename them. A file must not change once its first row
+    is fed. blueque group show NAME shows the progress.
     """
     from blueque import feeder
     from blueque.system.stop_signals import StopSignals  # here: --help does without

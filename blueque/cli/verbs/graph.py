@@ -39,8 +39,7 @@ def graph(invocation: Invocation, name: str, as_dot: bool) -> None:
     has to end in any way) or not_ok (it has to fail); without one it has to complete. More than 5 tasks of one queue become
     one line.
 
-    At most 200 lines are printed, and 20 levels and 1,000 tasks in each direction are read. ID may be the beginning of an
-    id. GROUP is the name of a group of tasks, or group and the name.
+    At most 200 lines are printed, and 20 levels and 1,000 tasks in each direction are read.
     """
     if as_dot and invocation.as_json:
         raise click.UsageError("--dot or --json, not both")

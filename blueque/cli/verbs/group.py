@@ -54,19 +54,12 @@ def group() -> None:
 def list_groups(invocation: Invocation) -> None:
     """List all groups, the newest first, and then all feeds.
 
-    KIND is group, workflow or feed. A workflow was made as a whole. A feed makes tasks of the rows of files: see blueque
-    feed.
+    STATE of a group is open as long as tasks may join, then closed, and ended after the last task has ended. One
+    that is making is not complete, and none of its tasks runs: its producer puts more there, or has died. One that
+    is cancelling was cancelled, and some of its tasks have not ended. A feed is feeding, stopped, or finished.
 
-    STATE of a group is open as long as tasks may join, then closed, and ended after the last task has ended. One that is
-    making is not complete, and none of its tasks runs: its producer puts more there, or has died. One that is cancelling was
-    cancelled, and some of its tasks have not ended. A feed is feeding; stopped: no feeder runs, and the same command would
-    go on; or finished. AGE of a feed is the time in that state.
-
-    OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone; of a feed, the rows that
-    were skipped. WAITING counts the tasks that wait for the group. For each group that is making, standard error says when
-    its last tasks came.
-
-    A group that has ended is forgotten after a while, a finished feed after 90 days: see blueque group forget.
+    OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone; of a feed, the
+    rows that were skipped. WAITING counts the tasks that wait for the group.
     """
     from blueque.queries import groups  # here: --help does without
 
@@ -241,9 +234,9 @@ def requeue(invocation: Invocation, name: str, is_sure: bool) -> None:
 def forget(invocation: Invocation, name: str, queue: str | None, is_sure: bool) -> None:
     """Forget a group that has ended, or a feed. The tasks stay.
 
-    It asks before it forgets a group whose results were not collected: its tasks are kept no longer then. If a workflow was
-    cancelled before all of its tasks were made, these are deleted too, and it asks: none has run, and you can make it again.
-    It is refused, with exit code 5, if the group has not ended, or tasks wait for it: blueque graph GROUP names them.
+    It asks before it forgets a group whose results were not collected, or a workflow that was cancelled before all
+    of its tasks were made: these are deleted. It is refused, with exit code 5, if the group has not ended, or tasks
+    wait for it: blueque graph GROUP names them.
 
     It asks before it forgets a feed: a feed of this name would feed all of its rows again.
     """

@@ -110,10 +110,9 @@ def history(
     A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
     since the event before. With -q one event is on each line; with --json each is an object.
 
-    The program of --exec gets what --json prints, an event at a time; no shell runs. If it does not end with 0, it is run
-    again for the same event after a pause of at most 5 s, and later events wait. What it prints goes to standard error.
-    With --place it gets each event that the queue still keeps at least once, also if this command is stopped and started
-    again.
+    The program of --exec gets what --json prints, an event at a time; no shell runs. If it does not end with 0, it
+    is run again for the same event, and later events wait. With --place it gets each event that the queue still
+    keeps at least once, also if this command is stopped and started again.
     """
     options = (is_followed, since, end, by, wanted, program, place)
     if (prefix is None) == (not queues) or (prefix is not None and any(options)):

@@ -44,10 +44,7 @@ def list_hosts(invocation: Invocation, queues: Sequence[str]) -> None:
     blueque host ls
     blueque host ls -q video.encode
 
-    A host has a line for each state and version of its listeners. A listener is "up"; "draining": it takes nothing new,
-    and exits after its task; "paused": it takes nothing until `blueque host resume`; "silent": no beat for its lease; "dead":
-    another process has found it dead, and its tasks are lost or run elsewhere; "gone": it exited and left a task behind;
-    "unattended" or "1.0.0": it sends no beats.
+    A host has a line for each state and version of its listeners. blueque help listeners explains the states.
     """
     inspector = invocation.client().get_inspector()
     nodes, now = inspector.nodes(), inspector.now()

@@ -39,11 +39,10 @@ def interrupt(
     blueque ls --node gpu-1 --state started --ids | blueque interrupt -
 
     The task gets SIGTERM and, after its grace, SIGKILL. Then it is the next of its line and runs again, on any
-    listener, also on the same one: pause that first. This uses up nothing: no attempt of its retry policy, and not its
-    checkpoint. If it ends by itself first, that result counts; --wait tells which of the two happened. If it is
-    cancelled meanwhile, it is cancelled. A task without a retry policy would otherwise start once only, so it asks. If
-    the host is dead, recovery handles the task as usual. A word behind --wait that is a duration, such as 3600 or 2m, is
-    not an ID.
+    listener, also on the same one: pause that first. This uses up nothing: no attempt of its retry policy, and not
+    its checkpoint. If it ends by itself first, that result counts; --wait tells which of the two happened; behind
+    it, 3600 or 2m is a duration and no ID. A task without a retry policy would otherwise start once only, so it
+    asks.
 
     The exit code is 124 if the time of --wait was over first.
     """

@@ -78,10 +78,9 @@ def logs(
 
     With -f -q it goes on until Ctrl-C, even if nothing runs: it follows each new task.
 
-    Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt. The listener adds lines about once
-    a second; a time is when it read the line. Of lines read in the same second, stdout comes first. The host where the
-    task ran has everything in files. Where lines are missing, a line that begins with ... says how many. A progress bar
-    that still moves is not a line: the progress comes last, on standard error. With --json each line is an object.
+    Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt. The host where the task ran
+    has everything in files. Where lines are missing, a line that begins with ... says how many. A progress bar that
+    still moves is not a line: the progress comes last, on standard error. With --json each line is an object.
     """
     if want_all and (follow or queues or len(prefixes) != 1):
         raise click.UsageError(

@@ -104,16 +104,14 @@ def ls(
     State held means the blocked tasks that do not go on by themselves: they wait for a task that has failed, was cancelled
     or is gone. NOTE names that task, and `blueque why` says what helps.
 
-    FOR is the time in that state. The order of states is started, reserved, pending, scheduled, blocked, failed,
-    cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their
-    turn; the others by their time in the state, longest first.
+    Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others by
+    FOR, their time in the state, longest first.
 
-    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --group,
-    --tag, --schedule, --error-type or --text, and without --state, tasks in all states are listed.
+    With --key, --group, --tag, --schedule, --error-type or --text, and without --state, tasks in all states are
+    listed.
 
-    With --state pending alone, REASON says why a task waits, and START estimates in how much time it can start. The
-    estimate uses the progress of the tasks before it, and how long tasks of its queue usually run. Only the first 100 tasks
-    have a REASON and a START. `blueque why` tells more.
+    With --state pending alone, REASON says why each of the first 100 tasks waits, and START estimates in how much
+    time it can start. `blueque why` tells more.
 
     Columns: id, what, queue, state, for, node, note, pid, attempt, priority, ran (how long), progress, left, error,
     error_text, title, key, producer, group, parameters, result, reason, start, created, eta, started, finished,

@@ -37,9 +37,9 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool) -> in
     blueque metrics
     blueque metrics --once | grep blueque_tasks
 
-    It keeps nothing: the counters are in Redis. So any number of exporters may run, and each returns the same. If Redis
-    does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine only, unless you pass
-    --public. It needs pip install '.[metrics]'. docs/monitoring.md explains the metrics.
+    Any number of exporters may run, and each returns the same. If Redis does not answer, blueque_redis_up is 0.
+    There is no password, so it listens on this machine only, unless you pass --public. It needs pip install
+    '.[metrics]'. docs/monitoring.md explains the metrics.
     """
     try:
         from blueque.metrics.server import Exporter  # here: --help does without

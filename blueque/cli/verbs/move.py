@@ -62,10 +62,8 @@ def move(
     of priority 0. If you put several first, the first one that you name goes first. A scheduled task is in no line yet:
     --now puts it there, also one that waits for a retry, and with it the other due tasks of its queue.
 
-    With --unblock you allow a task to run although another task has failed, is gone, or has not ended; what that would have
-    made may be missing. A task that has nothing left to wait for is put in line, or is scheduled if its time is still to
-    come. For more than one task it asks first. `blueque why` says what a task waits for, and `blueque requeue` runs a failed
-    task again.
+    With --unblock you allow a task to run although another task has failed, is gone, or has not ended; what that
+    would have made may be missing. For more than one task it asks first.
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 

@@ -126,14 +126,12 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> 
     max-running=8 lets 8 of its tasks run at a time, on all hosts together. max-pending=1000 bounds the queue: new tasks
     that do not fit are refused; with discard=oldest, the oldest make room.
 
-    The other names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete, retention.failed
-    and retention.cancelled, and the values are those of [queues.X] in blueque.toml; false: no retry, no limit. What the
-    task says goes first, then the options of a listener, [queues.X] of its blueque.toml, and its handler; what
-    [listener] and [retention] say comes after the setting. `blueque config -q QUEUE` shows what holds here.
+    The other names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete,
+    retention.failed and retention.cancelled, with the values that [queues.X] of blueque.toml has; false: no retry,
+    no limit. docs/configuration.md says what goes first, and `blueque config -q QUEUE` what holds here.
 
-    Listeners know a setting within a beat, 10 s; those of 1.0.0 know none. Limits hold for attempts that start then. A
-    retry policy also holds for tasks that run: it is your consent that they run again. You can set up a queue before its
-    first task.
+    Listeners know a setting within a beat, 10 s; those of 1.0.0 know none. Limits hold for attempts that start
+    then. A retry policy also holds for tasks that run: it is your consent that they run again.
     """
     settings = given_settings(words)
     try:

@@ -46,9 +46,9 @@ def requeue(
     blueque requeue --group night-1 --text 'disk full' --until 1h
     blueque ls --state cancelled --ids | blueque requeue - --yes
 
-    With this you allow the work to start a second time. What the task has done before is still there. A retry policy counts
-    failures from 0 again. The numbers of the attempts go on: after attempt 2 comes attempt 3. If a task was lost, its old
-    process may still run; its result no longer counts and stays in its files, and `blueque show` says where. What waits for a
+    With this you allow the work to start a second time. What the task has done before is still there. A retry
+    policy counts failures from 0 again; the numbers of the attempts go on. If a task was lost, its old process may
+    still run; its result no longer counts and stays in its files, and `blueque show` says where. What waits for a
     task that failed goes on when that task completes.
 
     A task that waits for others still waits for those that may yet end as it needs, and no longer for those that cannot.

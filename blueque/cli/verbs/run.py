@@ -60,9 +60,9 @@ def run(
     blueque run video.encode '{"input": "a.mov"}'
     blueque run scripts --text 'make all' >made.log
 
-    The output of the task appears about a second later: standard output on standard output, standard error on standard
-    error. The result comes last, on standard output, unless it is null or equals the last printed line, as for a program.
-    With --json standard output has only one object, the task as in `blueque show --json`.
+    The output of the task appears about a second later: standard output on standard output, standard error on
+    standard error. The result comes last, unless it is null or was the last line. With --json standard output has
+    only the task, as in `blueque show --json`.
 
     The exit code is 0 if the task is complete, and 4 if it failed, was cancelled or lost. A listener of the queue runs it;
     without a listener it waits. After Ctrl-C the task goes on, and a message says how to follow or end it.

@@ -103,9 +103,9 @@ def trigger(
     It also works while the schedule is paused. It is refused, with exit code 5, if the task before has not ended and
     overlap lets no other come beside it.
 
-    With --since, each planned time has one task, however often you ask: those that are there already are not made again.
-    They run one after the other, unless the schedule has --overlap allow. Both times are included. A time without a zone is
-    one of the zone of the schedule; with --every, a local time. For more than 1,000 tasks it asks first.
+    With --since, each planned time has one task, however often you ask: those that are there already are not made
+    again. They run one after the other, unless the schedule has --overlap allow. Both times are included. For more
+    than 1,000 tasks it asks first.
     """
     schedule = find_schedule(invocation.client(), name)
     if begin is None:

@@ -63,9 +63,9 @@ def add(
     blueque schedule add nightly '{"n": 1}' -q reports --cron '30 2 * * 1-5'
     blueque schedule add poll -q feeds --every 10m --overlap queue
 
-    The input is as for blueque enqueue; without it, it is null. A time of the rule that does not exist because summer time
-    begins comes right after the gap; one that comes twice because it ends, comes once. To see the times of a rule before
-    you use it: --dry-run.
+    The input is as for blueque enqueue; without it, it is null. A time that does not exist because summer time
+    begins comes right after the gap; one that comes twice because it ends, comes once. --dry-run shows the times of
+    a rule.
 
     It is refused, with exit code 5, if NAME exists. With --replace it is replaced: what you do not give has its default
     then, and the history stays. This concerns what is planned from now on; tasks that are there stay as they are. One that

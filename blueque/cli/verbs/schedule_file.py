@@ -45,8 +45,8 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
     All are checked before the first is written. One that is the same stays as it is. It is refused, with exit code 5, if
     one of them was made by hand.
 
-    With --dry-run it changes nothing. It warns if more than 1,000 planned times, of all recurring tasks in Redis and in the
-    file, share a minute of the next 31 days: they come one after the other. With jitter they come at different times.
+    With --dry-run it changes nothing. It warns if more than 1,000 planned times share a minute of the next 31 days:
+    jitter spreads them.
 
     A Redis has one file of recurring tasks. --prune removes all that have come from a file and are not in this one, so
     two files remove each other's. It never removes those that were made by hand.

@@ -72,10 +72,10 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
     blueque schedule show nightly
     blueque schedule show nightly --next 10
 
-    Times of a cron rule are in its time zone. Those of --every, created and updated are local times. With --utc, all are in
-    UTC. The planned times are without jitter. The state is updated with each planned time.
+    Times of a cron rule are in its time zone, others are local, unless you pass --utc. The planned times are
+    without jitter.
 
-    In parameters and context, values of names such as password, token or api_key are shown as "[hidden]". --reveal shows them.
+    Values of names such as password, token or api_key are shown as "[hidden]", unless you pass --reveal.
     """
     client = invocation.client()
     schedule, hide = find_schedule(client, name), invocation.hider(reveals)

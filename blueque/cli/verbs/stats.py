@@ -54,18 +54,15 @@ def stats(
     blueque stats render.4k --since 30d
     blueque stats 'render.*'
 
-    Days are in UTC. WAIT is the time in line, without the time until a scheduled task was due. RAN is the time of attempts
-    that completed. FAILED is final; RETRIED counts failed attempts that another one followed; LOST counts attempts that
-    ended with their node. Counts, MEAN and the standard deviation +- are exact. Quantiles such as p50, and MAX, come from
-    buckets of a second up to a minute, of a minute up to an hour, of an hour up to a day, and of days: they are accurate
-    to that width, or better where MEAN and +- allow it. < 1 s is the first bucket.
-    A task that raises RetryLater or HandBack has not failed: it counts neither as FAILED nor as RETRIED.
-    Tasks on listeners of 1.0.0 are not counted.
+    Days are in UTC. WAIT is the time in line, without the time until a scheduled task was due. RAN is the time of
+    attempts that completed. FAILED is final; RETRIED counts failed attempts that another one followed; LOST counts
+    attempts that ended with their node. Counts, MEAN and the standard deviation +- are exact; quantiles such as
+    p50, and MAX, are estimates. A task that raises RetryLater or HandBack has not failed: it counts neither as
+    FAILED nor as RETRIED. Tasks on listeners of 1.0.0 are not counted.
 
     Of one queue it draws how long tasks ran, too.
 
-    With --tag, tasks are counted that are in Redis and have ended in that time, with their last attempts, on the day of
-    their end. Those that were deleted are not.
+    With --tag, only tasks that are still in Redis are counted, on the day of their end.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), [*patterns, *named])

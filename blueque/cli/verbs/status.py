@@ -83,15 +83,10 @@ _HOSTS = [
 def status(invocation: Invocation, is_check: bool, pause: float | None, shows_all: bool) -> int:
     """Show what needs attention, queues, running tasks and listeners on one screen.
 
-    A line that begins with ! needs attention; the command below it tells more or helps. BLOCKED tasks
-    wait for other tasks; the column is there if there are any. WHAT is the title or key of a task, or the
-    beginning of its parameters, without secrets. OLDEST is how long the next task in line has waited.
-    MAY RUN is the limit of running tasks of a queue. LEFT is the estimated time until a running task
-    ends. SIGN is the time since it last reported progress or printed something. SEEN is the time since
-    the last beat. A listener is "up"; "draining": it takes nothing new, and exits after its task;
-    "paused": it takes nothing until `host resume`; "silent": no beat for its lease; "unattended" or
-    "1.0.0": it sends no beats; "dead": its process is gone from this host, or another process has found
-    it dead; "gone": it exited and left a task behind. Feeds are those that have not finished, see blueque group ls.
+    A line that begins with ! needs attention; the command below it tells more or helps. OLDEST is how long the next
+    task in line has waited, MAY RUN the limit of running tasks of a queue. LEFT is the estimated time until a
+    running task ends, SIGN the time since it last reported progress or printed something, SEEN the time since the
+    last beat. blueque help listeners explains the states of listeners. Feeds are those that have not finished.
     """
     if pause is not None:
         if is_check:

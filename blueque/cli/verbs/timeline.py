@@ -70,8 +70,6 @@ def timeline(
     Each row is an attempt. The bar shows when it ran, from the first of these attempts until now. OUTCOME is runs, complete,
     failed, cancelled, handed back, or lost with its host; "not heard": its listener sends no beats, and the bar ends with the
     last one. The page shows the same as a picture.
-
-    Each queue keeps about 10,000 events, three or four for each attempt; earlier attempts are not known.
     """
     is_age, seconds = since
     last = seconds if is_age else time.time() - seconds

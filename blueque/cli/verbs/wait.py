@@ -71,24 +71,19 @@ def wait(
     blueque ls --ids | blueque wait -
     blueque wait -q 'render.*' && blueque enqueue mail.send '"all is rendered"'
 
-    ID may be the beginning of an id; - reads ids from standard input. Options select up to 10,000 tasks in all states, also
-    those that have ended. Tasks that are made later are not waited for. A closed group may have more tasks: --group NAME
-    alone waits for all of them, and prints how many are complete, and how many are not. Tasks of a group that were
-    archived or deleted count as ended; standard error says how many these are.
+    Options select up to 10,000 tasks in all states, also those that have ended. Tasks that are made later are not
+    waited for. Of a closed group, --group NAME alone waits for all tasks, however many. Tasks of a group that were
+    archived or deleted count as ended. To select in another way: blueque ls --ids ... | blueque wait -
 
-    To wait for tasks that are selected in another way: blueque ls --ids ... | blueque wait -
+    For each task that ends, standard error gets a line. --results prints whole results on standard output, in the
+    order in which the tasks end. --json prints all of them at the end.
 
-    For each task that ends, standard error gets a line with the beginning of its result, or with its error. --results
-    prints whole results on standard output, in the order in which the tasks end. --json prints all of them at the end.
+    A failed task that will run again by itself has not ended. If a blocked task cannot go on, because a task for
+    which it waits has failed, standard error says so once.
 
-    A failed task that will run again by itself has not ended. A task that was cancelled because of another one has ended,
-    and standard error names the other one. If a blocked task cannot go on, because a task for which it waits has failed,
-    standard error says so once.
-
-    With -q alone it waits until nothing is left to do in these queues: no task is in line, runs, is blocked, or is
-    scheduled for a time that is past. It does not matter how the tasks end. Tasks that are scheduled for later, such as a
-    retry in a minute, are not waited for. A blocked task may never go on, because another one has failed; standard error
-    says so.
+    With -q alone it waits until no task of these queues is in line, runs, is blocked, or is scheduled for a time
+    that is past. It does not matter how the tasks end. Tasks that are scheduled for later, such as a retry in a
+    minute, are not waited for.
 
     The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
     a task, group or queue does not exist. Ctrl-C ends only the waiting.

@@ -41,12 +41,9 @@ def web(invocation: Invocation, /, hashed: str | None, **_: Any) -> None:
     blueque web --hash ada >> passwords
     blueque web --password-file passwords --host-name queue.example.com
 
-    It prints an address with a token. Who has the token may see everything, and act; it is a new one each time, unless
-    BLUEQUE_WEB_TOKEN or BLUEQUE_WEB_TOKEN_FILE has one. BLUEQUE_WEB_VIEWER_TOKEN is for those who may only look. With
-    --password-file or --user-header there is no token unless you set one. All options but --hash can stand in
-    [web] of blueque.toml. --hash asks for a password; without a
-    terminal it reads a line. The role is operator, who may act, or viewer. The page needs pip install '.[web]'.
-    docs/guide/web.md says how to serve it for a team.
+    It prints an address with a token, which is a new one each time. Who has the token may see everything, and act.
+    --hash asks for a password, or reads a line without a terminal; the role is operator, who may act, or viewer.
+    The page needs pip install '.[web]'. docs/guide/web.md says how to serve it for a team.
     """
     _require_extra()
     if hashed is not None:
