@@ -147,7 +147,7 @@ def _set_color(context: click.Context, parameter: click.Parameter, value: str | 
 
 def _refuse_json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value or context.ensure_object(Invocation).as_json:
-        raise click.UsageError("it prints no JSON: leave --json out")
+        raise click.UsageError("it takes no --json: leave it out")
 
 
 def _shared(
@@ -211,7 +211,7 @@ def shared_options(command: Decorated) -> Decorated:
 
 
 def text_options(command: Decorated) -> Decorated:
-    """Add the options that every verb of `blueque` takes to a verb that prints no JSON: it refuses --json."""
+    """Add the same to a verb that refuses --json: it prints no JSON, or nothing else."""
     taking: Any = pass_invocation(command)
     return together(_no_json_option, _options_of_verbs)(taking)
 

@@ -1650,9 +1650,9 @@ def test_json_is_asked_for_before_or_after_any_verb_that_prints_it(run):
 
 
 @pytest.mark.parametrize("words", [["--json", "enqueue", "video", "1"], ["export", "--json"]])
-def test_a_verb_that_prints_no_json_refuses_to(run, cli, words):
+def test_a_verb_without_json_refuses_it(run, cli, words):
     refused = run(*words)
 
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "it prints no JSON: leave --json out" in refused.stderr
+    assert "it takes no --json: leave it out" in refused.stderr
     assert not cli.exists("blueque_queues")
