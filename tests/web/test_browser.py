@@ -17,7 +17,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from chromium import find_chromium
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
-from running import BLUEQUE
+from running import BLUEQUE, until
 from site_data import seeded
 from transactions import protocol
 
@@ -327,6 +327,24 @@ def test_a_log_says_which_lines_have_gone_while_the_page_did_not_ask(visit, site
         f"Lines {last + 1:,} to {last + 999:,} are no longer in Redis."
     )
     expect(page.locator("#lines li:nth-last-child(3)")).to_have_class("gap")
+    client.close()
+
+
+def test_a_page_asks_again_after_a_part_that_it_could_not_show(visit, site):
+    page = visit("/tasks/{running}")
+    expect(page.locator("#live")).to_have_text("live")
+    page.evaluate(
+        "console.warn = () => 0; morph = Idiomorph.morph; Idiomorph.morph = () => { failed = true; morph.x.y; }; 0"
+    )
+    client = Client(site.redis)
+    attempt = AttemptRef("render.4k", "aurora", "token-aurora", "gpu-1_0")
+    protocol.progress(client.connections, attempt, "1001/1440 frames", time.time())
+    until(lambda: page.evaluate("window.failed"))
+
+    page.evaluate("Idiomorph.morph = morph; 0")
+    protocol.progress(client.connections, attempt, "1440/1440 frames", time.time())
+
+    expect(page.locator("#how .big")).to_have_text(re.compile("100"))
     client.close()
 
 

@@ -202,9 +202,14 @@
     if (isPaused) return;
     if (answer?.status === 304 || (answer?.ok && data)) {
       wait = PACE;
-      if (data) {
-        update(data);
-        tag = answer.headers.get("ETag");
+      try {
+        if (data) {
+          update(data);
+          tag = answer.headers.get("ETag");
+        }
+      } catch (error) {
+        tag = "";  // the next answer has all of it again
+        console.warn(error);
       }
       right = now();
       trouble.hidden = true;
