@@ -151,10 +151,12 @@ def _carry_directory(
 
 def _warn_of_missing(task: Task, place: str) -> None:
     host, _, path = place.partition(":")
-    if hosts.has_been_this_machine(host) and not os.path.isdir(path):
-        why = "was removed, for its age or for want of room"
-    else:
+    if not hosts.has_been_this_machine(host):
         why = "stays on its host"
+    elif os.path.isdir(path):
+        why = "is of an older attempt than its value"
+    else:
+        why = "was removed, for its age or for want of room"
     log.warning("checkpoint task=%s: its directory %s %s; it begins without", task.id, place, why)
 
 

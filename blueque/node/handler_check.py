@@ -221,6 +221,7 @@ def _in_child(redis_url: str | None, look: Callable[[], Any], what: str) -> Any:
     read, write = os.pipe()
 
     def answer() -> int:
+        process.die_with_parent(True)
         stop_logging()
         _import_own()
         refusal, found = None, None

@@ -11,6 +11,7 @@ until then.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -58,7 +59,7 @@ class Check:
         self.forget()
         try:
             self.answer = os.memfd_create("blueque")
-            self.pid = process.fork(self._become_program)
+            self.pid = process.fork(functools.partial(self._become_program, os.getpid()))
         except OSError as error:
             self.forget()
             log.error("cannot check: %s; everything stays as it is", error.strerror)
@@ -119,7 +120,10 @@ class Check:
         """
         Tree(pid).signal(signal.SIGKILL)
 
-    def _become_program(self) -> int:
+    def _become_program(self, parent: int) -> int:
+        process.die_with_parent(True)  # its import may wait for ever
+        if os.getppid() != parent:
+            return 1
         os.setsid()  # so that what it starts is found, see `_kill`
         try:
             os.chdir(os.environ.get("PWD", "."))

@@ -464,6 +464,14 @@ def test_sigterm_ends_a_check_whose_import_never_ends(programs, queue):
     assert outcome(programs.client, running.id).result == "done"
 
 
+def test_a_check_whose_import_never_ends_ends_with_the_listener(programs):
+    listener = programs.listener("work:run", "--no-warm")
+    write_endless(programs)
+    checking = check_endlessly(programs, listener)
+    listener.send(signal.SIGKILL)
+    until(lambda: not state_of(checking), what="the end of the check")
+
+
 def test_sigterm_leaves_a_task_behind_its_listener_also_after_a_reload(programs, queue):
     listener = programs.listener("work:run", slots=2, on_term="leave")
     running = begin(programs, queue)

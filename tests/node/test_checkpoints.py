@@ -282,6 +282,22 @@ def test_an_attempt_begins_without_a_directory_of_another_host_and_says_where_it
     assert "its directory gpu-9:/s/1/checkpoint stays on its host" in caplog.text
 
 
+def test_an_attempt_begins_without_a_directory_that_is_older_than_its_value_and_says_so(
+    tmp_path, caplog
+):
+    spool = Spool(str(tmp_path / "spool"), 2**20)
+    spool.open()
+    _, first = made(spool, 1, 7)
+    first.mark_reported(is_wanted=True)
+    place = f"{hosts.host_name()}:{first.path}/checkpoint"
+    task, third = made(spool, 3, has_begun=False)
+    kept = {"directory": place, "attempt": "2", "value": "9", "created": "1.5"}
+    checkpoint_sync.carry(spool, task, third, kept, 2**20)
+    found = RunningTask("t1", {}, third.path)
+    assert found.checkpointed == 9 and not any(found.checkpoint_dir.iterdir())
+    assert f"its directory {place} is of an older attempt than its value" in caplog.text
+
+
 def test_a_directory_that_is_still_in_use_is_copied_without_what_cannot_be(tmp_path, monkeypatch):
     spool = Spool(str(tmp_path / "spool"), 2**20)
     spool.open()
