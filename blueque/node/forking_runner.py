@@ -67,4 +67,6 @@ class ForkingRunner:
             processor.complete(self._callback(task))
         except Exception as error:
             processor.fail(error)
+        finally:
+            logging.shutdown()  # this process ends without the cleanup of Python
         return 0

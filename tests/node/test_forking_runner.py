@@ -106,6 +106,25 @@ def test_a_task_that_was_reserved_by_a_dead_runner_runs(programs, queue):
     assert ended(programs.client, task_id).status == "complete"
 
 
+def test_what_a_task_has_logged_into_memory_is_written_at_its_end(programs, queue):
+    log = programs.directory / "log"
+    memory = f"""
+    import logging, logging.handlers
+    file = logging.FileHandler({str(log)!r}, delay=True)
+    logging.getLogger().addHandler(logging.handlers.MemoryHandler(1000, target=file))
+
+    def run(task):
+        logging.warning("ran")
+
+    ForkingRunner("""
+    text = RUNNER.replace("\n    ForkingRunner(", memory)
+    programs.script(text.replace("sys.argv[1]", repr(programs.url)))
+
+    ended(programs.client, queue.enqueue("run"))
+
+    until(lambda: log.exists() and log.read_text() == "ran\n", what="the line in the log")
+
+
 def test_other_children_of_the_program_are_left_alone(programs, queue):
     child = """
     import subprocess
