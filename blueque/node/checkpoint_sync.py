@@ -146,17 +146,18 @@ def _carry_directory(
         else:
             return
     if "directory" in kept:
-        _warn_of_missing(task, kept["directory"])
+        _warn_of_missing(spool, task, kept["directory"])
 
 
-def _warn_of_missing(task: Task, place: str) -> None:
+def _warn_of_missing(spool: Spool, task: Task, place: str) -> None:
     host, _, path = place.partition(":")
-    if not hosts.has_been_this_machine(host):
-        why = "stays on its host"
-    elif os.path.isdir(path):
+    is_here = hosts.has_been_this_machine(host)
+    if is_here and not os.path.isdir(path):
+        why = "was removed, for its age or for want of room"
+    elif is_here and path.startswith(f"{spool.root}/"):
         why = "is of an older attempt than its value"
     else:
-        why = "was removed, for its age or for want of room"
+        why = "stays on its host"
     log.warning("checkpoint task=%s: its directory %s %s; it begins without", task.id, place, why)
 
 
