@@ -152,12 +152,14 @@ class ExitRecords:
         while True:
             if not watch.is_adopted and (ending := self._ending()) is not None:
                 return ending
-            if (noted := watch.attempt.read_ending()) is not None:
+            noted = watch.attempt.read_ending()
+            if noted is not None and noted["max_rss_bytes"]:  # else it is just being reaped
                 return process.Reaped(**noted)
             if watch.attempt.has_exit():
                 return None
             if time.monotonic() >= deadline:
-                return watch.ending_of_zombie()
+                seen = watch.ending_of_zombie()
+                return process.Reaped(**noted) if seen is None and noted is not None else seen
             self._waiting.wait(STEP)
 
 

@@ -61,9 +61,11 @@ class Keeper:
         self.refusal: str | None = None  # why a module of `--preload` cannot be imported
         self.preloaded: set[int] = set()  # processes that modules of `--preload` have started
         self.pids: set[int] = set()  # of all that we have started and not reaped
+        self._dying: dict[int, float] = {}  # those that we have killed, and until when to wait
         self._end = -1
         self.descriptors: list[int] = []  # on which something is to come
         self.is_starting = False  # it imports what it needs
+        self._is_patient = False  # and also modules of `--preload`
         self._asked: tuple[str | None, int] | None = None  # prepared, and our end of the handshake
         self.until = float("inf")  # when its answer, or its start, is late
         self._was_lost = False
@@ -73,6 +75,11 @@ class Keeper:
     def is_asked(self) -> bool:
         """Whether it has been asked for a process and has not answered."""
         return self._asked is not None
+
+    @property
+    def is_dying(self) -> bool:
+        """Whether one that was killed a moment ago has not ended yet."""
+        return any(time.monotonic() < until for until in self._dying.values())
 
     @property
     def is_there(self) -> bool:
@@ -101,7 +108,7 @@ class Keeper:
         finally:
             os.close(theirs)
         self.pids.add(self.pid)
-        self.is_starting = True
+        self.is_starting, self._is_patient = True, is_patient
         self.until = float("inf") if is_patient else now + START
 
     def ask(self, prepared: str | None) -> bool:
@@ -154,6 +161,7 @@ class Keeper:
     def note_end(self, pid: int, code: int) -> None:
         """Take notice that a keeper has ended and was reaped. code: see `process.describe`."""
         self.pids.discard(pid)
+        self._dying.pop(pid, None)
         if pid == self.pid:
             self.pid = None
             self._lose(f"has ended ({process.describe(code)})", pid)
@@ -186,10 +194,13 @@ class Keeper:
 
     def _lose(self, how: str, pid: int | None = None) -> None:
         log.warning("keeper pid=%s %s; starting another", pid or self.pid, how)
+        if self.is_starting and self._is_patient:
+            self.refusal = f"cannot preload modules: the keeper that imported them {how}"
         self._was_lost = True
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)  # what it has comes to us
+            self._dying[self.pid] = time.monotonic() + LAST
         self.let_go()
 
     def _note_ready(self, refusal: str | None, threads: list[str], preloaded: list[int]) -> None:

@@ -108,7 +108,7 @@ def _master(choices: Choices, package: int, notifier: Notifier, kept: Kept | Non
         Callbacks(
             chore=functools.partial(_prune, choices),
             left_behind=functools.partial(registry.left_behind, choices.queues),
-            note_ending=spool.note_ending,
+            reap=spool.reap,
             on_listener_end=spool.remove_room,
         ),
         notifier,

@@ -276,14 +276,15 @@ class Master:
         ended: list[tuple[int, float, int]] = []
         is_checked = False
         for pid in process.ended_children():
-            ticks, reaped = process.start_ticks(pid) or 0, process.wait_usage(pid)
             if pid in self._slots.pids:
+                code = process.wait_for(pid)
                 if (born := self._slots.forget(pid)) is not None:
-                    ended.append((pid, born, reaped.code))
+                    ended.append((pid, born, code))
             elif self._reload is not None and pid == self._reload.check.pid:
-                is_checked = self._reload.check.end(reaped.code)
-            # perhaps the task of a dead listener: its adopter needs the exit status
-            elif not self._calls.note_ending(pid, ticks, reaped):
+                is_checked = self._reload.check.end(process.wait_for(pid))
+            else:
+                # perhaps the task of a dead listener: its adopter needs the exit status
+                self._calls.reap(pid)
                 self._calls.on_listener_end(pid)  # of the program before us, perhaps
         for pid, born, code in ended:
             if self._order is None and not self._slots.replace(pid, born, code):

@@ -37,14 +37,13 @@ class Callbacks(NamedTuple):
     chore: done now and then in a child of its own.
     left_behind: returns the pids of listeners that still run a task although their master has gone;
         each counts as one of our slots.
-    note_ending: called for a process that is no listener of ours, when it has ended; see
-        `Spool.note_ending`. Returns whether it ran an attempt.
+    reap: called for a process that is no listener of ours, when it has ended; see `Spool.reap`.
     on_listener_end: called with the pid of a listener that has ended.
     """
 
     chore: Callable[[], None] = lambda: None
     left_behind: Callable[[], set[int]] = set
-    note_ending: Callable[[int, int, process.Reaped], bool] = lambda *_: False
+    reap: Callable[[int], object] = process.reap
     on_listener_end: Callable[[int], object] = lambda _: None
 
 

@@ -77,7 +77,10 @@ class TaskProcesses:
         self.running: int | None = None  # the pid of the one that runs our task
         # the one that was taken last, if it may take another task
         self.reusable: Reusable | None = None
-        self._has_lost_keeper = False  # since the running task was taken: its processes come to us
+        # whether the process of the running task has lost its keeper: what it leaves comes to us
+        self._has_lost_keeper = False
+        # pids of processes of ours that other listeners watch; they may come to us, too
+        self._adopted = set[int]()
 
     def start(self) -> None:
         """Start the keeper, if there is none."""
@@ -136,7 +139,8 @@ class TaskProcesses:
             raise OSError(errno.EAGAIN, "task processes end as soon as they are forked")
         self._kind = kind
         taken = self._waiting.pop(0)
-        self.running, self._has_lost_keeper = taken.pid, False
+        self.running = taken.pid
+        self._has_lost_keeper = taken.past is not None and process.parent(taken.pid) == os.getpid()
         self._listen()
         self.reusable = self._get_reusable(taken, queue, devices)
         return taken
@@ -211,16 +215,12 @@ class TaskProcesses:
         """Hear the keeper, and reap children that have ended."""
         self._hear()
         for pid in process.ended_children():
-            ticks = process.start_ticks(pid) or 0
-            self._note_ending(pid, ticks, process.wait_usage(pid))
-
-    def _note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> None:
-        if pid in self._keeper.pids:
-            self._keeper.note_end(pid, reaped.code)
-            self._note_keeper()
-        else:  # it came to us when its keeper died
-            self._ended[pid] = reaped
-            self._spool.note_ending(pid, ticks, reaped)
+            if pid in self._keeper.pids:
+                self._keeper.note_end(pid, process.wait_for(pid))
+                self._note_keeper()
+            else:  # it came to us when its keeper died
+                self._ended[pid] = self._spool.reap(pid)
+                self._adopted.discard(pid)
 
     def _hear(self) -> None:
         was_starting = self._keeper.is_starting
@@ -233,20 +233,26 @@ class TaskProcesses:
         while True:
             self._collect()
             found = self._find_strays()
-            if not found or not self._keeper.is_asked:
+            if self._keeper.is_dying:
+                pause(LOOK)  # what it has comes to us when it has ended
+            elif found and self._keeper.is_asked:
+                self.answering[:] = (
+                    self._keeper.descriptors
+                )  # which tells who of them was forked for us
+                pause(self._keeper.until - time.monotonic())
+                self._keeper.note_late()
+            else:
                 return found
-            self.answering[:] = (
-                self._keeper.descriptors
-            )  # which tells who of them was forked for us
-            pause(self._keeper.until - time.monotonic())
-            self._keeper.note_late()
 
     def _find_strays(self) -> set[int]:
         found: set[int] = set()
         if self._keeper.pid is not None:
             found = process.children(self._keeper.pid) - self._keeper.preloaded
         if self._has_lost_keeper:
-            found |= process.children(os.getpid()) - self._keeper.pids
+            ours = process.children(os.getpid()) - self._keeper.pids
+            # Else some of them may be of a task that another listener watches.
+            if ours.isdisjoint(self._adopted):
+                found |= ours
         return found - {self.running or 0, *(waiting.pid for waiting in self._waiting)}
 
     def ending(self) -> process.Reaped | None:
@@ -259,6 +265,7 @@ class TaskProcesses:
         whose other processes are left by that task.
         """
         if self.running is not None:
+            self._adopted.add(self.running)
             self._dismiss(self._waiting)
             self._keeper.let_go()
 

@@ -59,18 +59,30 @@ class TaskSpool:
     def attempt_at(self, path: str, link: str | None = None) -> Attempt:
         return Attempt(path, self._room_path, link, self.is_synced)
 
-    def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> bool:
-        """Record how a process ended that the caller has reaped, for the listener that watches its attempt,
-        if it has begun one and has left no exit record. Return whether it ran an attempt.
+    def reap(self, pid: int) -> process.Reaped:
+        """Reap a child that has ended, and record how, see `note_ending`.
+
+        This is done before as well, without its memory: whenever we are killed or stopped, there is
+        a record or a process that its next parent reaps.
+        """
+        ticks = process.start_ticks(pid) or 0
+        if (seen := process.ending_of_zombie(pid, ticks)) is not None:
+            self.note_ending(pid, ticks, seen)
+        reaped = process.wait_usage(pid)
+        self.note_ending(pid, ticks, reaped)
+        return reaped
+
+    def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> None:
+        """Record how a process ended, for the listener that watches its attempt, if it has begun one and
+        has left no exit record.
         """
         link = f"{self.open_path}/{pid}-{ticks}"
         written = written_at(link)
         if written is None:
-            return False
+            return
         attempt = self.attempt_at(written["path"], link)
         if attempt.has_begun() and not attempt.has_exit():
             attempt.write_ending(reaped._asdict())
-        return True
 
     def make_blank(self, name: str) -> Blank | None:
         """Prepare a directory with the files of each attempt, for the next task; None: that failed, and

@@ -7,7 +7,7 @@ This program has only what a task process needs, so a fork costs a third.
 The slot sends one end of a handshake for the process that it wants, and the keeper answers with a pid and
 a descriptor of the process. It reaps its task processes and what they leave behind. If one has begun
 an attempt and has left no exit record, the keeper writes down how it ended, see
-`TaskSpool.note_ending`. When its slot is gone, it ends the processes that have not begun, and goes on
+`TaskSpool.reap`. When its slot is gone, it ends the processes that have not begun, and goes on
 until the others have ended. So whoever watches a task then finds in its files how it ended.
 node/keeper.py has the side of the slot.
 
@@ -192,13 +192,13 @@ class Keeper:
     def _reap(self) -> None:
         for pid in process.ended_children():
             place = self._places.pop(pid, None)
-            said = WAITS if place is None else self._board[place]
-            ticks = 0 if said == RECORDED or place is None else process.start_ticks(pid) or 0
-            reaped = process.wait_usage(pid)
             if place is None:  # it has come to us from a task
+                process.reap(pid)
                 continue
-            if said != RECORDED:
-                self._spool.note_ending(pid, ticks, reaped)
+            if self._board[place] == RECORDED:
+                reaped = process.wait_usage(pid)
+            else:
+                reaped = self._spool.reap(pid)
                 self._spool.remove_blank(pid)
             self.send("ended", pid, *reaped)
 

@@ -55,8 +55,19 @@ SABOTAGE = f"""
             os.kill(os.getpid(), signal.SIGKILL)
         return pid
 
+    def wait4(*arguments):
+        waited = WAIT4(*arguments)
+        if os.getpid() == KEEPER and waited[1]:  # it has not ended well
+            if is_to("kill after reaping"):
+                os.kill(KEEPER, signal.SIGKILL)
+            if is_to("stop after reaping"):
+                os.kill(KEEPER, signal.SIGSTOP)
+        return waited
+
     if "blueque-keeper" in sys.orig_argv:
+        KEEPER = os.getpid()
         FORK, os.fork = os.fork, fork
+        WAIT4, os.wait4 = os.wait4, wait4
         if is_to("end at the start"):
             sys.exit(1)
         while is_to("hang at the start"):
@@ -64,7 +75,7 @@ SABOTAGE = f"""
 """
 SOON = {
     "node.keeper.ANSWER": 0.5,
-    "node.keeper.START": 1.0,
+    "node.keeper.START": 3.0,
     "node.keeper.TRY_AGAIN": 0.2,
 }  # seconds
 FAULTS = ["end at the start", "hang at the start", "kill", "kill after a fork", "stop"]
@@ -237,6 +248,163 @@ def test_stopped_while_a_task_runs_the_end_of_the_task_is_told(hasty, how):
     assert run(hasty, 3) and keeper_of(slot) != keeper
 
 
+@pytest.mark.parametrize("how", [how for how in ENDS if how != "wait"])
+@pytest.mark.parametrize("fault", ["kill after reaping", "stop after reaping"])
+def test_gone_when_it_has_just_reaped_a_task_the_end_of_the_task_is_told(hasty, fault, how):
+    hasty.listener("work:run", "--beat", "0.2s", "--lease", "2s")
+    task = begin(hasty, "wait" if how == "killed" else how)
+    have(hasty, fault)
+
+    end_of(hasty, how, task)
+
+    have(hasty, None)
+    assert run(hasty, 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_gone_when_the_exit_record_is_written_the_task_ends_as_that_says(hasty, number):
+    hasty.write(
+        """
+        import atexit, os, time
+        def stay():
+            open("recorded", "w").close()
+            while not os.path.exists("go"):
+                time.sleep(0.005)
+        def run(task):
+            atexit.register(stay)
+            return "done"
+        """,
+        "film.py",
+    )
+    slot = slot_of(hasty.listener("film:run", "--beat", "0.2s", "--lease", "2s"))
+    queue = hasty.client.get_queue("work")
+    task = queue.enqueue("")
+    until((hasty.directory / "recorded").exists, what="its exit record")
+    keeper = keeper_of(slot)
+
+    os.kill(keeper, number)
+    let_go(hasty)
+
+    done = [ended(hasty.client, task), ended(hasty.client, queue.enqueue(""))]
+    assert [(one.status, one.result, one.attempt) for one in done] == [("complete", "done", 1)] * 2
+    assert keeper_of(slot) != keeper
+
+
+def test_stopped_before_a_task_has_begun_the_task_runs_once(hasty):
+    hasty.write(SLOWLY, "film.py")
+    slot = slot_of(hasty.listener("film:run", "--beat", "0.2s", "--lease", "2s"))
+    keeper, first = keeper_of(slot), spare_of(slot)
+    until((hasty.directory / f"imported.{first}").exists, what="its import")
+    (hasty.directory / "slowly").touch()
+    queue = hasty.client.get_queue("work")
+    assert ended(hasty.client, queue.enqueue("")).pid == first
+    task = queue.enqueue("")
+    until(lambda: hasty.client.get_task(task).status == "started", what="its start")
+
+    stop(keeper)
+    (hasty.directory / "slowly").unlink()
+
+    done = [ended(hasty.client, one) for one in (task, queue.enqueue(""))]
+    assert [(one.status, one.attempt) for one in done] == [("complete", 1)] * 2
+    assert keeper_of(slot) != keeper
+
+
+SLOWLY = """
+    import os, time
+    while os.path.exists("slowly"):
+        time.sleep(0.005)
+    open(f"imported.{os.getpid()}", "w").close()
+    def run(task):
+        return "done"
+"""
+LEAVES = """
+    import os, subprocess, time
+
+    def run(task):
+        command = "setsid sleep 1000 > /dev/null 2>&1 & echo $!"
+        found = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
+        open(f"left.{task.id}", "w").write(found.stdout)
+        while task.parameters == "wait" and not os.path.exists("go"):
+            time.sleep(0.005)
+"""
+
+
+def left_by(programs: Programs, task: str) -> int:
+    """Return the pid of what a task leaves behind."""
+    path = programs.directory / f"left.{task}"
+    return int(until(lambda: path.exists() and path.read_text(), what="what it leaves"))
+
+
+def test_stopped_before_a_task_what_the_task_leaves_is_ended(hasty):
+    hasty.write(LEAVES, "film.py")
+    slot = slot_of(hasty.listener("film:run", "--beat", "0.2s", "--lease", "2s"))
+    keeper, _ = keeper_of(slot), spare_of(slot)
+    stop(keeper)
+
+    task = hasty.client.get_queue("work").enqueue("")
+
+    assert ended(hasty.client, task).leaked == 1 and not is_there(left_by(hasty, task))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_gone_while_a_task_runs_what_the_task_leaves_is_ended(hasty, number):
+    hasty.write(LEAVES, "film.py")
+    slot = slot_of(hasty.listener("film:run", "--beat", "0.2s", "--lease", "2s"))
+    queue = hasty.client.get_queue("work")
+    task = queue.enqueue("wait")
+    left = left_by(hasty, task)
+
+    os.kill(keeper_of(slot), number)
+    let_go(hasty)
+
+    assert ended(hasty.client, task).leaked == 1 and not is_there(left)
+
+
+def test_what_a_reused_process_leaves_is_ended_when_its_keeper_is_gone(hasty):
+    hasty.write(LEAVES, "film.py")
+    slot = slot_of(hasty.listener("film:run", "--reuse", "9"))
+    queue = hasty.client.get_queue("work")
+    first = ended(hasty.client, queue.enqueue(""))
+    os.kill(keeper_of(slot), signal.SIGKILL)
+    until(lambda: parent_of(first.pid) == slot, what="that the process has come to the slot")
+
+    task = queue.enqueue("")
+
+    assert ended(hasty.client, task).leaked == 1 and not is_there(left_by(hasty, task))
+
+
+def test_a_task_that_another_listener_has_adopted_is_not_left_by_the_next_task(hasty):
+    pace = ("--beat", "0.2s", "--lease", "2s")
+    listener = hasty.listener("work:run", *pace)
+    slot, task = slot_of(listener), begin(hasty, "wait")
+    os.kill(keeper_of(slot), signal.SIGKILL)
+    until(lambda: parent_of(task.pid) == slot, what="that the task has come to the slot")
+    stop(slot)
+    hasty.listener("work:run", *pace)
+    has_moved(hasty.client, task)
+    os.kill(slot, signal.SIGCONT)
+    listener.says("leaving it alone")
+
+    following = begin(hasty, "wait")
+    os.kill(keeper_of(slot), signal.SIGKILL)
+    until(lambda: parent_of(following.pid) == slot, what="that it has come to the slot")
+    (hasty.directory / f"go.{following.id}").touch()
+
+    assert ended(hasty.client, following.id).status == "complete"
+    assert is_there(task.pid)
+    end_of(hasty, "wait", task)
+
+
+@pytest.mark.parametrize("death", ["os._exit(3)", "os.kill(os.getpid(), 11)"])
+def test_ended_by_what_it_preloads_its_listener_ends_and_says_so(programs, death):
+    programs.write(f"import os\n{death}\n", "heavy.py")
+
+    listener = programs.listener("work:run", "--preload", "heavy", is_awaited=False)
+
+    assert listener.wait() == 78
+    assert "cannot preload" in listener.log
+
+
 @pytest.mark.parametrize("how", ENDS)
 def test_with_its_slot_and_master_killed_it_tells_how_the_task_ended(programs, how):
     listener = programs.listener("work:run")
@@ -282,17 +450,7 @@ def test_killed_with_its_slot_the_master_tells_how_the_task_ended(programs):
 
 
 def test_a_task_that_has_not_begun_when_its_keeper_is_killed_is_the_next_in_line_again(programs):
-    programs.write(
-        """
-        import os, time
-        while os.path.exists("slowly"):
-            time.sleep(0.005)
-        open(f"imported.{os.getpid()}", "w").close()
-        def run(task):
-            return "done"
-        """,
-        "film.py",
-    )
+    programs.write(SLOWLY, "film.py")
     slot = slot_of(programs.listener("film:run"))
     first = spare_of(slot)
     until((programs.directory / f"imported.{first}").exists, what="its import")

@@ -373,6 +373,24 @@ def test_how_a_process_ended_is_noted_where_its_attempt_is_and_nowhere_else(spoo
     assert Reaped(**attempt.read_ending()) == reaped
 
 
+def test_how_a_process_ended_is_noted_before_it_is_reaped(spool, attempt, monkeypatch):
+    pid = process.fork(lambda: 7)
+    attempt.open(spool.open_path, pid, process.start_ticks(pid))
+    attempt.begin()
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    wait_usage, before = process.wait_usage, []
+
+    def see(pid):
+        before.append(attempt.read_ending())
+        return wait_usage(pid)
+
+    monkeypatch.setattr(process, "wait_usage", see)
+    reaped = spool.reap(pid)
+
+    assert (before[0]["code"], before[0]["max_rss_bytes"]) == (7, 0)
+    assert Reaped(**attempt.read_ending()) == reaped and reaped.max_rss_bytes > 0
+
+
 def test_how_a_process_ended_is_not_noted_beside_an_exit_record(spool, attempt):
     attempt.open(spool.open_path, 77, 5)
     attempt.begin()
