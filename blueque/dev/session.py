@@ -57,6 +57,7 @@ class Session:
         )
         self._programs: dict[str, subprocess.Popen[bytes]] = {}
         self._asked = 0  # how often the person has asked to end
+        self._is_redis_dead = False
 
     def run(self) -> int:
         """Run until the person ends it; return an exit code. Raises Taken, NotInstalled."""
@@ -69,7 +70,8 @@ class Session:
                 self._stop(("page", "scheduler"))
         finally:
             asked.restore()
-        self._say("Redis is saved. The data are in .blueque/ until you delete it.")
+        if not self._is_redis_dead:
+            self._say("Redis is saved. The data are in .blueque/ until you delete it.")
         return code
 
     @contextlib.contextmanager
@@ -102,6 +104,7 @@ class Session:
             yield
         finally:
             self._stop([*self._programs])
+            self._is_redis_dead = self._server.ended() is not None
             self._server.stop()
 
     def _start_programs(self) -> None:
@@ -132,6 +135,8 @@ class Session:
             for number in asked.take():
                 if not self._end(number):
                     return 0
+            if self._redis_has_ended():
+                return 1
             for name, program in self._programs.items():
                 code = program.poll()
                 if code is None:
@@ -145,6 +150,16 @@ class Session:
             if not self._asked and sources.has_changed() and "listener" in self._programs:
                 self._say("A file has changed: the listener starts anew.")
                 self._programs["listener"].send_signal(signal.SIGHUP)
+
+    def _redis_has_ended(self) -> bool:
+        """Tell whether Redis has ended by itself, and say so."""
+        code = self._server.ended()
+        if code is not None:
+            self._say(
+                f"Redis has ended by itself ({process.describe(code)}): see {DIRECTORY}/redis.log. "
+                "All else ends too. Start it again: blueque dev"
+            )
+        return code is not None
 
     def _end(self, number: int) -> bool:
         """Take nothing new, or, asked once more, end what runs. False: nothing has to be awaited."""

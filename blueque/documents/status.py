@@ -9,6 +9,7 @@ from blueque.documents.groups import feed_item
 from blueque.documents.schema import to_object
 from blueque.documents.tasks import as_item, finite
 from blueque.model.encoding import seconds_of
+from blueque.queries.resources import resources
 from blueque.text.format import times
 from blueque.text.what import what
 from blueque.version import __version__
@@ -70,7 +71,16 @@ def of_nodes(nodes: Sequence[Node], now: float) -> dict[str, Any]:
 def of_node(nodes: Sequence[Node], tasks: Sequence[Task], now: float, hide: Hide) -> dict[str, Any]:
     """Return the content of `node`. tasks: those that it holds."""
     items = [as_item(task, now) | {"what": what(task, hide)} for task in tasks]
-    return {**of_nodes(nodes, now), "tasks": items}
+    has = [
+        {
+            "name": one.name,
+            "total": one.total,
+            "used": one.used,
+            "users": [{"task": task.id, "amount": amount} for task, amount in one.users],
+        }
+        for one in resources(nodes, tasks)
+    ]
+    return {**of_nodes(nodes, now), "tasks": items, "resources": has}
 
 
 def node_item(node: Node, now: float) -> dict[str, Any]:

@@ -68,6 +68,10 @@ class Server:
             raise RuntimeError("the server is not running")
         return self._process.pid
 
+    def ended(self) -> int | None:
+        """Return the exit code of a server that has ended by itself; None: it runs, or is stopped."""
+        return None if self._process is None else self._process.poll()
+
     def at(self, port: int) -> None:
         """Have it listen at this port when it is started."""
         self.port = port

@@ -13,6 +13,7 @@ from transactions import protocol
 
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 from blueque.system import process
@@ -48,6 +49,7 @@ def now(redis):
     protocol.pop(redis, "video", BUSY, "i")
     protocol.reserve(redis, AttemptRef("video", "t1", "token", BUSY), "i", now)
     protocol.start(redis, AttemptRef("video", "t1", "token", BUSY), 77, now - 3600)
+    redis.read(("HSET", keys.task("t1"), "needs", "gpu=1"))
     return now
 
 
@@ -88,7 +90,8 @@ def test_a_host_is_shown_with_what_it_has_and_the_tasks_that_run_there(run):
     _, lines, _ = run("host", "show", "gpu-1")
 
     assert ["slots", "2", "up;", "1", "busy"] in lines
-    assert ["resources", "gpu=2"] in lines and ["spool", "/spool"] in lines
+    assert ["resources", "gpu", "1", "of", "2", "in", "use", "(1", "by", "t1)"] in lines
+    assert ["spool", "/spool"] in lines
     assert [line[0] for line in lines if line[:1] in ([BUSY], [IDLE])] == [BUSY, IDLE]
     assert next(line for line in lines if line[:1] == ["t1"])[:6] == [
         "t1",
@@ -124,6 +127,15 @@ def test_nodes_in_json_have_their_beats_in_seconds(url, now):
     assert (item["node"], item["host"], item["queue"]) == (BUSY, "gpu-1.example.com", "audio")
     assert item["version"] == "2.0.0"
     assert item["beat_seconds"] == pytest.approx(now - 5, abs=1)
+
+
+@pytest.mark.usefixtures("now")
+def test_a_host_in_json_says_which_tasks_have_its_resources(url):
+    line = ["host", "show", "gpu-1", "--json"]
+    shown = json.loads(CliRunner().invoke(blueque, line, obj=Invocation(url=url)).stdout)
+
+    users = [{"task": "t1", "amount": 1}]
+    assert shown["resources"] == [{"name": "gpu", "total": 2, "used": 1, "users": users}]
 
 
 def test_without_listeners_and_tasks_nothing_is_on_standard_output(run):

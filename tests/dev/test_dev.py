@@ -158,3 +158,14 @@ def test_nothing_is_left_when_it_is_killed_and_two_in_one_directory_are_refused(
     running.end()
     for pid in (redis, *slots):
         until(lambda pid=pid: not is_there(pid), what=f"the end of process {pid}")
+
+
+def test_when_its_redis_is_killed_it_says_so_and_ends(dev):
+    running = dev()
+    redis = int(running.client.get_inspector().overview().server["process_id"])
+
+    os.kill(redis, signal.SIGKILL)
+
+    assert "killed by SIGKILL" in running.read("Redis has ended by itself")
+    assert running.end() == 1
+    assert "Redis is saved" not in running.said

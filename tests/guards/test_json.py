@@ -154,6 +154,7 @@ def populated(redis, client, tmp_path):
     for task in ("runs-0001", "good-0001", "bad-0001", "gone-0001", "again-0001", "stop-0001"):
         take(redis, task, now - 60)
     redis.read(("HSET", keys.listener("video", NODE), "stuck", f"runs-0001 {now - 9} D"))
+    redis.read(("HSET", keys.task("runs-0001"), "needs", "gpu=1"))
     protocol.progress(
         redis, AttemptRef("video", "runs-0001", "token", NODE), "450/1500 frames", now - 1
     )

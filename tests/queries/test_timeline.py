@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 
+import forked
 import pytest
 from transactions import protocol
 
@@ -107,6 +109,25 @@ def test_blueque_timeline_shows_the_last_attempts_in_the_order_of_host_or_queue(
 
     assert (tasks(by_host), tasks(by_queue)) == (["t1", "t2", "t0"], ["t0", "t2", "t1"])
     assert tasks(last) == ["t2"] and "(2 earlier: --limit N" in last.stderr
+
+
+@pytest.mark.parametrize("began", [900, 3 * 86400])
+def test_blueque_timeline_fits_a_terminal_of_80_columns(redis, url, cli, began):
+    now = float(cli.time()[0])
+    for n, host in enumerate(("gpu-1", "gpu-1.farm.example.com")):
+        queue, task = "video.encode.long.name", f"0123456{n}-4000-8000"
+        protocol.enqueue(redis, queue, task, "a long name of a task", now)
+        facts = {"attempt": 1, "by": f"{host}_7"}
+        for m, (what, at) in enumerate((("started", now - began), ("cancelled", now - 9))):
+            told = json.dumps({"event": what, "at": at, **facts})
+            entry = f"{int(now * 1000)}-{2 * n + m}"
+            redis.read(("XADD", keys.events(queue), entry, "task", task, "told", told))
+
+    environ = os.environ | {"BLUEQUE_REDIS_URL": url, "TZ": "UTC", "COLUMNS": "80"}
+    lines = forked.on_terminal(["timeline", "--since", "9d"], environ)
+
+    assert len(lines) == 3 and max(map(len, lines)) <= 80, lines
+    assert lines[0].endswith("now")
 
 
 def test_blueque_timeline_of_nothing_says_so(run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +18,11 @@ from blueque.documents.status import of_node, of_nodes
 from blueque.model.encoding import seconds_of
 from blueque.model.parts import grouped
 from blueque.queries.listeners import Node, find_named, youngest_beat
+from blueque.queries.resources import Resource, resources
 from blueque.text import hints
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
 
 _HOSTS = [
     Column("HOST", can_shrink=True),
@@ -84,7 +89,7 @@ def show_host(invocation: Invocation, name: str) -> None:
     if invocation.as_json:
         printing.print_json("host_show", **of_node(nodes, tasks, now, hide))
         return
-    for label, value in _facts(nodes, now):
+    for label, value in _facts(nodes, tasks, now):
         click.echo(printing.within(printing.clean(f"{label:<12}{value}")))
     click.echo()
     printing.print_table(_LISTENERS, _listener_rows(nodes))
@@ -135,7 +140,7 @@ def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
     ]
 
 
-def _facts(nodes: Sequence[Node], now: float) -> list[tuple[str, str]]:
+def _facts(nodes: Sequence[Node], tasks: Sequence[Task], now: float) -> list[tuple[str, str]]:
     """Return what the listeners share: the host, its resources, the spool, and orders."""
     states = {node.id: node.state for node in nodes}
     ends = [end for node in nodes if (end := seconds_of(node.ends_at)) is not None]
@@ -146,7 +151,7 @@ def _facts(nodes: Sequence[Node], now: float) -> list[tuple[str, str]]:
         "host": _names(node.host for node in nodes),
         "slots": f"{each}; {len({node.id for node in nodes if node.held})} busy",
         "queues": _names(node.queue for node in nodes),
-        "resources": _names(hints.words_of(node.resources) for node in nodes if node.resources),
+        "resources": ", ".join(map(_in_use, resources(nodes, tasks))),
         "spool": _names(node.spool for node in nodes if node.spool),
         "stops tasks": f"in {printing.span(max(min(ends) - now, 0.0))}" if ends else "",
         "told by": _names(
@@ -156,6 +161,17 @@ def _facts(nodes: Sequence[Node], now: float) -> list[tuple[str, str]]:
         ),
     }
     return [(label, value) for label, value in told.items() if value]
+
+
+def _in_use(resource: Resource) -> str:
+    """Return `gpu 2 of 3 in use (2 by 7c1f2a90)`."""
+    users = ", ".join(
+        f"{hints.amount(amount)} by {printing.short_id(task.id)}" for task, amount in resource.users
+    )
+    in_use = (
+        f"{resource.name} {hints.amount(resource.used)} of {hints.amount(resource.total)} in use"
+    )
+    return f"{in_use} ({users})" if users else in_use
 
 
 def _names(names: Iterable[str]) -> str:

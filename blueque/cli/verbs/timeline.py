@@ -29,8 +29,10 @@ _COLUMNS = [
     Column("WHAT", can_shrink=True, is_name=True),
     Column("BEGAN"),
     Column("RAN", True),
-    Column("OUTCOME"),
+    Column("OUTCOME", can_shrink=True),
 ]
+_NARROW = 12  # columns that a host, a queue and WHAT have before the bar gets more than the least
+_LEAST_BAR, _LEAST_BAR_OF_DAYS = 8, 6
 
 
 @click.command()
@@ -112,9 +114,9 @@ def _narrowed(found: Timeline, limit: int) -> Timeline:
 
 def _print(shown: Timeline, names: Mapping[str, str], by: str, is_utc: bool) -> None:
     """Print the table, with a bar at the end of each row. names: what tasks are, by their ids."""
-    wide = max(printing.terminal_width() // 4, 12) if printing.is_terminal() else 40
     runs = sorted(shown.runs, key=lambda run: run.queue if by == "queue" else _host(run))
-    form = "%H:%M:%S" if shown.until - shown.since <= TWO_DAYS else "%d %b %H:%M"
+    is_brief = shown.until - shown.since <= TWO_DAYS
+    form = "%H:%M:%S" if is_brief else "%d %b %H:%M"
     rows = [
         [
             _host(run),
@@ -124,12 +126,34 @@ def _print(shown: Timeline, names: Mapping[str, str], by: str, is_utc: bool) -> 
             _clock(run.began, form, is_utc),
             span((shown.until if run.ended is None else run.ended) - run.began),
             _WORDS.get(run.outcome, run.outcome or ""),
-            _bar(run, shown, wide),
         ]
         for run in runs
     ]
+    wide = _room(rows, _LEAST_BAR if is_brief else _LEAST_BAR_OF_DAYS)
     begin = _clock(shown.since, form, is_utc)
-    printing.print_table([*_COLUMNS, Column(f"{begin}{'now':>{wide - len(begin)}}")], rows)
+    title = f"{begin}{'now':>{max(wide - len(begin), 3)}}"
+    bars = Column(title if len(title) <= wide else f"{'now':>{wide}}")
+    printing.print_table(
+        [*_COLUMNS, bars],
+        [[*row, _bar(run, shown, wide)] for row, run in zip(rows, runs, strict=True)],
+    )
+
+
+def _room(rows: Sequence[Sequence[str]], least: int) -> int:
+    """Return how wide the bars are: as wide as the other columns leave, but not above a quarter of the
+    terminal.
+    """
+    if not printing.is_terminal():
+        return 40
+    wanted = [
+        max(map(printing.width, [column.title, *cells]))
+        for column, *cells in zip(_COLUMNS, *rows, strict=True)
+    ]
+    taken = sum(
+        2 + (min(wide, _NARROW) if column.can_shrink else wide)
+        for column, wide in zip(_COLUMNS, wanted, strict=True)
+    )
+    return max(min(printing.terminal_width() - taken, printing.terminal_width() // 4), least)
 
 
 def _host(run: Run) -> str:

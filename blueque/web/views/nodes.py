@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
-from blueque.model.lines import Needs, parse_needs
 from blueque.model.parts import grouped
-from blueque.model.task import Task
 from blueque.queries.listeners import Node, names_of
+from blueque.queries.resources import resources
 from blueque.queries.timeline import Run, Timeline, silenced
 from blueque.text import hints
 from blueque.text.format import count
@@ -25,15 +23,6 @@ SPANS = {"1h": 3600.0, "6h": 21600.0, "24h": 86400.0, "3d": 259200.0, "7d": 6048
 HOSTS_ON_PAGE = 40  # hosts on one page
 MOST_ROWS = 50  # of the table of runs
 _RANK = {None: 0, "not heard": 0, "lost": 1, "failed": 2}
-
-
-class Resource(NamedTuple):
-    """A resource of a host: how much it has, how much of it tasks have, and which."""
-
-    name: str
-    total: int
-    used: int
-    users: Sequence[tuple[Task, int]]
 
 
 def nodes(visit: Visit) -> Page:
@@ -107,29 +96,6 @@ def mistake_in_drain(visit: Visit, name: str, form: Mapping[str, str]) -> str:
     if re.fullmatch("[0-9]{1,9}", expected) and number <= int(expected):
         return ""
     return f"{count(number, 'listener')} would leave by now: look again and say yes once more."
-
-
-def resources(nodes: Sequence[Node], held: Sequence[Task]) -> list[Resource]:
-    """Return what listeners have for tasks, and which of the tasks that they hold has how much of it."""
-    totals: dict[str, int] = {}
-    for text in {one.resources or "" for one in nodes}:
-        for name, total in amounts_of(text):
-            totals[name] = max(total, totals.get(name, 0))
-    found = []
-    for name, total in sorted(totals.items()):
-        users = [
-            (task, amount)
-            for task in held
-            for needed, amount in amounts_of(task.fields.get("needs", ""))
-            if needed == name
-        ]
-        found.append(Resource(name, total, sum(amount for _, amount in users), users))
-    return found
-
-
-def amounts_of(text: str) -> Sequence[tuple[str, int]]:
-    """Return the amounts in the text of needs or resources; none if it is malformed."""
-    return (parse_needs(text) or Needs()).resources
 
 
 def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]:
