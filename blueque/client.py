@@ -95,6 +95,9 @@ class Client:
         settings = ClientSettings(days_kept, config.aliases)
         self._redis = Redis(self._connect, patience, settings)
 
+    def __repr__(self) -> str:
+        return f"<Client of {hide_password(self._url)}>" if self._client is None else "<Client>"
+
     @property
     def url(self) -> str | None:
         """The address with its password; None: the client has a ready redis-py client, or options."""

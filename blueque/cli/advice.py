@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
 import click
 
-from blueque.cli.synonyms import MEANT, VERBS
+from blueque.cli.synonyms import MEANT, OPTIONS, VERBS
 
 TIE = 0.14  # of the ratio of two words
 
 _OF_GROUPS = ("--run", "--runs", "--batch", "--workflow")
-_OPTIONS = {
-    **dict.fromkeys(("--count", "--size"), "blueque queue ls, or blueque status, counts tasks"),
-    **dict.fromkeys(("--result", "--results"), "blueque show ID and blueque export have results"),
-}
 
 
 def like(typed: str, known: Iterable[str]) -> str:
@@ -41,6 +38,9 @@ def of_verb(words: Sequence[str], context: click.Context, others: Iterable[str] 
         return f" Use: {_or(meant)}"
     near = _nearest(typed, [*commands, *others])
     lines = dict.fromkeys(line for word in near for line in commands.get(word, [word]))
+    if not lines and noun and "show" in commands:
+        name = shlex.quote(words[0])
+        return f" If that is a name: {_or(commands['show'])} {name}"
     return f" Did you mean {_or([*lines])}?" if lines else ""
 
 
@@ -78,8 +78,9 @@ def _or(lines: Sequence[str]) -> str:
 
 def of_option(typed: str, context: click.Context | None) -> str:
     """Return what is meant by an unknown option; empty if that is not clear."""
-    if typed in _OPTIONS:
-        return _OPTIONS[typed]
+    verb = context.info_name or "" if context is not None else ""
+    if meant := OPTIONS.get(verb, {}).get(typed) or OPTIONS[""].get(typed):
+        return meant
     if context is None:
         return ""
     if typed in _OF_GROUPS and any("--group" in param.opts for param in context.command.params):

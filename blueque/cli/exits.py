@@ -204,7 +204,7 @@ def _near(error: click.NoSuchOption) -> list[str]:
         (SequenceMatcher(None, name, one.lstrip("-")).ratio(), one)
         for one in error.possibilities or ()
     )
-    return [one for ratio, one in near if ratio >= 0.6]
+    return [one for ratio, one in near if ratio >= 0.7]
 
 
 def _origin(invocation: Invocation) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+import click
+
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import no_group
 from blueque.model.group import condition_on, group_of, is_gate
 from blueque.model.ids import begins_uuid, is_uuid
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX
-from blueque.text.hints import of_queue, of_schedule
+from blueque.text.hints import of_group, of_queue, of_schedule
 
 if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
@@ -30,6 +32,8 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         show = f"blueque group show {shlex.quote(group)}"
         wait = f"To wait for it: blueque enqueue QUEUE --after {shlex.quote(condition_on(group))}"
         why = f"{group!r} is a group, not a task"
+        if (verb := _verb()) in ("cancel", "requeue"):
+            raise Failure(MISSING, why, f"For its tasks: {of_group(verb, group)}")
         raise Failure(MISSING, why, f"See it: {show}", wait)
     if group != prefix:
         raise no_group(inspector, group)
@@ -53,3 +57,8 @@ def find_one(inspector: Inspector, prefix: str) -> str:
     if is_uuid(prefix):
         advice = "It may have been deleted, or be in another Redis: see the first line of blueque status."
     raise Failure(MISSING, f"no task {prefix!r}", "" if begins_uuid(prefix) else named, advice)
+
+
+def _verb() -> str:
+    context = click.get_current_context(silent=True)
+    return (context.info_name or "") if context is not None else ""

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+_OF_MAX_RUNNING = ("concurrency", "max_concurrency", "limit", "max_tasks", "parallel")
+
 
 def given_settings(words: Sequence[str]) -> dict[str, Any]:
     """Return the values of words such as time_limit=2h or max-running=8; None: NAME= removes it.
@@ -20,6 +22,8 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
         name = name.replace("-", "_")
         if not sign:
             raise click.UsageError(f"{word!r}: write NAME=VALUE, as in time_limit=2h")
+        if name in _OF_MAX_RUNNING:
+            raise click.UsageError(f"{name} is called max-running here: max-running=N")
         if name in found:
             raise click.UsageError(f"{name} is named twice")
         found[name] = _value(text) if text else None

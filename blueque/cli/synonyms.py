@@ -30,7 +30,7 @@ MEANT: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("result", "results", "task result", "task results"),
-        "blueque show ID, or for many tasks: blueque export",
+        "blueque show ID, or blueque wait ID, or for many tasks: blueque export",
     ),
     **dict.fromkeys(
         ("submit", "push", "put", "send", "delay", "apply_async", "call", "create", "new"),
@@ -40,13 +40,14 @@ MEANT: dict[str, str] = {
     **dict.fromkeys(("rm", "remove", "delete task"), "blueque delete ID"),
     **dict.fromkeys(("prune", "clean", "cleanup"), "blueque delete --kept-too-long"),
     **dict.fromkeys(("purge", "clear", "empty", "flush", "queue purge", "queue clear"), _EMPTY),
-    **dict.fromkeys(("priority", "prioritize", "renice", "task priority"), _PRIORITY),
+    **dict.fromkeys(("priority", "prioritize", "renice", "bump", "task priority"), _PRIORITY),
     **dict.fromkeys(("first", "task first"), "blueque move ID --first"),
     **dict.fromkeys(("unblock", "unhold", "task unblock"), "blueque move ID --unblock"),
+    **dict.fromkeys(("migrate", "transfer"), "blueque move ID --to QUEUE"),
     "now": _NOW,
     "task run": f"{_NOW}; a new one: blueque run QUEUE JSON",
     **dict.fromkeys(("dag", "tree", "dependencies", "deps"), "blueque graph ID"),
-    **dict.fromkeys(("trace", "traceback", "dump", "py-spy"), "blueque stack ID"),
+    **dict.fromkeys(("trace", "traceback", "py-spy"), "blueque stack ID"),
     # queues
     **dict.fromkeys(
         ("queues", "lines", "count", "size", "length", "get queues", "inspect active_queues"),
@@ -59,6 +60,7 @@ MEANT: dict[str, str] = {
         ("limit", "scale", "concurrency", "queue limit", "set-limit"),
         "blueque queue set QUEUE max-running=N",
     ),
+    "unpause": "blueque queue resume QUEUE, or blueque host resume HOST",
     "suspend": "blueque queue pause QUEUE, or blueque host pause HOST",
     # hosts
     **dict.fromkeys(
@@ -67,8 +69,10 @@ MEANT: dict[str, str] = {
     ),
     **dict.fromkeys(("node ls", "worker ls", "worker list", "inspect ping"), "blueque host ls"),
     **dict.fromkeys(("node show", "describe node", "describe host"), "blueque host show HOST"),
-    **dict.fromkeys(("node pause", "cordon"), "blueque host pause HOST"),
-    **dict.fromkeys(("node resume", "uncordon"), "blueque host resume HOST"),
+    **dict.fromkeys(("node pause", "cordon", "host cordon"), "blueque host pause HOST"),
+    **dict.fromkeys(
+        ("node resume", "uncordon", "host uncordon", "host undrain"), "blueque host resume HOST"
+    ),
     **dict.fromkeys(("node drain", "quiet", "control shutdown"), "blueque host drain HOST"),
     **dict.fromkeys(("gpu", "gpus", "resources", "host gpus"), "blueque host show HOST"),
     **dict.fromkeys(("listener", "listen", "worker", "work", "start", "serve-queue"), _LISTENER),
@@ -77,11 +81,13 @@ MEANT: dict[str, str] = {
         ("workflow", "workflows", "runs", "batch", "batches", "groups", "feeds", "get groups"),
         "blueque group ls",
     ),
+    **dict.fromkeys(("workflow cancel", "batch cancel"), "blueque group cancel NAME"),
     "group results": "blueque export --group GROUP",
     "group graph": "blueque graph GROUP",
     "group wait": "blueque wait --group GROUP",
     # schedules
-    **dict.fromkeys(("schedules", "recurring", "cron"), "blueque schedule ls"),
+    **dict.fromkeys(("schedules", "recurring"), "blueque schedule ls"),
+    "cron": "blueque schedule add SCHEDULE --dry-run",
     "scheduled": "blueque ls --state scheduled",
     **dict.fromkeys(
         ("schedule set", "schedule edit", "schedule change", "schedule update"),
@@ -94,15 +100,17 @@ MEANT: dict[str, str] = {
     "schedule now": _RECURRING,
     **dict.fromkeys(("scheduler", "beat", "enqueue_due_tasks"), "blueque-scheduler"),
     # reports and the rest
-    **dict.fromkeys(("top", "monitor", "dash"), "blueque status --watch"),
+    **dict.fromkeys(("top", "monitor", "dash", "watch"), "blueque status --watch"),
     **dict.fromkeys(("dashboard", "ui", "serve", "flower"), "blueque web"),
     **dict.fromkeys(("stat", "statistics", "inspect stats"), "blueque stats"),
     **dict.fromkeys(("errors", "failed"), "blueque failures"),
-    **dict.fromkeys(("events", "watch"), "blueque history -q '*' -f"),
+    "events": "blueque history -q '*' -f",
     **dict.fromkeys(("audit", "activity", "who"), "blueque history -q '*' --on people"),
     **dict.fromkeys(("check", "health", "fsck", "ping"), "blueque doctor"),
     **dict.fromkeys(("gc", "repair", "fix"), "blueque doctor --fix"),
     "exporter": "blueque metrics",
+    "csv": "blueque export --format csv",
+    **dict.fromkeys(("version", "versions"), "blueque --version"),
     "settings": "blueque config",
     "setup": "blueque init",
     **dict.fromkeys(("help codes", "help exit", "help exit-code"), "blueque help exit-codes"),
@@ -125,4 +133,31 @@ VERBS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("run", "fire", "now"), ("trigger",)),
     **dict.fromkeys(("log", "tail", "output"), ("logs",)),
     **dict.fromkeys(("events", "activity"), ("history",)),
+}
+
+_TIMES = "a time is given with --in DURATION or --at TIME"
+
+# Options of other programs, by the verb here that lacks them, or "" for any: what to use.
+OPTIONS: dict[str, dict[str, str]] = {
+    "": {
+        **dict.fromkeys(("--count", "--size"), "blueque queue ls, or blueque status, counts tasks"),
+        **dict.fromkeys(
+            ("--result", "--results"), "blueque show ID and blueque export have results"
+        ),
+        "--csv": "blueque export --format csv writes CSV",
+    },
+    "enqueue": dict.fromkeys(("--eta", "--delay", "--countdown"), _TIMES),
+    "move": {"--queue": "the queue to move to is given with --to QUEUE"},
+    "delete": dict.fromkeys(
+        ("--older-than", "--older"),
+        "use --kept-too-long, or --until AGE for tasks that ended before then",
+    ),
+    "web": {"--port": "the port is given with --listen HOST:PORT"},
+    "ls": {"-n": "the number of tasks is given with --limit N"},
+    "requeue": {"--failed": "use: blueque requeue -q '*' --state failed"},
+    "blueque-listener": {
+        "--concurrency": "the number of tasks at a time is given with --slots N",
+        "--queue": "the queue is an argument: blueque-listener QUEUE",
+        "-q": "the queue is an argument: blueque-listener QUEUE",
+    },
 }

@@ -171,7 +171,7 @@ def require_feed_name(name: object) -> str:
 def require_number(value: object, what: str, lowest: float = 0, highest: float = CENTURY) -> float:
     """Return a number from `lowest` to `highest`. Raises InvalidType, InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidType(f"{what} is a number, not {type(value).__name__}")
+        raise InvalidType(f"{what} must be a number, not {type(value).__name__}")
     if not lowest <= value <= highest:  # NaN is neither
         raise InvalidInput(f"{what} is {value}; it must be from {lowest:.15g} to {highest:.15g}")
     return float(value)
@@ -180,7 +180,7 @@ def require_number(value: object, what: str, lowest: float = 0, highest: float =
 def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
     """Return a whole number from `lowest` to `highest`. Raises InvalidType, InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType(f"{what} is a whole number, not {type(value).__name__}")
+        raise InvalidType(f"{what} must be a whole number, not {type(value).__name__}")
     if not lowest <= value <= highest:
         raise InvalidInput(f"{what} is {value}; it must be from {lowest} to {highest}")
     return value

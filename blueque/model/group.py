@@ -183,10 +183,12 @@ def require_whole(group: str, state: str | None, gate: str | None, dropped: Iter
 
 
 def shown_state(state: str, is_cancelled: bool, open_members: int) -> str:
-    """Return the word for the state of a group that people read: open, closed, ended, making or
-    cancelling.
+    """Return the word for the state of a group that people read: open, closed, ended, making,
+    cancelling or cancelled.
     """
-    return "cancelling" if is_cancelled and open_members else state
+    if is_cancelled and open_members:
+        return "cancelling"
+    return "cancelled" if is_cancelled and state == "ended" else state
 
 
 def status_of(state: str | None, open_members: int, bad_members: int) -> str | None:

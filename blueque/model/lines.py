@@ -81,7 +81,7 @@ def parse_needs(text: str) -> Needs | None:
 def require_priority(priority: object) -> int:
     """Return a valid priority, -100 to 100; higher is first."""
     if isinstance(priority, bool) or not isinstance(priority, int):
-        raise InvalidType(f"a priority is a whole number, not {type(priority).__name__}")
+        raise InvalidType(f"a priority must be a whole number, not {type(priority).__name__}")
     if not LOWEST <= priority <= HIGHEST:
         raise InvalidInput(f"priority {priority} is not between {LOWEST} and {HIGHEST}")
     return priority

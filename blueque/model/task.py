@@ -147,6 +147,8 @@ class Task:
         return state[0], {**state[1], "_wait": None}
 
     def __repr__(self) -> str:
+        if self.status is None and self.queue is None:
+            return f"<Task {self.id} unknown>"
         return f"<Task {self.id} {self.status} in {self.queue!r}>"
 
     @property

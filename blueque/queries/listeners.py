@@ -11,7 +11,7 @@ from blueque.errors import InvalidInput
 from blueque.model import keys, units
 from blueque.model.encoding import seconds_of
 from blueque.queries.steps import of_each
-from blueque.system import process
+from blueque.system import hosts, process
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command
@@ -271,6 +271,14 @@ def is_process_gone(node: Node) -> bool:
     """Tell whether the process of a listener has ended on this host."""
     known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}
     return process.is_gone(process.pid_of(node.id.rpartition("_")[2]), known)
+
+
+def own_host(node: Node) -> str | None:
+    """Return the host name of a listener of this machine that is not a name of the machine; None: it
+    is one, or the listener is elsewhere.
+    """
+    is_here = process.shares_pids({"boot": node.boot or "", "ns": node.ns or ""})
+    return node.host if is_here and not hosts.has_been_this_machine(node.host) else None
 
 
 def with_dead(nodes: Iterable[Node]) -> list[Node]:

@@ -14,7 +14,7 @@ from blueque.audit import server_check
 from blueque.model.group import MAKING, condition_on, group_of
 from blueque.model.parts import grouped
 from blueque.queries.feeds import state_of
-from blueque.queries.listeners import Stuck
+from blueque.queries.listeners import Stuck, own_host
 from blueque.queries.listing import MAX_BLOCKED
 from blueque.sentences.schedule_concerns import judged
 from blueque.sentences.stuck import words_of
@@ -424,7 +424,9 @@ def _about_silent(line: QueueOverview, nodes: Sequence[Node], serve: Callable[[s
     holders = [node for node in nodes if node.held]
     if holders:
         spools = {node.spool for node in holders if node.spool}
-        return hints.with_spool(serve(line.queue), spools.pop() if len(spools) == 1 else None)
+        named = {own_host(node) for node in holders}
+        spool = spools.pop() if len(spools) == 1 else None
+        return hints.with_spool(serve(line.queue), spool, named.pop() if len(named) == 1 else None)
     return (
         f"blueque host show {shlex.quote(short_node(nodes[0].id))}"
         if len(nodes) == 1

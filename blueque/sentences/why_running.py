@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from blueque.model.lines import parse_needs
 from blueque.model.retry import Retry
-from blueque.queries.listeners import Node, Stuck, is_process_gone
+from blueque.queries.listeners import Node, Stuck, is_process_gone, own_host
 from blueque.queries.why_facts import Inquiry
 from blueque.sentences.pace import may_run, usual_of
 from blueque.sentences.reason import Reason, by
@@ -103,8 +104,13 @@ def _unheard(inquiry: Inquiry, node: Node | None) -> Reason:
 
 
 def _adopt(inquiry: Inquiry, node: Node | None) -> str:
-    """Return the command that starts a listener with the spool of this one."""
-    return hints.with_spool(serve(inquiry), None if node is None else node.spool)
+    """Return the command that starts a listener with the spool, host and resources of this one."""
+    if node is None:
+        return serve(inquiry)
+    needs = parse_needs(node.resources or "")
+    has = needs.resources if needs is not None else ()
+    command = hints.serve(inquiry.task.queue or "", has, inquiry.has_handler)
+    return hints.with_spool(command, node.spool, own_host(node))
 
 
 def _then(task: Task, node: Node | None) -> str:

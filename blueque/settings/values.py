@@ -261,7 +261,8 @@ def named(name: str, check: Callable[[], Checked]) -> Checked:
 
 def without_name(name: str, sentence: str) -> str:
     said = sentence.removeprefix(f"{name}: ")
-    return f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said
+    is_about = said.startswith((f"{name} is ", f"{name} must be "))
+    return f"it{said.removeprefix(name)}" if is_about else said
 
 
 def hint_of(key: str, checks: Collection[str]) -> str:

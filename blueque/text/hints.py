@@ -30,13 +30,14 @@ def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> s
     )
 
 
-def with_spool(serve: str, spool: str | None) -> str:
+def with_spool(serve: str, spool: str | None, host: str | None = None) -> str:
     """Return the command of `serve` for a listener that adopts what another one has left in its
-    spool. spool: None: not known.
+    spool. spool: None: not known. host: a name that it had from --host; None: that of its machine.
     """
-    if spool is None:
-        return serve
-    return serve.replace("blueque-listener", f"blueque-listener --spool {shlex.quote(spool)}", 1)
+    options = "" if host is None else f" --host {shlex.quote(host)}"
+    if spool is not None:
+        options += f" --spool {shlex.quote(spool)}"
+    return serve.replace("blueque-listener", f"blueque-listener{options}", 1)
 
 
 def of_queue(verb: str, queue: str, *words: str) -> str:

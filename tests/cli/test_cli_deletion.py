@@ -272,3 +272,12 @@ def test_who_enqueues_while_a_queue_is_being_forgotten_has_the_task_in_it(
 
     assert client.forget_queue("video") == {"pending": 1}
     assert cli.zscore(keys.QUEUES, "video") is not None
+
+
+def test_delete_of_a_waiting_task_names_the_next_step(run, redis):
+    enqueue(redis, "waits-1")
+
+    refused = run("delete", "waits-1", "--yes")
+
+    assert refused.returncode == 5 and "To cancel it: blueque cancel waits-1." in refused.stderr
+    assert "blueque delete -q video --state pending" in refused.stderr

@@ -99,7 +99,7 @@ def test_the_states_have_the_same_words_everywhere(run, night, redis, client, cl
     client.group("night").cancel()
     assert states("night") == "cancelling"
     settle(client)
-    assert states("night") == "ended"
+    assert states("night") == "cancelled"
     client.group("flow").cancel()
     assert states("flow") == "cancelling"
 
@@ -562,3 +562,10 @@ def test_a_group_says_whether_more_tasks_may_join(run, client):
     assert "more tasks may join" not in run("group", "show", "night").stderr
     night.reopen()
     assert "It is open: more tasks may join" in run("group", "show", "night").stderr
+
+
+@pytest.mark.parametrize("verb", ["cancel", "requeue"])
+def test_a_group_in_the_place_of_a_task_names_the_command_for_groups(run, client, verb):
+    client.group("g1").open()
+
+    assert f"For its tasks: blueque group {verb} g1" in run(verb, "g1").stderr

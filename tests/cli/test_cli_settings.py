@@ -14,7 +14,9 @@ def test_settings_are_set_and_shown_and_removed(run, redis, client):
         *("retry={max = 2, backoff = '1m'}", "retention.failed=never", "--as", "ada"),
     )
 
-    assert (done.returncode, done.stdout) == (0, "later  set\n")
+    assert done.returncode == 0 and done.stdout.startswith(
+        "later  set: time_limit=2h, memory_limit"
+    )
     assert done.stderr == "queue later has no task and no listener yet\n"
     assert client.get_queue("later").get_settings().keys() == {
         *("weight", "retry", "time_limit", "memory_limit", "retention.failed")
@@ -42,9 +44,9 @@ def test_settings_are_set_and_shown_and_removed(run, redis, client):
         ["retention.failed", "never"],
     ]
     again = run("queue", "set", "later", "time_limit=7200", "lead=")
-    assert again.stdout == "later  unchanged\n"
+    assert again.stdout == "later  unchanged: time_limit=7200, lead=\n"
     removed = run("queue", "set", "later", "weight=", "retry=", "time_limit=false")
-    assert removed.stdout == "later  set\n"
+    assert removed.stdout == "later  set: weight=, retry=, time_limit=false\n"
     assert client.get_queue("later").get_settings().keys() == {
         *("time_limit", "memory_limit", "retention.failed")
     }
@@ -128,3 +130,12 @@ def test_a_task_that_was_discarded_says_so(run, client):
     assert why[1] == "  It was discarded: its queue was full of newer tasks."
     listed = run("ls", "--state", "cancelled", "--columns", "id,note").stdout.splitlines()
     assert listed[1].split() == [old, "discarded"]
+
+
+def test_setting_a_limit_of_none_says_in_words_that_the_queue_stands_still(run):
+    done = run("queue", "set", "later", "max-running=0")
+
+    assert done.stdout == "later  set: max-running=0\n"
+    assert "Listeners take nothing from later until: blueque queue set later max-running=" in (
+        done.stderr
+    )

@@ -375,3 +375,10 @@ def test_no_warning_tells_of_a_connection_that_a_thread_or_a_program_has_left_op
     done = subprocess.run(program, capture_output=True, text=True, timeout=60)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_client_and_a_task_that_there_is_not_are_shown_in_plain_words(client):
+    shown = repr(Client("redis://ada:secret@127.0.0.1:7/0"))
+
+    assert shown == "<Client of redis://ada:***@127.0.0.1:7/0>"
+    assert repr(client.get_task("nobody")) == "<Task nobody unknown>"

@@ -155,7 +155,7 @@ def test_a_flush_puts_in_line_what_there_is(queue):
     [
         ([1, 2], "more parameters than priorities: none at position 2"),
         ([1, 2, 3, 4], "more priorities than the 3 parameters"),
-        ([1, 2, "3"], "priorities: at position 2: a priority is a whole number, not str"),
+        ([1, 2, "3"], "priorities: at position 2: a priority must be a whole number, not str"),
         ([1, 101, 3], "priorities: at position 1: priority 101"),
         ("colour", "priorities: the parameters at position 0 have no field 'colour'"),
         (7, "priorities are an iterable, a function or the name of a field, not int"),

@@ -106,7 +106,7 @@ def test_a_recurring_task_has_what_define_takes():
         ("every = '1h'\nkeep = -1", "a.keep: it is -1; it must be from 0"),
         ("every = '1h'\npriority = 500", "a.priority: priority 500 is not between -100 and 100"),
         ("every = '1h'\nretry.mx = 1", "a.retry.mx: unknown key; did you mean max?"),
-        ("every = '1h'\ntime_limit = false", "a.time_limit: it is a number, not bool"),
+        ("every = '1h'\ntime_limit = false", "a.time_limit: it must be a number, not bool"),
         ("every = '1h'\nlock = []", "a.lock: a lock is a name, or a name and a number such as"),
         (
             "every = '1h'\nparameters.day = 2030-01-31",
@@ -288,7 +288,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "listener.lost-after: unknown key; did you mean lost_after?",
         ),
         ("[listener]\n\nslots = 0", "listener.slots: it is 0; it must be from 1 to 1000"),
-        ("[listener]\nslots = '4'", "listener.slots: it is a whole number, not str"),
+        ("[listener]\nslots = '4'", "listener.slots: it must be a whole number, not str"),
         ("listener = 4", "listener: must be a table, not a number"),
         (
             "[listener]\nselect = 'random'",
@@ -300,7 +300,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "[listener]\nbeat = '5 parsecs'",
             "listener.beat: '5 parsecs' is not a duration: write 90, 30s, 2h or 1d12h",
         ),
-        ("[listener]\nbeat = true", "listener.beat: it is a number, not bool"),
+        ("[listener]\nbeat = true", "listener.beat: it must be a number, not bool"),
         ("[listener]\nbeat = inf", "listener.beat: it is inf; it must be from 0.001 to 3155760000"),
         ("[listener]\nwarm = 1", "listener.warm: must be true or false, not a number"),
         ("[listener]\npreload = 'numpy'", "listener.preload: must be an array of texts, not text"),
@@ -309,7 +309,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "[listener.resources]\ngpu = 1\nGPU = 2",
             "listener.resources.GPU: a resource has a name of small letters, digits, '.' and '-', not 'GPU'",
         ),
-        ("[queues.a]\ngrace = false", "queues.a.grace: it is a number, not bool"),
+        ("[queues.a]\ngrace = false", "queues.a.grace: it must be a number, not bool"),
         (
             "[queues.a]\ngrace = 'x'",
             "queues.a.grace: 'x' is not a duration: write 90, 30s, 2h or 1d12h",
@@ -388,7 +388,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "[listener]\nlog_limit = '1KiB'",
             "listener.log_limit: '1KiB' is too little: at least 1MiB of what a task prints stays",
         ),
-        ("[retention]\nfailed = true", "retention.failed: it is a number, not bool"),
+        ("[retention]\nfailed = true", "retention.failed: it must be a number, not bool"),
         (
             "[queues.a]\nretry = true",
             "queues.a.retry: must be a number, a retry policy as a table, or false, not true",

@@ -167,7 +167,7 @@ def test_a_queue_must_be_named():
         ({"resources": ["gpu"]}, InvalidType, "resources are a dict"),
         ({"json": "false"}, InvalidType, "option 'json' is True or False, not 'false'"),
         ({"prioritty": 1}, InvalidInput, "there is no option 'prioritty': did you mean 'priority'"),
-        ({"priority": 1.5}, InvalidType, "a priority is a whole number, not float"),
+        ({"priority": 1.5}, InvalidType, "a priority must be a whole number, not float"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_python_too(options, kind, sentence):

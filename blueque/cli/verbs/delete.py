@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from blueque.cli import printing
 from blueque.cli.actions import Manner, give, named_or_selected
 from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, dry_run_option, shared_options, yes_option
@@ -84,7 +86,17 @@ def delete(
     inspector = client.get_inspector()
     chosen = named_or_selected(inspector, ids, patterns, states, selection, FINISHED)
     given = Given(invocation.by, is_forced=is_forced)
-    return give(client, ORDERS["delete"], chosen, given, manner)[1]
+    outcomes, code = give(client, ORDERS["delete"], chosen, given, manner)
+    refused = {outcome.id for outcome in outcomes if outcome.refusal is not None}
+    waiting = [task for task in chosen.tasks if task.id in refused and task.status in _WAITS]
+    if waiting and not invocation.as_json:
+        ids, queue = shlex.quote(waiting[0].id), shlex.quote(waiting[0].queue or "")
+        states = f"--state {waiting[0].status}"
+        printing.talk(
+            f"To cancel it: blueque cancel {ids}. "
+            f"To delete all that wait there: blueque delete -q {queue} {states}"
+        )
+    return code
 
 
 def _delete_many(

@@ -56,7 +56,8 @@ def list_groups(invocation: Invocation) -> None:
 
     STATE of a group is open as long as tasks may join, then closed, and ended after the last task has ended. One
     that is making is not complete, and none of its tasks runs: its producer puts more there, or has died. One that
-    is cancelling was cancelled, and some of its tasks have not ended. A feed is feeding, stopped, or finished.
+    is cancelling was cancelled, and some of its tasks have not ended; then it is cancelled. A feed is feeding,
+    stopped, or finished.
 
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone; of a feed, the
     rows that were skipped. WAITING counts the tasks that wait for the group.

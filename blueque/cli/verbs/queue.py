@@ -25,6 +25,7 @@ from blueque.errors import InvalidInput
 from blueque.model.encoding import require_queue_name
 from blueque.model.states import FINISHED, STATUSES, WAITING
 from blueque.settings.file import check_setting, require_setting
+from blueque.text.hints import of_queue
 
 if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
@@ -110,6 +111,14 @@ def _facts(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _assigned(setting: tuple[str, Any]) -> str:
+    """Return a setting as it is given: `max-running=8`, or `time_limit=`, which removes it."""
+    name, value = setting
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    name = name.replace("max_", "max-")
+    return f"{name}={'' if value is None else text}"
+
+
 @queue.command("set", short_help="Set what holds for the tasks of a queue on all hosts.")
 @click.argument("pattern", metavar="QUEUE")
 @click.argument("words", metavar="NAME=[VALUE]...", nargs=-1, required=True)
@@ -147,7 +156,11 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> 
     names = (_queues_there_or_new if is_new_allowed else _queues_there)(inspector, [pattern])
     for name in names:
         is_new = client.get_queue(name).set_settings(settings, invocation.by)
-        _say(invocation.as_json, name, "set" if is_new else "unchanged")
+        values = ", ".join(map(_assigned, settings.items()))
+        _say(invocation.as_json, name, f"{'set' if is_new else 'unchanged'}: {values}")
+        if settings.get("max_running") == 0 and not invocation.as_json:
+            resume = of_queue("queue set", name, "max-running=")
+            printing.talk(f"Listeners take nothing from {name} until: {resume}")
     _finish(
         "queue_set",
         inspector,

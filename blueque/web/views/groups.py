@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from starlette.exceptions import HTTPException
 
 from blueque.errors import NoSuchGroup
-from blueque.model.group import condition_on
+from blueque.model.group import condition_on, shown_state
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
 from blueque.sentences import consent
@@ -155,11 +155,10 @@ def _cost(seen: GroupSeen, verb: str, visit: Visit) -> str:
 
 def state_of(seen: GroupSeen) -> str:
     """Return the state of a group in one word."""
-    if seen.is_cancelling:
-        return "cancelling"
-    if seen.state == "ended":
+    state = shown_state(seen.state, "cancel" in seen.record, seen.open)
+    if state == "ended":
         return "failed" if seen.bad else "complete"
-    return seen.state
+    return state
 
 
 def share_of(seen: GroupSeen) -> Share:
