@@ -58,3 +58,12 @@ COMMAND = Value("command", units.parse_program)  # a program and its arguments, 
 TIME_TO_COME = Value("time", functools.partial(read_time, is_ahead=True))
 MOMENT = Value("time", read_moment)
 DAYS = Value("days", lambda text: units.whole_days(units.parse_duration(text), text))
+
+
+class WholeRange(click.IntRange):
+    """A whole number between two others; help shows them in words."""
+
+    def _describe_range(self) -> str:
+        if self.max is None:
+            return f"at least {self.min}"
+        return f"{self.min} to {self.max}"

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import pytest
 from click.testing import CliRunner
-from test_cli import NODE, enqueue, fail, start
+from test_cli import NODE, SUBVERBS, enqueue, fail, start
 from transactions import protocol
 
 from blueque import __version__
@@ -356,3 +356,15 @@ def test_on_a_terminal_never_takes_colours_off(redis, url):
 @pytest.mark.parametrize("word", ["run", "RUN", "sched", "pend", "resv", "done", "fail", "canc"])
 def test_a_state_may_be_named_as_the_columns_of_status_are(run, word):
     assert run("ls", "--state", word).returncode == 0
+
+
+@pytest.mark.parametrize("line", [[], *([verb] for verb in _VERBS), *map(str.split, SUBVERBS)])
+def test_no_line_of_help_is_longer_than_79_columns_or_ends_within_a_name(line):
+    shown = CliRunner().invoke(
+        blueque, [*line, "--help"], obj=Invocation(), env={"COLUMNS": "80"}, terminal_width=79
+    )
+
+    assert shown.exit_code == 0 and "<=x" not in shown.stdout
+    assert [
+        one for one in shown.stdout.splitlines() if len(one) > 79 or re.search(r"\w-$", one)
+    ] == []

@@ -10,7 +10,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, Failure
 from blueque.cli.options import Invocation, text_options
-from blueque.cli.values import Value
+from blueque.cli.values import Value, WholeRange
 from blueque.cli.web_packages import missing
 from blueque.errors import Taken
 from blueque.model.units import require_module_name
@@ -22,7 +22,7 @@ from blueque.model.units import require_module_name
 )
 @click.option(
     "--slots",
-    type=click.IntRange(1, 1000),
+    type=WholeRange(1, 1000),
     metavar="N",
     default=2,
     show_default=True,

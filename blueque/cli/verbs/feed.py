@@ -15,6 +15,7 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.progress_line import Line
 from blueque.cli.task_options import label_options, needs, needs_options, task_limit_options
+from blueque.cli.values import WholeRange
 from blueque.errors import BacklogRefused
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _BAD_ROWS = 20  # that are printed one by one
 )
 @click.option(
     "--window",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=10_000,
     metavar="N",
     help="How many tasks may wait; default 10000.",

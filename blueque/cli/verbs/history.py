@@ -105,7 +105,7 @@ def history(
     blueque history 4f1e2c80
     blueque history -q '*' --since 20:00 --until 08:00 --on people
     blueque history -f -q render -q ingest
-    blueque history -f -q render --on failed --exec './page.sh --urgent' --place pager.json
+    blueque history -f -q render --on failed --exec ./page.sh --place pager.json
 
     A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
     since the event before. With -q one event is on each line; with --json each is an object.

@@ -16,6 +16,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.progress_line import Line
+from blueque.cli.values import WholeRange
 from blueque.documents.tasks import of_line
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
@@ -45,7 +46,7 @@ RUNNING = ("started", "reserved")
     "-n",
     "--lines",
     "count",
-    type=click.IntRange(0),
+    type=WholeRange(0),
     metavar="N",
     help=f"The last N lines; default {SHOWN} on a terminal, all in a pipe.",
 )
@@ -53,10 +54,7 @@ RUNNING = ("started", "reserved")
     "--all", "want_all", is_flag=True, help="Read everything, from the files on this host."
 )
 @click.option(
-    "--attempt",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Show this attempt; default the last one.",
+    "--attempt", type=WholeRange(1), metavar="N", help="Show this attempt; default the last one."
 )
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
 @shared_options

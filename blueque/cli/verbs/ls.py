@@ -23,7 +23,7 @@ from blueque.cli.task_columns import (
     explained,
     left,
 )
-from blueque.cli.values import Value
+from blueque.cli.values import Value, WholeRange
 from blueque.documents.tasks import of_list
 from blueque.errors import InvalidInput
 from blueque.faces.task_list import UNFINISHED, Sorting, choice_of, load, usual_states
@@ -72,7 +72,7 @@ def _read_columns(text: str) -> tuple[str, ...]:
 @click.option("--sort", metavar="COLUMN", help="Sort by this column; -COLUMN: largest first.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, MOST),
+    type=WholeRange(1, MOST),
     metavar="N",
     default=50,
     show_default=True,

@@ -9,6 +9,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.actions import Manner, give, named
 from blueque.cli.options import Invocation, shared_options, yes_option
+from blueque.cli.values import WholeRange
 from blueque.model.lines import HIGHEST, LOWEST
 
 
@@ -17,7 +18,7 @@ from blueque.model.lines import HIGHEST, LOWEST
 @click.option("--to", "queue", metavar="QUEUE", help="To the end of their line in another queue.")
 @click.option(
     "--priority",
-    type=click.IntRange(LOWEST, HIGHEST),
+    type=WholeRange(LOWEST, HIGHEST),
     metavar="N",
     help="Give them this priority: -100 to 100; higher is first, the default is 0.",
 )
@@ -52,7 +53,7 @@ def move(
 
     \b
     blueque move 7c1f --to video.fast
-    blueque ls -q video.encode --state pending --ids | blueque move - --priority -5
+    blueque ls -q render --state pending --ids | blueque move - --priority -5
     blueque move 7c1f --first
     blueque move 7c1f --now
     blueque move 7c1f --unblock --from 0a4e

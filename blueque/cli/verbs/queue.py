@@ -132,7 +132,7 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> 
     blueque queue set 'render.*' weight=5 retention.failed=never
     blueque queue set video.encode 'retry={"max": 3, "backoff": 60}' time_limit=
 
-    max-running=8 lets 8 of its tasks run at a time, on all hosts together. max-pending=1000 bounds the queue: new tasks
+    max-running=8 lets 8 of its tasks run at a time, on all hosts together. The setting max-pending=1000 bounds the queue: new tasks
     that do not fit are refused; with discard=oldest, the oldest make room.
 
     The other names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete,

@@ -12,6 +12,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.noun import Noun
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.recurring import COLUMNS, row
+from blueque.cli.values import WholeRange
 from blueque.cli.verbs.schedule_control import pause, remove, resume, trigger
 from blueque.cli.verbs.schedule_define import add
 from blueque.cli.verbs.schedule_file import apply
@@ -39,7 +40,7 @@ for _verb in (show, history, add, apply, trigger, pause, resume, remove):
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, MOST),
+    type=WholeRange(1, MOST),
     metavar="N",
     default=50,
     show_default=True,

@@ -12,6 +12,7 @@ from blueque.cli.fact_lines import print_fact
 from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import find_schedule
+from blueque.cli.values import WholeRange
 from blueque.documents.schedules import of_history, of_recurring, options_of
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
@@ -57,7 +58,7 @@ _COUNTS = ("made", "skipped", "missed", "triggered")
 @click.option(
     "--next",
     "number",
-    type=click.IntRange(1, 1000),
+    type=WholeRange(1, 1000),
     metavar="N",
     default=NEXT,
     show_default=True,
@@ -99,7 +100,7 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
 @click.argument("name", metavar="SCHEDULE")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 100),
+    type=WholeRange(1, 100),
     metavar="N",
     default=20,
     show_default=True,

@@ -7,6 +7,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
+from blueque.cli.values import WholeRange
 from blueque.documents.groups import of_tags
 from blueque.queries.listing import STATUSES
 
@@ -17,7 +18,7 @@ _COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATE
 @click.argument("prefix", required=False, default="", metavar="[TAG]")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 1000),
+    type=WholeRange(1, 1000),
     metavar="N",
     default=50,
     show_default=True,

@@ -12,7 +12,7 @@ from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.values import MOMENT
+from blueque.cli.values import MOMENT, WholeRange
 from blueque.documents.numbers import of_timeline
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline, silenced
 from blueque.text.format import span
@@ -53,7 +53,7 @@ _LEAST_BAR, _LEAST_BAR_OF_DAYS = 8, 6
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1, MOST),
+    type=WholeRange(1, MOST),
     metavar="N",
     default=50,
     show_default=True,
