@@ -91,7 +91,7 @@ MEANT: dict[str, str] = {
     "scheduled": "blueque ls --state scheduled",
     **dict.fromkeys(
         ("schedule set", "schedule edit", "schedule change", "schedule update"),
-        "blueque schedule add SCHEDULE --replace",
+        "blueque schedule add SCHEDULE --replace, with all options: the others get defaults",
     ),
     "schedule preview": "blueque schedule add SCHEDULE --dry-run",
     "schedule check": "blueque schedule apply --dry-run",

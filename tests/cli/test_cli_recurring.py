@@ -82,7 +82,7 @@ def test_add_refuses_one_that_is_there(run, nightly):
     assert again.stderr.splitlines() == [
         "blueque: there is a schedule 'nightly' already",
         "See it: blueque schedule show nightly",
-        "To replace it, give all of its options and --replace.",
+        "To replace it: --replace, with all of its options; what is left out has its default then.",
     ]
 
 
@@ -102,6 +102,8 @@ def test_replace_says_what_has_changed_and_gives_the_rest_its_default(run, night
     paused = run(*words, "--priority", "5", "--until", "2090-01-01")
     until = "nothing until: blueque schedule resume nightly\n"
     assert paused.stdout == f"nightly  changed: until, priority; {until}"
+    reset = "Not given, so it has its default now: until 3786912000"
+    assert reset in (told := run(*words).stderr) and "priority 5 -> default" in told
 
 
 def test_the_options_of_a_task_are_those_of_enqueue(run, client):

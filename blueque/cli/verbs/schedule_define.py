@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from blueque.cli.task_options import label_options, needs, needs_options, task_l
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.documents.schedules import item
 from blueque.errors import InvalidInput, WrongSchedule
-from blueque.model.schedule import Definition, differing
+from blueque.model.schedule import Definition, differing, read_options
 from blueque.sentences.recurring import have_seconds, outlook, whole, zone_of_rule
 from blueque.text.hints import of_schedule
 
@@ -92,7 +92,10 @@ def add(
         there = f"there is a schedule {name!r} already"
         see = f"See it: {of_schedule('show', name)}"
         raise Failure(
-            REFUSED, there, see, "To replace it, give all of its options and --replace."
+            REFUSED,
+            there,
+            see,
+            "To replace it: --replace, with all of its options; what is left out has its default then.",
         ) from error
     seen = schedule.seen
     change, fields = _change(before, seen)
@@ -102,6 +105,8 @@ def add(
         return
     what = {"new": "", "same": "same, "}.get(change, f"{change}: {', '.join(fields)}; ")
     click.echo(printing.clean(f"{name}  {what}{outlook(seen, invocation.is_utc)}"))
+    if before is not None and (reset := _reset(before, seen, fields, values)):
+        printing.talk(f"Not given, so it has its default now: {', '.join(reset)}")
     if sys.stderr.isatty():
         warn_of_no_listener(invocation, client, queue)
 
@@ -149,6 +154,23 @@ def _change(before: ScheduleSeen | None, after: ScheduleSeen) -> tuple[str, list
         return "new", []
     fields = list(differing(before.fields, Definition.of(after.fields).fields()))
     return "changed" if fields else "same", fields
+
+
+def _reset(
+    before: ScheduleSeen, after: ScheduleSeen, changed: Sequence[str], given: Mapping[str, Any]
+) -> list[str]:
+    """Return what has its default again because it was not given: `priority 5 -> default`."""
+    was, new = ({**read_options(each.fields), **each.fields} for each in (before, after))
+    return [
+        name if name == "parameters" else f"{name} {was[name]} -> {new.get(name, 'default')}"
+        for name in changed
+        if name in was and name not in ("queue", "cron", "every") and not _is_given(name, given)
+    ]
+
+
+def _is_given(name: str, given: Mapping[str, Any]) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return name in given and source is not click.core.ParameterSource.DEFAULT
 
 
 def _defining(act: Callable[[], Any]) -> Any:
