@@ -77,6 +77,7 @@ class TaskProcesses:
         self.running: int | None = None  # the pid of the one that runs our task
         # the one that was taken last, if it may take another task
         self.reusable: Reusable | None = None
+        self._dismissed = set[int]()  # pids of those that we have ended, and that may be there yet
         # whether the process of the running task has lost its keeper: what it leaves comes to us
         self._has_lost_keeper = False
         # pids of processes of ours that other listeners watch; they may come to us, too
@@ -253,7 +254,9 @@ class TaskProcesses:
             # Else some of them may be of a task that another listener watches.
             if ours.isdisjoint(self._adopted):
                 found |= ours
-        return found - {self.running or 0, *(waiting.pid for waiting in self._waiting)}
+        self._dismissed &= found
+        waiting = {one.pid for one in self._waiting}
+        return found - waiting - self._dismissed - {self.running or 0}
 
     def ending(self) -> process.Reaped | None:
         """Return how the process of our task has ended, if its keeper or we have reaped it."""
@@ -363,6 +366,7 @@ class TaskProcesses:
         self._waiting = [waiting for waiting in self._waiting if waiting not in some]
         for dismissed in some:
             dismissed.kill()  # it holds nothing, and may have been stopped
+            self._dismissed.add(dismissed.pid)
             dismissed.close()
 
     def _fork_keeper(self, end: int) -> int:

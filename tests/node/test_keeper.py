@@ -353,6 +353,7 @@ def test_gone_while_a_task_runs_what_the_task_leaves_is_ended(hasty, number):
     queue = hasty.client.get_queue("work")
     task = queue.enqueue("wait")
     left = left_by(hasty, task)
+    until(lambda: len(task_processes_of(slot)) == 2, what="a spare process")
 
     os.kill(keeper_of(slot), number)
     let_go(hasty)
