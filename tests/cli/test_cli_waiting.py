@@ -201,9 +201,9 @@ def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, clien
 def test_a_limit_is_set_and_taken_away(run, redis, client):
     start(redis, "started-1")
 
-    assert run("queue", "set", "video", "max-running=1").stdout == "video  set\n"
+    assert run("queue", "set", "video", "max-running=1").stdout == "video  set: max-running=1\n"
     assert client.get_inspector().queue_seen("video").room.is_full
-    assert run("queue", "set", "video", "max-running=").stdout == "video  set\n"
+    assert run("queue", "set", "video", "max-running=").stdout == "video  set: max-running=\n"
     assert client.get_inspector().queue_seen("video").room.limit is None
 
 
@@ -214,7 +214,7 @@ def test_a_queue_can_be_paused_and_limited_before_it_has_a_task(run, redis, clie
     )
 
     assert (paused.returncode, paused.stdout) == (0, "later  paused\n")
-    assert (limited.returncode, limited.stdout) == (0, "small  set\n")
+    assert (limited.returncode, limited.stdout) == (0, "small  set: max-running=1\n")
     assert paused.stderr == "queue later has no task and no listener yet\n"
     assert "queue small has no" in limited.stderr
     rows = {line.split()[0]: line for line in run("queue", "ls").stdout.splitlines()}
@@ -645,7 +645,9 @@ def test_why_names_the_spool_with_which_a_listener_adopts_the_task(run, redis, c
 
     shown = run("why", "started-1").stdout
 
-    assert "blueque-listener --spool '/srv/my spool' video --module MODULE\n" in shown
+    assert (
+        "blueque-listener --spool '/srv/my spool' video --resource gpu=1 --module MODULE\n" in shown
+    )
 
 
 def test_a_need_that_is_free_is_no_reason_though_others_have_some_of_it(why, redis):
