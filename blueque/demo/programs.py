@@ -78,7 +78,8 @@ def end_all() -> None:
         for child in children:  # a parent comes before its children
             with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                 child.kill()
-        for child in this.children():
+        # One that has come to us since then was not killed yet: the next round does.
+        for child in set(children).intersection(this.children()):
             process.reap(child.pid)
 
 

@@ -313,7 +313,7 @@ def test_a_listener_gets_its_first_task_after_the_replacement(programs, site, op
     listener = programs.listener("work:run", *options)
     slot, queue = listener.slots()[0], programs.client.get_queue("work")
 
-    site.replace("empty")
+    site.replace("empty", listener)
 
     for _ in range(3):
         assert ended(programs.client, queue.enqueue("")).result == "done"
