@@ -81,7 +81,11 @@ def make() -> int:
     copies: dict[str, _Copy] = {}
     end = 0
     library = os.path.dirname(os.__file__)
-    for name, path in (*_sources("blueque", _PACKAGE), *_sources("", library, _LIBRARY)):
+    for name, path in (
+        ("blueque", f"{_PACKAGE}/__init__.py"),
+        *_sources("blueque", _PACKAGE),
+        *_sources("", library, _LIBRARY),
+    ):
         content, is_compiled = _content(path)
         is_package = os.path.basename(path) == "__init__.py"
         copies[name] = _Copy(path, is_package, end, len(content), is_compiled)

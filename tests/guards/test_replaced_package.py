@@ -18,6 +18,7 @@ from handlers import begin, ended, ledger, let_go, pid_of
 from running import ROOT, Listener, Programs, keeper_of, until
 from test_layers import Module, imports_of, modules
 
+from blueque import __version__
 from blueque.system.embedded_redis import Server
 
 # Every import that a process begun before the replacement makes after it, of our package or by it.
@@ -303,10 +304,11 @@ def test_a_listener_gets_its_first_task_after_the_replacement(programs, site, op
     programs.write(
         """
         import asyncio
+        import blueque
 
         async def run(task):
             task.client.get_fanout("films", to=["a", "b"])
-            return "done"
+            return f"{blueque.Fail.__name__} of {blueque.__version__}"
         """,
         "work.py",
     )
@@ -315,12 +317,13 @@ def test_a_listener_gets_its_first_task_after_the_replacement(programs, site, op
 
     site.replace("empty", listener)
 
+    result = f"Fail of {__version__}"
     for _ in range(3):
-        assert ended(programs.client, queue.enqueue("")).result == "done"
+        assert ended(programs.client, queue.enqueue("")).result == result
     keeper = keeper_of(slot)
     os.kill(keeper, signal.SIGKILL)
     for _ in range(3):
-        assert ended(programs.client, queue.enqueue("")).result == "done"
+        assert ended(programs.client, queue.enqueue("")).result == result
     assert keeper_of(slot) != keeper
     assert listener.stop() == 0
     assert is_clean(site, listener.log)
