@@ -136,7 +136,7 @@ def give(
 
     def change(task: Task) -> str:
         allowed = given
-        if not manner.is_sure and task.status != "started":  # nobody has agreed to end it
+        if not manner.is_sure and task.status != "started":  # no person has agreed to end it
             allowed = given._replace(states={*given.states} - {"started"})
         return order.do(client, task, allowed)
 

@@ -33,7 +33,7 @@ def empty(
     is_forced: bool,
     manner: Manner,
 ) -> int:
-    """Delete all tasks of these queues in these states that nobody has taken; return the exit code."""
+    """Delete all tasks of these queues in these states that no listener has taken; return the exit code."""
     from blueque.recovery.purge import awaited  # here: --help does without
 
     names = queues_matching(invocation.client().get_inspector().queues(), patterns)

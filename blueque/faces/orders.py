@@ -114,7 +114,7 @@ def _cancel(client: Client, task: Task, given: Given) -> str:
 
 
 def _interrupt(client: Client, task: Task, given: Given) -> str:
-    if "started" not in given.states:  # nobody has agreed to start it a second time
+    if "started" not in given.states:  # no person has agreed to start it a second time
         why = f"it is {task.status or 'gone'}, so it does not run"
         raise WrongState(task.id, task.status, "interrupt", why)
     _queue(client, task).interrupt(task.id, given.by, given.reason)

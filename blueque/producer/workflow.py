@@ -1,4 +1,4 @@
-"""Workflow: tasks that wait for each other, of which none runs before all are in Redis."""
+"""Workflow: tasks that wait for each other; none runs before all are in Redis."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def locks(found: Iterable[Details]) -> Reader[dict[str, int]]:
 
 
 def too_many_failed(found: Mapping[str, Details], now: float) -> Reader[set[str]]:
-    """Find the queues of which too many tasks have failed within the hour: two round trips."""
+    """Find the queues with too many failed tasks within the hour: two round trips."""
     failures = {queue: each.failed.within_hour for queue, each in found.items()}
     failing = yield from of_each(
         {

@@ -8,7 +8,7 @@ The slot sends one end of a handshake for the process that it wants, and the kee
 a descriptor of the process. It reaps its task processes and what they leave behind. If one has begun
 an attempt and has left no exit record, the keeper writes down how it ended, see
 `TaskSpool.reap`. When its slot is gone, it ends the processes that have not begun, and goes on
-until the others have ended. So whoever watches a task then finds in its files how it ended.
+until the others have ended. So its watcher then finds in its files how it ended.
 node/keeper.py has the side of the slot.
 
 No code of the user's runs here but modules of `--preload`.
