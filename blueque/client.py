@@ -435,17 +435,20 @@ class Client:
 
         return snapshot_reader.tasks(self._redis, snapshot)
 
-    def purge(self, snapshot: Snapshot, *, force: bool = False) -> Iterator[int]:
+    def purge(
+        self, snapshot: Snapshot, *, force: bool = False, by: str | None = None
+    ) -> Iterator[int]:
         """Delete the tasks of a snapshot that still have the status of their part, other than
         reserved and started, and those for which others wait. Yield how many are deleted so far.
 
         force: also pending, scheduled and blocked tasks for which others wait.
+        by: who deletes them (this user and host if left out), for the streams of their queues.
         Raises SnapshotGone.
         Source: docs/protocol/operator.md, "purge"; docs/protocol/archive.md, "prune".
         """
         from blueque.recovery.purge import purge
 
-        return purge(self._redis, snapshot, force)
+        return purge(self._redis, snapshot, force, by)
 
     def thaw(self, snapshot: Snapshot) -> bool:
         """Remove a snapshot before its time; False: it was gone already."""

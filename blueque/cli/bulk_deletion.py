@@ -44,7 +44,9 @@ def empty(
         for (state, queue), number in staying.items():
             found[Place(state, queue)] -= number
         _tell_awaited(staying.total())
-        done = _ask_and_delete(found, manner, lambda: _purge(client, snapshot, is_forced))
+        done = _ask_and_delete(
+            found, manner, lambda: _purge(client, snapshot, is_forced, invocation.by)
+        )
     finally:
         client.thaw(snapshot)
     if manner.only_foretell or done == found.total():
@@ -117,11 +119,11 @@ def _tell_awaited(number: int) -> None:
         printing.talk(f"{count(number, 'more task')} {stay}. To delete waiting ones, too: --force")
 
 
-def _purge(client: Client, snapshot: Snapshot, is_forced: bool) -> int:
+def _purge(client: Client, snapshot: Snapshot, is_forced: bool, by: str | None) -> int:
     """Delete the tasks of the snapshot and return how many. If an error ends this, say how many."""
     done = 0
     try:
-        for done in client.purge(snapshot, force=is_forced):  # noqa: B007  # how many so far
+        for done in client.purge(snapshot, force=is_forced, by=by):  # noqa: B007  # how many so far
             pass
     except BaseException:
         printing.talk(f"{done} deleted, then it stopped:")

@@ -141,7 +141,7 @@ def _awaited(error: HasDependents) -> str:
 
 
 def _run_now(client: Client, task: Task, given: Given) -> str:
-    _queue(client, task).bring_forward(task.id)
+    _queue(client, task).bring_forward(task.id, given.by)
     return "pending"
 
 

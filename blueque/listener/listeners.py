@@ -5,6 +5,7 @@ do.
 from __future__ import annotations
 
 import logging
+import time
 from typing import Literal, NamedTuple
 
 from blueque.connection.redis import Redis
@@ -68,7 +69,7 @@ class Listeners:
         for node in self.find(name):
             # A listener that does not beat does not look for orders.
             is_told = node.state != "unattended" and operator.order(
-                self._redis, node.queue, node.id, what, who
+                self._redis, node.queue, node.id, what, who, time.time()
             )
             (done.told if is_told else done.not_told).append(node)
             if is_told:

@@ -126,13 +126,15 @@ class TaskOrders:
         placement.place(self._redis, self.name, task_id, time.time(), who, is_first=True)
         log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
-    def bring_forward(self, task_id: str) -> None:
+    def bring_forward(self, task_id: str, by: str | None = None) -> None:
         """Put a scheduled task in line now, with all other due tasks of the queue.
 
+        by: as for `set_priority`.
         Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "bring_forward".
         """
-        placement.bring_forward(self._redis, self.name, task_id, time.time())
-        log.info("bring_forward task=%s queue=%s", task_id, self.name)
+        who = process.who_of(by)
+        placement.bring_forward(self._redis, self.name, task_id, time.time(), who)
+        log.info("bring_forward task=%s queue=%s by=%s", task_id, self.name, who)
         self.enqueue_due_tasks()
 
     def move(self, task_id: str, to: str, by: str | None = None) -> None:

@@ -10,7 +10,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
 from blueque.model.group import require_whole
-from blueque.protocol.events import Event, record_event
+from blueque.protocol.events import Event, record_event, record_in_queue
 from blueque.protocol.fields import IDENTITY, OUTCOME, TaskFields, flat
 from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -34,6 +34,11 @@ _OF_FAILURES = (
     "start_before",
     "expired_to",
 )
+_EVENTS_OF_ORDERS = {
+    "drain": "listener_draining",
+    "pause": "listener_paused",
+    "work": "listener_resumed",
+}
 
 
 def cancel(
@@ -251,9 +256,13 @@ def decline_stack(redis: Redis, attempt: AttemptRef, mark: str, reason: str) -> 
     return transact(redis, "decline_stack", look, decide)
 
 
-def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
+def order(
+    redis: Redis, queue: str, node: str, what: str, by: str, now: float | None = None
+) -> bool:
     """Leave an order for a listener: `drain`, `leave`, `pause` or `work`. False: no such listener
     is alive.
+
+    now: when a person gives it, for the stream of the queue; None: the listener writes it itself.
     """
     registration = keys.listener(queue, node)
 
@@ -266,13 +275,14 @@ def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
         )
         if standing_order == what or is_weaker:
             return Answer(True)
-        return Change(
-            [
-                ("HSET", registration, "order", what, "order_by", by),
-                ("ZADD", keys.orders(queue, node), 0, 0),
-            ],
-            True,
-        )
+        commands: list[Command] = [
+            ("HSET", registration, "order", what, "order_by", by),
+            ("ZADD", keys.orders(queue, node), 0, 0),
+        ]
+        if now is not None:
+            event = Event(_EVENTS_OF_ORDERS[what], by, now, {"node": node})
+            commands.append(record_in_queue(queue, event))
+        return Change(commands, True)
 
     look: Look[list[str | None]] = Look([registration], [("HMGET", registration, "state", "order")])
     return transact(redis, "order", look, decide)

@@ -90,8 +90,8 @@ def place(
     _transact(redis, "place", queue, task, decide, is_first)
 
 
-def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
-    """Make a scheduled task due now. Raises WrongState, WrongQueue."""
+def bring_forward(redis: Redis, queue: str, task: str, now: float, by: str = "") -> None:
+    """Make a scheduled task due now. by: who asks. Raises WrongState, WrongQueue."""
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         fields = TaskFields._make(reply)
@@ -105,6 +105,7 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
             [
                 ("HSET", keys.task(task), "eta", now, "updated", now),
                 ("ZADD", keys.scheduled(queue), "XX", now, task),
+                *record_event(redis, queue, task, fields, Event("brought_forward", by, now)),
             ],
             None,
         )

@@ -10,7 +10,7 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, line_of
-from blueque.protocol.events import FIRST
+from blueque.protocol.events import FIRST, Event, record_in_queue
 from blueque.protocol.fields import remove_tags
 from blueque.protocol.submit import keep_key
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -74,12 +74,18 @@ BELONGINGS: dict[str, Callable[[RemovableFields], object]] = {
 
 
 def prune(
-    redis: Redis, queue: str, status: str, seen: Sequence[FinishedTask], floor: int = 0
+    redis: Redis,
+    queue: str,
+    status: str,
+    seen: Sequence[FinishedTask],
+    floor: int = 0,
+    event: Event | None = None,
 ) -> int:
     """Delete the tasks that are still as they were seen, for which no others wait, and whose end
     their group has noted. Return how many; 0 while a batch is open.
 
     seen: the oldest first. floor: the list must not become shorter than this.
+    event: recorded in the stream of the queue with it.
     """
     listed = FINISHED_LISTS[status](queue)
 
@@ -100,7 +106,7 @@ def prune(
             return Answer(0)
         # From the tail, where the oldest are.
         entries = pack_each(("LREM", listed, -1), "", [task for task, _ in same])
-        return Change(removal(queue, dict(same), entries), len(same))
+        return Change([*removal(queue, dict(same), entries), *_noted(queue, event)], len(same))
 
     record, tasks = keys.archive(queue), [ended.task for ended in seen]
     look: Look[int, int, list[str | None], *tuple[list[str | None], ...]] = Look(
@@ -115,11 +121,17 @@ def prune(
     return transact(redis, "prune", look, decide)
 
 
-def purge(redis: Redis, queue: str, tasks: Sequence[str], is_forced: bool = False) -> int:
+def purge(
+    redis: Redis,
+    queue: str,
+    tasks: Sequence[str],
+    is_forced: bool = False,
+    event: Event | None = None,
+) -> int:
     """Delete those of the tasks that are pending, scheduled or blocked, and for which no others
     wait. Return how many.
 
-    is_forced: also those for which others wait; they are gone for them then.
+    is_forced: also those for which others wait; they are gone for them then. event: as for `prune`.
     """
 
     def decide(*replies: Any) -> Verdict[int]:
@@ -145,12 +157,16 @@ def purge(redis: Redis, queue: str, tasks: Sequence[str], is_forced: bool = Fals
         blocked = [task for task, fields in waiting.items() if fields.status == "blocked"]
         if blocked:
             entries += [("ZREM", keys.blocked(queue), *blocked)]
-        return Change(removal(queue, waiting, entries), len(waiting))
+        return Change([*removal(queue, waiting, entries), *_noted(queue, event)], len(waiting))
 
     line = keys.pending(queue)
     places: list[Command] = [("LPOS", line, task, "RANK", -1, "MAXLEN", FARTHEST) for task in tasks]
     look: AnyLook = Look([line, *map(keys.task, tasks)], [*read_removable(tasks), *places])
     return transact(redis, "purge", look, decide)
+
+
+def _noted(queue: str, event: Event | None) -> list[Command]:
+    return [] if event is None else [record_in_queue(queue, event)]
 
 
 def _waits(fields: RemovableFields, place: int | None) -> bool:

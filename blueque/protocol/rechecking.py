@@ -12,7 +12,7 @@ from blueque.model import inputs, keys
 from blueque.model.conditions import DROPPED, are_met, unmet
 from blueque.model.group import condition_on, gate_of, require_whole
 from blueque.protocol.children import Comparison, ParentSeen, cancel_child, child_look, let_go
-from blueque.protocol.events import Event, record_event
+from blueque.protocol.events import Event, record_event, record_in_queue
 from blueque.protocol.fields import TaskFields
 from blueque.protocol.parents import (
     LOOK_EVERY,
@@ -212,7 +212,8 @@ def unblock(
             home = fields.queue_name
             return Change([*commands, *record_event(redis, home, task, fields, event)], "blocked")
         freeing, status = let_go(redis, task, fields, by, now)
-        return Change([*commands, *freeing], status)
+        event = record_in_queue(fields.queue_name, Event("unblocked", by, now), task)
+        return Change([*commands, *freeing, event], status)
 
     own = child_look(task)
     look: AnyLook = Look(

@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from blueque.connection.redis import Redis
+from blueque.model.parts import grouped
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import HELD, WAITING, Place
 from blueque.producer.dependents import is_awaited
 from blueque.protocol import pruning
+from blueque.protocol.events import Event
 from blueque.queries import finished
 from blueque.queries.dependencies import count_awaited
+from blueque.system import process
 from blueque.tables import snapshot_reader
 
 log = logging.getLogger("blueque")
@@ -22,19 +25,44 @@ READ_AT_ONCE = 1000
 PURGED_AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
 
 
-def purge(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Iterator[int]:
+def purge(
+    redis: Redis, snapshot: Snapshot, is_forced: bool = False, by: str | None = None
+) -> Iterator[int]:
     """Delete the tasks of a snapshot that still have the status of their part; pending, scheduled
     and blocked count as one status. Leave those that were reserved or started, and those for which
     others wait. Yield how many are deleted so far.
 
     is_forced: also waiting tasks for which others wait.
+    by: who deletes them (this user and host if left out), for the streams of their queues.
     Raises SnapshotGone.
     """
-    done = 0
+    who = process.who_of(by)
+    done, events = 0, _events(snapshot, who)
     for piece, tasks in snapshot_reader.ids(redis, snapshot, PURGED_AT_ONCE):
-        done += _purge(redis, piece, tasks, is_forced)
+        deleted = _purge(redis, piece, tasks, is_forced, events.get(piece.queue))
+        if deleted:
+            events.pop(piece.queue, None)
+        done += deleted
         yield done
-    log.info("purge tasks=%d", done)
+    log.info("purge tasks=%d by=%s", done, who)
+
+
+def _events(snapshot: Snapshot, by: str) -> dict[str, Event]:
+    """Return the event of each queue, which goes with the first tasks that are deleted there."""
+    parts = grouped(snapshot.parts, lambda part: part.queue)
+    now = time.time()
+    return {
+        queue: Event(
+            "purged",
+            by,
+            now,
+            {
+                "tasks": sum(part.last - part.first for part in found),
+                "status": " ".join(dict.fromkeys(part.listed_as for part in found)),
+            },
+        )
+        for queue, found in parts.items()
+    }
 
 
 def awaited(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Counter[tuple[str, str]]:
@@ -51,11 +79,13 @@ def awaited(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Counte
     return found
 
 
-def _purge(redis: Redis, piece: Slice, tasks: Sequence[str], is_forced: bool) -> int:
+def _purge(
+    redis: Redis, piece: Slice, tasks: Sequence[str], is_forced: bool, event: Event | None
+) -> int:
     if piece.listed_as in HELD:
         return 0
     if piece.listed_as in (*WAITING, "blocked"):
-        return pruning.purge(redis, piece.queue, tasks, is_forced)
+        return pruning.purge(redis, piece.queue, tasks, is_forced, event)
     seen = finished.seen(redis, Place(piece.listed_as, piece.queue), tasks)
     now = time.time()
     ended = [
@@ -63,4 +93,6 @@ def _purge(redis: Redis, piece: Slice, tasks: Sequence[str], is_forced: bool) ->
         for task in seen
         if task is not None and not (task.has_dependents and is_awaited(redis, task.task, now))
     ]
-    return pruning.prune(redis, piece.queue, piece.listed_as, ended) if ended else 0
+    if not ended:
+        return 0
+    return pruning.prune(redis, piece.queue, piece.listed_as, ended, event=event)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _WORDS = {"released": "handed back", "put_first": "put first"}
 BY_PEOPLE = {  # what people do
     *("cancelled", "requeued", "prioritized", "moved", "put_first", "interrupted", "paused"),
-    *("resumed", "deleted", "set", "dropped", "cancelling", "interrupting"),
+    *("resumed", "deleted", "purged", "set", "dropped", "cancelling", "interrupting"),
+    *("unblocked", "brought_forward", "listener_paused", "listener_resumed", "listener_draining"),
     *("schedule_added", "schedule_changed", "schedule_removed"),
     *("schedule_paused", "schedule_resumed", "schedule_triggered"),
 }

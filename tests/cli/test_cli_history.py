@@ -89,6 +89,30 @@ def test_what_people_do_is_told_from_what_listeners_do(run, redis, client):
     assert shown(run, "--on", "people") == [("cancelled", "ann")]
 
 
+def test_each_order_of_a_person_leaves_one_event_with_the_name(run, redis, client):
+    queue = client.get_queue("video")
+    first = queue.enqueue(1)
+    tasks = [queue.enqueue(2) for _ in range(3)]
+    later = queue.schedule(3, time.time() + 3600)
+    blocked = queue.enqueue(4, after=[first])
+    protocol.register(redis, "video", "host_7", "i1", {}, time.time())
+    orders = {
+        "brought_forward": ("move", later, "--now"),
+        "put_first": ("move", tasks[2], "--first"),
+        "prioritized": ("move", tasks[0], "--priority", "5"),
+        "unblocked": ("move", blocked, "--unblock"),
+        "listener_paused": ("host", "pause", "host"),
+        "listener_resumed": ("host", "resume", "host"),
+        "listener_draining": ("host", "drain", "host"),
+        "purged": ("delete", "-q", "video", "--state", "pending", "--force", "--yes"),
+    }
+
+    for order in orders.values():
+        assert run(*order, "--as", "ann").returncode == 0, order
+
+    assert shown(run, "--on", "people") == [(event, "ann") for event in orders]
+
+
 def test_what_goes_on_is_asked_for(run):
     program = run("history", "-q", "*", "--exec", "true")
     both = run("history", "-f", "-q", "*", "--until", "1h")

@@ -986,9 +986,12 @@ def erase(*rows: tuple[str, str, float, int | None]) -> Given:
     return lambda redis: protocol.erase(redis, BatchRef(Q, "b1", "w"), written, 9.25)
 
 
-def prune(status: str, floor: int = 0, **seen: float) -> Given:
+PURGED = Event("purged", "ann", 9.25, {"tasks": 7, "status": "pending"})
+
+
+def prune(status: str, floor: int = 0, event: Event | None = None, **seen: float) -> Given:
     return lambda redis: protocol.prune(
-        redis, Q, status, [FinishedTask(task, at) for task, at in seen.items()], floor
+        redis, Q, status, [FinishedTask(task, at) for task, at in seen.items()], floor, event
     )
 
 
@@ -1010,8 +1013,8 @@ PRUNE = {
 }
 
 
-def purge(*tasks: str) -> Given:
-    return lambda redis: protocol.purge(redis, Q, tasks)
+def purge(*tasks: str, event: Event | None = None) -> Given:
+    return lambda redis: protocol.purge(redis, Q, tasks, event=event)
 
 
 A_SCHEDULED, A_BLOCKED = "there is a [SCHEDULED]", "there is a [BLOCKED]"
@@ -1255,7 +1258,7 @@ def place(**wish: Any) -> Given:
 
 
 def bring_forward(redis: Redis) -> None:
-    protocol.bring_forward(redis, Q, "t1", 9.25)
+    protocol.bring_forward(redis, Q, "t1", 9.25, "bob")
 
 
 def pause(reason: str | None = None) -> Given:
@@ -1269,6 +1272,13 @@ def resume(redis: Redis) -> None:
 def notice(event: str, **facts: str | int) -> Values:
     """Return the value of the event of a queue."""
     return {"NOTICE": json.dumps({"event": event, "at": 9.25, **facts}, separators=(",", ":"))}
+
+
+BY_A_PERSON = "a person gives it"
+
+
+def of_listener(event: str) -> Values:
+    return notice(event, by="ann", node=NODE)
 
 
 def settings(**wanted: str | None) -> Given:
@@ -1481,7 +1491,7 @@ def decline_stack(token: str = T) -> Given:
 
 
 def order(redis: Redis) -> None:
-    protocol.order(redis, Q, NODE, "drain", "ann")
+    protocol.order(redis, Q, NODE, "drain", "ann", 9.25)
 
 
 def leave_listener(redis: Redis) -> None:
@@ -1489,11 +1499,11 @@ def leave_listener(redis: Redis) -> None:
 
 
 def pause_listener(redis: Redis) -> None:
-    protocol.order(redis, Q, NODE, "pause", "ann")
+    protocol.order(redis, Q, NODE, "pause", "ann", 9.25)
 
 
 def resume_listener(redis: Redis) -> None:
-    protocol.order(redis, Q, NODE, "work", "ann")
+    protocol.order(redis, Q, NODE, "work", "ann", 9.25)
 
 
 def delete(redis: Redis) -> None:
@@ -1653,7 +1663,7 @@ TO_ANOTHER = {**MOVE, "CHANGED": ["queue", "to"], "NEW_PRIORITY": 0}
 OF_SHARED = {**SHARED, "NEW_PRIORITY": 0, "NEW_NAME": SHARED["NAME"]}
 EXPIRE = {**MOVE, "BY": "blueque", "REASON": "expired"}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
-UNBLOCK = {**TASK, "OWN_GROUP": []}
+UNBLOCK = {**TASK, **notice("unblocked", by="ann"), "OWN_GROUP": []}
 INTERRUPT = {**TASK, "BY": "bob", "WHY": []}
 REQUEUE = {**TASK, "STATUS": "pending", "MARK": "mark-1", "LAST": [], "DROPPED": [], "GROUP": []}
 ASK_STACK = {**TASK, "MARK": "m1"}
@@ -4293,6 +4303,13 @@ SAMPLES = [
     ),
     *samples("prune", prune("complete", t1=5.0), PRUNE)(
         case(
+            "the first of an order",
+            given(completed("t1"), enqueued("t2")),
+            "they are the first of an order",
+            call=prune("complete", event=PURGED, t1=5.0, t2=5.0),
+            **notice("purged", by="ann", tasks=7, status="pending"),
+        ),
+        case(
             "as usual",
             given(completed("t1"), enqueued("t2")),
             call=prune("complete", t1=5.0, t2=5.0),
@@ -4366,6 +4383,14 @@ SAMPLES = [
         ),
     ),
     *samples("purge", purge("t1"), PURGE)(
+        case(
+            "the first of an order",
+            given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
+            A_SCHEDULED,
+            "they are the first of an order",
+            call=purge("t1", "t2", "t3", event=PURGED),
+            **notice("purged", by="ann", tasks=7, status="pending"),
+        ),
         case(
             "as usual",
             given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
@@ -4609,11 +4634,26 @@ SAMPLES = [
         ),
     ),
     *samples("order", order, ORDER)(
-        case("as usual", registered()),
+        case("as usual", registered(), BY_A_PERSON, **of_listener("listener_draining")),
         case("again", given(registered(), order), until="MULTI"),
         case("nobody there", nothing, until="MULTI"),
-        case("pause", registered(), call=pause_listener, WHAT="pause"),
-        case("resume", given(registered(), pause_listener), call=resume_listener, WHAT="work"),
+        case(
+            "pause",
+            registered(),
+            BY_A_PERSON,
+            call=pause_listener,
+            WHAT="pause",
+            **of_listener("listener_paused"),
+        ),
+        case(
+            "resume",
+            given(registered(), pause_listener),
+            BY_A_PERSON,
+            call=resume_listener,
+            WHAT="work",
+            **of_listener("listener_resumed"),
+        ),
+        case("of its own", registered(), call=leave_listener, WHAT="leave", WHO="a signal"),
         case(
             "pause of one that drains",
             given(registered(), order),
