@@ -212,8 +212,8 @@ def unblock(
             home = fields.queue_name
             return Change([*commands, *record_event(redis, home, task, fields, event)], "blocked")
         freeing, status = let_go(redis, task, fields, by, now)
-        event = record_in_queue(fields.queue_name, Event("unblocked", by, now), task)
-        return Change([*commands, *freeing, event], status)
+        notice = record_in_queue(fields.queue_name, Event("unblocked", by, now), task)
+        return Change([*commands, *freeing, notice], status)
 
     own = child_look(task)
     look: AnyLook = Look(
