@@ -314,12 +314,39 @@ class Programs:
             *kind,
             *work,
         ]
-        if before or not self._may_fork(**options):
-            started = self._start([*before, *LISTENER, *arguments], **options)
-        else:
-            started = self._fork_listener(arguments, **options)
-        listener = Listener(*started, self.client, queue)
+        listener = self.started_as(arguments, queue, before=before, **options)
         return listener.ready(slots) if is_awaited else listener
+
+    def started_as(
+        self,
+        arguments: list[str],
+        queue: str,
+        environ: Mapping[str, str] | None = None,
+        before: tuple[str, ...] = (),
+        **options: Any,
+    ) -> Listener:
+        """Start a blueque-listener with these arguments and no others."""
+        if before or not self._may_fork(environ, **options):
+            command = [*before, *LISTENER, *arguments]
+            return Listener(*self._start(command, environ, **options), self.client, queue)
+        return Listener(*self._fork_listener(arguments, environ), self.client, queue)
+
+    def listen(self, *arguments: str, environ: Mapping[str, str] | None = None) -> Program:
+        """Start a blueque-listener of any queues with these arguments, and wait until it listens."""
+        listener = self.start(self._listening(arguments), environ=environ)
+        listener.says("register queue=")
+        return listener
+
+    def run_to_end(
+        self, *arguments: str, environ: Mapping[str, str] | None = None
+    ) -> tuple[int, str]:
+        """Run a blueque-listener that ends by itself; return its exit code and what it said."""
+        listener = self.start(self._listening(arguments), environ=environ)
+        return listener.wait(), listener.log
+
+    def _listening(self, arguments: tuple[str, ...]) -> list[str]:
+        place = ("--redis-url", self.url, "--spool", str(self.directory / "spool"))
+        return [*LISTENER, *place, "--on-term", "drain", *arguments]
 
     def scheduler(
         self, url: str | None = None, before: tuple[str, ...] = (), **options: Any

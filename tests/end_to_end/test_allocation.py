@@ -30,25 +30,8 @@ WORK = """
 
 
 def start(programs, handler, *options, slots=1, on_term="drain", **more):
-    return programs.start(
-        [
-            sys.executable,
-            "-m",
-            "blueque.cli.listener",
-            "work",
-            "--redis-url",
-            programs.url,
-            "--slots",
-            str(slots),
-            "--spool",
-            str(programs.directory / "spool"),
-            "--on-term",
-            on_term,
-            "--handler",
-            handler,
-            *options,
-        ],
-        **more,
+    return programs.listener(
+        handler, *options, slots=slots, on_term=on_term, is_awaited=False, **more
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import time
 from pathlib import Path
 
@@ -61,28 +60,15 @@ def test_what_the_file_says_of_the_listener_is_done_and_an_option_goes_before_it
         '[listener]\nslots = 2\nselect = "round-robin"\nkeep = "1h"\nbeat = "0.5s"\nlease = "5s"',
         "blueque.toml",
     )
-    command = [
-        sys.executable,
-        "-m",
-        "blueque.cli.listener",
-        "A",
-        "B",
-        "--redis-url",
-        programs.url,
-        "--spool",
-        "spool",
-        "--handler",
-        "work:run",
-    ]
-    listener = programs.start(command)
+    listener = programs.listen("A", "B", "--handler", "work:run")
     listener.says("2 queues (round-robin) 'A', 'B', work:run, 2 slots")
     assert "configuration blueque.toml" in listener.log
     inspector = programs.client.get_inspector()
     until(lambda: len(inspector.listeners("B")) == 2, what="two slots")
     known = inspector.registration("B", inspector.listeners("B")[0])
     assert (known["beat_every"], known["lease"], known["lost_after"]) == ("0.5", "5.0", "600.0")
-    options = ("--slots", "1", "--select", "ordered", "--beat", "1s")
-    other = programs.start([*command, *options], environ={"BLUEQUE_LEASE": "4s"})
+    options = ("--slots", "1", "--select", "ordered", "--beat", "1s", "--handler", "work:run")
+    other = programs.listen("A", "B", *options, environ={"BLUEQUE_LEASE": "4s"})
     other.says("2 queues (ordered) 'A', 'B', work:run, 1 slot,")
     other.says("register queue=B")
     node = re.search(r"register queue=B node=(\S+)", other.log)[1]

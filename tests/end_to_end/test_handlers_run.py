@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 
 import pytest
 from handlers import ended
@@ -46,34 +45,6 @@ def programs(programs):
     return programs
 
 
-def command(programs, *arguments):
-    return [
-        sys.executable,
-        "-m",
-        "blueque.cli.listener",
-        "--redis-url",
-        programs.url,
-        "--spool",
-        "spool",
-        "--on-term",
-        "drain",
-        *arguments,
-    ]
-
-
-def listen(programs, *arguments, environ=None):
-    """Start a listener with these arguments, and wait until it listens."""
-    listener = programs.start(command(programs, *arguments), environ=environ)
-    listener.says("register queue=")
-    return listener
-
-
-def refused(programs, *arguments, environ=None):
-    """Return the exit code of a listener that cannot start, and what it said."""
-    listener = programs.start(command(programs, *arguments), environ=environ)
-    return listener.wait(), listener.log
-
-
 def results(programs, *queues):
     """Run a task in each queue, one after the other, and return their results."""
     tasks = [
@@ -109,7 +80,7 @@ def test_modules_of_the_user_that_have_names_of_the_standard_library_keep_no_tas
 @pytest.mark.parametrize("option", [(), ("--preload", "json"), ("--no-warm",)], ids=repr)
 def test_each_queue_of_a_listener_has_the_handler_that_the_file_names(programs, option):
     programs.write(FILE, "blueque.toml")
-    listener = listen(programs, "a", "b", "c", "d", *option)
+    listener = programs.listen("a", "b", "c", "d", *option)
 
     found = results(programs, "a", "b", "c", "d", "b", "b", "a", "a", "b", "d")
 
@@ -120,7 +91,7 @@ def test_each_queue_of_a_listener_has_the_handler_that_the_file_names(programs, 
 
 def test_no_task_runs_in_a_process_that_has_imported_the_handler_of_another_queue(programs):
     programs.write(FILE, "blueque.toml")
-    listener = listen(programs, "a", "b")
+    listener = programs.listen("a", "b")
     results(programs, "a", "a")
     (slot,) = until(
         lambda: [pid for pid in children_of(listener.pid) if children_of(pid)],
@@ -141,7 +112,7 @@ def test_no_task_runs_in_a_process_that_has_imported_the_handler_of_another_queu
 
 def test_queues_that_alternate_import_nothing_ahead(programs):
     programs.write(FILE, "blueque.toml")
-    listen(programs, "a", "b")
+    programs.listen("a", "b")
 
     tasks = [
         ended(programs.client, programs.client.get_queue(queue).enqueue("")) for queue in "bababa"
@@ -156,14 +127,14 @@ def test_queues_that_alternate_import_nothing_ahead(programs):
 
 
 def test_a_program_in_a_variable_is_split_as_by_a_shell_and_nothing_is_expanded(programs):
-    listen(programs, "a", environ={"BLUEQUE_EXEC": """printf '%s|' "two words" $HOME"""})
+    programs.listen("a", environ={"BLUEQUE_EXEC": """printf '%s|' "two words" $HOME"""})
 
     assert results(programs, "a") == ["two words|$HOME|"]
 
 
 def test_sighup_has_the_listener_take_another_handler_from_the_file(programs):
     programs.write("[queues.a]\nhandler = 'first:run'", "blueque.toml")
-    listener = listen(programs, "a", environ={"BLUEQUE_GRACE": "7s"})
+    listener = programs.listen("a", environ={"BLUEQUE_GRACE": "7s"})
     assert results(programs, "a") == [["first", "a"]]
 
     programs.write("[queues.a]\nhandler = 'second:run'", "blueque.toml")
@@ -180,7 +151,7 @@ def test_sighup_has_the_listener_take_another_handler_from_the_file(programs):
 def test_a_queue_without_a_handler_ends_the_listener_with_the_three_ways_to_name_one(programs):
     programs.write("[queues.a]\nhandler = 'first:run'", "blueque.toml")
 
-    code, log = refused(programs, "a", "render.4k")
+    code, log = programs.run_to_end("a", "render.4k")
 
     assert code == 78
     assert "queue 'render.4k' has no handler" in log
@@ -216,7 +187,7 @@ def test_a_queue_without_a_handler_ends_the_listener_with_the_three_ways_to_name
     ],
 )
 def test_what_cannot_be_a_handler_is_refused_at_the_start(programs, arguments, environ, code, said):
-    refusal = refused(programs, "a", *arguments, environ=environ)
+    refusal = programs.run_to_end("a", *arguments, environ=environ)
 
     assert refusal[0] == code and said in refusal[1]
 
@@ -224,7 +195,7 @@ def test_what_cannot_be_a_handler_is_refused_at_the_start(programs, arguments, e
 def test_a_mistake_in_the_file_is_told_before_what_is_missing_on_the_command_line(programs):
     programs.write("[listener]\nslotz = 3", "blueque.toml")
 
-    code, log = refused(programs, "a")
+    code, log = programs.run_to_end("a")
 
     assert (code, log.partition(": ")[2]) == (
         78,
@@ -237,7 +208,7 @@ def test_each_handler_is_tried_at_the_start_and_the_queue_of_one_that_breaks_is_
         "[queues.a]\nhandler = 'first:run'\n[queues.b]\nhandler = 'second:nothing'", "blueque.toml"
     )
 
-    code, log = refused(programs, "a", "b")
+    code, log = programs.run_to_end("a", "b")
 
     assert code == 78
     assert "queue 'b': cannot import the handler second:nothing: second has no 'nothing'" in log
@@ -255,7 +226,7 @@ def test_a_task_inherits_no_variable_that_is_an_option_of_its_listener(programs)
         "BLUEQUE_KEEP": "1d",
         "BLUEQUE_BEAT": "5s",
     }
-    listener = listen(programs, "a", environ=environ)
+    listener = programs.listen("a", environ=environ)
     assert ", 2 slots" in listener.log
 
     task = ended(programs.client, programs.client.get_queue("a").enqueue(""))
@@ -266,7 +237,7 @@ def test_a_task_inherits_no_variable_that_is_an_option_of_its_listener(programs)
 
 
 def test_a_name_that_looks_like_a_pattern_is_told_to_be_a_name(programs):
-    listener = listen(programs, "render.*", "--handler", "first:run")
+    listener = programs.listen("render.*", "--handler", "first:run")
 
     assert "'render.*' is the name of one queue, not a pattern" in listener.log
     assert results(programs, "render.*") == [["first", "render.*"]]

@@ -25,7 +25,7 @@ from handlers import (
     pid_of,
     running,
 )
-from running import BLUEQUE, children_of, is_there, patched, until
+from running import BLUEQUE, LISTENER, children_of, is_there, patched, until
 from transactions import protocol
 
 from blueque import Retry
@@ -178,21 +178,9 @@ def test_by_default_a_sigterm_means_drain_in_a_container_and_leave_outside(
     programs, container, first, last
 ):
     before = [] if container else outside_a_container(programs.directory / "root")
+    work = ("work", "--handler", "work:run", "--redis-url", programs.url, "--spool", "spool")
     listener = programs.start(
-        [
-            *before,
-            sys.executable,
-            "-m",
-            "blueque.cli.listener",
-            "work",
-            "--handler",
-            "work:run",
-            "--redis-url",
-            programs.url,
-            "--spool",
-            str(programs.directory / "spool"),
-        ],
-        environ={"container": container, "KUBERNETES_SERVICE_HOST": ""},
+        [*before, *LISTENER, *work], environ={"container": container, "KUBERNETES_SERVICE_HOST": ""}
     )
     task = begin(programs)
     listener.send(signal.SIGTERM)

@@ -6,7 +6,6 @@ import datetime
 import json
 import logging
 import re
-import sys
 import time
 
 import pytest
@@ -97,22 +96,9 @@ def test_fields_are_those_of_the_text(template, values, fields):
 def test_the_whole_log_of_a_listener_and_a_scheduler_is_json_when_asked_for(programs):
     programs.write("def run(task):\n    return 1\n")
     task_id = programs.client.get_queue("work").enqueue("")
-    common = ["--redis-url", programs.url, "--log-format", "json"]
-    listening = programs.start(
-        [
-            sys.executable,
-            "-m",
-            "blueque.cli.listener",
-            "work",
-            "--handler",
-            "work:run",
-            "--spool",
-            str(programs.directory / "spool"),
-            "--until-empty",
-            *common,
-        ]
-    )
-    scheduling = programs.start([sys.executable, "-m", "blueque.cli.scheduler", *common])
+    json_too = ("--log-format", "json")
+    listening = programs.listener("work:run", "--until-empty", *json_too, is_awaited=False)
+    scheduling = programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "json"})
     scheduling.says("blueque-scheduler")
     assert listening.wait() == 0
     items = [
@@ -131,11 +117,9 @@ def test_both_programs_offer_the_formats_that_there_are():
 def test_a_log_level_leaves_out_what_is_less_important(programs):
     programs.write("def run(task):\n    return 1\n")
     programs.client.get_queue("work").enqueue("")
-    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--handler", "work:run"]
-    common = ["--redis-url", programs.url, "--spool", "spool", "--until-empty"]
-    quiet = programs.start([*command, *common, "--log-level", "warning"])
-    assert (quiet.wait(), quiet.log) == (0, "")
+    work = ("work", "--handler", "work:run", "--until-empty")
+    assert programs.run_to_end(*work, "--log-level", "warning") == (0, "")
 
     programs.client.get_queue("work").enqueue("")
-    usual = programs.start([*command, *common], environ={"BLUEQUE_LOG_LEVEL": "info"})
-    assert usual.wait() == 0 and "complete task=" in usual.log
+    code, log = programs.run_to_end(*work, environ={"BLUEQUE_LOG_LEVEL": "info"})
+    assert code == 0 and "complete task=" in log

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 
 import pytest
 from handlers import WORK, begin, ended, has_moved, is_sound, ledger, let_go, pid_of
@@ -56,26 +55,6 @@ def programs(programs):
     return programs
 
 
-def command(programs, *arguments):
-    return [
-        *(sys.executable, "-m", "blueque.cli.listener", "--redis-url", programs.url),
-        *("--spool", "spool", "--on-term", "drain", *arguments),
-    ]
-
-
-def listen(programs, *arguments, environ=None):
-    """Start a listener with these arguments, and wait until it listens."""
-    listener = programs.start(command(programs, *arguments), environ=environ)
-    listener.says("register queue=")
-    return listener
-
-
-def refused(programs, *arguments, environ=None):
-    """Return the exit code of a listener that cannot start, and what it said."""
-    listener = programs.start(command(programs, *arguments), environ=environ)
-    return listener.wait(), listener.log
-
-
 def run(programs, queue, parameters="", **options):
     made = programs.client.get_queue(queue).enqueue(parameters, **options)
     return ended(programs.client, made)
@@ -85,7 +64,7 @@ def run(programs, queue, parameters="", **options):
     "option", [(), ("--preload", "films"), ("--no-warm",), ("--reuse", "5")], ids=repr
 )
 def test_a_handler_that_registers_itself_runs_the_tasks_of_its_queue(programs, option):
-    listener = listen(programs, "films", "scenes", "--module", "films", *option)
+    listener = programs.listen("films", "scenes", "--module", "films", *option)
 
     tasks = [run(programs, "films", film) for film in ("Metropolis", "M")]
 
@@ -106,7 +85,7 @@ def test_without_a_queue_a_listener_takes_those_that_the_modules_define(programs
     environ = {"BLUEQUE_MODULES": "sounds"} if place == "variable" else {}
     options = ("--module", "sounds") if place == "option" else ()
 
-    listener = listen(programs, *options, environ=environ)
+    listener = programs.listen(*options, environ=environ)
 
     assert run(programs, "sounds").result == ["sounds", "films"]
     assert listener.lines("register queue=") == listener.lines("register queue=sounds")
@@ -120,17 +99,17 @@ def test_the_handlers_of_a_package_are_those_of_the_modules_that_it_imports(prog
         "cinema/reels.py",
     )
 
-    listener = listen(programs, "--module", "cinema")
+    listener = programs.listen("--module", "cinema")
     assert run(programs, "reels").result == "cinema.reels"
     assert len(listener.lines("register queue=")) == 1
 
     # A queue that is named takes what any imported module defines.
-    listen(programs, "sounds", "--module", "cinema")
+    programs.listen("sounds", "--module", "cinema")
     assert run(programs, "sounds").result == ["sounds", "films"]
 
 
 def test_all_is_imported_once_for_a_look_and_not_in_master_or_listener(programs):
-    listener = listen(programs, "scenes", "--module", "films", "--no-warm")
+    listener = programs.listen("scenes", "--module", "films", "--no-warm")
     task = run(programs, "scenes", {"a": 1})
 
     lines = (programs.directory / "imports").read_text().split()
@@ -166,7 +145,7 @@ def test_all_is_imported_once_for_a_look_and_not_in_master_or_listener(programs)
 )
 def test_the_settings_of_a_handler_apply_however_it_is_named(programs, arguments, environ, file):
     programs.write(file, "blueque.toml")
-    listen(programs, *arguments, environ=environ)
+    programs.listen(*arguments, environ=environ)
 
     task = run(programs, "films", "bad")
 
@@ -174,7 +153,7 @@ def test_the_settings_of_a_handler_apply_however_it_is_named(programs, arguments
 
 
 def test_sighup_takes_the_settings_of_the_handler_as_they_are_by_then(programs):
-    listener = listen(programs, "films", "--handler", "films:film")
+    listener = programs.listen("films", "--handler", "films:film")
     # longer, so that the bytecode of the same second is not taken for it
     programs.write(FILMS.replace("max=2", "max=1 + 0"), "films.py")
 
@@ -185,15 +164,15 @@ def test_sighup_takes_the_settings_of_the_handler_as_they_are_by_then(programs):
 
 
 def test_run_and_modules_on_the_command_line_are_refused_and_a_variable_is_overruled(programs):
-    code, log = refused(programs, "films", "--handler", "films:plain", "--module", "films")
+    code, log = programs.run_to_end("films", "--handler", "films:plain", "--module", "films")
     assert code == 2 and "--handler and --module are both given" in log
 
     both = {"BLUEQUE_HANDLER": "films:plain", "BLUEQUE_MODULES": "films"}
-    code, log = refused(programs, "films", environ=both)
+    code, log = programs.run_to_end("films", environ=both)
     assert code == 78 and "BLUEQUE_HANDLER and BLUEQUE_MODULES are both set" in log
 
     modules = {"BLUEQUE_MODULES": "no.such.module"}
-    listen(programs, "films", "--handler", "films:plain", environ=modules)
+    programs.listen("films", "--handler", "films:plain", environ=modules)
     assert run(programs, "films").result == "plain"
 
 
@@ -207,7 +186,7 @@ def test_what_the_decorator_says_goes_before_the_listener_and_after_the_table_of
     programs.write(
         "[listener]\nmodules = ['films', 'sounds']\nretry = 7\ntime_limit = '2h'", "blueque.toml"
     )
-    listen(programs, "films", "scenes", "sounds")
+    programs.listen("films", "scenes", "sounds")
     bad, limited = run(programs, "films", "bad"), run(programs, "sounds", "wait", retry=0)
     assert (bad.status, bad.attempt, bad.error_type) == ("failed", 3, "ValueError")
     assert (limited.status, limited.error_type) == ("failed", "time_limit")
@@ -218,7 +197,7 @@ def test_what_the_decorator_says_goes_before_the_listener_and_after_the_table_of
 
 def test_the_table_of_a_queue_goes_before_the_decorator_and_an_option_before_both(programs):
     programs.write("[queues.films]\nretry = false\n[queues.sounds]\ngrace = '1s'", "blueque.toml")
-    listener = listen(programs, "films", "--module", "films")
+    listener = programs.listen("films", "--module", "films")
     assert run(programs, "films", "bad").attempt == 1
     assert listener.lines(
         "queue 'films': the decorator of films:film is not used for retry: "
@@ -226,7 +205,7 @@ def test_the_table_of_a_queue_goes_before_the_decorator_and_an_option_before_bot
     )
 
     limited = ("--time-limit", "0.1", "--retry", "0")
-    listener = listen(programs, "sounds", "--handler", "sounds:sound", *limited)
+    listener = programs.listen("sounds", "--handler", "sounds:sound", *limited)
     task = run(programs, "sounds", "wait")
     assert "0.1" in task.error and task.attempt == 1
     assert listener.lines(
@@ -236,7 +215,7 @@ def test_the_table_of_a_queue_goes_before_the_decorator_and_an_option_before_bot
 
 
 def test_a_handler_of_another_queue_runs_without_its_settings_and_the_listener_says_so(programs):
-    listener = listen(programs, "any", "--handler", "films:film")
+    listener = programs.listen("any", "--handler", "films:film")
 
     assert run(programs, "any", "M").result[:3:2] == ["films", "M"]
     assert run(programs, "any", "bad").attempt == 1
@@ -291,7 +270,7 @@ def test_a_handler_of_another_queue_runs_without_its_settings_and_the_listener_s
 def test_a_mistake_in_a_module_is_one_sentence_at_the_start(programs, text, arguments, said):
     path = programs.write(text, "bad.py")
 
-    code, log = refused(programs, *arguments, "--module", "bad")
+    code, log = programs.run_to_end(*arguments, "--module", "bad")
 
     assert (code, log.splitlines()[0]) == (78, f"blueque-listener: {said.format(file=path)}") or (
         code == 78 and "Name a callable" in said and said in log
@@ -309,7 +288,7 @@ def test_a_mistake_in_a_module_is_one_sentence_at_the_start(programs, text, argu
     ],
 )
 def test_what_is_no_module_is_refused(programs, arguments, environ, code, said):
-    refusal = refused(programs, *arguments, environ=environ)
+    refusal = programs.run_to_end(*arguments, environ=environ)
 
     assert refusal[0] == code and said in refusal[1]
 
@@ -318,7 +297,7 @@ def test_what_is_no_module_is_refused(programs, arguments, environ, code, said):
 
 
 def test_sighup_takes_what_the_modules_define_by_then(programs):
-    listener = listen(programs, "--module", "sounds")
+    listener = programs.listen("--module", "sounds")
     programs.write(OTHER.replace('"sounds"', '"noise"'), "sounds.py")
 
     listener.send(signal.SIGHUP)
@@ -333,7 +312,7 @@ def test_sighup_takes_what_the_modules_define_by_then(programs):
 
 def test_a_task_of_a_handler_that_has_registered_itself_is_adopted(programs):
     programs.write(f"{WORK}\n    import blueque\n    run = blueque.handler('work')(run)\n")
-    listen(programs, "work", "--module", "work")
+    programs.listen("work", "--module", "work")
     task = begin(programs)
     os.kill(pid_of(task.node), signal.SIGKILL)
 

@@ -6,11 +6,10 @@ import json
 import os
 import shutil
 import signal
-import sys
 
 import pytest
 from handlers import pid_of
-from running import ROOT, Listener, outcome, state_of, until
+from running import ROOT, outcome, state_of, until
 
 from blueque import Client
 from blueque.system.process import start_ticks
@@ -62,10 +61,7 @@ def configure(programs, listener="", rest="", url=None):
 def start(programs, slots=1, **environ):
     """Start a listener that has all but its queue from blueque.toml."""
     environ = {"BLUEQUE_SPOOL": str(programs.directory / "spool"), **environ}
-    command = [sys.executable, "-m", "blueque.cli.listener", "work"]
-    listener = Listener(
-        *programs._start(command, environ=environ), client=programs.client, queue="work"
-    )
+    listener = programs.started_as(["work"], "work", environ)
     return listener.ready(slots)
 
 
@@ -117,11 +113,7 @@ def test_no_signal_ends_a_listener_that_is_starting(programs, queue):
         def run(task):
             return "done"
     """)
-    configure(programs, 'handler = "work:run"')
-    environ = {"BLUEQUE_SPOOL": str(programs.directory / "spool")}
-    command = [sys.executable, "-m", "blueque.cli.listener", "work"]
-    started = programs._start(command, environ=environ)
-    listener = Listener(*started, client=programs.client, queue="work")
+    listener = programs.listener("work:run", before=("env",), is_awaited=False)
     until((programs.directory / "importing").exists, what="the import of the handler")
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         listener.send(number)

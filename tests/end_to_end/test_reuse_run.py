@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 
 import pytest
 from handlers import WORK, begin, ended, files, has_moved, is_sound, ledger, let_go, pid_of, running
@@ -619,8 +618,7 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
         "blueque.toml",
     )
     names = ("work", "same", "once", "other")
-    arguments = ("--redis-url", programs.url, "--spool", "spool", "--on-term", "drain")
-    program = programs.start([sys.executable, "-m", "blueque.cli.listener", *arguments, *names])
+    program = programs.listen(*names)
 
     def run_in(name: str) -> int:
         queue = programs.client.get_queue(name)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import sys
 from pathlib import Path
 
 import forked
 import pytest
 from handlers import ended
-from running import Programs, children_of, clean_environment, keeper_of, until
+from running import LISTENER, Programs, children_of, clean_environment, keeper_of, until
 
 from blueque import Client
 from blueque.node.reload import ANSWER_TO
@@ -109,16 +108,7 @@ def contents(directory: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("place", ["option", "BLUEQUE_REDIS_URL", "REDIS_URL", "file"])
 def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(programs, cli, place):
-    command = [
-        sys.executable,
-        "-m",
-        "blueque.cli.listener",
-        "look",
-        "--spool",
-        "spool",
-        "--handler",
-        "work:look",
-    ]
+    command = [*LISTENER, "look", "--spool", "spool", "--handler", "work:look"]
     environ = {place: programs.url} if place.endswith("REDIS_URL") else {}
     if place == "file":
         programs.write(f'redis_url = "{programs.url}"', "blueque.toml", 0o600)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
 import pytest
@@ -396,18 +395,7 @@ def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, tex
 )
 def test_what_makes_no_sense_is_refused(programs, options, said):
     work = [] if "--exec" in options else ["--handler", "work:run"]
-    command = [
-        sys.executable,
-        "-m",
-        "blueque.cli.listener",
-        "work",
-        "--redis-url",
-        programs.url,
-        *work,
-        *options,
-    ]
 
-    started = programs.start(command)
+    code, log = programs.run_to_end("work", *work, *options)
 
-    assert started.wait() == 2
-    assert said in started.log
+    assert code == 2 and said in log

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 
 import pytest
 from handlers import ended
 from handlers import files as files_of
-from running import Programs, until
+from running import LISTENER, Programs, until
 
 from blueque.system.embedded_redis import running_server
 
-LISTENER = (sys.executable, "-m", "blueque.cli.listener")
 WORK = """
     import blueque, os, subprocess, sys, time
     from pathlib import Path
@@ -156,7 +154,5 @@ def test_who_adopts_a_task_removes_its_directory(programs):
 
 def test_a_directory_for_modules_that_is_missing_is_refused_in_a_sentence(programs):
     config = programs.write('[queues.refused]\npythonpath = "nowhere"', "refused.toml")
-    command = [*LISTENER, "refused", "--handler", "work:run", "--config", str(config)]
-    started = programs.start([*command, "--redis-url", programs.url, "--spool", "spool"])
-    assert started.wait() == 78
-    assert "/nowhere is not a directory" in started.log
+    code, log = programs.run_to_end("refused", "--handler", "work:run", "--config", str(config))
+    assert code == 78 and "/nowhere is not a directory" in log
