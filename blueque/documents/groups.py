@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blueque.documents.schema import to_object
-from blueque.model.group import is_of_workflow
 from blueque.queries.feeds import numbers, parsed, state_of
 from blueque.text.format import times
 
@@ -31,15 +30,9 @@ def of_group(seen: GroupSeen, bad: Sequence[str], now: float) -> dict[str, Any]:
 def group_item(seen: GroupSeen) -> dict[str, Any]:
     """Return how far a group is."""
     numbers_of = {"tasks": seen.members, "complete": seen.complete, "bad": seen.bad}
-    kind = group_kind(seen)
     return to_object(
-        "one group", seen.record, kind=kind, open=seen.open, waiting=seen.waiting, **numbers_of
+        "one group", seen.record, kind=seen.kind, open=seen.open, waiting=seen.waiting, **numbers_of
     )
-
-
-def group_kind(seen: GroupSeen) -> str:
-    """Return `workflow` for a group that was made as a whole, else `group`."""
-    return "workflow" if is_of_workflow(seen.record.get("made_by")) else "group"
 
 
 def of_feeds(records: Iterable[Mapping[str, str]], now: float) -> dict[str, Any]:

@@ -156,15 +156,6 @@ def is_of_workflow(made_by: str | None) -> bool:
     return made_by is not None and not made_by.startswith(_BATCH)
 
 
-def kind_of(made_by: str | None) -> str:
-    """Return what a group is, in words: group, workflow, or batch of [queue]."""
-    if made_by is None:
-        return "group"
-    if is_of_workflow(made_by):
-        return "workflow"
-    return f"{_BATCH}{made_by.rpartition(' of ')[2]}"
-
-
 def require_whole(group: str, state: str | None, gate: str | None, dropped: Iterable[str]) -> None:
     """Refuse to run a part of a workflow whose tasks are not all there.
 

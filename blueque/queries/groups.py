@@ -13,7 +13,7 @@ from blueque.model.group import (
     gate_of,
     is_gate,
     is_held,
-    kind_of,
+    is_of_workflow,
     parse,
     require_whole,
 )
@@ -63,8 +63,8 @@ class GroupSeen(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is: group, workflow, or batch of [queue]."""
-        return kind_of(self.record.get("made_by"))
+        """What it is: workflow, if it was made as a whole, or group."""
+        return "workflow" if is_of_workflow(self.record.get("made_by")) else "group"
 
     @property
     def is_whole(self) -> bool:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blueque.errors import NoSuchGroup
-from blueque.model.group import group_of
+from blueque.model.group import batch_of, group_of
 from blueque.queries import groups
 from blueque.text.terminal import short_id, short_node
 
@@ -213,14 +213,16 @@ def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
 
 
 def _without_maker(seen: GroupSeen, site: Site) -> GroupSeen:
-    """Return a group with its kind in the place of what has made it, without a queue that is not on
-    the page.
+    """Return a group that was made as a whole without its maker, and one that a call with keys has
+    opened without a queue that is not on the page.
     """
-    if "made_by" not in seen.record:
+    made_by = seen.record.get("made_by")
+    if made_by is None:
         return seen
-    kind, _, queue = seen.kind.partition(" of ")
-    made_by = f"{kind} of {queue if site.has(queue) else OTHER}" if queue else kind
-    return seen._replace(record={**seen.record, "made_by": made_by})
+    queue = made_by.partition(" of ")[2]
+    of_batch = batch_of(queue if site.has(queue) else OTHER)
+    shown = "workflow" if seen.kind == "workflow" else of_batch
+    return seen._replace(record={**seen.record, "made_by": shown})
 
 
 def _outside(

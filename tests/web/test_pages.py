@@ -286,8 +286,7 @@ def test_a_group_whose_task_was_cancelled_has_ended_with_a_bad_task(ask, client,
 
     row = re.search(r"<bdi>night</bdi>.*?</tr>", ask("/groups").text, re.DOTALL)[0]
 
-    assert "ended with bad tasks" in row and "batch of video" in row
-    assert "batch of video" in ask("/groups/night").text
+    assert "ended with bad tasks" in row and ">group<" in row
     client.group("later").open()
     for waiting in ("1 task waits for it", "2 tasks wait for it"):
         queue.enqueue({"scene": 5}, after=client.group("later"))
@@ -354,7 +353,7 @@ def test_times_of_a_filter_are_ages_or_times_of_the_viewers_clock(ask, start, en
 
 def test_tasks_of_a_workflow_are_listed_and_saved(ask, tasks):
     page = ask("/groups/w").text
-    assert '<a class="btn" href="/tasks?group=w">Its tasks</a>' in page
+    assert '<a class="btn" href="/tasks?group=w">Tasks</a>' in page
     assert "scene=2</text>" in page  # the graph says what its tasks are
     assert ask("/tasks?group=w").text.count("<tr id=") == 2
     assert len(ask("/tasks.csv?group=w").text.splitlines()) == 3

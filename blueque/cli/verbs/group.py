@@ -18,7 +18,7 @@ from blueque.cli.options import Invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
 from blueque.cli.task_columns import TaskColumn, chosen
-from blueque.documents.groups import group_item, group_kind, of_feeds, of_group, of_groups
+from blueque.documents.groups import group_item, of_feeds, of_group, of_groups
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model.group import MAKING, is_held, shown_state
 from blueque.queries.feeds import numbers, state_of
@@ -344,7 +344,7 @@ def _row(seen: GroupSeen, now: float) -> list[str]:
     age = "-" if created is None else printing.span(now - created)
     state = shown_state(seen.state, "cancel" in seen.record, seen.open)
     numbers_of = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
-    return [seen.name, group_kind(seen), state, age, *map(str, numbers_of)]
+    return [seen.name, seen.kind, state, age, *map(str, numbers_of)]
 
 
 def _row_of_feed(record: Mapping[str, str], now: float) -> list[str]:
