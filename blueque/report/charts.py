@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from blueque.report import svg
-from blueque.report.phrases import counted, day, share, span
+from blueque.report.phrases import day, share, span
 from blueque.report.scales import Bins, Counts, Days, Durations, Tick
 from blueque.report.summary import Group, Spread
+from blueque.text.format import count
 
 HEIGHT = 120  # pixels of a plot, without the labels below it
 _LABELS = 20
@@ -36,7 +37,7 @@ def throughput(groups: Sequence[Group]) -> Markup:
     everything = sum(group.n for group in groups)
     says = f"{everything / len(groups):,.0f} a day on average{_most(groups, lambda group: group.n)}"
     return _bars(
-        "Tasks per day", says if len(groups) > 1 else counted(everything, "task"), groups, parts
+        "Tasks per day", says if len(groups) > 1 else count(everything, "task"), groups, parts
     )
 
 
@@ -67,12 +68,12 @@ def run_times(counts: Mapping[int, int], spread: Spread | None) -> Markup:
     bins = Bins(counts)
     places, everything = len(bins.counts), sum(bins.counts)
     scale, bars = Counts(max(bins.counts), 3), []
-    for place, count in enumerate(bins.counts):
+    for place, number in enumerate(bins.counts):
         since, until = (span(seconds) for seconds in bins.edges(place))
         lasted = f"{since} to {until}" if until != "-" else f"{since} or longer"
-        tip = f"{lasted}: {counted(count, 'task')}, {share(count, everything)}"
-        if count:
-            bars.append(_bar(place / places, 1 / places, 0, scale.at(count), "complete bin", tip))
+        tip = f"{lasted}: {count(number, 'task')}, {share(number, everything)}"
+        if number:
+            bars.append(_bar(place / places, 1 / places, 0, scale.at(number), "complete bin", tip))
     says = f"median {span(spread.p50)}, 90 % within {span(spread.p90)}"
     drawn = [*_across(scale.ticks()), *_below(bins.ticks()), *bars, *_marks(bins, spread)]
     return figure(title, says, *drawn)
@@ -215,7 +216,7 @@ def _hits(hits: Iterable[str]) -> Markup:
 
 def _spread_tip(number: int, spread: Spread) -> str:
     told = [f"{said} {span(of(spread))}" for _, said, of in reversed(_LINES)]
-    return f"{day(number)}: {', '.join(told)}, {counted(spread.n, 'task')}"
+    return f"{day(number)}: {', '.join(told)}, {count(spread.n, 'task')}"
 
 
 def _marks(bins: Bins, spread: Spread) -> Iterator[Markup]:

@@ -13,10 +13,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from blueque.report import charts, phrases, svg, timeline
-from blueque.report.phrases import counted, iso_day
+from blueque.report.phrases import iso_day
 from blueque.report.summary import Summary
 from blueque.text.eta import percent
-from blueque.text.format import clean, size, span
+from blueque.text.format import clean, count, size, span
 from blueque.version import __version__
 
 
@@ -35,7 +35,7 @@ def environment(*packages: str) -> Environment:
         "version": __version__,
         "charts": charts,
         "phrases": phrases,
-        "count": counted,
+        "count": count,
         "percent": percent,
         "size": size,
         "span": span,
@@ -85,10 +85,10 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield "Run times are those of attempts that completed."
     elif unknown > 0:
         yield (
-            f"Of {counted(unknown, 'task')} that ended it is not known when they started (Blueque 1.0.0 does not record "
+            f"Of {count(unknown, 'task')} that ended it is not known when they started (Blueque 1.0.0 does not record "
             "it): they are counted, but not among the times."
         )
     if total.others:
-        yield f"{counted(total.others, 'task')} had not ended."
+        yield f"{count(total.others, 'task')} had not ended."
     if summary.strays:
-        yield f"{counted(summary.strays, 'task')} of no day, or of one over a year from all others: counted, but not drawn."
+        yield f"{count(summary.strays, 'task')} of no day, or of one over a year from all others: counted, but not drawn."

@@ -1,4 +1,4 @@
-"""Formats counts, shares, days and instants for a report. Days are numbered from 1970-01-01, in
+"""Formats shares, days and instants for a report. Days are numbered from 1970-01-01, in
 UTC.
 """
 
@@ -13,11 +13,6 @@ from blueque.text import format
 
 _EPOCH = date(1970, 1, 1)
 _DAY = 86400
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 run`, `1,203 runs`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def span(seconds: float | None) -> str:

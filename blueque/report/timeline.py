@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from blueque.report import phrases, svg
 from blueque.report.lanes import STEPS, lanes, profile
-from blueque.report.phrases import counted, span, stamp, work
+from blueque.report.phrases import span, stamp, work
 from blueque.report.scales import Times, step_of
 from blueque.report.summary import Bar, Timeline
+from blueque.text.format import count
 
 LANES = 12  # lanes of one host; more are drawn as a profile
 _PROFILE = 30  # pixels
@@ -74,8 +75,8 @@ def rows(timeline: Timeline) -> Iterator[Row]:
     """Yield a row for each host."""
     short, how = phrases.hosts([host.name for host in timeline.hosts]), look(timeline)
     for host in timeline.hosts:
-        facts = [counted(host.n, "run"), work(host.work)]
-        tip = f"{host.name}, {counted(host.nodes, 'listener')}: {', '.join(facts)} of work"
+        facts = [count(host.n, "run"), work(host.work)]
+        tip = f"{host.name}, {count(host.nodes, 'listener')}: {', '.join(facts)} of work"
         statuses = timeline.profiles.get(host.name)
         if statuses is None:
             drawn = picture(timeline.bars.get(host.name, ()), how, tip)
@@ -89,10 +90,10 @@ def rows(timeline: Timeline) -> Iterator[Row]:
 
 def says(timeline: Timeline) -> str:
     """Return the sentence that explains the pictures of a report."""
-    runs = counted(sum(host.n for host in timeline.hosts), "run")
+    runs = count(sum(host.n for host in timeline.hosts), "run")
     length = timeline.until - timeline.since
     since, until = stamp(timeline.since, length), stamp(timeline.until, length)
-    told = f"{runs} on {counted(len(timeline.hosts), 'host')}, {since} to {until} UTC. "
+    told = f"{runs} on {count(len(timeline.hosts), 'host')}, {since} to {until} UTC. "
     if timeline.bars:
         told += (
             "Each bar is a run; those too short and too close to be told apart are drawn as one. "
@@ -102,7 +103,7 @@ def says(timeline: Timeline) -> str:
         told += "Too many to draw one by one: the height is how many ran at the same time, on average over "
         told += f"{span(timeline.step)}; each host has a scale of its own."
     return told + (
-        f" {counted(timeline.more, 'host')} with less work left out." if timeline.more else ""
+        f" {count(timeline.more, 'host')} with less work left out." if timeline.more else ""
     )
 
 
@@ -144,7 +145,7 @@ def axis(look: Look) -> Markup:
 def _says(runs: Sequence[Bar]) -> str:
     names = [run.status for run in runs]
     each = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
-    return f"{counted(len(runs), 'run')}: {each}" if runs else "nothing ran"
+    return f"{count(len(runs), 'run')}: {each}" if runs else "nothing ran"
 
 
 def _bars(lane: Iterable[Bar], look: Look, y: float) -> Iterator[tuple[str, Markup]]:
@@ -185,7 +186,7 @@ def _bar(
     times = f"{look.clock(first.start)} to {ends}"
     class_ = f"r {kind.replace(' ', '-')}"
     if len(block) > 1:
-        tip = f"{counted(len(block), 'run')}, {first.status}, {times}"
+        tip = f"{count(len(block), 'run')}, {first.status}, {times}"
         return svg.rect(left, y, width, look.height, class_, tip)
     where = f" on {first.node}" if first.node else ""
     name = f"{first.queue} {first.task_id[:8]}"

@@ -203,7 +203,7 @@ def _of_waiting(
             for state in ("silent", "draining", "paused")
             if state in states
         ]
-        waits = f"{line.counts.pending} pending, oldest waits {span(line.waiting.oldest_for)}"
+        waits = f"{line.counts.pending:,} pending, oldest waits {span(line.waiting.oldest_for)}"
         why = (
             f"blueque why {short_id(line.waiting.oldest)}"
             if line.waiting.oldest
@@ -217,7 +217,7 @@ def _of_waiting(
         and line.settings.pause.since is not None
         and now - line.settings.pause.since > LONG_PAUSE
     ):
-        waits = f", and {line.counts.pending} pending" if line.counts.pending else ""
+        waits = f", and {line.counts.pending:,} pending" if line.counts.pending else ""
         sentence = f"paused {pause_words(line, now)}{waits}"
         yield Concern(line.queue, "paused", sentence, hints.of_queue("queue resume", line.queue))
     if line.settings.max_running == 0 and line.counts.pending:
@@ -225,7 +225,7 @@ def _of_waiting(
         yield Concern(
             line.queue,
             "limit",
-            f"{line.counts.pending} pending, and the limit of the queue is 0",
+            f"{line.counts.pending:,} pending, and the limit of the queue is 0",
             command,
         )
     if line.settings.max_pending is not None and line.counts.pending >= line.settings.max_pending:
@@ -234,7 +234,7 @@ def _of_waiting(
             if line.settings.discards
             else "producers are refused"
         )
-        sentence = f"full: {line.counts.pending} pending, and its max_pending is {line.settings.max_pending}: {become}"
+        sentence = f"full: {line.counts.pending:,} pending, and its max_pending is {line.settings.max_pending}: {become}"
         command = hints.of_queue("queue set", line.queue, "max-pending=N")
         yield Concern(line.queue, "full", sentence, command)
     for misfit in line.waiting.misfits[:MOST]:

@@ -67,8 +67,8 @@ def ago(seconds: float | None) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return `1 task`, `2 tasks`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Return `1 task`, `12,000 tasks`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def size(count: float) -> str:

@@ -220,8 +220,6 @@ def test_an_outline_goes_around_what_there_is_and_skips_what_is_not():
         (phrases.share(1, 3000), "<0.1 %"),
         (phrases.share(1, 40), "2.5 %"),
         (phrases.share(1, 3), "33 %"),
-        (phrases.counted(1, "run"), "1 run"),
-        (phrases.counted(1203, "run"), "1,203 runs"),
         (phrases.short(0), "0"),
         (phrases.short(1500), "1,500"),
         (phrases.short(25_000), "25k"),
