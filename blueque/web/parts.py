@@ -127,8 +127,8 @@ class Parts:
     def _failed(self, visit: Visit, error: Exception) -> Response:
         failure = explained(error, visit.path)
         is_away = isinstance(error, RedisAway)
-        text = f"{failure.title}: {failure.text}" if is_away else failure.text
-        return _json({"text": text if text.endswith(".") else f"{text}."}, failure.status)
+        text = f"{failure.title}. {failure.text}" if is_away else failure.text
+        return _json({"text": text}, failure.status)
 
 
 def _json(content: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:

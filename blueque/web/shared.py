@@ -161,17 +161,22 @@ def explained(error: Exception, path: str) -> Failure:
         advice = "Finished tasks are deleted after a time: see the retention of its queue."
         return Failure("No such task", f"There is no task {error.task_id}.", 404, advice)
     if isinstance(error, NoSuchGroup | NoSuchSchedule):
-        return Failure("No such page", f"{str(error)[0].upper()}{str(error)[1:]}.", 404)
+        return Failure("No such page", _sentence(error), 404)
     if isinstance(error, RedisAway):
-        return Failure("Redis does not answer", str(error), 503)
+        return Failure("Redis does not answer", _sentence(error), 503)
     if isinstance(error, RedisRefused):
-        return Failure("Redis refuses", str(error), 503)
+        return Failure("Redis refuses", _sentence(error), 503)
     if isinstance(error, HTTPException):
         title = _TITLES.get(error.status_code, "Not possible")
         return Failure(title, str(error.detail), error.status_code)
     if isinstance(error, BluequeError):
-        return Failure("Not possible", str(error), 400)
+        return Failure("Not possible", _sentence(error), 400)
     number = uuid.uuid4().hex[:8]
     log.error("web request=%s path=%s", number, path, exc_info=error)
     sentence = f"This is a mistake in Blueque. The log of the server has it under {number}."
     return Failure("Something went wrong", sentence, 500)
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

@@ -47,7 +47,6 @@ def all_groups(visit: Visit) -> Page:
         "groups": shown,
         "more": len(found) - len(shown),
         "feeds": [*_feeds(visit, queues[:MOST_QUEUES])],
-        "is_cut": len(queues) > MOST_QUEUES,
     }
     return Page("groups.html", context)
 

@@ -76,7 +76,6 @@ def recurring(visit: Visit) -> Page:
     context = {
         "name": name,
         "record": seen.record,
-        "seen": seen,
         "rule": _rule(found),
         "next": planned(found, NEXT),
         "reasons": why_it_stands(found, client.get_inspector()),

@@ -92,7 +92,6 @@ def task(visit: Visit) -> Page:
             )
             if label not in _ELSEWHERE
         ],
-        "others": others,
         "parameters": pretty(visit.site.hide(value_of(found, "parameters"))),
         "result": pretty(visit.site.hide(value_of(found, "result"))),
         "context": pretty(visit.site.hide(found.context)) if found.context else None,
