@@ -191,7 +191,7 @@ def test_a_page_is_told_that_redis_is_away_and_goes_on_when_it_is_back(own_serve
     back = ask()
 
     assert (away.status_code, back.status_code) == (503, 200)
-    assert away.json()["text"].startswith("Redis does not answer: ")
+    assert away.json()["text"].startswith("Redis does not answer. No Redis at ")
     client.close()
 
 
