@@ -25,7 +25,7 @@ from blueque.system import process
 from blueque.task_process.handlers import Handler
 from blueque.task_process.registered import QueueHandler, Settings
 from blueque.testing.ended import Ended
-from blueque.testing.simulated_task import Run, SimulatedTask, checkpoint_of, run_attempt
+from blueque.testing.simulated_task import Run, SimulatedTask, ended_of, run_attempt
 from blueque.testing.time_limits import TimeLimits
 
 MOST = 1000
@@ -118,25 +118,10 @@ class _Attempt:
 
     def _ended(self, running: SimulatedTask, attempt: Attempt, run: Run) -> Ended:
         now = self._client.get_task(running.id)
-        value, files = checkpoint_of(attempt)
         is_over = now.status in ("complete", "failed", None)
-        return Ended(
-            running.id,
-            running.queue or "",
-            run.record["status"] if is_over else "retried",
-            now.result,
-            run.record.get("error"),
-            run.record.get("error_type"),
-            run.exception,
-            None if is_over else max((now.eta or 0.0) - time.time(), 0.0),
-            tuple(running.told),
-            value,
-            files,
-            tuple(running.made.values()),
-            running.attempt or 1,
-            now.failures or 0,
-            tuple(running.noted),
-        )
+        outcome = run.record["status"] if is_over else "retried"
+        delay = None if is_over else max((now.eta or 0.0) - time.time(), 0.0)
+        return ended_of(running, run, attempt, outcome, now.result, delay, now.failures or 0)
 
     def _open(self, task: Task) -> Attempt:
         """Make the files that the attempt finds at its start."""

@@ -26,7 +26,7 @@ from blueque.system import process
 from blueque.task_process.handlers import Handler, unfit
 from blueque.task_process.registered import QueueHandler
 from blueque.testing.ended import Ended
-from blueque.testing.simulated_task import SimulatedTask, checkpoint_of, run_attempt
+from blueque.testing.simulated_task import SimulatedTask, ended_of, run_attempt
 from blueque.testing.time_limits import TimeLimits
 
 LIMITS = ("time_limit", "stall_limit", "lead")  # that are simulated
@@ -110,24 +110,8 @@ def _run(
     failures = task.failures or 0
     outcome, delay = _outcome(run.record, require_retry(retry), failures)
     is_failure = outcome == "retried" and "retry_after" not in run.record
-    value, files = checkpoint_of(attempt)
-    return Ended(
-        task.id,
-        queue,
-        outcome,
-        decode(run.record.get("result"), run.record.get("result_encoding")),
-        run.record.get("error"),
-        run.record.get("error_type"),
-        run.exception,
-        delay,
-        tuple(task.told),
-        value,
-        files,
-        tuple(task.made.values()),
-        task.attempt or 1,
-        failures + is_failure,
-        tuple(task.noted),
-    )
+    result = decode(run.record.get("result"), run.record.get("result_encoding"))
+    return ended_of(task, run, attempt, outcome, result, delay, failures + is_failure)
 
 
 def settings_of(handler: Handler) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from blueque.task_process import handlers, registered, running_task
 from blueque.task_process.handlers import Handler
 from blueque.task_process.running_task import RunningTask, environment
 from blueque.task_process.spawning import Spawner
-from blueque.testing.ended import Progress, Spawned
+from blueque.testing.ended import Ended, Progress, Spawned
 from blueque.testing.time_limits import Exceeded, TimeLimits
 from blueque.text.format import one_line
 
@@ -154,7 +154,37 @@ def run_attempt(
     return Run(record, exception)
 
 
-def checkpoint_of(attempt: Attempt) -> tuple[Any, dict[str, bytes]]:
+def ended_of(
+    task: SimulatedTask,
+    run: Run,
+    attempt: Attempt,
+    outcome: str,
+    result: Any,
+    delay: float | None,
+    failures: int,
+) -> Ended:
+    """Return how an attempt has ended, and what it has shown and left. See `Ended`."""
+    value, files = _checkpoint_of(attempt)
+    return Ended(
+        task.id,
+        task.queue or "",
+        outcome,
+        result,
+        run.record.get("error"),
+        run.record.get("error_type"),
+        run.exception,
+        delay,
+        tuple(task.told),
+        value,
+        files,
+        tuple(task.made.values()),
+        task.attempt or 1,
+        failures,
+        tuple(task.noted),
+    )
+
+
+def _checkpoint_of(attempt: Attempt) -> tuple[Any, dict[str, bytes]]:
     """Return the value and the files that an attempt has left for the next."""
     root = Path(attempt.path, checkpoint.DIRECTORY)
     files = {
