@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from blueque.archives import batch_steps, claims, layout, parquet_files, picking
+from blueque.archives import batch_steps, claims, opening, parquet_files, picking
 from blueque.archives.claims import Claim, Record
 from blueque.archives.layout import Archive, Output
 from blueque.archives.window import ended_before, window
@@ -134,7 +134,7 @@ def archive(
     size = require_whole(batch, "batch", 1, 10_000_000)
     hash_reader.schema()  # raises before anything has begun if pyarrow is missing
     own = Client(url) if client is None else client
-    name, place = require_queue_name(queue), layout.create(directory, by_group, unverified)
+    name, place = require_queue_name(queue), opening.create(directory, by_group, unverified)
     try:
         # The clock of Redis: a wrong clock here would take tasks that have just finished.
         before = None if seconds is None else own.get_inspector().now() - seconds

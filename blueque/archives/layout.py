@@ -13,9 +13,7 @@ without a list: a person may merge small files.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import os
 import posixpath
 import re
@@ -40,8 +38,6 @@ _WRITTEN, _PUBLISHED, _LIST = "_written", "_published", ".json"
 
 # the beginning of the name of a file of a batch: the batch and its writer
 _OF_BATCH = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}-[0-9a-f]{16}[-.]")
-
-log = logging.getLogger("blueque")
 
 
 class Output(NamedTuple):
@@ -141,7 +137,7 @@ class Archive:
 
     def require_same(self, host: str) -> None:
         """Raise ArchiveRefused if this process, on that host, does not see the same archive."""
-        found = _mark(self._store)
+        found = mark_of(self._store)
         if found is None or found.get("archive") != self.identity:
             raise ArchiveRefused(
                 self.root,
@@ -233,67 +229,12 @@ class Archive:
         return self._store.path(kind, partition("queue", queue))
 
 
-def create(
-    path: str | os.PathLike[str], is_by_group: bool | None = None, unverified: bool = False
-) -> Archive:
-    """Return the archive in this place, and make it if needed. Raises ArchiveRefused.
-
-    is_by_group: whether a new archive is by group, too; None: no, or as the archive is.
-    """
-    root = _root(path, unverified)
-    scheme, store = stores.scheme_of(root), Store(root)
-    if scheme is not None and scheme not in stores.TESTED:
-        log.warning("archive %s: Blueque was not tested on %s:", root, scheme)
-    try:
-        if store.is_file():
-            raise ArchiveRefused(root, "is not a directory")
-        found = _mark(store)
-        if found is None or (not found and store.is_empty()):
-            # All would write the same: two at once do no harm, nor does one that has died over it.
-            identity = hashlib.sha256(root.encode()).hexdigest()[:32]
-            by = ["queue", "day", *(["group"] if is_by_group else [])]
-            content = json.dumps({"archive": identity, "version": VERSION, "by": by})
-            store.replace(store.path(MARK), content.encode())
-    except OSError as error:
-        raise ArchiveRefused(root, f"cannot be written to: {error}") from error
-    made = open_(path, unverified)
-    if is_by_group is not None and made.is_by_group != is_by_group:
-        how = "is" if made.is_by_group else "is not"
-        raise ArchiveRefused(root, f"{how} by group, and stays so: begin another archive")
-    return made
-
-
-def open_(path: str | os.PathLike[str], unverified: bool = False) -> Archive:
-    """Return the archive in this place; a place with nothing in it is an empty archive. Raises
-    ArchiveRefused.
-    """
-    root = _root(path, unverified)
-    store = Store(root)
-    try:
-        found = _mark(store)
-        if not found and store.is_empty():
-            return Archive(root, "")
-    except OSError as error:
-        raise ArchiveRefused(root, f"cannot be read: {error}") from error
-    if found is None:
-        raise ArchiveRefused(root, f"is not an archive: it has no {MARK}")
-    if not isinstance(found.get("archive"), str):
-        raise ArchiveRefused(
-            root,
-            f"cannot be read: its {MARK} is damaged. Put it back; if you have no copy and no batch is open, remove it, "
-            "and archive again with the same options",
-        )
-    if found.get("version") != VERSION:
-        raise ArchiveRefused(root, "is an archive of another version of Blueque")
-    return Archive(root, found["archive"], "group" in found.get("by", ()))
-
-
 def _list_of(claim: Claim) -> str:
     """Return the name of the list of a batch that is written."""
     return f"{claim.batch}-{claim.staging}"
 
 
-def _mark(store: Store) -> dict[str, Any] | None:
+def mark_of(store: Store) -> dict[str, Any] | None:
     """Return what the archive is. Empty: it is damaged, or half of it is there, because it is being
     made or its maker has died. None: there is none.
     """
@@ -303,14 +244,3 @@ def _mark(store: Store) -> dict[str, Any] | None:
     except ValueError:
         return {}
     return found if found is None or isinstance(found, dict) else {}
-
-
-def _root(path: str | os.PathLike[str], unverified: bool) -> str:
-    text = os.fspath(path)
-    root = os.path.realpath(text) if stores.scheme_of(text) is None else text
-    try:
-        root.encode()
-    except UnicodeEncodeError as error:
-        shown = root.encode("utf-8", "backslashreplace").decode()
-        raise ArchiveRefused(shown, "has a name that is not UTF-8, which pyarrow needs") from error
-    return root if stores.scheme_of(text) is None else stores.require(text, unverified)

@@ -9,7 +9,7 @@ from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from blueque.archives import layout
+from blueque.archives import opening
 from blueque.archives.layout import Archive
 from blueque.archives.partitions import File
 from blueque.archives.stores import REQUESTS_AT_ONCE
@@ -47,7 +47,7 @@ def read(
     Raises ArchiveRefused, InvalidInput, NotInstalled.
     """
     wanted = _require_fields(fields)
-    place = layout.open_(directory, unverified)
+    place = opening.open_(directory, unverified)
     for _ in range(_TRIES):
         files = select(place, queue, days, group)
         try:
@@ -69,7 +69,7 @@ def files(
     """Return the paths of the files that count now, for another reader of Parquet; `read` says what
     the options are. In a store they are paths of `pyarrow.fs`.
     """
-    place = layout.open_(directory, unverified)
+    place = opening.open_(directory, unverified)
     return [file.path for file in select(place, queue, days, group)]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DateType, StructField, StructType
 
-from blueque.archives import layout, parquet_files, picking, reading
+from blueque.archives import opening, parquet_files, picking, reading
 from blueque.archives.archiver import Archived, Work
 from blueque.archives.archiver import archive as archive_with
 from blueque.archives.archiver import write as write_here
@@ -104,7 +104,7 @@ def read_archive(
         `bs.read`.
     Raises ArchiveRefused, InvalidInput.
     """
-    place = layout.open_(directory, unverified)
+    place = opening.open_(directory, unverified)
     files = reading.select(place, queue, days, group)
     frame = parsed(_table(spark, place, files), schema)
     if group is not None:

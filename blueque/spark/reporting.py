@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from blueque.archives import layout
+from blueque.archives import opening
 from blueque.errors import InvalidInput
 from blueque.report.page import page
 from blueque.spark.archiving import read_archive
@@ -33,7 +33,7 @@ def report(
     if not target.parent.is_dir():
         raise InvalidInput(f"there is no directory {str(target.parent)!r} for {target.name!r}")
     if isinstance(source, (str, os.PathLike)):
-        place = layout.open_(source)
+        place = opening.open_(source)
         df = read_archive(spark, place.root)
         summary = summarise(df, title or "Tasks", f"archive {place.root}", time.time(), keep=False)
     else:

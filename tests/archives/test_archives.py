@@ -39,7 +39,7 @@ from shelves import (
 from transactions import protocol
 
 from blueque import ArchiveRefused, Client, Inspector, InvalidInput, Taken, archives
-from blueque.archives import batch_steps, claims, layout, parquet_files, picking, stores
+from blueque.archives import batch_steps, claims, opening, parquet_files, picking, stores
 from blueque.archives.layout import Output
 from blueque.model import keys
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
@@ -286,7 +286,7 @@ def test_days_in_any_order_are_written_to_few_files_at_a_time(url, cli, shelf, m
     run(url, shelf, batch=1000)
 
     require_exact(cli, shelf, ids)
-    days = [file.day for file in layout.open_(shelf).files()]
+    days = [file.day for file in opening.open_(shelf).files()]
     # of those that are not written to for a while another is begun
     assert len({*days}) == 30 < len(days)
     table = archives.read(shelf, fields=["finished", "day"]).to_pylist()
@@ -313,7 +313,7 @@ def test_tasks_are_deleted_in_the_order_of_their_list_though_days_alternate_in_i
     monkeypatch.setattr(protocol, "erase", note)
     run(url, shelf, batch=1000)
 
-    assert [file.day for file in layout.open_(shelf).files()] == [
+    assert [file.day for file in opening.open_(shelf).files()] == [
         "2024-10-04",
         "2024-10-05",
         "2024-10-06",
@@ -519,7 +519,7 @@ def naive(url: str, directory: Path, between: Callable[[], object] = lambda: Non
     """Archive as anybody would: write what is listed, then delete what was written."""
     client = Client(url)
     pieces = client.freeze(QUEUE, [*LISTS]).slices()
-    place = layout.create(directory)
+    place = opening.create(directory)
     files = parquet_files.Files(Output(place, str(directory / ESCAPED), f"{os.urandom(4).hex()}-"))
     for piece in pieces:
         for batch in client.read(piece, ARCHIVE_FIELDS):
@@ -711,7 +711,7 @@ def tell_for_seconds(claim: claims.Claim, seconds: float) -> None:
 
 def test_one_that_was_taken_for_dead_notices_at_its_next_beat(redis, shelf, monkeypatch):
     monkeypatch.setattr(claims, "BEAT", 0.01)
-    claim = claims.take(redis, layout.create(shelf), QUEUE, print)
+    claim = claims.take(redis, opening.create(shelf), QUEUE, print)
 
     with claim.beating():
         claim.require()
@@ -742,7 +742,7 @@ def test_files_that_were_removed_are_missed_before_anything_is_deleted(
     with pytest.raises(ZeroDivisionError):
         run(url, shelf)
     monkeypatch.undo()
-    for file in layout.open_(shelf).files():
+    for file in opening.open_(shelf).files():
         os.unlink(file.path)
 
     with pytest.raises(ArchiveRefused, match="has 0 rows in its files, and 5 were written"):

@@ -25,7 +25,7 @@ from shelves import LISTS, OF_ANY_STORE, QUEUE, Points, fill, quick_lease, requi
 from transactions import protocol
 
 from blueque import ArchiveRefused, Client, archives
-from blueque.archives import layout, stores
+from blueque.archives import opening, stores
 from blueque.model import keys
 
 CALLS = [
@@ -163,7 +163,7 @@ def test_tasks_move_into_a_store_and_are_read_from_it(url, cli, shelf):
     require_exact(cli, shelf, ids)
     days = ("2024-10-05", "2024-10-05")
     assert archives.read(shelf, queue=QUEUE, days=days, unverified=True).num_rows == 20
-    place = pickle.loads(pickle.dumps(layout.open_(shelf, unverified=True)))
+    place = pickle.loads(pickle.dumps(opening.open_(shelf, unverified=True)))
     assert {file.day for file in place.files()} == {"2024-10-04", "2024-10-05"}
 
 
@@ -193,7 +193,7 @@ def test_dead_at_any_point_and_run_again_it_loses_and_doubles_nothing(url, cli, 
     """
     ids: list[str] = []
     step = EVERY if shelf.startswith("hadoop") else 5 * EVERY
-    layout.create(shelf, unverified=True)
+    opening.create(shelf, unverified=True)
     with quick_lease():
         for deaths in itertools.count():
             more = fill(cli, 30, first=len(ids))
@@ -247,7 +247,7 @@ def test_one_that_is_slow_and_taken_for_dead_at_any_point_does_no_harm(at, url, 
 
 def test_who_reads_at_any_point_misses_nothing_and_sees_nothing_twice(url, cli, hadoop):
     ids = fill(cli, 30)
-    layout.create(hadoop, unverified=True)
+    opening.create(hadoop, unverified=True)
     looks: list[int] = []
     busy = threading.Lock()
 
@@ -268,7 +268,7 @@ def test_files_that_are_not_listed_are_neither_read_nor_kept(url, cli, hadoop, t
     """So the tests above can fail: without the lists, rows of a dead writer would count."""
     ids = fill(cli, 30)
     dead = tmp_path / "archive" / "queue=a%2Fb_c" / "day=2024-10-04"
-    layout.create(hadoop, unverified=True)
+    opening.create(hadoop, unverified=True)
 
     def die(number: int) -> None:
         if points.names[number:] == ["before put"]:  # all files are there, and their list is not

@@ -182,9 +182,9 @@ def test_on_a_terminal_it_shows_how_far_it_is(environ, cli, shelf):
 def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shelf):
     """The batch of another is open, so it waits: a moment that is easy to meet."""
     ids = fill(cli, 10)
-    from blueque.archives import layout
+    from blueque.archives import opening
 
-    place = {"directory": str(shelf), "archive": layout.create(shelf).identity}
+    place = {"directory": str(shelf), "archive": opening.create(shelf).identity}
     protocol.claim_batch(
         redis, BatchRef(QUEUE, "b-1", "w"), {"by": "ann@host", "pid": os.getpid()}, place, NOON
     )

@@ -20,7 +20,7 @@ from oracle import EVENTS
 from transactions import protocol
 
 from blueque import Client, archives
-from blueque.archives import batch_steps, claims, layout, parquet_files, picking, stores
+from blueque.archives import batch_steps, claims, opening, parquet_files, picking, stores
 from blueque.model import keys
 
 QUEUE = "a/b_c"  # needs to be escaped in a path
@@ -99,7 +99,7 @@ def require_exact(
 
 def require_nothing_left_over(directory: str) -> None:
     """Require that each file and each list in the archive counts."""
-    place, store = layout.open_(directory, unverified=True), stores.Store(directory)
+    place, store = opening.open_(directory, unverified=True), stores.Store(directory)
     root = store.path()
     names = [path.removeprefix(f"{root}/") for path in store.below(root)]
     lists = {os.path.basename(name) for name in names if name.startswith("_written")}
