@@ -4,46 +4,38 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from markupsafe import Markup
 from starlette.responses import PlainTextResponse, Response
 
 from blueque.documents.contents import value_of
 from blueque.faces.orders import allowed
 from blueque.faces.why import load as load_why
 from blueque.model.states import FINISHED
-from blueque.queries import timeline
 from blueque.queries.history import Event
-from blueque.report import svg
-from blueque.report.scales import step_of
 from blueque.sentences import events, why
 from blueque.sentences import stack as stacks
 from blueque.sentences.attention import stands_still
 from blueque.sentences.facts import facts
 from blueque.sentences.pace import left_of, may_run, progress_words
 from blueque.sentences.start import about_start
-from blueque.text.eta import read_progress, roughly
-from blueque.text.format import clean, span
+from blueque.text.eta import read_progress
+from blueque.text.format import clean
 from blueque.text.what import what
-from blueque.web import hosts, log, own_queues
+from blueque.web import log, own_queues, task_pictures
 from blueque.web.visit import Page, Visit
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.history import History
     from blueque.queries.signs import Signs
-    from blueque.queries.statistics import Durations
 
 WAITS = ("pending", "scheduled", "blocked")
 RUNS = ("started", "reserved")
-LEAST_RUNS = 5  # of which the usual run time is told
 TALKS = 900.0  # seconds without output after which a task counts as silent
 MOST_EVENTS = 40  # on the page
 MOST_TEXT, CUT = 65536, "…"  # characters of a value; the whole is in the JSON of the task
-TICKS = 9  # of the picture of its attempts
-USUAL_DAYS = 7
 # What the page shows in another place.
 _ELSEWHERE = {"task", "title", "state", "progress", "signs", "usual", "parameters", "result"}
 _ELSEWHERE |= {"traceback", "error", "error_type", "updated", "queue", "next", "context"}
@@ -62,9 +54,8 @@ def task(visit: Visit) -> Page:
     """Return the page of a task."""
     inspector = visit.reader.inspector
     found = visit.reader.task(visit.params["id"])
-    client, site = visit.reader.client, visit.site
-    signs, others = inspector.signs(found, visit.now), own_queues.dependencies(found, client, site)
-    scrub = own_queues.scrubber(found, client, site)
+    signs = inspector.signs(found, visit.now)
+    scrub = own_queues.scrubber(found, visit.reader.client, visit.site)
     history = visit.reader.client.get_history(found.id)
     told = read_progress(found.fields.get("progress", ""))
     share = told.share if found.status == "started" else None
@@ -79,22 +70,14 @@ def task(visit: Visit) -> Page:
         "left": left_of(found, signs.now, signs.listener),
         "is_unheard": is_unheard,
         "seen": [*_signs(found, signs)] if found.status in RUNS else [],
-        "ruler": ruler(found, signs, visit) if found.status == "started" else None,
+        "ruler": task_pictures.ruler(found, signs, visit) if found.status == "started" else None,
         "reasons": reasons(found, visit) if is_unheard or found.status in WAITS else None,
         "stack": stack(found, visit),
         "history": history,
         "events": [(event, told, who, scrub(more)) for event, told, who, more in _newest(history)],
-        "life": life(found, signs, history, visit),
-        "facts": [
-            (label.replace("_", " "), scrub(text))
-            for label, text in facts(
-                found, signs, True, visit.site.hide, others, own_queues.cause(found, client, site)
-            )
-            if label not in _ELSEWHERE
-        ],
-        "parameters": pretty(visit.site.hide(value_of(found, "parameters"))),
-        "result": pretty(visit.site.hide(value_of(found, "result"))),
-        "context": pretty(visit.site.hide(found.context)) if found.context else None,
+        "life": task_pictures.life(found, signs, history, visit),
+        "facts": [(label, scrub(text)) for label, text in _facts(found, signs, visit)],
+        **_contents(found, visit),
         "is_over": found.status in FINISHED,
         "acts": allowed(found.status),
     }
@@ -103,6 +86,26 @@ def task(visit: Visit) -> Page:
     lines, place = visit.reader.client.get_log(found.id)
     shown = log.choose(lines, visit, found.attempt)
     return Page("task.html", context | {"log": shown, "entry": place.entry})
+
+
+def _facts(found: Task, signs: Signs, visit: Visit) -> Iterator[tuple[str, str]]:
+    """Yield what `blueque show` says of a task and the page has in no other place: labels and texts."""
+    client, site = visit.reader.client, visit.site
+    others = own_queues.dependencies(found, client, site)
+    cause = own_queues.cause(found, client, site)
+    for label, text in facts(found, signs, True, site.hide, others, cause):
+        if label not in _ELSEWHERE:
+            yield label.replace("_", " "), text
+
+
+def _contents(found: Task, visit: Visit) -> dict[str, str | None]:
+    """Return parameters, result and context of a task as texts."""
+    hide = visit.site.hide
+    return {
+        "parameters": pretty(hide(value_of(found, "parameters"))),
+        "result": pretty(hide(value_of(found, "result"))),
+        "context": pretty(hide(found.context)) if found.context else None,
+    }
 
 
 def log_page(visit: Visit) -> Page:
@@ -183,102 +186,6 @@ def reasons(task: Task, visit: Visit) -> dict[str, Any]:
         "start": about_start(inquiry, found),
         "reasons": own_queues.reasons(inquiry, found, visit.site),
     }
-
-
-def ruler(task: Task, signs: Signs, visit: Visit) -> Markup | None:
-    """Return a picture of how long it has run, how long it may take, and how long others took."""
-    if task.started is None or task.queue is None:
-        return None
-    elapsed = max(signs.now - task.started, 0.0)
-    ran = visit.reader.statistics([task.queue], USUAL_DAYS)[task.queue].total.running
-    left, limit = left_of(task, signs.now, signs.listener)[0], task.time_limit
-    estimate = None if left is None else elapsed + left
-    usual = _quantiles(ran)
-    if usual is None and estimate is None and limit is None:
-        return None
-    low, high, most = usual or (None, None, None)
-    known = [value for value in (elapsed, estimate, high, most, limit) if value is not None]
-    end = max(known) * 1.1 or 1.0
-    return _draw_ruler(end, elapsed, estimate, (low, high, most), limit)
-
-
-def _quantiles(ran: Durations) -> tuple[float, float, float] | None:
-    if ran.counted < LEAST_RUNS:
-        return None
-    low, high, most = (ran.quantile(share) for share in (0.25, 0.75, 0.95))
-    return None if low is None or high is None or most is None else (low, high, most)
-
-
-def _draw_ruler(
-    end: float,
-    elapsed: float,
-    estimate: float | None,
-    usual: Sequence[float | None],
-    limit: float | None,
-) -> Markup:
-    def at(seconds: float) -> str:
-        return svg.percent(seconds / end)
-
-    def mark(class_: str, seconds: float, word: str, anchor: str = "mid") -> list[Markup]:
-        line = svg.tag("line", class_=class_, x1=at(seconds), x2=at(seconds), y1=14, y2=34)
-        label = svg.label(seconds / end, 10, word, anchor)
-        return [line, label]
-
-    low, high, most = usual
-    says = [f"elapsed {span(elapsed)}"]
-    drawn = []
-    if low is not None and high is not None:
-        width = svg.percent((high - low) / end)
-        drawn.append(svg.tag("rect", class_="usual", x=at(low), y=16, width=width, height=16))
-        says.append(f"usual {roughly(low)} to {roughly(high)}")
-    drawn.append(svg.tag("rect", class_="track", x=0, y=23, width="100%", height=2))
-    drawn.append(svg.tag("rect", class_="went", x=0, y=22, width=at(elapsed), height=4))
-    drawn.append(svg.tag("circle", class_="nowdot", cx=at(elapsed), cy=24, r=4))
-    if most is not None:
-        drawn += mark("p95", most, "19 of 20", "mid odd")
-        says.append(f"19 of 20 took {roughly(most)} at most")
-    if estimate is not None:
-        drawn += mark("eta", estimate, "estimate", "rt")
-        says.append(f"about {roughly(estimate)} in all")
-    if limit is not None:
-        drawn += mark("lim", limit, "limit")
-        says.append(f"time limit {span(limit)}")
-    step = step_of(end, 6)
-    for number in range(1, int(end / step) + 1):
-        drawn.append(svg.label(number * step / end, 46, span(number * step), "mid odd"))
-    drawn.append(svg.label(0, 46, "since its start", ""))
-    return svg.picture("; ".join(says), 50, *drawn)
-
-
-def life(task: Task, signs: Signs, history: History | None, visit: Visit) -> Markup | None:
-    """Return a picture of the attempts of a task, to scale, since it was made."""
-    if history is None or not history.events:
-        return None
-    since = history.events[0].at
-    until = task.finished or visit.now
-    runs = timeline.over(history.events, since)
-    if task.status == "started" and task.started is not None:
-        runs.append(timeline.running(task))
-    seen = timeline.Timeline(since, until, runs, [])
-    runs = timeline.silenced(seen, [signs.listener] if signs.listener else []).runs
-    if not runs or until - since <= 0:
-        return None
-    look = hosts.look_of(since, until, visit, 16)
-    waited = svg.tag("rect", class_="waited", x=0, y=8, width="100%", height=4)
-    bars = []
-    for run in runs:
-        width = max(look.times.at(run.ended or until) - look.times.at(run.began), 0.003)
-        left = min(look.times.at(run.began), 1 - width)
-        word, took = hosts.word_of(run), span((run.ended or until) - run.began)
-        says = f"attempt {run.attempt} on {run.node}: {word}, {took}"
-        bars.append(svg.rect(left, 2, width, 16, f"r {word.replace(' ', '-')}", says))
-    ticks = [
-        svg.label(tick.at, 33, tick.label, "mid odd")
-        for tick in look.times.ticks(TICKS)
-        if 0.03 < tick.at < 0.97
-    ]
-    says = f"{len(runs)} attempts in {span(until - since)}"
-    return svg.picture(says, 36, waited, *bars, *ticks, class_="lifeline")
 
 
 def _newest(history: History | None) -> list[tuple[Event, str, str, str]]:
