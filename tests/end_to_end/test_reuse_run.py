@@ -18,6 +18,7 @@ from blueque import Retry
 from blueque.errors import WrongState
 from blueque.model import keys
 from blueque.spool import checkpoint
+from blueque.system.embedded_redis import running_server
 
 OWN = (
     WORK
@@ -133,6 +134,23 @@ OWN = (
         child.join()
         return [os.getpid(), child.exitcode]
 
+    runner = None
+
+    def use_loop(task):
+        global runner
+        import asyncio
+        runner = runner or asyncio.Runner()
+        return runner.run(fetch(asyncio))
+
+    async def fetch(asyncio):
+        lock = kept[0] if kept else kept.append(asyncio.Lock()) or kept[0]
+        async with lock:
+            waiting = asyncio.create_task(lock.acquire())
+            await asyncio.sleep(0)
+        await waiting
+        lock.release()
+        return [os.getpid(), kept.index(lock)]
+
     def tell_devices(task):
         return [os.getpid(), task.resources, os.environ.get("CUDA_VISIBLE_DEVICES")]
 
@@ -172,7 +190,7 @@ OWN = (
         pool.map(abs, range(10))
         return os.getpid()
 
-    BURN = "import time\\nwhile time.process_time() < 0.6: pass"
+    BURN = "import time\\nwhile time.process_time() < 0.4: pass"
 
     def leave_a_zombie(task):
         child = subprocess.Popen([sys.executable, "-c", BURN])
@@ -183,7 +201,7 @@ OWN = (
     def leave_a_busy_child(task):
         child = subprocess.Popen([sys.executable, "-c", BURN + "\\nwhile True: pass"])
         stat = Path(f"/proc/{child.pid}/stat")
-        while sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) < 60:
+        while sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) < 40:
             time.sleep(0.01)
         return os.getpid()
 
@@ -220,24 +238,35 @@ QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 ENVIRON = patched({"node.slots._YOUNG": 0.1})
 
 
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """What tests share that do no lasting harm: a server, a directory, and one listener."""
+    with (
+        running_server() as server,
+        Programs(server.url, tmp_path_factory.mktemp("reuse"), ENVIRON) as programs,
+    ):
+        programs.write(WORK)
+        yield programs, programs.listener("work:run", "--reuse", "100", *QUICK, grace="0.5s")
+
+
+@pytest.fixture
+def shared(started):
+    """These programs; the next task is the first of its process."""
+    programs, _ = started
+    run(programs, "raise_it MemoryError")
+    return programs
+
+
 def run(programs: Programs, *each: str, **options):
     """Run tasks one after the other, and return them as they have ended."""
     queue = programs.client.get_queue("work")
     return [ended(programs.client, queue.enqueue(how, **options)) for how in each]
 
 
-def results(programs: Programs, *each: str):
-    done = run(programs, *each)
+def results(programs: Programs, *each: str, **options):
+    done = run(programs, *each, **options)
     assert {task.status for task in done} == {"complete"}, [task.error for task in done]
     return [task.result for task in done]
-
-
-def test_without_the_option_each_task_has_a_process_of_its_own(programs):
-    programs.listener("work:run")
-
-    pids = [task.pid for task in run(programs, "quick", "quick")]
-
-    assert len({*pids}) == 2
 
 
 def test_so_many_tasks_share_a_process_and_its_memory_and_no_more(programs):
@@ -252,19 +281,11 @@ def test_so_many_tasks_share_a_process_and_its_memory_and_no_more(programs):
         [third, 1],
     ]
     assert len({first, second, third}) == 3
+    until(lambda: not is_there(second), what="the end of the process")
     assert is_sound(programs.client)
 
 
-def test_a_process_that_has_had_its_tasks_is_gone(programs):
-    programs.listener("work:run", "--reuse", "2")
-
-    done = run(programs, "quick", "quick")
-
-    assert done[0].pid == done[1].pid
-    until(lambda: not is_there(done[0].pid), what="the end of the process")
-
-
-def test_after_its_time_a_process_takes_no_task(programs):
+def test_with_a_time_alone_tasks_share_a_process_too(programs):
     programs.listener("work:run", "--reuse-for", "1h")
     first, second = results(programs, "remember", "remember")
     assert second == [first[0], 2]
@@ -280,29 +301,22 @@ def test_a_process_ends_when_its_time_is_over(programs):
     assert is_there(slot)
 
 
-def test_a_task_that_fails_may_be_followed_by_another_in_its_process(programs):
-    programs.listener("work:run", "--reuse", "100")
-
-    failed, then = run(programs, "fail_and_remember", "remember")
+def test_a_task_that_fails_may_be_followed_by_another_in_its_process(shared):
+    failed, then = run(shared, "fail_and_remember", "remember")
 
     assert (failed.status, failed.error) == ("failed", "ValueError: 1")
     assert then.result == [failed.pid, 2]
 
 
-def test_the_next_attempt_of_a_task_may_run_in_the_same_process(programs):
-    programs.listener("work:run", "--reuse", "100")
-    queue = programs.client.get_queue("work")
-
-    done = ended(programs.client, queue.enqueue("fail_at_first", retry=Retry(1, backoff=0)))
+def test_the_next_attempt_of_a_task_may_run_in_the_same_process(shared):
+    (done,) = run(shared, "fail_at_first", retry=Retry(1, backoff=0))
 
     assert (done.status, done.attempt, done.result) == ("complete", 2, [2, "2"])
-    assert {run.pid for run in ledger(programs)} == {done.pid}
+    assert {run.pid for run in ledger(shared, done.id)} == {done.pid}
 
 
-def test_a_task_finds_the_process_as_its_first_task_did(programs):
-    programs.listener("work:run", "--reuse", "100", "--time-limit", "1h")
-
-    before, pid, after = results(programs, "look", "change", "look")
+def test_a_task_finds_the_process_as_its_first_task_did(shared):
+    before, pid, after = results(shared, "look", "change", "look", time_limit="1h")
 
     assert pid == before["pid"]
     deadlines = float(before.pop("deadline")), float(after.pop("deadline"))
@@ -311,10 +325,8 @@ def test_a_task_finds_the_process_as_its_first_task_did(programs):
     assert before["input"] == "/dev/null" and before["streams"] == [0, 1, 2]
 
 
-def test_an_environment_that_is_replaced_is_that_of_the_task_only(programs):
-    programs.listener("work:run", "--reuse", "100")
-
-    before, pid, after = results(programs, "look", "replace_environ", "look")
+def test_an_environment_that_is_replaced_is_that_of_the_task_only(shared):
+    before, pid, after = results(shared, "look", "replace_environ", "look")
 
     assert (after["pid"], after["environ"]) == (pid, before["environ"])
 
@@ -347,85 +359,64 @@ def test_tasks_run_in_a_directory_that_was_removed_each_in_its_own_process(progr
 
 
 @pytest.mark.parametrize(
-    "how", ["lower_for_ever", "close_all", "leave_a_thread", "keep_files 150", "keep_memory 200"]
+    ("how", "why"),
+    [
+        ("lower_for_ever", ""),
+        ("close_all", ""),
+        ("leave_a_thread", "its task has left 1 thread"),
+        ("keep_files 150", ""),
+    ],
 )
-def test_a_process_that_cannot_be_as_before_takes_no_other_task(programs, how):
-    programs.listener("work:run", "--reuse", "100")
-    run(programs, "quick")
+def test_a_process_that_cannot_be_as_before_takes_no_other_task(started, shared, how, why):
+    run(shared, "quick")
 
-    spoiled, then = results(programs, how, "remember")
+    spoiled, then = run(shared, how, "remember")
 
-    assert then[0] != spoiled
-    until(lambda: not is_there(spoiled), what="the end of the process")
-
-
-def test_the_log_says_why_a_process_takes_no_other_task(programs):
-    listener = programs.listener("work:run", "--reuse", "100")
-
-    (task,) = run(programs, "leave_a_thread")
-
-    listener.says(
-        f"pid={task.pid} takes no other task after task={task.id}: its task has left 1 thread"
-    )
+    assert then.result[0] != spoiled.pid and spoiled.status == "complete"
+    refused = f"pid={spoiled.pid} takes no other task after task={spoiled.id}: {why}"
+    assert not why or started[1].lines(refused)
+    until(lambda: not is_there(spoiled.pid), what="the end of the process")
 
 
-def test_a_thread_that_is_a_daemon_may_stay(programs):
-    programs.listener("work:run", "--reuse", "100")
-
-    first, second = results(programs, "leave_a_daemon_thread", "remember")
+def test_a_thread_that_is_a_daemon_may_stay(shared):
+    first, second = results(shared, "leave_a_daemon_thread", "remember")
 
     assert second == [first, 1]
 
 
 @pytest.mark.parametrize(("name", "is_same"), [("MemoryError", False), ("SystemExit", True)])
-def test_after_a_want_of_memory_a_process_takes_no_other_task(programs, name, is_same):
-    programs.listener("work:run", "--reuse", "100")
-
-    failed, then = run(programs, f"raise_it {name}", "quick")
+def test_after_a_want_of_memory_a_process_takes_no_other_task(shared, name, is_same):
+    failed, then = run(shared, f"raise_it {name}", "quick")
 
     assert failed.status == "failed"
     assert (failed.pid == then.pid) is is_same
 
 
-def test_memory_that_a_first_task_keeps_is_a_model_and_what_others_keep_is_a_leak(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_memory_that_a_first_task_keeps_is_a_model_and_what_others_keep_is_a_leak(shared):
+    *pids, then = run(shared, "keep_memory 200", "keep_memory 20", "keep_memory 300", "quick")
 
-    pids = results(programs, "keep_memory 200", "keep_memory 20", "keep_memory 300", "quick")[:3]
-
-    assert pids[0] == pids[1] == pids[2]
-    assert run(programs, "quick")[0].pid != pids[2]
+    assert len({task.pid for task in pids}) == 1
+    assert then.pid != pids[0].pid
 
 
-def test_a_process_near_its_memory_limit_takes_no_other_task(programs):
-    programs.listener("work:run", "--reuse", "100", "--memory-limit", "500MiB")
-
-    first, second = run(programs, "keep_memory 300", "quick")
-
-    assert second.pid != first.pid and second.status == "complete"
-
-
-def test_memory_that_earlier_tasks_keep_leaves_the_next_one_its_limit(programs):
-    programs.listener("work:run", "--reuse", "100")
-
-    first, small = run(programs, "keep_memory 300", "quick")
-    limited = run(programs, "quick", memory_limit="500MiB")[0]
+def test_memory_that_earlier_tasks_keep_leaves_the_next_one_its_limit(shared):
+    first, small = run(shared, "keep_memory 300", "quick")
+    (limited,) = run(shared, "keep_memory 300", memory_limit="500MiB")
+    (then,) = run(shared, "quick")
 
     assert small.pid == first.pid
     assert limited.pid != first.pid and limited.status == "complete"
+    assert then.pid != limited.pid, "it was near its own limit"
 
 
-@pytest.mark.parametrize("kind", ["plain", "session", "twice", "deaf"])
-def test_what_a_task_has_left_running_has_ended_before_the_next_begins(programs, kind):
-    programs.listener("work:run", "--reuse", "100", grace="0.5s")
-    let_go(programs)
+def test_what_a_task_has_left_running_has_ended_before_the_next_begins(shared):
+    left = begin(shared, "leave_children plain session twice deaf")
+    let_go(shared, left.id)
+    first, second = ended(shared.client, left.id), run(shared, "remember")[0]
 
-    first = run(programs, f"leave_children {kind}")[0]
-    children = first.leaked
-    second = run(programs, "remember")[0]
-
-    assert (first.status, children, second.pid) == ("complete", 1, first.pid)
+    assert (first.status, first.leaked, second.pid) == ("complete", 4, first.pid)
     assert second.leaked is None
-    assert not [pid for pid in programs.left() if b"sleep" in _command(pid)]
+    assert not [pid for pid in shared.left() if b"sleep" in _command(pid)]
 
 
 def _command(pid: int) -> bytes:
@@ -436,15 +427,13 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def test_a_pool_of_processes_that_is_left_open_is_the_end_of_its_process(programs):
+def test_a_pool_of_processes_that_is_left_open_is_the_end_of_its_process(started, shared):
     """It would replace each of its processes that is ended."""
-    listener = programs.listener("work:run", "--reuse", "100")
-
-    first, second = run(programs, "use_pool", "use_pool")
+    first, second = run(shared, "use_pool", "use_pool")
 
     assert (first.status, second.status) == ("complete", "complete")
     assert first.pid != second.pid
-    assert listener.is_running
+    assert started[1].is_running
 
 
 def test_one_process_is_ready_to_follow_the_one_that_is_reused(programs):
@@ -461,134 +450,84 @@ def test_one_process_is_ready_to_follow_the_one_that_is_reused(programs):
     until(are_two, what="one that is reused, and one more")
 
 
-def test_each_task_has_its_own_output_progress_and_checkpoint(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_each_task_has_its_own_output_progress_and_checkpoint(shared):
 
-    said = run(programs, "say the first", "say the second", "report", "report")
+    said = run(shared, "say the first", "say the second", "report", "report")
 
     assert len({task.pid for task in said}) == 1
     for task, words in zip(said, ("the first", "the second"), strict=False):
-        assert (files(programs, task) / "stdout").read_text() == f"{words}\n{words}\n"
-        assert (files(programs, task) / "stderr").read_text() == f"{words}\n"
+        assert (files(shared, task) / "stdout").read_text() == f"{words}\n{words}\n"
+        assert (files(shared, task) / "stderr").read_text() == f"{words}\n"
     for task in said[2:]:
         assert task.result == [task.id, task.id, said[0].pid]
         assert "a stage" in task.progress
-        assert json.loads((files(programs, task) / checkpoint.VALUE).read_text()) == "report"
-    assert not (files(programs, said[1]) / checkpoint.VALUE).exists()
+        assert json.loads((files(shared, task) / checkpoint.VALUE).read_text()) == "report"
+    assert not (files(shared, said[1]) / checkpoint.VALUE).exists()
 
 
-def test_each_task_tells_what_it_has_used_itself(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_each_task_tells_what_it_has_used_itself(shared):
 
-    large, small = run(programs, "compute 0.6 200", "compute 0 1")
+    large, small = run(shared, "compute 0.4 200", "compute 0 1")
 
     assert large.pid == small.pid
-    assert large.cpu_seconds >= 0.6 and large.memory_peak > 200 << 20
-    assert small.cpu_seconds < 0.5 and small.memory_peak < 200 << 20
+    assert large.cpu_seconds >= 0.4 and large.memory_peak > 200 << 20
+    assert small.cpu_seconds < 0.3 and small.memory_peak < 200 << 20
 
 
-def test_a_task_that_is_killed_tells_what_it_has_used_itself(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_a_task_that_is_killed_tells_what_it_has_used_itself(shared):
 
-    large, killed = run(programs, "compute 0.6 1", "kill_itself")
+    large, killed = run(shared, "compute 0.4 1", "kill_itself")
 
     assert large.pid == killed.pid
     assert (killed.status, killed.signal) == ("failed", "SIGKILL")
-    assert killed.cpu_seconds < 0.5
+    assert killed.cpu_seconds < 0.3
 
 
 @pytest.mark.parametrize("before", ["leave_a_zombie", "leave_a_busy_child"])
-def test_what_the_children_of_earlier_tasks_have_used_is_not_of_the_next(programs, before):
-    programs.listener("work:run", "--reuse", "100", grace="0.5s")
+def test_what_the_children_of_earlier_tasks_have_used_is_not_of_the_next(shared, before):
 
-    first, *others = run(programs, before, "reap_all", "quick", "kill_itself")
+    first, *others = run(shared, before, "reap_all", "quick", "kill_itself")
 
     assert {task.pid for task in others} == {first.pid}
-    assert max(task.cpu_seconds for task in others) < 0.5
+    assert max(task.cpu_seconds for task in others) < 0.3
 
 
-def test_a_task_that_is_killed_after_its_adoption_tells_what_it_has_used_itself(programs):
-    programs.listener("work:run", "--reuse", "100", *QUICK)
-    first = run(programs, "compute 1.2 1")[0]
-    second = begin(programs, "wait")
+def test_a_task_that_is_killed_after_its_adoption_tells_what_it_has_used_itself(shared):
+    first = run(shared, "compute 0.6 1")[0]
+    second = begin(shared, "wait")
     assert second.pid == first.pid
     os.kill(pid_of(second.node), signal.SIGKILL)
-    has_moved(programs.client, second)
+    has_moved(shared.client, second)
 
     os.kill(second.pid, signal.SIGKILL)
 
-    killed = ended(programs.client, second.id)
-    assert killed.status == "failed" and killed.cpu_seconds < 1
+    killed = ended(shared.client, second.id)
+    assert killed.status == "failed" and killed.cpu_seconds < 0.4
 
 
-def test_a_task_that_reads_should_stop_leaves_no_handler_to_the_next(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_a_task_that_reads_should_stop_leaves_no_handler_to_the_next(shared):
 
-    first, second, third = results(programs, "heed", "look", "heed")
+    first, second, third = results(shared, "heed", "look", "heed")
 
     assert first[0] == second["pid"] == third[0]
     assert "Heeding" in first[1] and "Heeding" in third[1]
     assert "Heeding" not in str(second["signals"])
 
 
-def test_the_helper_process_of_multiprocessing_is_no_leak(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_tasks_may_each_use_and_end_the_helper_processes_of_multiprocessing(shared):
+    uses = ("use_shared_memory", "use_shared_memory", "end_helper_of_shared_memory")
 
-    first, second = run(programs, "use_shared_memory", "use_shared_memory")
+    tasks = run(shared, *uses, "use_shared_memory", "use_fork_server", "use_fork_server")
 
-    assert first.result == second.result == first.pid
-    assert (first.leaked, second.leaked) == (None, None)
-
-
-def test_a_task_may_end_the_helper_process_of_multiprocessing_itself(programs):
-    programs.listener("work:run", "--reuse", "100")
-
-    pids = results(programs, "end_helper_of_shared_memory", "use_shared_memory")
-
-    assert pids[0] == pids[1]
+    pid = tasks[0].pid
+    assert [task.result for task in tasks] == [pid] * 4 + [[pid, 0]] * 2, tasks[-1].error
+    assert {task.leaked for task in tasks} == {None}
 
 
-def test_tasks_of_one_process_may_each_use_the_keeper_of_multiprocessing(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_a_plain_handler_may_run_all_tasks_of_its_process_on_one_loop_of_asyncio(shared):
+    first, second = run(shared, "use_loop", "use_loop")
 
-    first, second = run(programs, "use_fork_server", "use_fork_server")
-
-    assert first.result == second.result == [first.pid, 0], (first.error, second.error)
-    assert (first.leaked, second.leaked) == (None, None)
-
-
-def test_a_plain_handler_may_run_all_tasks_of_its_process_on_one_loop_of_asyncio(programs):
-    programs.write("""
-        import asyncio
-        runner, kept = asyncio.Runner(), []
-
-        async def fetch(task):
-            lock = kept[0] if kept else kept.append(asyncio.Lock()) or kept[0]
-            async with lock:
-                waiting = asyncio.create_task(lock.acquire())
-                await asyncio.sleep(0)
-            await waiting
-            lock.release()
-            return kept.index(lock)
-
-        def run(task):
-            return runner.run(fetch(task))
-    """)
-    programs.listener("work:run", "--reuse", "100")
-
-    first, second = run(programs, "", "")
-
-    assert (first.result, second.result, first.pid) == (0, 0, second.pid), second.error
-
-
-def test_what_is_set_aside_for_a_task_is_free_when_it_has_ended(programs):
-    programs.listener("work:run", "--reuse", "100", "--resource", "gpu=1")
-    queue = programs.client.get_queue("work")
-
-    tasks = [queue.enqueue("tell_devices", resources={"gpu": 1}) for _ in range(3)]
-
-    found = [ended(programs.client, task).result for task in tasks]
-    assert found == [[found[0][0], {"gpu": [0]}, "0"]] * 3
+    assert first.result == second.result == [first.pid, 0], second.error
 
 
 def test_a_task_with_other_devices_has_another_process(programs):
@@ -596,11 +535,11 @@ def test_a_task_with_other_devices_has_another_process(programs):
     programs.listener("work:run", "--reuse", "100", "--resource", "gpu=2")
     queue = programs.client.get_queue("work")
 
-    tasks = [queue.enqueue("tell_devices", resources={"gpu": count}) for count in (1, 2, 1)]
+    tasks = [queue.enqueue("tell_devices", resources={"gpu": count}) for count in (1, 1, 2, 1)]
 
-    one, both, again = [ended(programs.client, task).result for task in tasks]
+    one, same, both, again = [ended(programs.client, task).result for task in tasks]
     assert [one[1:], both[1:]] == [[{"gpu": [0]}, "0"], [{"gpu": [0, 1]}, "0,1"]]
-    assert len({one[0], both[0], again[0]}) == 3
+    assert one == same and len({one[0], both[0], again[0]}) == 3
 
 
 def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(programs):
@@ -635,77 +574,65 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
 # What was meant for a task does not touch the next one
 
 
-def test_an_order_for_a_task_that_has_ended_does_not_touch_the_next_one(programs):
-    listener = programs.listener("work:run", "--reuse", "100", *QUICK)
-    first = run(programs, "quick")[0]
-    second = begin(programs, "wait")
+def test_an_order_for_a_task_that_has_ended_does_not_touch_the_next_one(started, shared):
+    first = run(shared, "quick")[0]
+    second = begin(shared, "wait")
     assert second.pid == first.pid
 
-    redis = programs.client.connections
+    redis = shared.client.connections
     with pytest.raises(WrongState):
-        programs.client.get_queue("work").cancel(first.id)
+        shared.client.get_queue("work").cancel(first.id)
     # As a program may write it that has seen the task a moment before.
     redis.read(("HSET", keys.task(first.id), "cancel", "1", "stack", "mark"))
-    beat = _beat(programs, second.node)
-    until(lambda: _beat(programs, second.node) > beat + 2, what="three beats")
+    beat = _beat(shared, second.node)
+    until(lambda: _beat(shared, second.node) > beat + 2, what="three beats")
 
     assert is_there(second.pid)
-    let_go(programs)
-    done = ended(programs.client, second.id)
+    let_go(shared, second.id)
+    done = ended(shared.client, second.id)
     assert (done.status, done.pid, done.error) == ("complete", first.pid, None)
-    assert listener.lines("stopping task=") == []
+    assert started[1].lines(f"stopping task={second.id}") == []
 
 
 def _beat(programs: Programs, node: str) -> int:
     return int(programs.client.get_inspector().registration("work", node).get("beat", -1))
 
 
-def test_a_signal_that_a_task_has_held_back_does_not_reach_the_next_one(programs):
-    programs.listener("work:run", "--reuse", "100")
+def test_a_limit_holds_for_each_task_and_ends_the_process_of_one_alone(shared):
 
-    pid, second = results(programs, "change", "look")
-
-    assert (second["pid"], second["pending"]) == (pid, [])
-
-
-def test_a_limit_holds_for_each_task_and_ends_the_process_of_one_alone(programs):
-    programs.listener("work:run", "--reuse", "100", "--time-limit", "1s", grace="0.2s")
-
-    naps = run(programs, "nap 0.6", "nap 0.6", "wait", "quick")
+    naps = run(shared, "nap 0.3", "nap 0.3", "wait", "quick", time_limit=0.5)
 
     assert [task.status for task in naps] == ["complete", "complete", "failed", "complete"]
     assert naps[2].error_type == "time_limit"
     assert naps[0].pid == naps[1].pid == naps[2].pid != naps[3].pid
 
 
-def test_a_task_that_is_cancelled_ends_its_process(programs):
-    programs.listener("work:run", "--reuse", "100", *QUICK)
-    first = run(programs, "quick")[0]
-    second = begin(programs, "wait")
+def test_a_task_that_is_cancelled_ends_its_process(shared):
+    first = run(shared, "quick")[0]
+    second = begin(shared, "wait")
 
-    programs.client.get_queue("work").cancel(second.id)
+    shared.client.get_queue("work").cancel(second.id)
 
-    assert ended(programs.client, second.id).status == "cancelled"
-    third = run(programs, "quick")[0]
+    assert ended(shared.client, second.id).status == "cancelled"
+    third = run(shared, "quick")[0]
     assert (second.pid, third.status) == (first.pid, "complete") and third.pid != first.pid
 
 
 @pytest.mark.parametrize("before", ["quick", "spoil_stacks"])
-def test_the_stack_of_each_task_is_its_own(programs, before):
-    programs.listener("work:run", "--reuse", "100", *QUICK)
-    run(programs, before)
-    first = begin(programs, "wait")
-    _show_stack(programs, first)
-    let_go(programs, first.id)
-    assert ended(programs.client, first.id).status == "complete"
-    second = begin(programs, "wait")
+def test_the_stack_of_each_task_is_its_own(shared, before):
+    run(shared, before)
+    first = begin(shared, "wait")
+    _show_stack(shared, first)
+    let_go(shared, first.id)
+    assert ended(shared.client, first.id).status == "complete"
+    second = begin(shared, "wait")
     assert second.pid == first.pid
-    assert not (files(programs, second) / "stack").exists()
+    assert not (files(shared, second) / "stack").exists()
 
-    _show_stack(programs, second)
+    _show_stack(shared, second)
 
-    let_go(programs)
-    assert ended(programs.client, second.id).status == "complete"
+    let_go(shared, second.id)
+    assert ended(shared.client, second.id).status == "complete"
 
 
 def _show_stack(programs: Programs, task) -> None:
@@ -717,46 +644,44 @@ def _show_stack(programs: Programs, task) -> None:
 # Whatever dies
 
 
-def test_a_task_whose_listener_is_killed_is_adopted_and_runs_once(programs):
-    programs.listener("work:run", "--reuse", "100", *QUICK)
-    first = run(programs, "quick")[0]
-    second = begin(programs, "wait")
+def test_a_task_whose_listener_is_killed_is_adopted_and_runs_once(shared):
+    first = run(shared, "quick")[0]
+    second = begin(shared, "wait")
     assert second.pid == first.pid
 
     os.kill(pid_of(second.node), signal.SIGKILL)
-    has_moved(programs.client, second)
-    let_go(programs)
+    has_moved(shared.client, second)
+    let_go(shared, second.id)
 
-    done = ended(programs.client, second.id)
+    done = ended(shared.client, second.id)
     assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
-    assert len(ledger(programs, second.id)) == 1
+    assert len(ledger(shared, second.id)) == 1
     until(lambda: not is_there(second.pid), what="the end of a process without a listener")
-    assert programs.client.get_task(first.id).status == "complete"
-    third = run(programs, "quick")[0]
-    assert third.pid != second.pid and is_sound(programs.client)
+    assert shared.client.get_task(first.id).status == "complete"
+    third = run(shared, "quick")[0]
+    assert third.pid != second.pid and is_sound(shared.client)
 
 
 def test_an_end_that_a_killed_listener_has_not_reported_is_reported_once_and_its_process_ends(
-    programs,
+    shared,
 ):
-    programs.listener("work:run", "--reuse", "100", *QUICK)
-    first = run(programs, "quick")[0]
-    second = begin(programs, "wait")
+    first = run(shared, "quick")[0]
+    second = begin(shared, "wait")
     assert second.pid == first.pid
-    programs.client.connections.read(("CLIENT", "PAUSE", 60_000, "WRITE"))
+    shared.client.connections.read(("CLIENT", "PAUSE", 60_000, "WRITE"))
     try:
-        let_go(programs)
-        until((files(programs, second) / "exit").exists, what="its exit record")
+        let_go(shared, second.id)
+        until((files(shared, second) / "exit").exists, what="its exit record")
         until(lambda: state_of(second.pid) == "S", what="its rest")
 
         os.kill(pid_of(second.node), signal.SIGKILL)
 
         until(lambda: not is_there(second.pid), what="the end of a process without a listener")
     finally:
-        programs.client.connections.read(("CLIENT", "UNPAUSE"))
-    done = ended(programs.client, second.id)
+        shared.client.connections.read(("CLIENT", "UNPAUSE"))
+    done = ended(shared.client, second.id)
     assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
-    assert len(ledger(programs, second.id)) == 1 and is_sound(programs.client)
+    assert len(ledger(shared, second.id)) == 1 and is_sound(shared.client)
 
 
 @pytest.fixture
@@ -806,50 +731,38 @@ def test_a_process_whose_task_has_been_adopted_takes_no_other(programs, proxy, c
     assert is_sound(programs.client)
 
 
-def test_a_process_that_waits_ends_when_its_listener_is_killed(programs):
-    (slot,) = programs.listener("work:run", "--reuse", "100").slots()
-    first = run(programs, "quick")[0]
-
-    os.kill(slot, signal.SIGKILL)
-
-    until(lambda: not is_there(first.pid), what="the end of the process")
-
-
-def test_a_task_whose_process_is_killed_fails_and_those_before_it_stay_complete(programs):
-    programs.listener("work:run", "--reuse", "100")
-    first = run(programs, "quick")[0]
-    queue = programs.client.get_queue("work")
-    second = running(programs, queue.enqueue("first_nap 1000", retry=Retry(1, backoff=0)))
+def test_a_task_whose_process_is_killed_fails_and_those_before_it_stay_complete(shared):
+    first = run(shared, "quick")[0]
+    queue = shared.client.get_queue("work")
+    second = running(shared, queue.enqueue("first_nap 1000", retry=Retry(1, backoff=0)))
     assert second.pid == first.pid
 
     os.kill(second.pid, signal.SIGKILL)
 
-    done = ended(programs.client, second.id)
+    done = ended(shared.client, second.id)
     assert (done.status, done.attempt) == ("complete", 2) and done.pid != first.pid
-    assert programs.client.get_task(first.id).status == "complete"
-    assert len(ledger(programs, first.id)) == 1 and is_sound(programs.client)
+    assert shared.client.get_task(first.id).status == "complete"
+    assert len(ledger(shared, first.id)) == 1 and is_sound(shared.client)
 
 
-def test_a_process_that_is_killed_while_it_waits_is_replaced(programs):
-    listener = programs.listener("work:run", "--reuse", "100")
-    first = run(programs, "quick")[0]
+def test_a_process_that_is_killed_while_it_waits_is_replaced(started, shared):
+    first = run(shared, "quick")[0]
 
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: not is_there(first.pid), what="its end")
 
-    second = run(programs, "quick")[0]
+    second = run(shared, "quick")[0]
     assert (second.status, second.attempt) == ("complete", 1) and second.pid != first.pid
-    assert listener.lines("ended before it had begun") == []
+    assert started[1].lines("ended before it had begun") == []
 
 
-def test_an_end_that_redis_has_lost_is_reported_again_while_the_process_runs_another_task(programs):
+def test_an_end_that_redis_has_lost_is_reported_again_while_the_process_runs_another_task(shared):
     """The living pid is no proof that the earlier task runs."""
-    programs.listener("work:run", "--reuse", "100", "--time-limit", "1h", *QUICK)
-    first = begin(programs, "wait")
-    redis, before = programs.client.connections, programs.client.get_task(first.id).fields
-    let_go(programs, first.id)
-    assert ended(programs.client, first.id).status == "complete"
-    second = begin(programs, "wait")
+    first = begin(shared, "wait")
+    redis, before = shared.client.connections, shared.client.get_task(first.id).fields
+    let_go(shared, first.id)
+    assert ended(shared.client, first.id).status == "complete"
+    second = begin(shared, "wait")
     assert second.pid == first.pid
 
     node = first.node or ""
@@ -861,18 +774,18 @@ def test_an_end_that_redis_has_lost_is_reported_again_while_the_process_runs_ano
         ("SADD", keys.started("work"), keys.started_member(node, first.pid, first.id)),
     )
 
-    done = ended(programs.client, first.id)
-    assert (done.status, done.result, len(ledger(programs, first.id))) == ("complete", "done", 1)
-    assert is_there(second.pid) and programs.client.get_task(second.id).status == "started"
-    let_go(programs)
-    assert ended(programs.client, second.id).pid == first.pid
+    done = ended(shared.client, first.id)
+    assert (done.status, done.result, len(ledger(shared, first.id))) == ("complete", "done", 1)
+    assert is_there(second.pid) and shared.client.get_task(second.id).status == "started"
+    let_go(shared, second.id)
+    assert ended(shared.client, second.id).pid == first.pid
 
 
-def test_a_record_that_is_removed_after_the_end_is_the_end_of_the_process(programs):
-    programs.listener("work:run", "--reuse", "100", grace="0.2s")
-    let_go(programs)
+def test_a_record_that_is_removed_after_the_end_is_the_end_of_the_process(shared):
+    task_id = shared.client.get_queue("work").enqueue("remove_own_record")
+    let_go(shared, task_id)
 
-    done, then = run(programs, "remove_own_record", "quick")
+    done, (then,) = ended(shared.client, task_id), run(shared, "quick")
 
     assert then.status == "complete"
     if done.status != "complete":  # the child was faster than the listener
@@ -882,13 +795,15 @@ def test_a_record_that_is_removed_after_the_end_is_the_end_of_the_process(progra
 # Who gives orders
 
 
-@pytest.mark.parametrize("order", ["pause", "drain", "hangup"])
-def test_a_process_that_waits_ends_when_its_listener_takes_no_task(programs, order):
+def test_a_process_that_waits_ends_when_its_listener_takes_no_task(programs):
     listener = programs.listener("work:run", "--reuse", "100", *QUICK)
-    first = run(programs, "quick")[0]
-    assert is_there(first.pid)
+    for number in (signal.SIGUSR2, signal.SIGHUP, signal.SIGTERM):
+        first = run(programs, "quick")[0]
+        assert is_there(first.pid)
 
-    number = {"pause": signal.SIGUSR2, "drain": signal.SIGTERM, "hangup": signal.SIGHUP}[order]
-    listener.send(number)
+        listener.send(number)
 
-    until(lambda: not is_there(first.pid), what="the end of the process")
+        until(lambda pid=first.pid: not is_there(pid), what=f"its end after signal {number}")
+        if number == signal.SIGUSR2:
+            listener.send(number)
+            listener.says("SIGUSR2: taking tasks again")
