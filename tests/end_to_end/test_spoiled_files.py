@@ -18,6 +18,7 @@ from spoiled import FILES, HUGE, KINDS
 from blueque import Retry
 from blueque.node.unreadable import guarded
 from blueque.spool.attempt import Attempt
+from blueque.system.embedded_redis import running_server
 
 WORK = """
     import os, signal, time
@@ -48,8 +49,8 @@ WORK = """
         if ending == "fail":
             raise ValueError("no such codec")
         if ending == "wait":
-            Path("spoiled").touch()
-            while not Path("go").exists():
+            Path(f"spoiled.{task.id}").touch()
+            while not Path(f"go.{task.id}").exists():
                 time.sleep(0.005)
         return "done"
 """
@@ -62,14 +63,42 @@ QUICK = patched({"node.reporter.PACE": 0.05, "node.slots._YOUNG": 0.1})
 FORGED = {("record", "exit"), ("record", "exit.new")}
 
 
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Programs with a server and a directory that all tests here share."""
+    directory = tmp_path_factory.mktemp("spoiled")
+    with running_server() as server, Programs(server.url, directory, QUICK) as programs:
         programs.write(WORK)
         programs.write(Path(spoiled.__file__).read_text(), "spoiled.py")
         yield programs
     # pytest could not, of what is so deep
-    subprocess.run(["rm", "-rf", tmp_path / "spool"], check=True)
+    subprocess.run(["rm", "-rf", directory / "spool"], check=True)
+
+
+@pytest.fixture(scope="module")
+def listener(programs):
+    return programs.listener("work:run")
+
+
+@pytest.fixture(scope="module")
+def shell(programs):
+    """The queue of a listener whose tasks are scripts, and begin in the directory of their attempt."""
+    programs.listener("--exec", "sh", "-c", 'cd "$BLUEQUE_TASK_DIR"; exec sh', queue="shell")
+    return programs.client.get_queue("shell")
+
+
+@pytest.fixture
+def started(programs, listener):
+    """The listener, which lives on, reports all ends and logs no traceback."""
+    slots, before = listener.slots(), len(listener.log)
+    yield listener
+    if listener.slots() != slots:
+        listener.ready()
+    until(
+        lambda: not os.listdir(programs.directory / "spool" / "open"),
+        what="that all ends are reported",
+    )
+    assert "Traceback" not in listener.log[before:], listener.log[before:]
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +116,9 @@ def no_waiting():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_a_file(programs, kind):
-    started = programs.listener("work:run")
+def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_a_file(
+    programs, started, kind
+):
     slots, queue, tasks = started.slots(), programs.client.get_queue("work"), {}
     for number, name in enumerate(
         FILES if kind != "deep" else ("checkpoint", "exit", "result"), [*KINDS].index(kind)
@@ -112,19 +142,13 @@ def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_a_fi
             task.id
         )
     assert started.slots() == slots, started.log
-    assert "Traceback" not in started.log, started.log
-    until(
-        lambda: not os.listdir(programs.directory / "spool" / "open"),
-        what="that all ends are reported",
-    )
 
 
 @pytest.mark.parametrize("name", [".", ".."])
 @pytest.mark.parametrize("kind", ["gone", "empty", "pipe", "directory", "link", "loop"])
 def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_its_directory(
-    programs, kind, name
+    programs, started, kind, name
 ):
-    started = programs.listener("work:run")
     slots, queue = started.slots(), programs.client.get_queue("work")
     before = 1 if name == ".." else 0
 
@@ -145,11 +169,6 @@ def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_its_
     assert (failed.status, failed.result) == ("complete", "done")
     assert len(ledger(programs, failed.id)) == before + 2
     assert started.slots() == slots, started.log
-    assert "Traceback" not in started.log, started.log
-    until(
-        lambda: not os.listdir(programs.directory / "spool" / "open"),
-        what="that all ends are reported",
-    )
 
 
 # What another listener does, and orders
@@ -172,7 +191,7 @@ WITHOUT = {
 def spoiled_and_waiting(programs, kind):
     """Start a task that spoils all its files, and waits; return it when it has done so."""
     task_id = programs.client.get_queue("work").enqueue(f"{kind} wait {' '.join(WITHOUT[kind])}")
-    until((programs.directory / "spoiled").exists, what="its files")
+    until((programs.directory / f"spoiled.{task_id}").exists, what="its files")
     return running(programs, task_id)
 
 
@@ -184,20 +203,20 @@ def of_kinds(number):
 
 
 @pytest.mark.parametrize("kind", of_kinds(0))
-def test_a_task_that_has_spoiled_all_its_files_is_adopted_and_its_end_reported(programs, kind):
-    programs.listener("work:run", environ=QUICK)
+def test_a_task_that_has_spoiled_all_its_files_is_adopted_and_its_end_reported(
+    programs, started, kind
+):
     task = spoiled_and_waiting(programs, kind)
     os.kill(pid_of(task.node), signal.SIGKILL)
     has_moved(programs.client, task)
 
-    (programs.directory / "go").touch()
+    (programs.directory / f"go.{task.id}").touch()
 
     assert ended(programs.client, task.id).result == "done"
 
 
 @pytest.mark.parametrize("kind", of_kinds(1))
-def test_how_an_adopted_task_with_spoiled_files_was_killed_is_told(programs, kind):
-    started = programs.listener("work:run", environ=QUICK)
+def test_how_an_adopted_task_with_spoiled_files_was_killed_is_told(programs, started, kind):
     task = spoiled_and_waiting(programs, kind)
     os.kill(pid_of(task.node), signal.SIGKILL)
     has_moved(programs.client, task)
@@ -205,18 +224,16 @@ def test_how_an_adopted_task_with_spoiled_files_was_killed_is_told(programs, kin
     os.kill(task.pid, signal.SIGKILL)
 
     assert ended(programs.client, task.id).error.startswith("killed by SIGKILL")
-    assert "Traceback" not in started.log, started.log
 
 
 @pytest.mark.parametrize("kind", of_kinds(2))
-def test_a_task_that_has_spoiled_all_its_files_can_be_cancelled(programs, kind):
-    started = programs.listener("work:run", environ=QUICK)
+def test_a_task_that_has_spoiled_all_its_files_can_be_cancelled(programs, started, kind):
     slots, task = started.slots(), spoiled_and_waiting(programs, kind)
 
     programs.client.get_queue("work").cancel(task.id, "ann")
 
     assert ended(programs.client, task.id).status == "cancelled"
-    assert started.slots() == slots and "Traceback" not in started.log, started.log
+    assert started.slots() == slots, started.log
 
 
 @pytest.mark.parametrize(
@@ -250,10 +267,8 @@ def test_a_task_that_has_spoiled_all_its_files_can_be_cancelled(programs, kind):
     ],
     ids=repr,
 )
-def test_a_program_whose_result_is_no_file_fails_and_says_so(programs, how, end):
-    programs.listener("--exec", "sh", "-c", f"cd $BLUEQUE_TASK_DIR; {how}")
-
-    task = ended(programs.client, programs.client.get_queue("work").enqueue(""))
+def test_a_program_whose_result_is_no_file_fails_and_says_so(programs, shell, how, end):
+    task = ended(programs.client, shell.enqueue(how))
 
     assert (task.status, task.result, task.error) == end
 
