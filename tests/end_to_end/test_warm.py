@@ -12,8 +12,10 @@ import signal
 import time
 
 import pytest
-from handlers import ended, files, has_begun, has_moved, pid_of
+from handlers import ended, files, pid_of
 from running import Programs, is_there, keeper_of, patched, task_processes_of, until
+
+from blueque.system.embedded_redis import running_server
 
 # An import that tells of itself, and does what the file `what` says; but for the first, which is
 # the check at the start.
@@ -21,12 +23,13 @@ IMPORT = """
     import os, signal, sys, threading, time
     from pathlib import Path
 
+    what = Path("what").read_text()
     ledger = os.open("imports", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(ledger, f"{os.getpid()}\\n".encode())
     os.close(ledger)
     IMPORTED_BY = os.getpid()
     if len(Path("imports").read_text().split()) > 1:
-        exec(Path("what").read_text())
+        exec(what)
 
     def run(task):
         print("running")
@@ -73,8 +76,30 @@ def programs(url, tmp_path):
         yield programs
 
 
-def test_the_handler_is_imported_before_there_is_a_task_and_once(programs):
-    spare = warm_spare_of(programs, programs.listener("work:run"))
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Programs that tests share which do no lasting harm, and their listener."""
+    environ = patched({"node.slots._YOUNG": 0.1})
+    with (
+        running_server() as server,
+        Programs(server.url, tmp_path_factory.mktemp("warm"), environ) as programs,
+    ):
+        programs.write(IMPORT)
+        become(programs, "")
+        yield programs, programs.listener("work:run", grace="0.1s")
+
+
+def prepare(programs, listener, what: str) -> int:
+    """Have the next task process of a shared listener do this at its import, and return its pid."""
+    warm_spare_of(programs, listener)
+    become(programs, what)
+    run(programs)  # in that process, which has imported something else
+    return warm_spare_of(programs, listener)
+
+
+def test_the_handler_is_imported_before_there_is_a_task_and_once(shared):
+    programs, listener = shared
+    spare = prepare(programs, listener, "")
 
     task, pid = run(programs)
 
@@ -101,28 +126,23 @@ def test_a_listener_with_gpus_imports_nothing_ahead_unless_told(programs):
     warm_spare_of(programs, programs.listener("work:run", "--resource", "gpu=1", "--warm"))
 
 
-def test_what_an_import_prints_goes_to_the_files_of_the_task_that_runs_in_its_process(programs):
-    become(
-        programs,
-        "print('from the import'); print('a warning', file=sys.stderr); os.system('echo from a child')",
-    )
-    started = programs.listener("work:run")
-    warm_spare_of(programs, started)
+def test_what_an_import_prints_goes_to_the_files_of_the_task_that_runs_in_its_process(shared):
+    programs, listener = shared
+    what = "print('from the import'); print('a warning', file=sys.stderr); os.system('echo from a child')"
+    prepare(programs, listener, what)
 
     for _ in range(2):
         task, _ = run(programs)
-        assert (
-            files(programs, task) / "stdout"
-        ).read_text() == "from the import\nfrom a child\nrunning\n"
+        printed = (files(programs, task) / "stdout").read_text()
+        assert printed == "from the import\nfrom a child\nrunning\n"
         assert (files(programs, task) / "stderr").read_text() == "a warning\n"
-    assert "a warning" not in started.log and "from" not in started.printed
+    assert "a warning" not in listener.log and "from" not in listener.printed
 
 
-def test_output_that_an_import_sends_elsewhere_stays_there(programs):
-    become(
-        programs, "fd = os.open('own.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.dup2(fd, 1)"
-    )
-    warm_spare_of(programs, programs.listener("work:run"))
+def test_output_that_an_import_sends_elsewhere_stays_there(shared):
+    programs, listener = shared
+    opened = "os.open('own.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)"
+    prepare(programs, listener, f"os.dup2({opened}, 1)")
 
     task, _ = run(programs)
 
@@ -197,9 +217,9 @@ def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_on
     assert run(programs)[0].status == "complete"
 
 
-def test_a_task_that_comes_while_its_process_still_imports_runs_when_that_is_done(programs):
-    become(programs, "while not Path('go').exists(): time.sleep(0.005)")
-    spare = warm_spare_of(programs, programs.listener("work:run"))
+def test_a_task_that_comes_while_its_process_still_imports_runs_when_that_is_done(shared):
+    programs, listener = shared
+    spare = prepare(programs, listener, "while not Path('go').exists(): time.sleep(0.005)")
 
     task_id = programs.client.get_queue("work").enqueue("")
     until(lambda: programs.client.get_task(task_id).status == "started", what="its start")
@@ -229,15 +249,16 @@ def test_an_import_that_never_ends_falls_under_the_time_limit_of_the_task(progra
 )
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_no_import_keeps_a_waiting_process_alive_when_its_listener_leaves_or_is_killed(
-    programs, what, how
+    shared, what, how
 ):
-    become(programs, what)
-    started = programs.listener("work:run")
-    spare, (slot,) = warm_spare_of(programs, started), started.slots()
+    programs, listener = shared
+    spare, (slot,) = prepare(programs, listener, what), listener.slots()
+    become(programs, "")
 
     os.kill(slot, how)
 
     until(lambda: not is_there(spare), what="its end")
+    until(lambda: listener.slots() not in ([], [slot]), what="another listener")
 
 
 @pytest.mark.parametrize(
@@ -259,23 +280,22 @@ def test_no_import_keeps_a_waiting_process_alive_when_its_listener_leaves_or_is_
     ],
     ids=repr,
 )
-def test_what_an_import_changes_in_its_process_leaves_the_gate_working(programs, what):
-    become(programs, what)
-    started = programs.listener("work:run", grace="0.1s")
-    (slot,) = started.slots()
-    warm_spare_of(programs, started)
+def test_what_an_import_changes_in_its_process_leaves_the_gate_working(shared, what):
+    programs, listener = shared
+    (slot,), before = listener.slots(), len(listener.log)
+    prepare(programs, listener, what)
 
-    for _ in range(3):
+    for _ in range(2):
         task, pid = run(programs)
         # Where there is nothing left to print to, the handler fails at that, as it would if it
         # imported this itself.
         assert task.attempt == 1 and task.error_type in (None, "OSError", "ValueError"), (
             task.error,
-            started.log,
+            listener.log,
         )
         assert pid in imports(programs)
-    assert started.slots() == [slot]
-    assert "before it had begun" not in started.log
+    assert listener.slots() == [slot]
+    assert "before it had begun" not in listener.log[before:]
 
 
 def test_an_import_that_closes_its_gate_costs_a_try_and_no_more(programs):
@@ -284,31 +304,6 @@ def test_an_import_that_closes_its_gate_costs_a_try_and_no_more(programs):
     started.says("before it had begun a task")
 
     assert run(programs)[0].status == "complete", started.log
-
-
-def test_a_listener_killed_has_its_warm_task_adopted(programs):
-    programs.write("""
-        import time
-        from pathlib import Path
-
-        def run(task):
-            while not Path("go").exists():
-                time.sleep(0.005)
-            return "done"
-    """)
-    started = programs.listener("work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s")
-    task_id = programs.client.get_queue("work").enqueue("")
-    task = until(
-        lambda: (seen := programs.client.get_task(task_id)).status == "started" and seen,
-        what="its start",
-    )
-    until(lambda: has_begun(files(programs, task)), what="its beginning")
-
-    os.kill(pid_of(task.node), signal.SIGKILL)
-    has_moved(programs.client, task)
-    (programs.directory / "go").touch()
-
-    assert (ended(programs.client, task_id).result, started.is_running) == ("done", True)
 
 
 def test_a_listener_killed_while_its_task_waits_for_an_import_has_it_run_anew(programs):
