@@ -609,18 +609,6 @@ def octets(*tasks: str) -> list[str]:
 
 
 IN_NO_LINE = {"LINE": [], "JOINING": [], "NAME": [], "PRIORITY": [], "LOCKED": [], "LOCK": []}
-IN_THREE_LINES = {
-    "LINE": [
-        keys.line(Q, "0,lock:a%20b=2"),
-        keys.line(Q, "9,lock:a%20b=2"),
-        keys.line(Q, "-3,lock:a%20b=2"),
-    ],
-    "JOINING": [["t1"], ["t2"], ["t3"]],
-    "NAME": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"],
-    "PRIORITY": [0, 9, -3],
-    "LOCKED": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"],
-    "LOCK": ["a b"] * 3,
-}
 NONE: list[str] = []
 TASK = {
     "QUEUE": Q,
@@ -694,7 +682,6 @@ NEW_JSON = {
 }
 JSON_OPTIONS = {"parameters_encoding": "json", **OPTIONS}
 A_KEY = {"key": "a", "keep": 60, "enqueued_by": "m"}
-OWN_ID = {"keep": 60, "enqueued_by": "m"}
 WITH_KEY = {**NEW, "KEYED": flat(A_KEY), "GIVEN": A_KEY}
 TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
 MANY = {
@@ -837,7 +824,6 @@ BEAT = {
 }
 OBSERVED = {"FIRST": Q, "QUEUE": [Q, "audio"], "UNREAD": [Q, "audio"]}
 WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
-WAIT_IN_TWO = {"QUEUE": [Q, "audio"], "NODE": [NODE, NODE], "SECONDS": 0.01}
 ATTEMPT = {
     **TASK,
     "ATTEMPT": 1,
@@ -862,7 +848,6 @@ dead_listener = registered(DEAD, "instance-0")
 held_by_the_dead = reserved("t1", DEAD, "instance-0")
 started_by_the_dead = started("t1", DEAD, "instance-0")
 claimed = raw("HSET", keys.task("t1"), "reclaimed_node", "a host_5")
-wanted_gone = raw("HSET", keys.task("t1"), "cancel", 5)
 with_files = raw("HSET", keys.task("t1"), "files", "host:/spool/t1/1")
 
 
@@ -1175,9 +1160,6 @@ def forget_queue(redis: Redis) -> None:
     protocol.forget_queue(redis, Q, 9.25)
 
 
-has_expired = raw("DEL", keys.feeder(Q, FEED))
-
-
 def forget_feed(redis: Redis) -> None:
     protocol.forget_feed(redis, Q, FEED)
 
@@ -1195,10 +1177,6 @@ def joining(*tasks: str) -> Values:
     }
 
 
-def enqueue_in(values: Values, options: Values) -> Given:
-    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], 9.25, options)
-
-
 def enqueue_due(redis: Redis) -> None:
     protocol.enqueue_due(redis, Q, 9.25)
 
@@ -1210,13 +1188,6 @@ def register(redis: Redis) -> None:
 def wait(seconds: float, is_idle: bool = True) -> Given:
     return lambda redis: protocol.wait(
         redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle
-    )
-
-
-def wait_in_two(is_idle: bool = True) -> Given:
-    both = [(Q, NODE), ("audio", NODE)]
-    return lambda redis: protocol.wait(
-        redis, both, 0.01, lambda connection: connection.wait(10), is_idle
     )
 
 
@@ -1502,10 +1473,6 @@ def pause_listener(redis: Redis) -> None:
     protocol.order(redis, Q, NODE, "pause", "ann", 9.25)
 
 
-def resume_listener(redis: Redis) -> None:
-    protocol.order(redis, Q, NODE, "work", "ann", 9.25)
-
-
 def delete(redis: Redis) -> None:
     protocol.delete(redis, Q, "t1")
 
@@ -1580,7 +1547,6 @@ def deregister_dead(instance: str | None = "instance-0") -> Given:
 
 
 WAKES = "a pause ends, or the limit changes"
-MAY_POP = "it may pop"
 STARTED, FAILED_ONE, RESERVED = "it is started", "it is failed", "it is reserved"
 SCHEDULED = "it is scheduled"
 PENDING = "it is pending"
@@ -1596,14 +1562,12 @@ HOLDS = ["it holds a lock", "it is counted", "it holds a lock or is counted"]
 AGAIN, WITH_LOCK, LIMITED = "it looks again", "it needs a lock", "there is a limit"
 FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and it is registered"
 release, release_with_facts = end(End.release()), end(End.release(MEASURED, "drain"))
-confirm_cancel = end(End.confirm_cancel(MEASURED))
 COMPLETED = {
     **END,
     "STATUS": "complete",
     "TIME": ["finished", 9.0],
     "FACTS": ["result", "r", "exit_code", 0],
 }
-COMPLETED_JSON = {**COMPLETED, "FACTS": ["result", "r", "result_encoding", "json", "exit_code", 0]}
 FAILED = {
     **END,
     "STATUS": "failed",
@@ -1725,37 +1689,6 @@ HAVE_TIME, MAY_EXIST = "they have a `start_before`", "it may exist"
 IS_LATER, IS_AT_ONCE = "one is due later", "one is put in line"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 NOT_BEATEN = "it has not just beaten"
-made_by_1_0_0 = raw(
-    "HSET",
-    keys.task("t1"),
-    "status",
-    "pending",
-    "queue",
-    Q,
-    "parameters",
-    "p",
-    "created",
-    "1.5",
-    "updated",
-    "1.5",
-)
-scheduled_by_1_0_0 = given(
-    raw(
-        "HSET",
-        keys.task("t1"),
-        "status",
-        "scheduled",
-        "queue",
-        Q,
-        "parameters",
-        "p",
-        "created",
-        "1.5",
-        "eta",
-        "8",
-    ),
-    raw("ZADD", keys.scheduled(Q), 8, "t1"),
-)
 
 
 # Repairs. What is damaged is "t1", and what is missing or too much there is an entry of it.
@@ -2365,42 +2298,8 @@ OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
 REMOVED = {**OF_SCHEDULE, **told("removed")}
 IS_RECORD = "there is a record"
 SAMPLES = [
-    created("text", nothing, enqueue(NEW), NEW, MAY_EXIST),
     created("an id drawn just now", nothing, enqueue(NEW, is_drawn=True), NEW),
     created("JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON, MAY_EXIST),
-    created(
-        "with a priority and needs",
-        nothing,
-        enqueue_in(NEW, IS_URGENT),
-        {**NEW, **URGENT, "OPTIONS": flat(IS_URGENT)},
-        MAY_EXIST,
-    ),
-    created(
-        "with a lock",
-        nothing,
-        enqueue_in(NEW, IS_SHARED),
-        {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
-        MAY_EXIST,
-    ),
-    created(
-        "to start by a time",
-        nothing,
-        enqueue_in(NEW, IN_TIME),
-        {**NEW, **OF_TIME},
-        MAY_EXIST,
-        HAVE_TIME,
-    ),
-    created("again", enqueued("t1"), enqueue(NEW), NEW, MAY_EXIST, until="MULTI"),
-    created("with a key", nothing, enqueue(WITH_KEY), WITH_KEY),
-    created(
-        "with an id of its own", nothing, enqueue_in(NEW, OWN_ID), {**NEW, "KEYED": flat(OWN_ID)}
-    ),
-    created(
-        "with a key and a lock",
-        nothing,
-        enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
-        {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)},
-    ),
     created(
         "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, until="MULTI"
     ),
@@ -2414,59 +2313,15 @@ SAMPLES = [
     ),
     created("later", nothing, schedule(NEW), {**NEW, "ETA": 100.5}, MAY_EXIST),
     created(
-        "later, an id drawn just now", nothing, schedule(NEW, is_drawn=True), {**NEW, "ETA": 100.5}
-    ),
-    created(
         "later, JSON, with options",
         nothing,
         schedule(NEW_JSON),
         {**NEW_JSON, "ETA": 100.5},
         MAY_EXIST,
     ),
-    created(
-        "later, to start by a time",
-        nothing,
-        schedule({**NEW, "GIVEN": {**IN_TIME, "start_before": 199.5}}),
-        {
-            **NEW,
-            "OPTIONS": flat({**IN_TIME, "start_before": 199.5}),
-            "START_BEFORE": 199.5,
-            "ETA": 100.5,
-        },
-        MAY_EXIST,
-        HAVE_TIME,
-    ),
-    created(
-        "later, again",
-        scheduled("t1", 5.0),
-        schedule(NEW),
-        {**NEW, "ETA": 100.5},
-        MAY_EXIST,
-        until="MULTI",
-    ),
-    created("later, with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}),
-    created(
-        "later, with a key, again",
-        enqueued("t1"),
-        schedule(WITH_KEY),
-        {**WITH_KEY, "ETA": 100.5},
-        until="MULTI",
-    ),
-    created("many", nothing, enqueue_many(MANY), MANY, MAY_EXIST),
     created("many, JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON, MAY_EXIST),
     created(
         "many in a line with a lock", nothing, enqueue_many(MANY_SHARED), MANY_SHARED, MAY_EXIST
-    ),
-    created(
-        "many, to start by a time",
-        nothing,
-        enqueue_many({**MANY, "GIVEN": IN_TIME}),
-        {**MANY, **OF_TIME},
-        MAY_EXIST,
-        HAVE_TIME,
-    ),
-    created(
-        "many, again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, MAY_EXIST, until="MULTI"
     ),
     created("many with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED),
     created(
@@ -2483,39 +2338,12 @@ SAMPLES = [
         AGAIN,
     ),
     created(
-        "many with keys, again",
-        given(enqueue_many(KEYED, **KEPT)),
-        enqueue_many(KEYED, **KEPT),
-        KEYED,
-        until="MULTI",
-    ),
-    created(
-        "many later",
-        nothing,
-        schedule_many(MANY, [20.5, 100.0, 30.0]),
-        {**MANY, **IN_NO_LINE, "ETA": [20.5, 100.0, 30.0]},
-        MAY_EXIST,
-    ),
-    created(
         "many later, to start by a time",
         nothing,
         schedule_many({**MANY, "GIVEN": IN_TIME}, [20.5, 100.0, 30.0]),
         {**MANY, **IN_NO_LINE, **OF_TIME, "ETA": [20.5, 100.0, 30.0]},
         MAY_EXIST,
         HAVE_TIME,
-    ),
-    created(
-        "many later, one at once",
-        nothing,
-        schedule_many(MANY, [20.5, 100.0, None]),
-        {**MANY, **IN_NO_LINE, **in_default_line("t3"), "ETA": [20.5, 100.0, None]},
-        MAY_EXIST,
-    ),
-    created(
-        "many later, with keys",
-        nothing,
-        lambda redis: protocol.create(redis, many(KEYED, etas=[20.5, 100.0, 30.0], **KEPT)),
-        {**KEYED, **IN_NO_LINE, "ETA": [20.5, 100.0, 30.0]},
     ),
     *samples("enqueue_after", enqueue_after, IS_FREE)(
         case(
@@ -2527,69 +2355,6 @@ SAMPLES = [
             STARTS=[99.5, "t1"],
         ),
         case("two queues", nothing, call=enqueue_in_two(), values=EACH),
-        case(
-            "that wait for a task that has ended, and are to begin in time",
-            failed("t3"),
-            HAS_ENDED,
-            ONE_HAS_TIME,
-            call=enqueue_in_two({"start_before": 99}, t3="ok"),
-            values={
-                **EACH,
-                "LINE": [],
-                "JOINING": [],
-                "JOINED": [],
-                "PARENT": ["t3"],
-                "STATUS": ["blocked"] * 2,
-                "FIELDS": [["start_before", 99, "after", 1]] * 2,
-                "DEPENDENT": ["t1", "t2"],
-                "KINDS": [["t3", "ok"]] * 2,
-                "BLOCKING": [Q, "joins"],
-                "LOOKS": [[69.25, "t1"], [69.25, "t2"]],
-                "UNMET": ["t3"],
-                "CHILDREN": [[9.25, "t1", 9.25 + 1e-6, "t2"]],
-                "ENDED": [9.25, "t3"],
-                "STARTS": [99, "t1", 99, "t2"],
-            },
-        ),
-        case(
-            "with keys, of which one is there, in a group",
-            given(opened_group_named("g"), enqueued("t2", enqueued_by="another")),
-            "they have keys",
-            call=enqueue_in_two({**A_KEY, "group": "g"}),
-            values={
-                **EACH,
-                "KEYED": ["t1", "t2"],
-                "NEW": ["t1"],
-                "STATUS": ["pending"],
-                "INTO": [Q],
-                "PARAMETERS": ["p"],
-                "FIELDS": [[*flat(A_KEY), "group", "g"]],
-                "HOME": [Q],
-                "LINE": [keys.pending(Q)],
-                "JOINING": [["t1"]],
-                "ENTRIES": [[9.25, "t1"]],
-                "JOINED": [Q],
-                "ENTERED": ["g"],
-                "ENTRANTS": [["t1"]],
-                "PLACES": [[9.25, "t1"]],
-            },
-        ),
-        case(
-            "two queues again", enqueue_in_two(), call=enqueue_in_two(), values=EACH, until="MULTI"
-        ),
-        case(
-            "with a parent that is gone",
-            nothing,
-            call=enqueue_in_two(t3="ok"),
-            values={**EACH, "PARENT": ["t3"]},
-            refuses=NoSuchTask,
-        ),
-        case("two that wait", two_parents, values=AFTER),
-        case(
-            "nothing left to wait for",
-            given(completed("t3"), enqueued("t4")),
-            call=enqueue_after_with(t1={"t3": "ok"}),
-        ),
         case(
             "in a line with a lock",
             failed("t3"),
@@ -2603,19 +2368,6 @@ SAMPLES = [
             LOCKED=[SHARED["NAME"]],
             NEEDED=["a b"],
             WAITING=[Q],
-        ),
-        case(
-            "nothing left to wait for but its time",
-            completed("t3"),
-            call=enqueue_after_with(eta=100.5, t1={"t3": "ok"}),
-            values={
-                **IS_FREE,
-                **{name: [] for name in ("LINE", "JOINING", "JOINED")},
-                "STATUS": ["scheduled"],
-                "FIELDS": [["after", 1, "eta", 100.5]],
-                "THERE": [Q],
-                "TIMES": [[100.5, "t1"]],
-            },
         ),
         case(
             "JSON, and parents that have ended otherwise, or whose result it wants",
@@ -2642,15 +2394,6 @@ SAMPLES = [
             nothing,
             call=enqueue_after_with(is_missing_met=True, t1={"t3": "ok"}),
             KINDS=[["t3", "+gone"]],
-        ),
-        case(
-            "nothing to wait for",
-            nothing,
-            call=enqueue_after_with(t1={}),
-            PARENT=[],
-            FIELDS=[[]],
-            DEPENDENT=[],
-            KINDS=[],
         ),
         case(
             "with keys, one of them new",
@@ -2714,17 +2457,7 @@ SAMPLES = [
     *samples("begin_feed", begun_feed(), BEGUN_FEED)(
         case("the first time", nothing, NO_RECORD),
         case("left", given(begun_feed("token-0"), raw("HDEL", keys.feed(Q, FEED), *FEEDER))),
-        case(
-            "of one whose process is gone", begun_feed("token-0"), call=begun_feed(dead="token-0")
-        ),
-        case("of one that gives no sign of life", given(begun_feed("token-0"), has_expired)),
         case("another is at work", begun_feed("token-0"), until="MULTI"),
-        case(
-            "of one that was replaced",
-            begun_feed("token-1b"),
-            call=begun_feed(dead="token-0"),
-            until="MULTI",
-        ),
         case("again", begun_feed(), until="MULTI"),
         case(
             "of another queue",
@@ -2745,17 +2478,6 @@ SAMPLES = [
             BAD_ROWS,
             call=feed(["t1", "t2", "t3"], done=DONE, skipped=2, keys=KEPT["keys"]),
             values={**WITH_KEYS, "DONE": flat(DONE)},
-        ),
-        case(
-            "in a line with a lock",
-            begun_feed(),
-            A_TASK,
-            A_NEW_ONE,
-            call=feed(["t1", "t2", "t3"], options=IS_SHARED),
-            **{
-                name: MANY_SHARED[name]
-                for name in ("OPTIONS", "LINE", "NAME", "PRIORITY", "LOCKED", "LOCK")
-            },
         ),
         case("bad rows only", begun_feed(), BAD_ROWS, call=feed([], skipped=2), values=NO_TASK),
         case(
@@ -2790,12 +2512,6 @@ SAMPLES = [
     ),
     *samples("end_feed", end_feed({}), FEED_ENDED)(
         case("the backlog is not over", begun_feed(), call=end_feed()),
-        case(
-            "the backlog is not over, and another has the feed",
-            begun_feed("token-1b"),
-            call=end_feed(),
-            until="MULTI",
-        ),
         case("the backlog is fed", begun_feed(), IS_FED),
         case(
             "the backlog is fed, with files",
@@ -2814,7 +2530,6 @@ SAMPLES = [
     ),
     *samples("forget_queue", forget_queue, UNUSED)(
         case("as usual", given(registered(), deregister)),
-        case("again", nothing),
         case(
             "with a line that needed a lock, and a feed that has expired",
             given(
@@ -2822,8 +2537,6 @@ SAMPLES = [
             ),
             values={**UNUSED, **SHARED, "LOCK": ["a b"], "PART": [keys.feed(Q, FEED)]},
         ),
-        case("a task", enqueued("t1"), until="MULTI"),
-        case("a listener", registered(), until="MULTI"),
         case("a schedule", defined(), OTHER=[SCHEDULE], until="MULTI"),
         case("a feed", begun_feed(), PART=[keys.feed(Q, FEED)], until="MULTI"),
     ),
@@ -2934,30 +2647,6 @@ SAMPLES = [
             **put(now=12.5),
         ),
         case(
-            "several that were missed, and the last one of all",
-            defined(window=70, rule=Rule(every=10, until=150)),
-            call=fire_by(
-                155.5,
-                window=70,
-                until=150,
-                digest=digest_of(TEN._replace(window=70, rule=Rule(every=10, until=150)).fields()),
-            ),
-            values={
-                **FIRED,
-                **put(150, now=155.5),
-                **moved_on(
-                    ["last", 150, "current", id_of_occurrence(SCHEDULE, 150), "failures", 0],
-                    {"missed": 14, "made": 1},
-                    decided("missed", 10, 155.5, why="window", until=80, times=8),
-                    decided("missed", 90, 155.5, why="catch_up", until=140, times=6),
-                    decided("made", 150, 155.5, task=id_of_occurrence(SCHEDULE, 150)),
-                    score="+inf",
-                    is_spent=True,
-                ),
-                "MADE": [id_of_occurrence(SCHEDULE, 150)],
-            },
-        ),
-        case(
             "all of them too old",
             defined(window=0, rule=Rule(every=10, until=10)),
             call=fire_by(
@@ -3027,51 +2716,11 @@ SAMPLES = [
                 "EARLIER": [TEN_ID],
             },
         ),
-        case(
-            "one beside two that have not ended",
-            given(RUNS, fired(20.5), raw("HSET", keys.task(TWENTY_ID), "status", "started")),
-            call=fire_by(
-                30.5,
-                **OF_QUEUEING,
-                last=20,
-                current=TWENTY_ID,
-                before=TEN_ID,
-                planned=30,
-                at=30,
-                made=2,
-                updated=20.5,
-            ),
-            values={
-                **FIRED,
-                **put(now=30.5),
-                **moved_on(
-                    ["last", 30, "planned", 40, "at", 40],
-                    {"skipped": 1},
-                    decided("skipped", 30, 30.5, task=TEN_ID, why="overlap", status="started"),
-                    score=40,
-                ),
-                "MADE": [id_of_occurrence(SCHEDULE, 30)],
-                "EARLIER": [TWENTY_ID, TEN_ID],
-            },
-        ),
         case("by a record that has changed", given(defined(), fired(12.5)), until="MULTI"),
     ),
     *samples("trigger", trigger(), TRIGGER)(
         case("as usual", defined()),
-        case(
-            "beside one that has not ended",
-            given(defined(), fired(12.5)),
-            call=trigger(is_forced=True),
-            CHANGED=[],
-            EARLIER=[TEN_ID],
-        ),
         case("again", given(defined(), trigger()), EARLIER=[TRIGGERED], until="MULTI"),
-        case(
-            "while the one before has not ended",
-            given(defined(), fired(12.5)),
-            EARLIER=[TEN_ID],
-            refuses=WrongSchedule,
-        ),
         case(
             "while another waits for the end of one",
             given(RUNS, fired(20.5), raw("HSET", keys.task(TWENTY_ID), "status", "started")),
@@ -3091,29 +2740,10 @@ SAMPLES = [
             values={**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t1", "t2")},
         ),
         case(
-            "one deleted",
-            given(scheduled("t1", 1.0), scheduled("t2", 2.0), raw("DEL", keys.task("t1"))),
-            MOVED,
-            values={**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t2")},
-        ),
-        case(
             "all deleted",
             given(scheduled("t1", 2.0), raw("DEL", keys.task("t1"))),
             DUE=["t1"],
             STILL=["t1"],
-        ),
-        case(
-            "made by 1.0.0",
-            given(scheduled_by_1_0_0, scheduled("t2", 2.0)),
-            MOVED,
-            values={
-                **DUE,
-                "DUE": ["t2", "t1"],
-                "STILL": ["t2", "t1"],
-                **joining("t2", "t1"),
-                "DUE_AT": [2.0, 8.0],
-                "CREATED": ["1.0", "1.5"],
-            },
         ),
         case(
             "for its second attempt",
@@ -3128,44 +2758,6 @@ SAMPLES = [
                 "CREATED": [],
             },
         ),
-        case(
-            "in lines with a lock",
-            given(
-                scheduled("t1", 1.0, **IS_SHARED),
-                scheduled("t2", 2.0, priority=9, **IS_SHARED),
-                scheduled("t3", 3.0, priority=-3, **IS_SHARED),
-            ),
-            MOVED,
-            values={
-                **DUE,
-                "DUE": ["t1", "t2", "t3"],
-                "STILL": ["t1", "t2", "t3"],
-                **joining("t1", "t2", "t3"),
-                **IN_THREE_LINES,
-            },
-        ),
-        case(
-            "in three lines",
-            given(
-                scheduled("t1", 1.0, **IS_SHARED),
-                scheduled("t2", 2.0),
-                scheduled("t3", 3.0, **IS_URGENT),
-                scheduled("t4", 4.0),
-            ),
-            MOVED,
-            values={
-                **DUE,
-                "DUE": ["t1", "t2", "t3", "t4"],
-                "STILL": ["t1", "t2", "t3", "t4"],
-                **joining("t1", "t2", "t3", "t4"),
-                "LINE": [SHARED["LINE"], keys.pending(Q), URGENT["LINE"]],
-                "JOINING": [["t1"], ["t2", "t4"], ["t3"]],
-                "NAME": [SHARED["NAME"], URGENT["NAME"]],
-                "PRIORITY": [0, 5],
-                "LOCKED": [SHARED["NAME"]],
-                "LOCK": ["a b"],
-            },
-        ),
     ),
     *samples("register", register, TASK)(
         case("first", nothing, NOT_MEMBER, FACTS=flat(FACTS)),
@@ -3174,19 +2766,6 @@ SAMPLES = [
         case("node taken", registered(NODE, "instance-2"), refuses=Taken),
     ),
     *samples("beat", beat(), BEAT)(
-        case(
-            "in one queue",
-            registered(),
-            call=beat(HEARTBEATS[:1]),
-            values={
-                **BEAT,
-                **{name: BEAT[name][:1] for name in ("QUEUE", "NODE", "BEAT", "FACTS")},
-                "HELD_IN": [Q],
-                "HOLDER": [NODE],
-            },
-        ),
-        case("as usual", in_two),
-        case("with empty lists", in_two, call=beat(may_hold=False), HELD_IN=[], HOLDER=[]),
         case("struck off one", given(in_two, struck_off), STRUCK_OFF=[Q], ITS_NODE=[NODE]),
         case("not registered", nothing, until="MULTI"),
         case(
@@ -3201,19 +2780,11 @@ SAMPLES = [
     *samples("wait", wait(5.5), WAIT)(
         case("marker there", lambda redis: protocol.wake(redis, Q), SECONDS=5.5),
         case("no marker", nothing, call=wait(0.01)),
-        case("no marker in two queues", nothing, call=wait_in_two(), values=WAIT_IN_TWO),
         case(
             "busy",
             given(registered(), lambda redis: protocol.wake(redis, Q), order),
             call=wait(5.5, is_idle=False),
             SECONDS=5.5,
-            block=1,
-        ),
-        case(
-            "busy with one of two queues",
-            nothing,
-            call=wait_in_two(is_idle=False),
-            values=WAIT_IN_TWO,
             block=1,
         ),
     ),
@@ -3223,15 +2794,7 @@ SAMPLES = [
     ),
     *samples("pop", pop, TASK)(
         case("one", given(registered(), enqueued("t1"))),
-        case("none", registered()),
-        case(
-            "from another line",
-            given(registered(), enqueued("t1", **IS_URGENT)),
-            call=pop_from("5,gpu=1"),
-            **URGENT,
-        ),
         case("several lines", given(registered(), enqueued("t1", **IS_URGENT)), until="MULTI"),
-        case("with a limit", given(registered(), enqueued("t1"), limited), until="MULTI"),
         case(
             "paused",
             given(registered(), enqueued("t1"), pause()),
@@ -3242,12 +2805,6 @@ SAMPLES = [
     ),
     *samples("reserve", reserve, ATTEMPT)(
         case("ours", given(registered(), enqueued("t1"), popped()), OLD),
-        case(
-            "made by 1.0.0",
-            given(registered(), made_by_1_0_0, raw("LPUSH", keys.pending(Q), "t1"), popped()),
-            OLD,
-            CREATED="1.5",
-        ),
         case(
             "for its second attempt",
             given(registered(), reserved("t1"), release, popped()),
@@ -3276,20 +2833,6 @@ SAMPLES = [
             LIMITED,
             ROOM=[keys.counted(Q), keys.started(Q)],
             HELD=["counted", 1],
-        ),
-        case(
-            "with a lock and a limit",
-            given(registered(), limited, enqueued("t1", **IS_SHARED), popped(line=SHARED["NAME"])),
-            OLD,
-            AGAIN,
-            WITH_LOCK,
-            LIMITED,
-            values={
-                **ATTEMPT,
-                **SHARED,
-                "ROOM": [keys.lock("a b"), keys.counted(Q), keys.started(Q)],
-                "HELD": ["lock", "a b", "counted", 1],
-            },
         ),
         case(
             "deleted",
@@ -3360,12 +2903,6 @@ SAMPLES = [
         case("not registered", nothing, values=TASK, refuses=NotRegistered),
     ),
     *samples("start", start({}), START)(
-        case(
-            "with identity",
-            given(registered(), reserved("t1")),
-            call=start(IDENTITY),
-            IDENTITY=flat(IDENTITY),
-        ),
         case("reserved by 1.0.0", reserved_by_1_0_0("t1"), call=start({}, token=None)),
         case("again", given(registered(), started("t1")), until="MULTI"),
         case("another's", given(registered(), reserved("t1", token="token-2")), refuses=NotOwner),
@@ -3379,32 +2916,14 @@ SAMPLES = [
         case(
             "the next", given(registered(), started("t1"), note()), call=note(2), NUMBER=2, EVENTS=4
         ),
-        case(
-            "of another attempt",
-            given(registered(), started("t1"), raw("HSET", keys.task("t1"), "noted", "another 7")),
-        ),
         case("there already", given(registered(), started("t1"), note(2)), until="MULTI"),
         case("not started", given(registered(), reserved("t1")), refuses=NotOwner),
     ),
     *samples("log", log(1, 2), LOG)(
         case(
-            "the first lines",
-            given(registered(), started("t1")),
-            ANOTHER_ATTEMPT,
-            call=log(1, 2, is_head=True),
-            EARLY=[1, 2],
-            EARLY_TEXT=LOG["TEXT"],
-        ),
-        case(
             "of another attempt",
             given(registered(), started("t1"), log(2, attempt=7)),
             ANOTHER_ATTEMPT,
-        ),
-        case(
-            "the first is there",
-            given(registered(), started("t1"), log(1)),
-            NUMBER=[2],
-            TEXT=LOG["TEXT"][1:],
         ),
         case(
             "not printed by the task",
@@ -3431,17 +2950,6 @@ SAMPLES = [
             NUMBER=[2],
             TEXT=LOG["TEXT"][1:],
         ),
-        case(
-            "no more",
-            given(registered(), started("t1"), log(1, is_head=True)),
-            OVER,
-            call=log(is_over=True),
-            NUMBER=[],
-            TEXT=[],
-        ),
-        case(
-            "of nothing", given(registered(), started("t1")), call=log(is_over=True), until="MULTI"
-        ),
         case("all are there", given(registered(), started("t1"), log(2)), until="MULTI"),
         case("not started", given(registered(), reserved("t1")), call=log(1), refuses=NotOwner),
     ),
@@ -3466,14 +2974,6 @@ SAMPLES = [
             call=checkpoint(value="7", directory=None),
             PARTS=["value", 7],
         ),
-        case(
-            "one more of the same",
-            given(
-                registered(),
-                started("t1"),
-                raw("HSET", keys.checkpoint("t1"), "attempt", 1, "created", "1.0", "value", "6"),
-            ),
-        ),
         case("declared lost", lost()),
         case(
             "not started",
@@ -3484,13 +2984,6 @@ SAMPLES = [
     ),
     *samples("end", complete(), COMPLETED)(
         case("complete", given(registered(), started("t1")), STARTED),
-        case(
-            "complete, with JSON",
-            given(registered(), started("t1")),
-            STARTED,
-            call=complete("json"),
-            values=COMPLETED_JSON,
-        ),
         case(
             "complete, with a checkpoint",
             given(registered(), started("t1")),
@@ -3505,27 +2998,9 @@ SAMPLES = [
             call=complete(token=None),
             BY=[],
         ),
-        case("complete, declared lost", lost(), FAILED_ONE),
-        case(
-            "complete, holding a lock",
-            given(registered(), started("t1"), holding),
-            STARTED,
-            *HOLDS,
-            **SHARED,
-        ),
         case(
             "complete, after many events",
             given(registered(), started("t1"), raw("HSET", keys.task("t1"), "events", 20)),
-            STARTED,
-        ),
-        case(
-            "complete, others wait for it", given(registered(), started("t1"), is_parent), STARTED
-        ),
-        case(
-            "complete, a member of a group, and others wait for it",
-            given(
-                registered(), started("t1"), is_parent, raw("HSET", keys.task("t1"), "group", "g")
-            ),
             STARTED,
         ),
         case("complete, again", completed("t1"), until="MULTI"),
@@ -3598,89 +3073,13 @@ SAMPLES = [
             block=1,
         ),
         case(
-            "complete, leaves a task, again",
-            completed("t1"),
-            call=complete(then=[new("a", Q)]),
-            values={**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
-            block=1,
-            until="MULTI",
-        ),
-        case(
-            "complete, leaves a task, after fail",
-            failed("t1"),
-            call=complete(then=[new("a", Q)]),
-            values={**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
-            block=1,
-            refuses=NotOwner,
-        ),
-        case(
-            "fail, with facts",
-            given(registered(), started("t1")),
-            STARTED,
-            call=fail(ENDING),
-            values=FAILED,
-        ),
-        case(
             "fail, never started",
             given(registered(), reserved("t1")),
             RESERVED,
             call=fail({}),
             values=FAILED_PLAINLY,
         ),
-        case(
-            "fail, reserved by 1.0.0",
-            reserved_by_1_0_0("t1"),
-            RESERVED,
-            call=fail({}, token=None),
-            values={**FAILED_PLAINLY, "BY": []},
-        ),
         case("fail, declared lost", lost(), FAILED_ONE, call=fail(ENDING), values=FAILED),
-        case("fail, again", failed("t1"), call=fail({}), values=FAILED, until="MULTI"),
-        case(
-            "fail, after complete", completed("t1"), call=fail({}), values=FAILED, refuses=NotOwner
-        ),
-        case(
-            "retry later",
-            given(registered(), started("t1")),
-            STARTED,
-            HAS_FAILED,
-            call=retry(20.5),
-            values=RETRIED,
-        ),
-        case(
-            "retry later, never started",
-            given(registered(), reserved("t1")),
-            RESERVED,
-            HAS_FAILED,
-            call=retry(20.5),
-            values=RETRIED,
-        ),
-        case(
-            "retry later, declared lost",
-            lost(),
-            FAILED_ONE,
-            HAS_FAILED,
-            call=retry(20.5),
-            values=RETRIED,
-        ),
-        case(
-            "retry at once",
-            given(registered(), started("t1")),
-            STARTED,
-            HAS_FAILED,
-            AS_LAST,
-            call=retry(None),
-            values=RETRIED_AT_ONCE,
-        ),
-        case(
-            "retry at once, reserved by 1.0.0",
-            reserved_by_1_0_0("t1"),
-            RESERVED,
-            HAS_FAILED,
-            AS_LAST,
-            call=retry(None, token=None),
-            values={**RETRIED_AT_ONCE, "BY": []},
-        ),
         case(
             "retry at once, holding a lock",
             given(registered(), started("t1"), holding),
@@ -3693,31 +3092,12 @@ SAMPLES = [
             values={**RETRIED_AT_ONCE, **SHARED},
         ),
         case(
-            "retry at once, urgent",
-            given(registered(), started("t1"), urgent),
-            STARTED,
-            HAS_FAILED,
-            AS_LAST,
-            OTHER_LINE,
-            call=retry(None),
-            values={**RETRIED_AT_ONCE, **URGENT},
-        ),
-        case(
             "retry later, as the task wants",
             given(registered(), started("t1")),
             STARTED,
             WANTS_IT,
             call=postpone(20.5),
             values=POSTPONED,
-        ),
-        case(
-            "retry at once, as the task wants",
-            given(registered(), started("t1")),
-            STARTED,
-            WANTS_IT,
-            AS_LAST,
-            call=postpone(None),
-            values=POSTPONED_AT_ONCE,
         ),
         case(
             "retry, to be cancelled",
@@ -3727,25 +3107,11 @@ SAMPLES = [
             values={**ENDED_BY_ORDER, "FACTS": flat(FAILURE)},
         ),
         case(
-            "retry, to be cancelled, declared lost",
-            given(lost(), wanted_gone),
-            FAILED_ONE,
-            call=retry(None),
-            values={**ENDED_BY_ORDER, "FACTS": flat(FAILURE)},
-        ),
-        case(
             "retry, again",
             given(registered(), started("t1"), retry(20.5)),
             call=retry(20.5),
             values=RETRIED,
             until="MULTI",
-        ),
-        case(
-            "retry, another's",
-            given(registered(), reserved("t1", token="token-2")),
-            call=retry(None),
-            values=RETRIED,
-            refuses=NotOwner,
         ),
         case(
             "release, reserved",
@@ -3765,67 +3131,6 @@ SAMPLES = [
             call=release_with_facts,
             values=WHY,
         ),
-        case(
-            "release, urgent",
-            given(registered(), reserved("t1"), urgent),
-            RESERVED,
-            HANDED_BACK,
-            AS_NEXT,
-            OTHER_LINE,
-            call=release,
-            values={**RELEASED, **URGENT},
-        ),
-        case(
-            "release, holding a lock, to be cancelled",
-            given(registered(), started("t1"), holding, cancel()),
-            STARTED,
-            *HOLDS,
-            call=release,
-            values={**ENDED_BY_ORDER, **SHARED, "FACTS": []},
-        ),
-        case(
-            "release, reserved, to be cancelled",
-            given(registered(), reserved("t1"), wanted_gone),
-            RESERVED,
-            call=release,
-            values={**ENDED_BY_ORDER, "FACTS": []},
-        ),
-        case(
-            "release, again",
-            given(registered(), reserved("t1"), release),
-            call=release,
-            values=RELEASED,
-            until="MULTI",
-        ),
-        case("release, declared lost", lost(), call=release, values=RELEASED, refuses=NotOwner),
-        case(
-            "confirm_cancel",
-            given(registered(), started("t1"), cancel()),
-            STARTED,
-            call=confirm_cancel,
-            values=ENDED_BY_ORDER,
-        ),
-        case(
-            "confirm_cancel, declared lost",
-            lost(),
-            FAILED_ONE,
-            call=confirm_cancel,
-            values=ENDED_BY_ORDER,
-        ),
-        case(
-            "confirm_cancel, again",
-            given(registered(), started("t1"), cancel(), confirm_cancel),
-            call=confirm_cancel,
-            values=ENDED_BY_ORDER,
-            until="MULTI",
-        ),
-        case(
-            "confirm_cancel, after complete",
-            completed("t1"),
-            call=confirm_cancel,
-            values=ENDED_BY_ORDER,
-            refuses=NotOwner,
-        ),
     ),
     *samples("spawn", spawn(*FOUR), SPAWN_ONE)(
         case(
@@ -3843,13 +3148,6 @@ SAMPLES = [
                 **tagging(A),
                 "FIELDS": [["tags", OPTIONS["tags"], "spawned_by", "t1"]],
             },
-        ),
-        case(
-            "one of two is there",
-            given(registered(), started("t1"), spawn(new("b", Q))),
-            call=spawn(new("a", Q), new("b", Q)),
-            CANDIDATE=[A, B],
-            OCTETS=octets(A, B),
         ),
         case(
             "into the closed group of its task",
@@ -3888,15 +3186,6 @@ SAMPLES = [
     ),
     *samples("place", place(priority=7), STAYS)(
         case(
-            "urgent now",
-            enqueued("t1"),
-            IN_LINE_NOW,
-            LAST,
-            NOT_DEFAULT,
-            PRIORITIZED,
-            values=TO_SEVEN,
-        ),
-        case(
             "not urgent any more",
             enqueued("t1", priority=5),
             AGAIN,
@@ -3907,36 +3196,7 @@ SAMPLES = [
             call=place(priority=0),
             LINE=keys.line(Q, "5"),
         ),
-        case(
-            "urgent, with a lock",
-            enqueued("t1", **IS_SHARED),
-            AGAIN,
-            IN_LINE_NOW,
-            LAST,
-            NOT_DEFAULT,
-            NEEDS_LOCK,
-            PRIORITIZED,
-            values={
-                **TO_SEVEN,
-                **SHARED,
-                "NEW_NAME": "7,lock:a%20b=2",
-                "NEW_LINE": keys.line(Q, "7,lock:a%20b=2"),
-            },
-        ),
         case("urgent, and scheduled", scheduled("t1", 20.5), PRIORITIZED, values=TO_SEVEN),
-        case(
-            "urgent, and popped",
-            given(registered(), enqueued("t1"), popped()),
-            PRIORITIZED,
-            values=TO_SEVEN,
-        ),
-        case(
-            "urgent, again",
-            given(enqueued("t1"), place(priority=7)),
-            AGAIN,
-            values={**TASK, "LINE": keys.line(Q, "7")},
-            until="MULTI",
-        ),
         case(
             "urgent, and reserved",
             given(registered(), reserved("t1")),
@@ -3962,24 +3222,6 @@ SAMPLES = [
             "the next already", enqueued("t1"), TO_BE_NEXT, call=place(is_first=True), until="MULTI"
         ),
         case(
-            "first of another line",
-            given(enqueued("t0", **IS_URGENT), enqueued("t1", **IS_URGENT)),
-            AGAIN,
-            TO_BE_NEXT,
-            IN_LINE_NOW,
-            NEXT,
-            NOT_DEFAULT,
-            ONLY_NEXT,
-            call=place(is_first=True),
-            values={
-                **STAYS,
-                **URGENT,
-                "NEW_LINE": URGENT["LINE"],
-                "NEW_NAME": URGENT["NAME"],
-                "NEW_PRIORITY": 5,
-            },
-        ),
-        case(
             "first, and popped",
             given(registered(), enqueued("t1"), popped()),
             TO_BE_NEXT,
@@ -3992,15 +3234,6 @@ SAMPLES = [
             TO_BE_NEXT,
             call=place(is_first=True),
             refuses=WrongState,
-        ),
-        case(
-            "to another queue",
-            enqueued("t1"),
-            MOVES,
-            IN_LINE_NOW,
-            LAST,
-            call=place(to="to"),
-            values=TO_ANOTHER,
         ),
         case(
             "to another queue, with a lock",
@@ -4029,23 +3262,6 @@ SAMPLES = [
             BLOCKED + " and moves",
             call=place(to="to"),
             values=TO_ANOTHER,
-        ),
-        case(
-            "to another queue, urgent, as the next",
-            enqueued("t1"),
-            TO_BE_NEXT,
-            MOVES,
-            IN_LINE_NOW,
-            NEXT,
-            NOT_DEFAULT,
-            call=place(to="to", priority=7, is_first=True),
-            values={
-                **TO_ANOTHER,
-                "CHANGED": ["queue", "to", "priority", 7],
-                "NEW_PRIORITY": 7,
-                "NEW_NAME": "7",
-                "NEW_LINE": keys.line("to", "7"),
-            },
         ),
         case(
             "to another queue, again",
@@ -4158,7 +3374,6 @@ SAMPLES = [
                 **notice("resumed", by="bob"),
             },
         ),
-        case("the end of no pause", nothing, call=resume, NAME=list(NOT_PAUSED), until="MULTI"),
         case(
             "a limit",
             nothing,
@@ -4173,19 +3388,6 @@ SAMPLES = [
             },
         ),
         case(
-            "no limit",
-            limited,
-            "some are to go",
-            WAKES,
-            call=settings(max_running=None),
-            values={
-                **TASK,
-                "NAME": ["max_running"],
-                "REMOVED": ["max_running"],
-                **notice("set", by="bob", unset="max_running"),
-            },
-        ),
-        case(
             "some",
             settings(lead="5"),
             "some are to be there",
@@ -4195,20 +3397,6 @@ SAMPLES = [
                 "NAME": ["retry", "time_limit"],
                 "SET": ["retry", "null", "time_limit", "7200"],
                 **notice("set", by="bob", retry="null", time_limit="7200"),
-            },
-        ),
-        case(
-            "one, and remove another",
-            settings(lead="5", grace="3"),
-            "some are to be there",
-            "some are to go",
-            call=settings(weight="2", lead=None, grace="3", retry=None),
-            values={
-                **TASK,
-                "NAME": ["weight", "lead", "grace", "retry"],
-                "SET": ["weight", "2"],
-                "REMOVED": ["lead"],
-                **notice("set", by="bob", weight="2", unset="lead"),
             },
         ),
         case(
@@ -4232,24 +3420,17 @@ SAMPLES = [
         ),
     ),
     *samples("freeze", freeze([Q], ["complete", "failed", "cancelled"]), FREEZE)(
-        case("finished tasks", nothing),
         case(
             "all of two queues",
             given(enqueued("t0", **IS_URGENT), registered(), started("t1")),
             call=freeze([Q, "audio"], STATUSES),
             values=FREEZE_ALL,
-        ),
+        )
     ),
     *samples("claim_batch", claim_batch("w"), BATCH)(
         case("there is none", nothing),
         case("somebody else's", claim_batch("v"), until="MULTI"),
         case("of one that is dead", claim_batch("v"), call=claim_batch("w", over="v"), block=1),
-        case(
-            "of one that has left",
-            given(claim_batch("v"), leave_batch("v")),
-            call=claim_batch("w", over=""),
-            block=1,
-        ),
     ),
     *samples("mark_batch", mark_batch("closed"), BATCH)(
         case("alive", claim_batch("w"), call=mark_batch(None), MARKED=[]),
@@ -4268,23 +3449,11 @@ SAMPLES = [
         case("taken over", claim_batch("v"), call=mark_batch("written"), refuses=Taken),
         case("closed", claim_batch("w"), block=1),
         case("closed before", nothing, until="MULTI"),
-        case("closed by one who has lost it", claim_batch("v"), refuses=Taken),
     ),
     *samples("erase", erase(*ROWS), ERASE)(
         case(
             "as usual",
             given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
-        ),
-        case(
-            "with tags",
-            given(
-                claim_batch("w"),
-                completed("t1"),
-                cancelled_with_key("t2"),
-                enqueued("t3"),
-                tagged("t1", "t2"),
-            ),
-            **untagging("t1", "t2"),
         ),
         case(
             "put in line again since",
@@ -4315,34 +3484,6 @@ SAMPLES = [
             call=prune("complete", t1=5.0, t2=5.0),
         ),
         case(
-            "one with tags",
-            given(completed("t1"), tagged("t1"), enqueued("t2")),
-            call=prune("complete", t1=5.0, t2=5.0),
-            **untagging("t1"),
-        ),
-        case(
-            "one with all that a task may have",
-            given(
-                completed("t1"),
-                raw("HSET", keys.task("t1"), "events", 21, "after", 1, "inputs", 0, "spawned", 1),
-            ),
-            values={
-                **PRUNE,
-                "TASK": ["t1"],
-                **{name: ["t1"] for name in NOTHING_MORE},
-                "AWAITED": [],
-            },
-        ),
-        case(
-            "a failed one",
-            failed("t1"),
-            call=prune("failed", t1=5.0),
-            TASK=["t1"],
-            COMPLETE=[],
-            FAILED=["t1"],
-            LIST=keys.failed(Q),
-        ),
-        case(
             "as many as there are too many",
             given(completed("t1"), completed("t2")),
             call=prune("complete", 1, t1=5.0, t2=5.0),
@@ -4354,30 +3495,11 @@ SAMPLES = [
             TASK=["t1"],
             until="MULTI",
         ),
-        case(
-            "a cancelled one, with a key",
-            cancelled_with_key("t1"),
-            call=prune("cancelled", t1=9.25),
-            TASK=["t1"],
-            BEGUN=[],
-            COMPLETE=[],
-            CANCELLED=["t1"],
-            KEPT=["t1"],
-            MARK=["m"],
-            KEEP=[60],
-            LIST=keys.cancelled(Q),
-        ),
         case("others wait for it", given(completed("t1"), is_parent), TASK=["t1"], until="MULTI"),
         case(
             "ended again since",
             completed("t1"),
             call=prune("complete", t1=4.5),
-            TASK=["t1"],
-            until="MULTI",
-        ),
-        case(
-            "while a batch is open",
-            given(claim_batch("w"), completed("t1")),
             TASK=["t1"],
             until="MULTI",
         ),
@@ -4390,12 +3512,6 @@ SAMPLES = [
             "they are the first of an order",
             call=purge("t1", "t2", "t3", event=PURGED),
             **notice("purged", by="ann", tasks=7, status="pending"),
-        ),
-        case(
-            "as usual",
-            given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
-            A_SCHEDULED,
-            call=purge("t1", "t2", "t3"),
         ),
         case(
             "with tags",
@@ -4456,12 +3572,6 @@ SAMPLES = [
             **SHARED,
         ),
         case(
-            "hidden",
-            given(enqueued("t1", **IS_URGENT), raw("DEL", keys.lines(Q))),
-            "it has tasks",
-            **URGENT,
-        ),
-        case(
             "hidden, with a lock",
             given(enqueued("t1", **IS_SHARED), raw("DEL", keys.waiting("a b"))),
             LOCKED,
@@ -4498,7 +3608,6 @@ SAMPLES = [
         ),
         case("popped", given(registered(), enqueued("t1"), popped()), PENDING),
         case("reserved", given(registered(), reserved("t1")), RESERVED),
-        case("pending in another line", enqueued("t1", **IS_URGENT), PENDING, **URGENT),
         case(
             "reserved, holding a lock",
             given(registered(), reserved("t1"), holding),
@@ -4520,14 +3629,12 @@ SAMPLES = [
         ),
     ),
     *samples("requeue", requeue, REQUEUE)(
-        case("failed", failed("t1"), FAILED_ONE),
         case(
             "declared lost",
             given(lost(), with_files),
             FAILED_ONE,
             LAST=["last_files", "host:/spool/t1/1"],
         ),
-        case("cancelled", given(enqueued("t1"), cancel()), CANCELLED),
         case("failed, urgent", given(failed("t1"), urgent), FAILED_ONE, OTHER_LINE, **URGENT),
         case(
             "failed, held a lock",
@@ -4615,21 +3722,13 @@ SAMPLES = [
     ],
     *samples("ask_stack", ask_stack(), ASK_STACK)(
         case("as usual", given(registered(), started("t1"))),
-        case("once more", given(registered(), started("t1"), ask_stack("m0"))),
         case("again", given(registered(), started("t1"), ask_stack()), until="MULTI"),
-        case("not started", enqueued("t1"), until="MULTI"),
     ),
     *samples("decline_stack", decline_stack(), DECLINE_STACK)(
         case("as usual", given(registered(), started("t1"), ask_stack())),
         case(
             "somebody else has asked",
             given(registered(), started("t1"), ask_stack("m0")),
-            until="MULTI",
-        ),
-        case(
-            "not ours",
-            given(registered(), started("t1"), ask_stack()),
-            call=decline_stack("t9"),
             until="MULTI",
         ),
     ),
@@ -4644,14 +3743,6 @@ SAMPLES = [
             call=pause_listener,
             WHAT="pause",
             **of_listener("listener_paused"),
-        ),
-        case(
-            "resume",
-            given(registered(), pause_listener),
-            BY_A_PERSON,
-            call=resume_listener,
-            WHAT="work",
-            **of_listener("listener_resumed"),
         ),
         case("of its own", registered(), call=leave_listener, WHAT="leave", WHO="a signal"),
         case(
@@ -4669,9 +3760,6 @@ SAMPLES = [
     ),
     *samples("delete", delete, TASK)(
         case("complete", completed("t1"), "it is complete"),
-        case(
-            "with tags", given(completed("t1"), tagged("t1")), "it is complete", **untagging("t1")
-        ),
         case("failed", failed("t1"), "it is failed"),
         case(
             "by a person",
@@ -4692,12 +3780,6 @@ SAMPLES = [
         ),
         case("others wait for it", given(failed("t1"), is_parent), refuses=HasDependents),
         case(
-            "by force",
-            given(failed("t1"), is_parent),
-            "it is failed",
-            call=lambda redis: protocol.delete(redis, Q, "t1", is_forced=True),
-        ),
-        case(
             "its group has not noted its end",
             given(completed("t1"), raw("ZADD", keys.UNSETTLED_MEMBERS, 1, "t1")),
             refuses=HasDependents,
@@ -4715,19 +3797,6 @@ SAMPLES = [
         case("struck off", given(registered(), struck_off), values=TASK),
         case("holding a task", given(registered(), reserved("t1")), values=TASK, until="MULTI"),
         case("one that is dead", fenced(), call=deregister_dead()),
-        case("one of 1.0.0", nothing, call=deregister_dead(None)),
-        case(
-            "one that is dead, again",
-            given(fenced(), deregister_dead()),
-            call=deregister_dead(),
-            until="MULTI",
-        ),
-        case(
-            "one that is dead and holds a task",
-            fenced(held_by_the_dead),
-            call=deregister_dead(),
-            until="MULTI",
-        ),
     ),
     *samples("observe", observe, OBSERVED)(
         case("as usual", in_two, NOT_BEATEN),
@@ -4751,10 +3820,8 @@ SAMPLES = [
         ),
         case("one of 1.0.0", raw("SADD", keys.listeners(Q), DEAD), call=fence_legacy, block=1),
         case("one of 1.0.0, again", nothing, call=fence_legacy, until="MULTI"),
-        case("one of 1.0.0, registered", dead_listener, call=fence_legacy, until="MULTI"),
     ),
     *samples("recover", recover(), FENCE)(
-        case("popped", fenced(enqueued("t1"), popped(DEAD, "instance-0"))),
         case("reserved", fenced(held_by_the_dead)),
         case(
             "reserved, holding a lock",
@@ -4762,17 +3829,6 @@ SAMPLES = [
             *HOLDS,
             *IN_LOCKED_LINE,
             **SHARED,
-        ),
-        case(
-            "popped from another line",
-            fenced(enqueued("t1", **IS_URGENT), popped(DEAD, "instance-0", "5,gpu=1")),
-            OTHER_LINE,
-            **URGENT,
-        ),
-        case(
-            "claimed by the dead",
-            fenced(held_by_the_dead, claimed),
-            call=recover(dead_claimant="a host_5"),
         ),
         case(
             "nobody remembers it",
@@ -4783,11 +3839,9 @@ SAMPLES = [
         case("started", fenced(started_by_the_dead), until="MULTI"),
         case("claimed", fenced(held_by_the_dead, claimed), until="MULTI"),
         case("again", fenced(held_by_the_dead, fence, recover()), until="MULTI"),
-        case("not dead", given(dead_listener, held_by_the_dead), until="MULTI"),
     ),
     *samples("adopt", adopt(), ADOPT)(
         case("as usual", given(registered(), fenced(started_by_the_dead))),
-        case("of a former life", given(registered(), started("t1")), call=adopt(NODE), OLD=NODE),
         case("again", given(registered(), fenced(started_by_the_dead), adopt()), until="MULTI"),
         case("has ended", completed("t1"), call=adopt(NODE), until="MULTI"),
         case("not registered", fenced(started_by_the_dead), refuses=NotRegistered),
@@ -4807,19 +3861,6 @@ SAMPLES = [
             *IN_LOCKED_LINE,
             call=lose(Retry()),
             **SHARED,
-        ),
-        case(
-            "to run again, urgent",
-            fenced(started_by_the_dead, urgent),
-            OTHER_LINE,
-            call=lose(Retry()),
-            **URGENT,
-        ),
-        case(
-            "for good, holding a lock",
-            fenced(started_by_the_dead, holding),
-            *HOLDS,
-            values={**LOSE_FOR_GOOD, **SHARED},
         ),
         case(
             "to be cancelled, holding a lock",
@@ -4847,20 +3888,7 @@ SAMPLES = [
             call=lose(instance=I, node=NODE),
             values={**LOSE_FOR_GOOD, "NODE": NODE},
         ),
-        case(
-            "nobody remembers it",
-            given(fenced(started_by_the_dead), raw("DEL", keys.listener(Q, DEAD))),
-            call=lose(instance=None),
-            values=LOSE_FOR_GOOD,
-        ),
-        case(
-            "to be cancelled",
-            fenced(started_by_the_dead, cancel()),
-            call=lose(Retry(), {"lost_node": DEAD}),
-            values={**LOSE_CANCELLED, "FACTS": ["lost_node", DEAD]},
-        ),
         case("again", fenced(started_by_the_dead, fence, lose()), until="MULTI"),
-        case("not dead", given(dead_listener, started_by_the_dead), until="MULTI"),
     ),
     *samples("restore", restore, RESTORE)(
         case("as usual", given(lost(DEAD, "instance-0"), registered())),
@@ -4875,7 +3903,6 @@ SAMPLES = [
         case("not registered", lost(), refuses=NotRegistered),
     ),
     *samples("reassert", reassert, REASSERT)(
-        case("no hash", registered(), NOT_IN_LIST),
         case(
             "with tags",
             registered(),
@@ -4916,15 +3943,6 @@ SAMPLES = [
     ),
     *samples("claim", claim(), CLAIM)(
         case(
-            "its last task",
-            given(dead_listener, started("t1", DEAD, "instance-0")),
-            CLAIMED,
-            FORGOTTEN,
-            MARKED,
-            HELD=["t1"],
-            CLAIMED="t1",
-        ),
-        case(
             "one of two",
             given(dead_listener, *[reserved(task, DEAD, "instance-0") for task in ("t1", "t2")]),
             CLAIMED,
@@ -4962,22 +3980,10 @@ SAMPLES = [
             until="MULTI",
         ),
         case(
-            "scheduled, and pending",
-            given(enqueued("t1"), raw("ZADD", LATER.place.key, 1, "t1")),
-            call=align(LATER),
-            values=aligned(LATER, wrong=[LATER]),
-        ),
-        case(
             "started, and pending",
             given(enqueued("t1"), raw("SADD", RUNNING.place.key, RUNNING.text)),
             call=align(RUNNING),
             values=aligned(RUNNING, wrong=[RUNNING]),
-        ),
-        case(
-            "of a lock, and complete",
-            given(completed("t1"), raw("SADD", OF_LOCK.place.key, "t1")),
-            call=align(OF_LOCK),
-            values=aligned(OF_LOCK, wrong=[OF_LOCK]),
         ),
         case(
             "of a lock that it holds",
@@ -4992,13 +3998,6 @@ SAMPLES = [
             "it is no task, and the index had it",
             call=align(INDEXED),
             values=aligned(INDEXED, wrong=[INDEXED]),
-        ),
-        case(
-            "deleted, and gone everywhere",
-            nothing,
-            call=align(IN_LINE),
-            values=aligned(IN_LINE),
-            until="MULTI",
         ),
         case(
             "missing in line",
@@ -5021,19 +4020,6 @@ SAMPLES = [
             given(registered(), enqueued("t1"), popped()),
             call=align(IN_LINE, updated="0.5"),
             values=aligned(IN_LINE),
-            until="MULTI",
-        ),
-        case(
-            "missing in the list of its listener",
-            given(registered(), reserved("t1"), raw("DEL", HELD.place.key)),
-            call=align(HELD),
-            values=aligned(HELD, lacking=[HELD]),
-        ),
-        case(
-            "among the complete ones again",
-            completed("t1"),
-            call=align(ENDED),
-            values=aligned(ENDED),
             until="MULTI",
         ),
         case(
@@ -5070,33 +4056,8 @@ SAMPLES = [
             until="MULTI",
         ),
         case(
-            "missing among the started ones",
-            given(registered(), started("t1"), raw("DEL", RUNNING.place.key)),
-            call=align(RUNNING),
-            values=aligned(RUNNING, lacking=[RUNNING]),
-        ),
-        case(
-            "missing among the counted ones",
-            given(registered(), started("t1"), holding),
-            call=align(COUNTED),
-            values=aligned(COUNTED, lacking=[COUNTED]),
-        ),
-        case(
-            "started, and has moved on",
-            completed("t1"),
-            call=align(RUNNING),
-            values=aligned(RUNNING),
-            until="MULTI",
-        ),
-        case(
             "a stump",
             raw("HSET", keys.task("t1"), "status", "failed", "error", "e"),
-            IS_NO_TASK,
-            values=aligned(),
-        ),
-        case(
-            "deleted by 1.0.0",
-            given(completed("t1"), raw("DEL", keys.task("t1"))),
             IS_NO_TASK,
             values=aligned(),
         ),
@@ -5111,20 +4072,6 @@ SAMPLES = [
             given(failed("t1"), both_outcomes),
             *UNDONE[1:],
             values=aligned(),
-        ),
-        case(
-            "cancelled, with both outcomes",
-            given(
-                enqueued("t1"), both_outcomes, raw("HSET", keys.task("t1"), "status", "cancelled")
-            ),
-            *UNDONE,
-            values=aligned(),
-        ),
-        case(
-            "not finished, with both outcomes",
-            given(enqueued("t1"), both_outcomes),
-            values=aligned(),
-            until="MULTI",
         ),
     ),
     *samples("align_queue", align_queue(NODE), TASK)(
@@ -5221,16 +4168,6 @@ SAMPLES = [
             UNSETTLED=[9.25, "t2"],
         ),
         case(
-            "wants a result, and waits on",
-            given(
-                enqueued("t2"), enqueued("t3"), waiting("t1", inputs=0, t2="ok", t3="ok"), completes
-            ),
-            AGAIN,
-            ONE_UNSETTLED,
-            call=tell("t2"),
-            values={**RECHECK, **OF_T2, **COPIED_T2},
-        ),
-        case(
             "all met, with a result",
             given(enqueued("t2"), waiting("t1", inputs=0, t2="ok"), completes),
             AGAIN,
@@ -5289,28 +4226,6 @@ SAMPLES = [
             block=2,
         ),
         case(
-            "wants a result, and is not needed",
-            given(
-                enqueued("t2"),
-                enqueued("t3"),
-                waiting("t1", inputs=0, t2="ok", t3="ok"),
-                raw("HSET", keys.conditions("t1"), "t3", "-complete"),
-                completes,
-            ),
-            AGAIN,
-            ONE_UNSETTLED,
-            call=tell("t2"),
-            values={
-                **RECHECK,
-                **OF_T2,
-                **BROKEN,
-                **COPIED_T2,
-                "CAUSE": "t3",
-                "WHY": "task t3 is complete",
-            },
-            block=2,
-        ),
-        case(
             "groups",
             given(
                 opened_group,
@@ -5360,27 +4275,6 @@ SAMPLES = [
         case("not blocked", enqueued("t1"), HAS_COME, block=3),
     ),
     *samples("unblock", unblock(), UNBLOCK)(
-        case(
-            "one of two",
-            given(two_parents, waiting("t1", t3="ok", t4="ok")),
-            call=unblock("t3"),
-            DROPPED=["t3"],
-            PARENT=["t3"],
-            WHO="ann",
-            NAMES="t3",
-        ),
-        case(
-            "all",
-            given(waits_for_two, raw("HSET", keys.conditions("t1"), "t4", "-gone")),
-            values={
-                **UNBLOCK,
-                **FREED,
-                "DROPPED": ["t2", "t3", "t4"],
-                "PARENT": ["t2", "t3", "t4"],
-                "FREED_BY": "ann",
-            },
-            block=1,
-        ),
         case(
             "all, of one that needs a lock",
             given(enqueued("t2"), waiting("t1", needs="lock:a%20b=2", t2="ok")),
@@ -5449,32 +4343,8 @@ SAMPLES = [
             lambda redis: protocol.open_graph(redis, WORKFLOW._replace(mark="other"), 1.0),
             refuses=WrongGroup,
         ),
-        case(
-            "it was cancelled before it was complete",
-            given(opened_graph, cancel_group()),
-            refuses=WrongGroup,
-        ),
     ),
     *samples("extend_graph", last_of_workflow, EXTENDED)(
-        case(
-            "the first task, which waits for the gate",
-            opened_graph,
-            call=first_of_workflow,
-            TASK=["t1"],
-            ENTRANTS=[["t1"]],
-            PLACES=[[9.25, "t1"]],
-            OUTER=[GATE],
-            NEW=["t1"],
-            INTO=[Q],
-            DEPENDENT=["t1"],
-            KINDS=[[f"group {GATE}", "ok"]],
-            HOME=[Q],
-            ENTRIES=[[9.25, "t1"]],
-            BLOCKING=[Q],
-            LOOKS=[[69.25, "t1"]],
-            AWAITED=[GATE],
-            WAITERS=[[9.25, "t1"]],
-        ),
         case(
             "the second, which waits for the first",
             given(opened_graph, first_of_workflow),
@@ -5515,13 +4385,6 @@ SAMPLES = [
             ENDED=[9.25, "t3"],
         ),
         case("again", made_workflow, TASK=["t2"], PARENT=["t1"], until="MULTI"),
-        case(
-            "after another process has closed it",
-            given(made_workflow, close_graph),
-            TASK=["t2"],
-            PARENT=["t1"],
-            until="MULTI",
-        ),
         case(
             "the task is there already",
             given(opened_graph, enqueued("t1")),
@@ -5649,26 +4512,6 @@ SAMPLES = [
             },
         ),
         case(
-            "one was there before the group was opened again",
-            given(opened_group, raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)),
-            AGAIN,
-            ANY_MADE,
-            A_NEW,
-            A_MEMBER,
-            values={
-                **KEYED_MEMBERS,
-                "NEW": [TWO, THREE],
-                "KEY": ["k2", "k3"],
-                "ENTRIES": [9.25, TWO, 9.25, THREE],
-                **in_default_line(TWO, THREE),
-                "ENTRANTS": [TWO, THREE],
-                "PLACES": [9.25, TWO, 9.250001, THREE],
-                "AGAIN": [9.25, ONE],
-                "THERE": [ONE],
-                "NOTED": [9.25, ONE],
-            },
-        ),
-        case(
             "all were there before the group was opened again",
             given(
                 opened_group,
@@ -5721,19 +4564,8 @@ SAMPLES = [
     ],
     *samples("close_group", closed_group, IN_GROUP)(
         case(
-            "as many members as it must have",
-            given(opened_group, enqueue_members(KEYED_MEMBERS)),
-            call=lambda redis: protocol.close_group(redis, GROUP, 9.25, 3),
-        ),
-        case(
             "a member was lost",
             given(opened_group, enqueue_members(KEYED_MEMBERS)),
-            call=lambda redis: protocol.close_group(redis, GROUP, 9.25, 4),
-            refuses=WrongGroup,
-        ),
-        case(
-            "a member was lost, again",
-            given(opened_group, enqueue_members(KEYED_MEMBERS), closed_group),
             call=lambda redis: protocol.close_group(redis, GROUP, 9.25, 4),
             refuses=WrongGroup,
         ),
@@ -5898,7 +4730,6 @@ SAMPLES = [
             block=1,
         ),
         case("an open one", opened_group, block=2),
-        case("with open members", given(opened_group, joined("t1"), closed_group), block=2),
         case("without a record", nothing, block=3),
         case("again", ended_group, until="MULTI"),
     ),
