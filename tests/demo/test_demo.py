@@ -88,8 +88,16 @@ def test_on_a_terminal_ctrl_c_in_the_middle_leaves_nothing(environ):
     assert _left_by(environ) == ([], [])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize(
+    ("number", "delay"),
+    [
+        (signal.SIGINT, 0.0),
+        (signal.SIGTERM, 0.0),
+        (signal.SIGINT, 0.1),
+        (signal.SIGTERM, 0.3),
+        (signal.SIGHUP, 0.3),
+    ],
+)
 def test_a_signal_to_its_whole_group_leaves_nothing(environ, number, delay):
     demo = subprocess.Popen(
         COMMAND,

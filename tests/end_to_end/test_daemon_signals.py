@@ -239,19 +239,6 @@ def test_a_pause_by_order_and_one_by_a_signal_are_one_pause(programs, queue):
     until(lambda: states(programs) == {"up"}, what="a listener that is up")
 
 
-def test_a_listener_of_several_queues_pauses_and_goes_on_in_all_of_them(programs):
-    listener = programs.listener("work:quick", "other", is_awaited=False)
-    until(lambda: len(programs.client.get_inspector().nodes()) == 2, what="both registrations")
-    for what, state in (("pause", "paused"), ("resume", "up")) * 2:
-        pause(programs, what)
-        until(lambda state=state: states(programs) == {state}, what=state)
-        listener.says(f"told to {what}")
-    for name in ("work", "other"):
-        assert (
-            outcome(programs.client, programs.client.get_queue(name).enqueue("")).result == "done"
-        )
-
-
 def test_a_listener_that_drains_stays_so_when_it_is_told_to_pause_or_resume(programs, queue):
     listener = programs.listener("work:run")
     running = begin(programs, queue)
@@ -290,18 +277,20 @@ def test_a_listener_of_several_queues_that_has_to_register_again_in_one_is_pause
     until(lambda: len(listener.lines("register queue=work")) == 2, what="another registration")
     until(lambda: states(programs) == {"paused"}, what="a listener that is paused in both queues")
     pause(programs, "resume")
-    assert outcome(programs.client, programs.client.get_queue("work").enqueue("")).result == "done"
     until(lambda: states(programs) == {"up"}, what="a listener that is up")
+    for name in ("work", "other"):
+        task_id = programs.client.get_queue(name).enqueue("")
+        assert outcome(programs.client, task_id).result == "done"
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2, signal.SIGUSR1])
-def test_one_that_comes_while_it_leaves_changes_nothing(programs, queue, number):
+def test_those_that_come_while_it_leaves_change_nothing(programs, queue):
     listener = programs.listener("work:run")
     running = begin(programs, queue)
     listener.send(signal.SIGTERM)
     listener.says("taking nothing new")
-    listener.send(number)
-    listener.says(signal.Signals(number).name)
+    for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGUSR1):
+        listener.send(number)
+        listener.says(f"{number.name}: ")
     (programs.directory / "go").touch()
     assert listener.wait() == 0
     assert programs.client.get_task(running).result == "done"

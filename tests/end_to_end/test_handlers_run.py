@@ -77,7 +77,7 @@ def test_modules_of_the_user_that_have_names_of_the_standard_library_keep_no_tas
 # Each queue its own
 
 
-@pytest.mark.parametrize("option", [(), ("--preload", "json"), ("--no-warm",)], ids=repr)
+@pytest.mark.parametrize("option", [(), ("--no-warm",)], ids=repr)
 def test_each_queue_of_a_listener_has_the_handler_that_the_file_names(programs, option):
     programs.write(FILE, "blueque.toml")
     listener = programs.listen("a", "b", "c", "d", *option)

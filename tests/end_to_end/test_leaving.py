@@ -200,7 +200,7 @@ def test_by_default_a_sigterm_means_drain_in_a_container_and_leave_outside(
 # Ctrl-C
 
 
-@pytest.mark.parametrize("on_term", ["leave", "drain", "stop"])
+@pytest.mark.parametrize("on_term", ["leave", "stop"])
 def test_the_first_ctrl_c_is_always_drain_and_the_second_stop(programs, queue, on_term):
     listener = programs.listener("work:run", slots=2, on_term=on_term)
     task = begin(programs)

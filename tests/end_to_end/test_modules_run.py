@@ -60,9 +60,7 @@ def run(programs, queue, parameters="", **options):
     return ended(programs.client, made)
 
 
-@pytest.mark.parametrize(
-    "option", [(), ("--preload", "films"), ("--no-warm",), ("--reuse", "5")], ids=repr
-)
+@pytest.mark.parametrize("option", [("--preload", "films"), ("--reuse", "5")], ids=repr)
 def test_a_handler_that_registers_itself_runs_the_tasks_of_its_queue(programs, option):
     listener = programs.listen("films", "scenes", "--module", "films", *option)
 
@@ -78,14 +76,10 @@ def test_a_handler_that_registers_itself_runs_the_tasks_of_its_queue(programs, o
     assert len(pids) == (1 if "--reuse" in option else 2)
 
 
-@pytest.mark.parametrize("place", ["option", "variable", "file"])
-def test_without_a_queue_a_listener_takes_those_that_the_modules_define(programs, place):
-    if place == "file":
-        programs.write("[listener]\nmodules = ['sounds']", "blueque.toml")
-    environ = {"BLUEQUE_MODULES": "sounds"} if place == "variable" else {}
-    options = ("--module", "sounds") if place == "option" else ()
+def test_without_a_queue_a_listener_takes_those_that_the_modules_define(programs):
+    programs.write("[listener]\nmodules = ['sounds']", "blueque.toml")
 
-    listener = programs.listen(*options, environ=environ)
+    listener = programs.listen()
 
     assert run(programs, "sounds").result == ["sounds", "films"]
     assert listener.lines("register queue=") == listener.lines("register queue=sounds")
@@ -126,9 +120,7 @@ def test_all_is_imported_once_for_a_look_and_not_in_master_or_listener(programs)
     ("arguments", "environ", "file"),
     [
         (("films", "--handler", "films:film"), {}, ""),
-        (("films", "scenes", "--handler", "films:film"), {}, ""),
         (("films",), {"BLUEQUE_HANDLER": "films:film"}, ""),
-        (("films",), {}, "[listener]\nhandler = 'films:film'"),
         (("films",), {}, "[queues.films]\nhandler = 'films:film'"),
         (
             ("films", "scenes"),

@@ -103,7 +103,7 @@ def test_no_more_tasks_run_than_there_are_gpus_and_each_sees_its_own(programs, p
     until(lambda: pool.free()["gpu"] == 2, what="both back")
 
 
-@pytest.mark.parametrize("options", [(), ("--no-warm",), ("--warm",)], ids=repr)
+@pytest.mark.parametrize("options", [("--no-warm",), ("--warm",)], ids=repr)
 def test_however_task_processes_are_made_they_hold_what_they_have_and_nothing_of_others(
     programs, pool, options
 ):

@@ -106,10 +106,11 @@ def contents(directory: Path) -> dict[Path, bytes]:
     return found
 
 
-@pytest.mark.parametrize("place", ["option", "BLUEQUE_REDIS_URL", "REDIS_URL", "file"])
+@pytest.mark.parametrize("place", ["option", "variables", "file"])
 def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(programs, cli, place):
     command = [*LISTENER, "look", "--spool", "spool", "--handler", "work:look"]
-    environ = {place: programs.url} if place.endswith("REDIS_URL") else {}
+    variables = dict.fromkeys(("BLUEQUE_REDIS_URL", "REDIS_URL"), programs.url)
+    environ = variables if place == "variables" else {}
     if place == "file":
         programs.write(f'redis_url = "{programs.url}"', "blueque.toml", 0o600)
     listener = programs.start(

@@ -128,7 +128,7 @@ def test_a_key_an_id_and_a_workflow_are_the_same_in_another_trace(client, queue)
     assert client.get_task(found[0][0]).context == {"traceparent": first}
 
 
-@pytest.mark.parametrize("options", [(), ("--no-warm",), ("--reuse", "5")], ids=repr)
+@pytest.mark.parametrize("options", [(), ("--reuse", "5")], ids=repr)
 def test_an_attempt_is_a_span_with_a_link_to_its_producer(programs, client, queue, spans, options):
     programs.listener("work:run", *options)
     with TRACER.start_as_current_span("ask") as asked:
