@@ -181,7 +181,9 @@ def test_a_line_that_is_too_long_for_the_terminal_goes_on_below_it(run, redis, a
     piped = run("history", "-q", "video").stdout.splitlines()
     seen = answer(b"", "history", "-q", "video", columns=80)[1].splitlines()
 
-    assert len(piped) == 1 and piped[0].endswith(reason)
-    assert len(seen) > 1 and all(len(line) <= 80 for line in seen)
-    assert all(line.startswith("    ") for line in seen[1:])
-    assert " ".join(" ".join(seen).split()) == " ".join(piped[0].split())
+    titles = ["WHEN", "TASK", "EVENT", "QUEUE", "BY", "FACTS"]
+    assert piped[0].split() == titles == seen[0].split()
+    assert len(piped) == 2 and piped[1].endswith(reason)
+    assert len(seen) > 2 and all(len(line) <= 80 for line in seen)
+    assert all(line.startswith("    ") for line in seen[2:])
+    assert " ".join(" ".join(seen[2:]).split()) == f"reason {reason}"

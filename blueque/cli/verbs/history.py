@@ -28,15 +28,21 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.queries.history import Event
 
-_COLUMNS = [
+_OF_TASK = [
     Column("WHEN"),
     *number_columns("AFTER", "ATTEMPT"),
     Column("EVENT"),
     *text_columns("BY", "FACTS"),
 ]
+_OF_QUEUES = [
+    Column("WHEN"),
+    Column("TASK"),
+    Column("EVENT"),
+    *text_columns("QUEUE", "BY", "FACTS"),
+]
 DAY_AGO = True, 86400.0
 MOST, QUEUES_AT_ONCE = 20_000, 20  # events of a queue that are read, and queues in one request
-ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of the other columns
+WIDE, INDENT = 16, " " * 4  # columns that a column has before FACTS gets some
 
 
 @click.command()
@@ -108,7 +114,7 @@ def history(
     blueque history -f -q render --on failed --exec ./page.sh --place pager.json
 
     A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
-    since the event before. With -q one event is on each line; with --json each is an object.
+    since the event before. With -q and --json each event is an object on a line of its own.
 
     The program of --exec gets what --json prints, an event at a time; no shell runs. If it does not end with 0, it
     is run again for the same event, and later events wait. With --place it gets each event that the queue still
@@ -122,25 +128,24 @@ def history(
     if is_followed and end:
         raise click.UsageError("give --until or --follow, not both")
     client = invocation.client()
-    if prefix is None:
-        names = queues_matching(client.get_inspector().queues(), queues)
-        kinds = {*wanted} | (BY_PEOPLE if "people" in wanted else set())
-        wants = functools.partial(_wants, kinds, (by or "").lower())
-        show = functools.partial(_show, invocation.as_json, invocation.is_utc)
-        if not is_followed:
-            _print_past(client, names, since or DAY_AGO, end, wants, show)
-            return
-        file = None if place is None else PlaceFile(place)
-        places = _places(client, names, since)
-        places |= {} if file is None else file.read(names)
-        _follow(
-            client,
-            places,
-            wants,
-            show if program is None else functools.partial(_hand, program),
-            file,
-        )
+    if prefix is not None:
+        _print_task(invocation, client, prefix)
         return
+    names = queues_matching(client.get_inspector().queues(), queues)
+    kinds = {*wanted} | (BY_PEOPLE if "people" in wanted else set())
+    wants = functools.partial(_wants, kinds, (by or "").lower())
+    if not is_followed:
+        _print_past(invocation, client, names, since or DAY_AGO, end, wants)
+        return
+    show = functools.partial(_show, invocation)
+    handle = show if program is None else functools.partial(_hand, program)
+    file = None if place is None else PlaceFile(place)
+    places = _places(client, names, since)
+    places |= {} if file is None else file.read(names)
+    _follow(client, places, wants, handle, file)
+
+
+def _print_task(invocation: Invocation, client: Client, prefix: str) -> None:
     task_id = find_one(client.get_inspector(), prefix)
     found = client.get_history(task_id)
     if found is None:
@@ -151,23 +156,32 @@ def history(
     rows = list(_rows(found.events, invocation.is_utc))
     if found.missing:
         rows.insert(found.early, ("...", "", "", f"{found.missing} left out", "", ""))
-    _print(rows)
+    _print(_OF_TASK, rows)
 
 
-def _print(rows: Sequence[Sequence[str]]) -> None:
+def _print(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Print the table; on a terminal, facts that are too long for their column go below their row."""
-    room = max(ROOM, printing.terminal_width() - OTHERS) if printing.is_terminal() else None
+    room = _room_for_facts(columns, rows) if printing.is_terminal() else None
     below = [
         printing.clean(facts) if room is not None and printing.width(facts) > room else ""
         for *_, facts in rows
     ]
     cells = [(*row[:-1], "" if long else row[-1]) for row, long in zip(rows, below, strict=True)]
-    title, *lines = printing.table(_COLUMNS, cells)
+    title, *lines = printing.table(columns, cells)
     click.echo(title)
     for line, more in zip(lines, below, strict=True):
         click.echo(line)
         if more:
             printing.print_wrapped(more, INDENT)
+
+
+def _room_for_facts(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """Return how wide FACTS, the last column, can be."""
+    taken = 0
+    for column, *cells in zip(columns[:-1], *(row[:-1] for row in rows), strict=True):
+        wide = max(map(printing.width, [column.title, *cells]))
+        taken += 2 + (min(wide, WIDE) if column.can_shrink else wide)
+    return printing.terminal_width() - taken
 
 
 def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
@@ -205,12 +219,12 @@ def _wants(kinds: Collection[str], by: str, event: Event) -> bool:
 
 
 def _print_past(
+    invocation: Invocation,
     client: Client,
     queues: Sequence[str],
     since: tuple[bool, float],
     end: tuple[bool, float] | None,
     wants: Callable[[Event], bool],
-    show: Callable[[Event], object],
 ) -> None:
     """Print the events of a time that are wanted, the oldest first."""
     from blueque.queries.history import newest  # here: --help does without
@@ -222,8 +236,12 @@ def _print_past(
     for some in in_parts(queues, QUEUES_AT_ONCE):
         found += filter(wants, newest(client.connections, some, MOST, first, last))
     found.reverse()  # `newest` has the last first, also of events of one instant
-    for event in sorted(found, key=lambda each: each.at):
-        show(event)
+    found.sort(key=lambda each: each.at)
+    if invocation.as_json:
+        for event in found:
+            _show(invocation, event)
+    elif found:
+        _print(_OF_QUEUES, [_cells(event, invocation.is_utc) for event in found])
     if not found:
         printing.talk("no such event" if last is None else "no such event in that time")
 
@@ -258,13 +276,18 @@ def _hand(program: Sequence[str], event: Event) -> None:
     call(program, f"{printing.json_line(_whole(event))}\n")
 
 
-def _show(as_json: bool, is_utc: bool, event: Event) -> None:
-    if as_json:
+def _cells(event: Event, is_utc: bool) -> Sequence[str]:
+    """Return an event as a row of _OF_QUEUES."""
+    when, task = printing.stamp(event.at, is_utc), printing.short_id(event.task) or "-"
+    return when, task, word(event), event.queue or "-", who(event), facts(event)
+
+
+def _show(invocation: Invocation, event: Event) -> None:
+    """Print an event as it comes."""
+    if invocation.as_json:
         click.echo(printing.json_line(_whole(event)))
         return
-    when, task = printing.stamp(event.at, is_utc), printing.short_id(event.task) or "-"
-    words = [f"{when}  {task}  {word(event)}", event.queue, who(event), facts(event)]
-    text = printing.clean("  ".join(filter(None, words)))
+    text = printing.clean("  ".join(filter(None, _cells(event, invocation.is_utc))))
     if printing.is_terminal() and printing.width(text) > printing.terminal_width():
         room = printing.terminal_width() - len(INDENT)
         text = f"\n{INDENT}".join(line.strip() for line in printing.lines(text, room))
