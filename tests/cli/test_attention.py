@@ -572,3 +572,18 @@ def test_a_schedule_that_a_clock_of_redis_took_ahead_is_said(client, cli, hourly
     cli.hset(keys.schedule("hourly"), mapping={"last": later, "at": later + 3600})
     cli.zadd(keys.SCHEDULES, {"hourly": later + 3600})
     assert "the clock of Redis was ahead" in seen(client)["schedule_ahead"]
+
+
+def test_the_heading_of_status_fits_eighty_columns(environ, redis, client, monkeypatch):
+    monkeypatch.setattr(attention, "concerns", lambda overview, serve: [])
+    now = Inspector(redis).now()
+    protocol.register(redis, "video", NODE, "i", {}, now)
+    for number in range(12):
+        finish(redis, f"failed-{number}", "failed", now - 5, now)
+    client.get_queue("video").pause()
+
+    shown = forked.on_terminal(["status"], environ | {"COLUMNS": "80"})
+
+    heading = "Nothing needs attention. Today (UTC) 12 tasks failed. 1 queue is paused."
+    assert f"{heading} (blueque failures)" not in shown
+    assert heading in shown and max(map(len, shown)) <= 80

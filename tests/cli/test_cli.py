@@ -1089,6 +1089,7 @@ def test_commands_ids_and_paths_are_not_broken_on_a_terminal(on_terminal, redis,
         for word in (path, f"{path}{task}/1", task, quoted)
     )
     assert "that is it that is it" in " ".join(lines)
+    assert lines[lines.index("last_files") + 1] == f"{path}{task}/1"  # not cut, from the margin on
     assert not any("blueque requeue" in line and task in line for line in on_terminal("status"))
 
 

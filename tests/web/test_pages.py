@@ -265,7 +265,7 @@ def test_the_first_page_says_what_failed_today_also_when_nothing_needs_attention
     assert re.search("<h1[^>]*>Nothing needs attention\\. Today \\(UTC\\) 1 task failed", page)
     assert "bad" in ask(link).text
     assert (
-        "Nothing needs attention. Today (UTC) 1 task failed.  (blueque failures)"
+        "Nothing needs attention. Today (UTC) 1 task failed. (blueque failures)"
         in run("status").stdout
     )
     cli.config_set("appendonly", "no")

@@ -140,7 +140,7 @@ def _print_text(
     if not concerns and overview.lines:
         failed = any(line.failures.today for line in overview.lines)
         heading = attention.heading(concerns, overview.lines)
-        click.echo(f"{heading}{'  (blueque failures)' if failed else ''}")
+        printing.print_wrapped(f"{heading}{' (blueque failures)' if failed else ''}")
     if concerns[most:]:
         click.echo(f"({len(concerns) - most} more: blueque status --all)")
     click.echo()
