@@ -18,6 +18,7 @@ from blueque.model.parts import grouped
 from blueque.model.states import FINISHED
 from blueque.queries.listing import STATUSES, entered
 from blueque.sentences.why_blocked import members_of, state_of_group, why_it_ended
+from blueque.text.what import NAMES
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -148,9 +149,10 @@ def _folded(queue: str, members: Sequence[Task], depth: int) -> str:
 def _line(
     graph: Graph, task_id: str, condition: str | None, depth: int, is_new: bool = True
 ) -> str:
-    """Return `7c1f2a9e  render  started for 2 h on gpu-3`."""
+    """Return `7c1f2a9e  intro-17  render  started for 2 h on gpu-3`."""
     task = graph.tasks[task_id]
-    parts = [printing.short_id(task_id), *([task.queue] if task.queue else [])]
+    name = next((task.fields[name] for name in NAMES if name in task.fields), None)
+    parts = [word for word in (printing.short_id(task_id), name, task.queue) if word]
     remarks = [*_remarks(condition or "ok", _state(task)), *([] if is_new else ["see above"])]
     more = f"  ({', '.join(remarks)})" if remarks else ""
     text = f"{'  ' * depth}{'  '.join(parts)}  {_words(task, graph.now)}{more}"

@@ -722,3 +722,15 @@ def test_wait_says_it_of_a_task_that_is_held_later(environ, redis, client, monke
 
     assert (told[0], told[-1]) == ((["child-1"], []), (["child-1"], ["child-1"]))
     assert ended.status == "cancelled"
+
+
+def test_a_graph_names_the_tasks_that_have_a_title_or_a_key(run, client):
+    queue = client.get_queue("video")
+    cut, scene = queue.enqueue(1, title="cut the film"), queue.enqueue(2, key="scene-17")
+    mix = queue.enqueue(3, after=[cut, scene], title="mix it")
+
+    shown = "\n".join(graph(run, mix))
+
+    assert f"{cut}  cut the film  video  pending" in shown
+    assert f"{scene}  scene-17  video  pending" in shown
+    assert f"{mix}  mix it  video  blocked" in shown
