@@ -29,7 +29,7 @@ _ENDED = {"complete": "completed", "failed": "failed", "cancelled": "was cancell
 
 
 def headline(inquiry: Inquiry, name: str | None = None) -> str:
-    """Return the state of the task, since when, and how many tasks are before it.
+    """Return the state of the task, since when, and whether it is the first of its line.
 
     name: what the task is.
     """
@@ -44,8 +44,8 @@ def headline(inquiry: Inquiry, name: str | None = None) -> str:
     if lasts and task.status in _ENDED:
         return f"{which} {_ENDED[task.status]}{lasts.replace(' for', '')} ago."
     place = ""
-    if task.status == "pending" and inquiry.before is not None:
-        place = f", number {inquiry.before + 1} of {inquiry.length} {ALIKE}"
+    if task.status == "pending" and inquiry.before == 0:  # else a reason says it
+        place = f", the first of {inquiry.length} {ALIKE}"
     verb = "has been" if lasts else "is"
     return f"{which} {verb} {task.status}{lasts}{place}."
 

@@ -81,10 +81,9 @@ def ahead_of_it(inquiry: Inquiry) -> Iterator[Reason]:
             f"blueque move {inquiry.task.id} --first",
         )
     elif inquiry.before:
-        are = "are" if inquiry.before > 1 else "is"
         yield Reason(
             "behind",
-            f"{count(inquiry.before, 'task')} {ALIKE} {are} before it.",
+            f"It is number {inquiry.before + 1} of {inquiry.length} {ALIKE}.",
             f"blueque move {inquiry.task.id} --first",
         )
     if inquiry.higher:
