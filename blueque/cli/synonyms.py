@@ -11,6 +11,11 @@ _EMPTY = "blueque delete -q QUEUE --state pending,scheduled,blocked"
 _PRIORITY = "blueque move ID --priority N"
 _NOW = "blueque move ID --now"
 _RECURRING = "blueque schedule trigger SCHEDULE"
+_REMOVE = (
+    "blueque delete ID, blueque queue forget QUEUE, blueque group forget GROUP or "
+    "blueque schedule rm SCHEDULE"
+)
+_REOPEN = "blueque group close GROUP --reopen"
 
 MEANT: dict[str, str] = {
     # tasks
@@ -37,7 +42,8 @@ MEANT: dict[str, str] = {
         "blueque enqueue QUEUE JSON",
     ),
     **dict.fromkeys(("log", "tail", "output", "follow", "attach"), "blueque logs -f ID"),
-    **dict.fromkeys(("rm", "remove", "delete task"), "blueque delete ID"),
+    **dict.fromkeys(("rm", "remove", "drop", "erase", "discard", "forget"), _REMOVE),
+    "delete task": "blueque delete ID",
     **dict.fromkeys(("prune", "clean", "cleanup"), "blueque delete --kept-too-long"),
     **dict.fromkeys(("purge", "clear", "empty", "flush", "queue purge", "queue clear"), _EMPTY),
     **dict.fromkeys(("priority", "prioritize", "renice", "bump", "task priority"), _PRIORITY),
@@ -75,6 +81,10 @@ MEANT: dict[str, str] = {
     ),
     **dict.fromkeys(("node drain", "quiet", "control shutdown"), "blueque host drain HOST"),
     **dict.fromkeys(("gpu", "gpus", "resources", "host gpus"), "blueque host show HOST"),
+    **dict.fromkeys(
+        ("host forget", "host rm", "host remove", "host delete"),
+        "blueque host drain HOST; a host without listeners is forgotten by itself",
+    ),
     **dict.fromkeys(("listener", "listen", "worker", "work", "start", "serve-queue"), _LISTENER),
     # groups
     **dict.fromkeys(
@@ -85,6 +95,7 @@ MEANT: dict[str, str] = {
     "group results": "blueque export --group GROUP",
     "group graph": "blueque graph GROUP",
     "group wait": "blueque wait --group GROUP",
+    **dict.fromkeys(("reopen", "group reopen", "group open"), _REOPEN),
     # schedules
     **dict.fromkeys(("schedules", "recurring"), "blueque schedule ls"),
     "cron": "blueque schedule add SCHEDULE --dry-run",

@@ -14,6 +14,7 @@ from blueque.model.group import MAKING, condition_on, group_of, status_of
 from blueque.model.new_task import NewTask
 from blueque.model.states import FINISHED
 from blueque.protocol.watches import Reads
+from blueque.text.hints import of_group
 
 
 class Parent(Protocol):
@@ -333,7 +334,8 @@ def closed(group: str, state: str) -> WrongGroup:
         why = "it is making: not all tasks of this workflow are there yet; no other task joins it"
         return WrongGroup(group, why, state)
     why = "it has ended" if state == "ended" else "it is closed"
-    way_on = f"Take another name, or open it again: client.group({group!r}).reopen()"
+    reopen = f"client.group({group!r}).reopen(), or {of_group('close --reopen', group)}"
+    way_on = f"Take another name, or open it again: {reopen}"
     return WrongGroup(group, f"{why}; no other task joins it. {way_on}", state)
 
 

@@ -132,6 +132,18 @@ def test_what_is_not_there_is_named_as_what_it_may_be(run, words, sentence):
     assert (result.returncode, result.stderr.splitlines()[0]) == (3, f"blueque: {sentence}")
 
 
+def test_a_closed_group_is_opened_again(run, night, client):
+    assert run("group", "close", "night", "--reopen").stdout == "night  was open\n"
+    run("group", "close", "night")
+
+    assert run("group", "close", "night", "--reopen").stdout == "night  open again\n"
+    assert client.group("night").progress().state == "open"
+
+    client.group("night").cancel()
+    refused = run("group", "close", "night", "--reopen")
+    assert (refused.returncode, "blueque group cancel" in refused.stderr) == (5, False)
+
+
 def test_a_group_is_closed_cancelled_and_forgotten(run, night, client, cli):
     assert run("group", "close", "night").stdout == "night  closed\n"
     refused = run("group", "cancel", "night")

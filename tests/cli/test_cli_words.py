@@ -161,6 +161,13 @@ INTENTIONS = {
     "host stop": "blueque host pause",
     "schedule kill": "blueque schedule pause",
     "task rm": "blueque task delete",
+    **dict.fromkeys(
+        ("rm x", "remove x", "drop x", "forget x"),
+        "blueque delete ID, blueque queue forget QUEUE, blueque group forget GROUP or "
+        "blueque schedule rm SCHEDULE",
+    ),
+    "host rm gpu-1": "blueque host drain HOST; a host without listeners is forgotten by itself",
+    "group reopen night": "blueque group close GROUP --reopen",
     "queue rm": "blueque queue forget",
     "group delete": "blueque group forget",
     "schedule forget": "blueque schedule rm",

@@ -143,21 +143,33 @@ def _text(value: float | None) -> str | None:
     return None if value is None else str(value)
 
 
-@group.command(short_help="Let no more tasks join a group.")
+@group.command(short_help="Let no more tasks join a group, or let more join again.")
 @click.argument("name", metavar="GROUP")
+@click.option(
+    "--reopen", "is_opening", is_flag=True, help="Let more tasks join a closed group again."
+)
 @shared_options
-def close(invocation: Invocation, name: str) -> None:
+def close(invocation: Invocation, name: str, is_opening: bool) -> None:
     """Let no more tasks join a group: it ends with the last of its tasks.
 
     The program that makes the tasks does this. Do it by hand if that program has died and will not come back.
+
+    With --reopen more tasks may join it again, until it is closed again. What was decided for tasks that waited for
+    it stays decided.
     """
     group = invocation.client().group(name)
     _seen(invocation, group)
+    what, other = "closed", f"Or: {hints.of_group('cancel', name)}"
+    if is_opening:
+        other = f"See it: {hints.of_group('show', name)}"
     try:
-        group.close()
+        if is_opening:
+            what = "open again" if group.reopen() else "was open"
+        else:
+            group.close()
     except WrongGroup as error:
-        raise Failure(REFUSED, str(error), f"Or: {hints.of_group('cancel', name)}") from error
-    _say(group, invocation.as_json, "closed")
+        raise Failure(REFUSED, str(error), other) from error
+    _say(group, invocation.as_json, what)
 
 
 @group.command(short_help="Cancel the tasks of a group that have not ended.")
