@@ -219,7 +219,11 @@ class Client:
         return read(self._redis, schedules.names())
 
     def get_task(self, task_id: str) -> Task:
-        """Return a snapshot of the task. For an unknown id all its attributes are None."""
+        """Return a snapshot of the task.
+
+        An unknown id is no error, as in 1.0.0: all attributes but the id are None then. So `status is None`
+        tells that there is no such task, or that it was deleted; `wait` raises NoSuchTask.
+        """
         if not isinstance(task_id, str):
             raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
         return load(self._redis, task_id, self.wait)
