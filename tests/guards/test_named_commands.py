@@ -86,7 +86,9 @@ def files() -> Iterator[Path]:
 def mistake_in(named: Named) -> str | None:
     """Return what is wrong with a command; None: nothing."""
     command: click.Command = PROGRAMS[named.program]
-    context = click.Context(command, info_name=named.program, obj=Invocation())
+    context = click.Context(
+        command, info_name=named.program, obj=Invocation(), **command.context_settings
+    )
     words = named.words.partition(" --exec")[0].split()  # behind it is another program
     while isinstance(command, click.Group) and words and WORD.fullmatch(words[0]):
         below = command.get_command(context, words[0])
