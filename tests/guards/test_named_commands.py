@@ -144,3 +144,25 @@ def test_every_command_that_is_named_exists():
     }
     assert len(named) > 500
     assert not wrong, "\n".join(f"{words}: {mistake}" for words, mistake in wrong.items())
+
+
+def test_every_option_that_the_readme_and_the_guide_name_alone_exists():
+    def walk(command: click.Command) -> Iterator[click.Command]:
+        yield command
+        if isinstance(command, click.Group):
+            context = click.Context(command, obj=Invocation())
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                yield from walk(below)
+
+    known = {
+        option
+        for program in PROGRAMS.values()
+        for command in walk(program)
+        for each in command.get_params(click.Context(command, obj=Invocation()))
+        for option in [*each.opts, *each.secondary_opts]
+    }
+    pages = [ROOT / "README.md", *(ROOT / "docs" / "guide").glob("*.md")]
+    named = {option for page in pages for option in re.findall(r"`(--[\w-]+)`", page.read_text())}
+    assert named and named <= known, sorted(named - known)

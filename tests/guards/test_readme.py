@@ -5,7 +5,6 @@ shell.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import shlex
@@ -18,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import forked
 import pytest
 from running import until
 
@@ -283,45 +281,6 @@ def test_few_blocks_are_not_run():
     assert sum(not block.is_run and block.language != "text" for block in BLOCKS) <= 4
 
 
-def test_verbs_and_options_exist():
-    inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", TEXT)
-    code = "\n".join([*inline, *(block.text for block in BLOCKS if block.language == "sh")])
-    uses = re.findall(
-        r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.:\w[-])([^\n&|;)]*)", code
-    )
-    assert len(uses) >= 8
-    for program, rest in uses:
-        words = rest.split(" --exec ")[0].split()
-        length = 2 if words[:1] in (["task"], ["host"], ["queue"], ["schedule"], ["group"]) else 1
-        verb = words[:length] if program == "blueque" else []
-        help_text = _help(program, *verb) + _help(program)  # which has the common options
-        for option in ["--exec"] * (" --exec " in rest) + [
-            word for word in words if word.startswith("--")
-        ]:
-            assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
-    everything = _help("blueque-listener") + _help("blueque")
-    verbs = (
-        "enqueue",
-        "feed",
-        "logs",
-        "show",
-        "metrics",
-        "ls",
-        "timeline",
-        "export",
-        "archive",
-        "graph",
-        "delete",
-        "history",
-        "web",
-        "dev",
-    )
-    everything += "".join(_help("blueque", verb) for verb in verbs)
-    everything += "".join(_help("blueque", "schedule", verb) for verb in ("add", "apply"))
-    for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
-        assert option in everything
-
-
 def test_environment_variables_exist():
     source = "".join(path.read_text() for path in (ROOT / "blueque").rglob("*.py"))
     ours = {variable(table, row.key) for table in VARIABLES for row in TABLES[table]}
@@ -365,9 +324,3 @@ def _shell(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
-
-
-@functools.cache
-def _help(program: str, *verb: str) -> str:
-    module = MODULES[program].removeprefix("blueque.cli.")
-    return str(forked.run([*verb, "--help"], os.environ, program=module).stdout)

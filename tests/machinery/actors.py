@@ -188,15 +188,6 @@ def insist_on_batches(call: Callable[[], list[list[TaskId]]]) -> list[TaskId]:
             continue
 
 
-def work_and_delete(world: World, redis: Redis, node: str) -> None:
-    """Be a listener whose tasks are deleted as soon as they have ended."""
-    work(world, redis, node)
-    ended = insist(lambda: redis.read(("LRANGE", keys.complete(QUEUE), 0, -1))[0])
-    for task in ended:
-        world.ledger.deleted.add(task)
-        insist(lambda task=task: protocol.delete(redis, QUEUE, task))  # type: ignore[misc]
-
-
 def archive(world: World, redis: Redis, name: str) -> None:
     """Be an archiver, who takes any other for dead; `staged` and `published` of the ledger are his
     file system.

@@ -328,15 +328,6 @@ def _to_be_noted(world: World) -> None:
     protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
 
 
-def _member_that_waits(world: World) -> None:
-    """A started member, one that waits for it, and a task that waits for all."""
-    group_actors.open_group(world, "a_1", members=("t-1",))
-    make_wait(world, world.redis, "t-2", {"t-1": "ok"}, group=group_actors.GROUP)
-    make_wait(world, world.redis, "c-1", {WHOLE: "any"})
-    group_actors.close_group(world)
-    group_actors.start_all(world, "a_1")
-
-
 def spawned_before(name: str, **fields: str) -> Callable[[World], None]:
     """A task whose first attempt has made another one, which was cancelled; the second attempt
     runs.
@@ -795,7 +786,6 @@ OURS = [
         faults=frozenset(Fault) - {Fault.DELAY},
         untouched=["a_1"],
     ),
-    ours("two faults and late writes", one_task("a_1"), {"a_1": a}, [(0, 1)], untouched=["a_1"]),
     ours("patient listener", _two_tasks, {"a_1": a}, [(0, 1)], untouched=["a_1"], patient=["a_1"]),
     ours(
         "producer",
@@ -818,17 +808,6 @@ OURS = [
         "producer loses answers, and its task is deleted",
         nothing("a_1"),
         {"producer": by(actors.produce), "a_1": a, "p": actors.delete_complete},
-        [(1, 1)],
-        faulty=["producer"],
-        faults=NETWORK,
-        tolerated=DOUBLE,
-        untouched=["a_1", "p"],
-        longer=[(2, 2)],
-    ),
-    ours(
-        "producer loses answers, and its task is pruned",
-        nothing("a_1"),
-        {"producer": by(actors.produce), "a_1": a, "p": by(actors.delete_complete, True)},
         [(1, 1)],
         faulty=["producer"],
         faults=NETWORK,
@@ -892,34 +871,11 @@ OURS = [
         untouched=["a_1"],
     ),
     tied(
-        "members put again, after their group has ended",
-        _group_opened,
-        {
-            "producer": by(group_actors.put_members, "k1"),
-            "other": by(group_actors.put_members_and_close, "k1"),
-            "a_1": by(group_actors.work_and_delete_members, "a_1"),
-            "third": by(group_actors.put_members, "k1"),
-        },
-        [(1, 0), (0, 1)],
-        faulty=["producer"],
-        afterwards=functools.partial(is_member_once, names=(b"k1",)),
-        patient=["producer", "other", "third"],
-        untouched=["a_1"],
-    ),
-    tied(
         "call with keys that opens and closes its group",
         _awaited_group,
         {"driver": group_actors.drive_group, "a_1": by(actors.work, "a_1", most=2)},
         [(1, 0), (0, 1)],
         faulty=["driver"],
-        drain=group_actors.finish_group,
-        afterwards=comes_after_its_group,
-    ),
-    tied(
-        "two calls with keys that open and close one group",
-        _awaited_group,
-        {"one": group_actors.drive_group, "two": group_actors.drive_group},
-        faulty=["one"],
         drain=group_actors.finish_group,
         afterwards=comes_after_its_group,
     ),
@@ -953,15 +909,6 @@ OURS = [
         afterwards=is_archived_once,
         drain=actors.drain_archive,
         is_thorough=True,
-    ),
-    ours(
-        "archive, patiently",
-        cancelled("t-1", "t-2"),
-        {"one": by(actors.archive, "one")},
-        [(0, 1)],
-        afterwards=is_archived_once,
-        drain=actors.drain_archive,
-        patient=["one"],
     ),
     ours(
         "two archivers",
@@ -1021,26 +968,11 @@ OURS = [
         patient=["f"],
     ),
     ours(
-        "brought forward",
-        _in_an_hour,
-        {"p": by(actors.bring_forward, "t-1"), "s": promoter, "a_1": a},
-        faulty=["p"],
-        untouched=["a_1"],
-        longer=[(2, 1)],
-    ),
-    ours(
         "brought forward, and purged",
         _in_an_hour,
         {"p": by(actors.bring_forward, "t-1"), "q": by(actors.purge, "t-1"), "s": promoter},
         faulty=["p"],
         longer=[(2, 1)],
-    ),
-    ours(
-        "scheduled",
-        nothing("a_1"),
-        {"producer": actors.plan, "s": promoter},
-        [(1, 1)],
-        longer=[(2, 2)],
     ),
     ours(
         "two listeners",
@@ -1159,27 +1091,12 @@ OURS = [
         {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b},
         untouched=["b_1"],
     ),
-    ours(
-        "taken back",
-        lost("a_1", "b_1"),
-        {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1"), "b_1": b},
-        [(1, 0), (0, 1)],
-        faulty=["a_1"],
-        untouched=["b_1"],
-    ),
     again(
         "superseded",
         _lost_twice,
         {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1")},
         [(1, 0), (0, 1)],
         longer=[(3, 1)],
-    ),
-    ours(
-        "deleted",
-        lost("a_1"),
-        {"a_1": reporting, "p": by(actors.delete, "t-1")},
-        [(2, 1)],
-        longer=[(3, 2)],
     ),
     # Where a task goes on
     ours(
@@ -1304,12 +1221,6 @@ OURS = [
         {"a_1": a, "s": by(actors.expire, "t-1", LONG_AGO)},
         afterwards=is_expired_or_run,
     ),
-    ours(
-        "expire as it starts",
-        one_task("a_1", start_before=NEXT_CENTURY),
-        {"a_1": a, "s": by(actors.expire, "t-1", AFTER_IT)},
-        afterwards=is_expired_or_run,
-    ),
     again(
         "expire and retry",
         one_task("a_1", parameters="bad", retry=RETRY, start_before=NEXT_CENTURY),
@@ -1328,15 +1239,6 @@ OURS = [
         untouched=["b_1"],
         longer=[(2, 0), (1, 1)],
     ),
-    again(
-        "interrupt and fail",
-        started("a_1", "b_1", parameters="bad", retry=RETRY),
-        {"p": interrupter, "a_1": by(actors.obey, "a_1"), "b_1": b},
-        faulty=["a_1"],
-        tolerated=DOUBLE,
-        untouched=["b_1"],
-        longer=[(2, 1)],
-    ),
     ours(
         "interrupt and cancel",
         started("a_1", "b_1"),
@@ -1345,15 +1247,6 @@ OURS = [
         tolerated=DOUBLE,
         untouched=["b_1"],
         longer=[(3, 0), (1, 1)],
-    ),
-    ours(
-        "interrupt and adopt",
-        started("a_1", "c_1", "b_1"),
-        {"p": interrupter, "a_1": beginning, "c_1": by(actors.adopt, "c_1", "a_1"), "b_1": b},
-        faulty=["p", "c_1"],
-        tolerated=DOUBLE,
-        untouched=["b_1"],
-        longer=[(2, 1)],
     ),
     # Locks and limits: never more than may hold them, and none is left behind
     ours(
@@ -1434,21 +1327,6 @@ OURS = [
         untouched=["b_1"],
     ),
     ours(
-        "lock, adopted",
-        started("a_1", "c_1", needs=LOCK),
-        {"a_1": beginning, "c_1": by(actors.adopt, "c_1", "a_1"), "r": losing},
-        [(1, 0), (0, 1)],
-    ),
-    again(
-        "lock, cancelled",
-        started("a_1", "b_1", retry=RETRY, needs=LOCK),
-        {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing},
-        [(1, 0), (0, 1)],
-        faulty=["p"],
-        afterwards=is_cancelled,
-        tolerated=DOUBLE,
-    ),
-    ours(
         "lock, cancelled before",
         reserved("a_1", needs=LOCK),
         {"a_1": starting, "p": canceller},
@@ -1478,25 +1356,12 @@ OURS = [
         [(2, 0)],
         tolerated=frozenset({"kept"}),
     ),
-    ours(
-        "place freed by mistake",
-        _limited,
-        {"a_1": once_a, "f": by(actors.align_task, "t-1", Place("counted", QUEUE))},
-        [(2, 0)],
-    ),
     # Lines: who waits in which, and who is told of it
     ours("three lines", _three_lines, {"a_1": a}, [(0, 1)], untouched=["a_1"]),
     ours(
         "line that is emptied",
         one_task("a_1", priority=5),
         {"a_1": a, "producer": by(actors.produce, priority=5)},
-        untouched=["a_1"],
-    ),
-    ours(
-        "line of a lock that is emptied",
-        one_task("a_1", needs=LOCK),
-        {"a_1": a, "producer": by(actors.produce, lock="x")},
-        [(2, 0)],
         untouched=["a_1"],
     ),
     ours(
@@ -1513,12 +1378,6 @@ OURS = [
         untouched=["a_1"],
     ),
     ours(
-        "no priority",
-        one_task("a_1", priority=5),
-        {"a_1": a, "p": by(actors.place, "t-1", priority=0)},
-        untouched=["a_1"],
-    ),
-    ours(
         "first",
         _two_tasks,
         {"a_1": a, "p": by(actors.place, "t-2", is_first=True)},
@@ -1528,14 +1387,6 @@ OURS = [
         "moved",
         one_task("a_1"),
         {"a_1": a, "p": by(actors.place, "t-1", to=ANOTHER)},
-        drain=actors.drain_all,
-        untouched=["a_1"],
-    ),
-    ours(
-        "lock, moved",
-        _two_lines,
-        {"a_1": a, "p": by(actors.place, "t-1", to=ANOTHER)},
-        [(2, 0)],
         drain=actors.drain_all,
         untouched=["a_1"],
     ),
@@ -1570,14 +1421,6 @@ OURS = [
         {"a_1": actors.report_and_tell, "producer": by(actors.produce_after, "c-1", {"t-1": "ok"})},
     ),
     tied(
-        "born as its parent starts",
-        one_task("a_1"),
-        {"a_1": a, "producer": by(actors.produce_after, "c-1", {"t-1": "ok"})},
-        [(1, 0), (0, 1)],
-        faulty=["producer"],
-        untouched=["a_1"],
-    ),
-    tied(
         "born as its parent completes, with its result",
         started("a_1"),
         {
@@ -1597,20 +1440,6 @@ OURS = [
         afterwards=is_broken,
     ),
     tied(
-        "born as its parent is cancelled",
-        one_task("a_1"),
-        {"p": canceller, "producer": by(actors.produce_after, "c-1", {"t-1": "any"})},
-    ),
-    tied(
-        "born as its parent is deleted",
-        lost("a_1"),
-        {
-            "p": by(actors.delete, "t-1"),
-            "producer": by(actors.produce_after, "c-1", {"t-1": "ok"}, broken="cancel"),
-        },
-        afterwards=is_broken,
-    ),
-    tied(
         "born as its parent is purged",
         one_task("a_1"),
         {"p": by(actors.purge, "t-1"), "producer": by(actors.produce_after, "c-1", {"t-1": "any"})},
@@ -1624,11 +1453,6 @@ OURS = [
         afterwards=has_run_once,
     ),
     tied(
-        "told while they are made",
-        parent(stage="cancelled", kind="any", children=("c-1", "c-2")),
-        {"s": teller, "producer": by(actors.produce_after, "c-3", {"t-1": "ok"})},
-    ),
-    tied(
         "two parents that end at once",
         _two_parents,
         {"a_1": by(actors.report_and_tell, "first"), "b_1": by(actors.report_and_tell, "second")},
@@ -1640,35 +1464,6 @@ OURS = [
         _broken_by_the_lost,
         {"a_1": actors.report_and_tell, "p": by(actors.requeue, "c-1")},
         afterwards=begins_once,
-    ),
-    tied(
-        "any end, and a late result",
-        parent("a_1", stage="lost", kind="any"),
-        {"s": teller, "a_1": actors.report_and_tell},
-        afterwards=has_run_once,
-    ),
-    tied(
-        "any end, and taken back",
-        parent("a_1", stage="lost", kind="any"),
-        {"s": teller, "a_1": by(actors.take_back, "a_1")},
-        [(1, 0), (0, 1)],
-        afterwards=has_run_once,
-    ),
-    tied(
-        "told or run again",
-        parent("a_1", "b_1", stage="lost", broken="cancel"),
-        {"s": teller, "p": by(actors.requeue, "t-1"), "b_1": b},
-        [(1, 0), (0, 1)],
-        faulty=["s", "p"],
-        afterwards=begins_once,
-    ),
-    tied(
-        "told or fails again",
-        parent("a_1", "b_1", stage="lost", kind="any", parameters="bad"),
-        {"p": by(actors.requeue, "t-1"), "s": teller, "b_1": b},
-        [(1, 0), (0, 1)],
-        faulty=["s"],
-        afterwards=has_run_once,
     ),
     tied(
         "held, and run again",
@@ -1693,9 +1488,7 @@ OURS = [
         )
         for name, program, check in (
             ("moved", by(actors.place, "c-1", to=ANOTHER), has_run_once),
-            ("given another priority", by(actors.place, "c-1", priority=5), has_run_once),
             ("purged", by(actors.purge, "c-1"), is_purged_or_run),
-            ("looked at again", by(actors.look_again, "c-1"), has_run_once),
             ("unblocked", by(actors.unblock, "c-1"), is_told_right),
             ("deleted with its parent", by(actors.delete, "t-1"), has_run_once),
             ("pruned with its parent", by(actors.prune_one, "t-1"), has_run_once),
@@ -1761,14 +1554,6 @@ OURS = [
         "born as its group ends",
         group("a_1", members=("t-1",), child=""),
         {"a_1": ending_a, "producer": by(actors.produce_after, "c-1", {WHOLE: "ok"})},
-        afterwards=begins_once,
-    ),
-    tied(
-        "spawned as the last member ends",
-        group("a_1", "b_1", child=""),
-        {"a_1": by(group_actors.report_and_settle, "a_1", "a"), "b_1": ending_b},
-        [(1, 0), (0, 1)],
-        faulty=["a_1"],
         afterwards=begins_once,
     ),
     tied(
@@ -1856,21 +1641,6 @@ OURS = [
         afterwards=begins_once,
     ),
     tied(
-        "group cancelled as a member ends",
-        _member_that_waits,
-        {"p": group_actors.cancel_group, "a_1": ending_a},
-        faulty=["p"],
-        afterwards=members_are_over,
-    ),
-    tied(
-        "group cancelled as a member makes tasks",
-        group("a_1", members=("t-1",), child="", parameters="then"),
-        {"p": group_actors.cancel_group, "a_1": by(group_actors.report_and_settle, "a_1", "a")},
-        [(1, 0), (0, 1)],
-        faulty=["a_1"],
-        afterwards=members_are_over,
-    ),
-    tied(
         "group cancelled as a member joins",
         group(members=("t-1",), is_closed=False),
         {"p": group_actors.cancel_group, "producer": by(group_actors.enter, "t-2")},
@@ -1883,14 +1653,6 @@ OURS = [
         {"producer": group_actors.commit_workflow, "s": actors.settle_groups},
         [(1, 0), (0, 1)],
         faulty=["producer"],
-        drain=group_actors.finish_later,
-        afterwards=is_whole_or_nothing,
-    ),
-    tied(
-        "workflow that two go on with",
-        group_actors.half_a_workflow,
-        {"one": group_actors.commit_workflow, "two": group_actors.commit_workflow},
-        faulty=["one"],
         drain=group_actors.finish_later,
         afterwards=is_whole_or_nothing,
     ),
@@ -1982,13 +1744,6 @@ OURS = [
         faulty=["a_1"],
         afterwards=makes_each_once,
     ),
-    tied(
-        "ends with a new task, and is deleted",
-        started("a_1", "b_1", parameters="then"),
-        {"a_1": reporting, "b_1": by(actors.work_and_delete, "b_1")},
-        faulty=["a_1"],
-        afterwards=makes_each_once,
-    ),
     # Beside 1.0.0
     *[
         mixed(
@@ -2041,33 +1796,6 @@ OURS = [
         one_task("a_1"),
         {"a_1": a, "old_1": old, "p": interrupter},
         [(2, 0)],
-        longer=[(3, 0)],
-    ),
-    mixed(
-        "first beside 1.0.0",
-        one_task("a_1"),
-        {"a_1": a, "old_1": old, "p": by(actors.place, "t-1", is_first=True)},
-        [(2, 0)],
-        longer=[(3, 0)],
-    ),
-    mixed(
-        "moved beside 1.0.0",
-        one_task("a_1"),
-        {"a_1": a, "old_1": old, "p": by(actors.place, "t-1", to=ANOTHER)},
-        [(2, 0)],
-        drain=actors.drain_all,
-        longer=[(3, 0)],
-    ),
-    mixed(
-        "placed otherwise in all beside 1.0.0",
-        one_task("a_1"),
-        {
-            "a_1": a,
-            "old_1": old,
-            "p": by(actors.place, "t-1", to=ANOTHER, priority=5, is_first=True),
-        },
-        [(1, 0)],
-        drain=actors.drain_all,
         longer=[(3, 0)],
     ),
     mixed(

@@ -13,7 +13,7 @@ from transactions import protocol
 from world import QUEUE, World, to_this_actor
 
 from blueque.connection.redis import Redis, time_of
-from blueque.errors import NoSuchSchedule, RedisAway, WrongSchedule
+from blueque.errors import NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.ids import id_of_occurrence
 from blueque.model.schedule import Definition
@@ -65,14 +65,6 @@ def fire(world: World, redis: Redis, ahead: float = 0.0) -> None:
     firing = Firing(redis)
     while insist(firing.step) == 0.0:
         pass
-
-
-def fire_once(world: World, redis: Redis) -> None:
-    """Be one that tries it once."""
-    try:
-        Firing(redis).step()
-    except RedisAway:
-        return
 
 
 # People

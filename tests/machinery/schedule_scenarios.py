@@ -162,23 +162,12 @@ SCHEDULES = [
         longer=[(2, 1), (3, 0)],
     ),
     ours(
-        "three times are due, and all come",
-        planned("a_1", past=3, overlap="allow", catch_up="all"),
-        {"s": fire, "s2": fire},
-        faulty=["s"],
-    ),
-    ours(
         "three times are due, and the last comes", planned("a_1", past=3), {"s": fire, "s2": fire}
     ),
     ours(
         "fire, and a new rule",
         planned("a_1", past=2),
         {"s": fire, "p": by(schedule_actors.change, every=2 * schedule_actors.DAY)},
-    ),
-    ours(
-        "fire, and new parameters",
-        planned("a_1", past=2),
-        {"s": fire, "p": by(schedule_actors.change, priority=5)},
     ),
     ours(
         "fire, and a pause",
@@ -192,31 +181,12 @@ SCHEDULES = [
         {"s": fire, "p": by(schedule_actors.pause_and_resume, False)},
     ),
     ours(
-        "fire, and a pause that ends with what came meanwhile",
-        planned("a_1", past=2),
-        {"s": fire, "p": by(schedule_actors.pause_and_resume, True)},
-    ),
-    ours(
         "fire, and no schedule any more", planned("a_1"), {"s": fire, "p": schedule_actors.delete}
     ),
     ours(
         "fire, and another of this name",
         planned("a_1"),
         {"s": fire, "p": schedule_actors.delete_and_make},
-    ),
-    ours(
-        "fires late, and another of this name",
-        planned("a_1"),
-        {"s": schedule_actors.fire_once, "p": schedule_actors.delete_and_make, "s2": fire},
-        bounds=[(0, 1)],
-        faulty=["s"],
-    ),
-    ours(
-        "waits, and the one before ends",
-        begun("a_1", "b_1", overlap="queue"),
-        {"s": fire, "a_1": _reporting, "b_1": b},
-        faulty=["s"],
-        afterwards=has_waited,
     ),
     ours(
         "one waits, and another comes",
