@@ -265,6 +265,7 @@ def shell(programs):
         ("exit_0", None, "json"),
         ("exit_without", None, "json"),
         ("close_outputs", "done", None),
+        ("drop_stdout", "done", None),
         ("leave_a_daemon_thread", "done", None),
         ("close_all_files", "done", None),
         ("write_no_files", "done", None),
@@ -276,95 +277,68 @@ def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
     assert (task.fields.get("result_encoding"), task.error) == (encoding, None)
 
 
+def _has_failed(task, error, kind, exit_code=None, number=None):
+    """Tell whether a task has failed with an error that begins so; what it has instead is told."""
+    assert task.status == "failed" and task.error.startswith(error)
+    found = (task.error_type, task.exit_code, task.signal, task.result)
+    assert found == (kind, exit_code, number, None)
+    return True
+
+
+UNLUCKY = "raise_own_error.<locals>.Unlucky"
+MUTE = "raise_unprintable.<locals>.Mute"
+
+
 @pytest.mark.parametrize(
-    ("name", "error", "kind", "exit_code", "number"),
+    ("name", "error", "kind"),
     [
-        ("raise_error", "ValueError: no such codec", "ValueError", None, None),
-        (
-            "raise_own_error",
-            "raise_own_error.<locals>.Unlucky",
-            "work.raise_own_error.<locals>.Unlucky",
-            None,
-            None,
-        ),
-        (
-            "raise_unprintable",
-            "raise_unprintable.<locals>.Mute: <Mute that cannot be shown>",
-            "work.raise_unprintable.<locals>.Mute",
-            None,
-            None,
-        ),
-        ("raise_chained", "OSError: no key", "OSError", None, None),
-        ("raise_strange_text", "ValueError: \\udc80 \0 \x1b[31m", "ValueError", None, None),
-        ("raise_interrupt", "KeyboardInterrupt", "KeyboardInterrupt", None, None),
-        (
-            "recurse",
-            "RecursionError: maximum recursion depth exceeded",
-            "RecursionError",
-            None,
-            None,
-        ),
-        ("exhaust_memory", "MemoryError", "MemoryError", None, None),
-        ("exit_3", "sys.exit(3)", "exit", 3, None),
-        ("exit_text", "sys.exit: the disc is scratched", "exit", 1, None),
-        ("leave_0", "the process left with exit code 0 and without a result", "exit", 0, None),
-        ("leave_7", "the process left with exit code 7 and without a result", "exit", 7, None),
-        ("kill", "killed by SIGKILL", "signal", None, "SIGKILL"),
-        (
-            "return_object",
-            'result["task"] is of the type object, which JSON does not have; it is kept in',
-            "result",
-            None,
-            None,
-        ),
-        (
-            "return_bytes",
-            "the result: bytes cannot be stored; decode it, or pass a str of base64",
-            "result",
-            None,
-            None,
-        ),
-        (
-            "return_nan",
-            "the result: it is nan, which JSON does not have; pass None; it is kept in",
-            "result",
-            None,
-            None,
-        ),
-        (
-            "return_surrogate",
-            "the result: '\\udc80' at position 1 is not a character",
-            "result",
-            None,
-            None,
-        ),
-        (
-            "return_nested_surrogate",
-            "the result: '\\ud800' at position 6 is not a character",
-            "result",
-            None,
-            None,
-        ),
-        (
-            "return_too_much",
-            "the result takes 1,048,577 bytes; the limit is 1,048,576 bytes",
-            "result",
-            None,
-            None,
-        ),
+        ("raise_error", "ValueError: no such codec", "ValueError"),
+        ("raise_own_error", UNLUCKY, f"work.{UNLUCKY}"),
+        ("raise_unprintable", f"{MUTE}: <Mute that cannot be shown>", f"work.{MUTE}"),
+        ("raise_chained", "OSError: no key", "OSError"),
+        ("raise_strange_text", "ValueError: \\udc80 \0 \x1b[31m", "ValueError"),
+        ("raise_interrupt", "KeyboardInterrupt", "KeyboardInterrupt"),
+        ("recurse", "RecursionError: maximum recursion depth exceeded", "RecursionError"),
+        ("exhaust_memory", "MemoryError", "MemoryError"),
+        ("exhaust_descriptors", "OSError: [Errno 24] Too many open files", "OSError"),
     ],
 )
-def test_any_other_ending_of_a_handler_is_a_failure_that_says_what_it_was(
-    python, name, error, kind, exit_code, number
-):
-    task = python(name)
-    assert task.status == "failed" and task.error.startswith(error)
-    assert (task.error_type, task.exit_code, task.signal, task.result) == (
-        kind,
-        exit_code,
-        number,
-        None,
-    )
+def test_what_a_handler_raises_is_a_failure_with_its_name(python, name, error, kind):
+    assert _has_failed(python(name), error, kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "code"),
+    [
+        ("exit_3", "sys.exit(3)", 3),
+        ("exit_true", "sys.exit(1)", 1),
+        ("exit_text", "sys.exit: the disc is scratched", 1),
+        ("leave_0", "the process left with exit code 0 and without a result", 0),
+        ("leave_7", "the process left with exit code 7 and without a result", 7),
+    ],
+)
+def test_a_handler_that_exits_has_failed_with_its_code(python, name, error, code):
+    assert _has_failed(python(name), error, "exit", code)
+
+
+@pytest.mark.parametrize("name", ["kill", "let_a_child_return"])
+def test_a_handler_that_is_killed_has_failed_whatever_a_child_returns(python, name):
+    assert _has_failed(python(name), "killed by SIGKILL", "signal", number="SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("return_object", 'result["task"] is of the type object, which JSON does not have; it is'),
+        ("return_bytes", "the result: bytes cannot be stored; decode it, or pass a str of base64"),
+        ("return_nan", "the result: it is nan, which JSON does not have; pass None; it is kept in"),
+        ("return_surrogate", "the result: '\\udc80' at position 1 is not a character"),
+        ("return_nested_surrogate", "the result: '\\ud800' at position 6 is not a character"),
+        ("return_too_much", "the result takes 1,048,577 bytes; the limit is 1,048,576 bytes"),
+    ],
+)
+def test_a_result_that_cannot_be_stored_is_a_failure(python, name, error):
+    assert _has_failed(python(name), error, "result")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
@@ -435,24 +409,6 @@ def test_a_task_process_ended_from_outside_fails_with_the_name_of_the_signal(pro
     assert task.signal == "SIGTERM"
 
 
-def test_exit_with_true_is_exit_code_1(programs, tmp_path):
-    programs.write(WORK)
-    listener = programs.listener("work:run", queue="true")
-    try:
-        task = outcome(programs.client, programs.client.get_queue("true").enqueue("exit_true"), 1)
-        assert (task.status, task.error_type, task.exit_code) == ("failed", "exit", 1)
-    finally:
-        listener.stop()
-
-
-def test_a_handler_that_drops_its_stdout_has_its_result_recorded(python):
-    assert python("drop_stdout").result == "done"
-
-
-def test_a_task_that_has_used_up_its_descriptors_fails_with_that_error(python):
-    assert python("exhaust_descriptors").error.startswith("OSError: [Errno 24] Too many open files")
-
-
 def test_a_crash_in_c_code_tells_its_last_words_and_where_in_the_code_of_the_user_it_was(python):
     task = python("crash")
 
@@ -462,10 +418,6 @@ def test_a_crash_in_c_code_tells_its_last_words_and_where_in_the_code_of_the_use
     assert lines[:2] == ["the last words", "Fatal Python error: Segmentation fault"]
     assert any(re.search(r"work\.py\", line \d+ in crash$", line) for line in lines), task.error
     assert not any("/blueque/task_process/" in line for line in lines)
-
-
-def test_a_forked_child_that_returns_does_not_speak_for_the_task(python):
-    assert python("let_a_child_return").error == "killed by SIGKILL"
 
 
 def test_a_task_process_is_at_home_where_the_listener_was_started(programs, python):
@@ -528,49 +480,27 @@ def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
 @pytest.mark.parametrize(
     ("text", "name", "reason"),
     [
-        (
-            "",
-            "gone:run",
-            "cannot import the handler gone:run: ModuleNotFoundError: No module named 'gone'",
-        ),
-        (
-            "run = 3",
-            "bad:run",
-            "cannot import the handler bad:run: bad:run is of the type int, not a callable",
-        ),
-        (
-            "import sys; sys.exit(4)",
-            "bad:run",
-            "cannot import the handler bad:run: SystemExit: 4 ({file}, line 1)",
-        ),
+        ("", "gone:run", "ModuleNotFoundError: No module named 'gone'"),
+        ("run = 3", "bad:run", "bad:run is of the type int, not a callable"),
+        ("import sys; sys.exit(4)", "bad:run", "SystemExit: 4 ({file}, line 1)"),
         (
             "import argparse\nargparse.ArgumentParser().parse_args()",
             "bad:run",
-            "cannot import the handler bad:run: SystemExit: 2 ({file}, line 2)",
+            "SystemExit: 2 ({file}, line 2)",
         ),
-        ("import os; os._exit(5)", "bad:run", "cannot import the handler bad:run: exit code 5"),
-        (
-            "import os; os.kill(os.getpid(), 9)",
-            "bad:run",
-            "cannot import the handler bad:run: killed by SIGKILL",
-        ),
-        (
-            "def run(:",
-            "bad:run",
-            "cannot import the handler bad:run: SyntaxError: invalid syntax (bad.py, line 1)",
-        ),
+        ("import os; os._exit(5)", "bad:run", "exit code 5"),
+        ("import os; os.kill(os.getpid(), 9)", "bad:run", "killed by SIGKILL"),
+        ("def run(:", "bad:run", "SyntaxError: invalid syntax (bad.py, line 1)"),
     ],
 )
 def test_a_handler_that_cannot_be_had_is_refused_at_the_start_with_the_reason(
-    shared_server, tmp_path, text, name, reason
+    programs, text, name, reason
 ):
-    with Programs(shared_server.url, tmp_path) as programs:
-        programs.write(text, "bad.py")
-        listener = programs.listener(name, is_awaited=False)
-        assert listener.wait() == 78
-        said = [line.split(" ", 1)[1] for line in listener.log.splitlines()]
-        assert said[-1] == reason.format(file=tmp_path / "bad.py")
-        assert "argparse" in text or not said[1:]
+    path = programs.write(text, "bad.py")
+    code, log = programs.run_to_end("bad", "--handler", name)
+    said = [line.split(" ", 1)[1] for line in log.splitlines()]
+    assert (code, said[-1]) == (78, f"cannot import the handler {name}: {reason.format(file=path)}")
+    assert "argparse" in text or not said[1:]
 
 
 @pytest.mark.parametrize(
@@ -596,36 +526,27 @@ def test_a_program_that_exits_with_0_completes_with_its_last_line_or_its_file(
     assert (task.status, task.result, task.error) == ("complete", result, None)
 
 
+TOO_MUCH = "the result takes {} bytes or more; the limit is 1,048,576 bytes; write a file and return its path"
+
+
 @pytest.mark.parametrize(
     ("script", "error", "kind", "exit_code", "number"),
     [
         ("exit 3", "exit code 3", "exit", 3, None),
-        (
-            "echo out; echo first >&2; echo last >&2; exit 3",
-            "exit code 3:\nfirst\nlast",
-            "exit",
-            3,
-            None,
-        ),
+        ("echo o; echo a >&2; echo b >&2; exit 3", "exit code 3:\na\nb", "exit", 3, None),
         ("kill -KILL $$", "killed by SIGKILL", "signal", None, "SIGKILL"),
         ("echo bad >&2; kill -SEGV $$", "killed by SIGSEGV:\nbad", "signal", None, "SIGSEGV"),
         ("kill -TERM $$", "killed by SIGTERM", "signal", None, "SIGTERM"),
         ("kill -PIPE $$", "killed by SIGPIPE", "signal", None, "SIGPIPE"),
         (
             "head -c 1048577 /dev/zero | tr '\\0' x",
-            "the result takes 1,048,577 bytes or more; the limit is 1,048,576 bytes; write a file and "
-            "return its path",
-            "result",
-            None,
-            None,
+            TOO_MUCH.format("1,048,577"),
+            *("result", None, None),
         ),
         (
             "head -c 2000000 /dev/zero > $BLUEQUE_TASK_DIR/result",
-            "the result takes 2,000,000 bytes or more; the limit is 1,048,576 bytes; write a file and "
-            "return its path",
-            "result",
-            None,
-            None,
+            TOO_MUCH.format("2,000,000"),
+            *("result", None, None),
         ),
     ],
 )
@@ -633,8 +554,7 @@ def test_a_program_that_ends_otherwise_fails_with_its_code_and_last_words(
     shell, script, error, kind, exit_code, number
 ):
     task = shell(script)
-    assert (task.status, task.error, task.error_type) == ("failed", error, kind)
-    assert (task.exit_code, task.signal, task.result) == (exit_code, number, None)
+    assert _has_failed(task, error, kind, exit_code, number) and task.error == error
 
 
 def test_of_a_program_that_fails_the_last_ten_lines_are_kept(shell):
@@ -730,41 +650,28 @@ def test_options_that_are_not_the_listeners_or_come_after_two_dashes_are_the_pro
 
 
 @pytest.mark.parametrize("command", ["./nothing", "./data", "."])
-def test_a_program_that_is_not_there_or_none_is_refused_at_the_start(
-    shared_server, tmp_path, command
-):
-    with Programs(shared_server.url, tmp_path) as programs:
-        programs.write("#!/bin/sh\n", "data", mode=0o644)
-        listener = programs.listener("--exec", command, is_awaited=False)
-        assert listener.wait() == 78
-        assert [line.split(" ", 1)[1] for line in listener.log.splitlines()] == [
-            f"cannot run {command!r}: no such program, or it is not executable"
-        ]
+def test_a_program_that_is_not_there_or_none_is_refused_at_the_start(programs, command):
+    programs.write("#!/bin/sh\n", "data", mode=0o644)
+    code, log = programs.run_to_end("none", "--exec", command)
+    refusal = f"cannot run {command!r}: no such program, or it is not executable"
+    assert (code, log.split(" ", 1)[1]) == (78, f"{refusal}\n")
 
 
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (lambda path: path.unlink(), "No such file or directory"),
-        (lambda path: path.chmod(0o644), "Permission denied"),
-        (
-            lambda path: path.write_text("echo not a script without its first line\n"),
-            "Exec format error",
-        ),
-    ],
-)
-def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(
-    shared_server, tmp_path, spoil, reason
-):
-    with Programs(shared_server.url, tmp_path) as programs:
-        path = programs.write("#!/bin/sh\necho ran\n", "program", mode=0o755)
-        programs.listener("--exec", "./program", queue="spoilt")
-        queue = programs.client.get_queue("spoilt")
-        assert outcome(programs.client, queue.enqueue("")).result == "ran"
-        spoil(path)
+def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(programs):
+    path = programs.write("#!/bin/sh\necho ran\n", "program", mode=0o755)
+    listener = programs.listener("--exec", "./program", queue="spoilt")
+    queue = programs.client.get_queue("spoilt")
+    assert outcome(programs.client, queue.enqueue("")).result == "ran"
+    spoil = {
+        "Exec format error": lambda: path.write_text("echo a script without its first line\n"),
+        "Permission denied": lambda: path.chmod(0o644),
+        "No such file or directory": path.unlink,
+    }
+    for reason, act in spoil.items():
+        act()
         task = outcome(programs.client, queue.enqueue(""))
-        assert (task.status, task.error) == ("failed", f"cannot run ./program: {reason}")
-        assert task.error_type == "exit"
+        assert _has_failed(task, f"cannot run ./program: {reason}", "exit", task.exit_code)
+    assert listener.stop() == 0
 
 
 def test_what_a_task_has_left_in_the_buffer_of_a_file_of_its_own_is_written(programs, python):
