@@ -16,6 +16,7 @@ from blueque.model.unfit_value import plain_number
 MAX_NAME = 200  # bytes, of a queue or a group
 GATE = "gate "  # how the names of groups begin that Blueque makes itself
 LAST_SECOND = 253402300799.0  # of the year 9999
+FIRST_ETA, YEAR = 946_684_800.0, 31_556_952.0  # the year 2000 in Unix seconds; seconds of a year
 DAY = 86400  # seconds
 CENTURY = 36525 * 86400.0  # seconds; the longest duration that is accepted
 DIGITS = 19  # a count has fewer; Python converts no more than 4300
@@ -184,6 +185,18 @@ def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
     if not lowest <= value <= highest:
         raise InvalidInput(f"{what} is {value}; it must be from {lowest} to {highest}")
     return value
+
+
+def require_due(value: object) -> float:
+    """Return `require_time` of when a task is due. A number so small that it was meant as a delay is refused,
+    though 1.0.0 took it for a time that is past; 0 and less mean at once.
+    """
+    due = require_time(value)
+    if isinstance(value, int | float) and 0 < due < FIRST_ETA:
+        raise InvalidInput(
+            f"eta {value} is a time in {1970 + int(due / YEAR)}: for a delay, give time.time() + {value}; for at once, 0"
+        )
+    return due
 
 
 def require_time(value: object, what: str = "eta") -> float:

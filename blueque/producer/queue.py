@@ -13,7 +13,7 @@ from typing import Any, Unpack, cast
 from blueque.connection.redis import Redis
 from blueque.errors import IdTaken, InvalidInput
 from blueque.model import labels
-from blueque.model.encoding import decode, encode, require_time, require_timeout
+from blueque.model.encoding import decode, encode, require_due, require_timeout
 from blueque.model.ids import (
     DEFAULT_KEEP,
     TaskId,
@@ -141,13 +141,14 @@ class Queue(ManyTasks, TaskOrders, Settings):
     ) -> TaskId:
         """Create a task that joins the line at `eta` and return its id.
 
-        eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
+        eta: Unix seconds, or a datetime with a time zone. A time already past, or 0, enqueues at once.
+            A number before the year 2000 is refused: it was meant as a delay.
         options: those that `enqueue` has and describes; `start_within` counts from `eta`. With
             `after`, it joins the line when both its time has come and the conditions are met.
         Source: docs/protocol.md, "create".
         """
         require_known("Queue.schedule", options, EnqueueOptions)
-        now, due = time.time(), require_time(eta)
+        now, due = time.time(), require_due(eta)
         new = self._new(parameters, options, now, due if due >= now else None)
         if new.conditions or new.group is not None:
             return self._enqueue_after(new if due > now else new._replace(eta=None))
@@ -196,7 +197,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         `enqueue` and `schedule`; the caller cannot choose the id.
         """
         require_known("Queue.new_task", options, UnnamedOptions)
-        due = None if eta is None else require_time(eta)
+        due = None if eta is None else require_due(eta)
         new = self._new(parameters, cast(EnqueueOptions, options), time.time(), due)
         return new._replace(task=random_id()) if new.is_drawn else new
 

@@ -1712,7 +1712,7 @@ processor = client.get_processor(task)
 @pytest.mark.parametrize(
     "code",
     [
-        'queue = client.get_queue("video"); queue.enqueue("p"); queue.schedule("p", 4e9); queue.schedule("p", 1)',
+        'queue = client.get_queue("video"); queue.enqueue("p"); queue.schedule("p", 4e9); queue.schedule("p", 1e9)',
         'queue = client.get_queue("video"); queue.schedule("p", time.time() + 0.01); time.sleep(0.02)\n'
         "queue.enqueue_due_tasks()",
         LISTENER,

@@ -233,10 +233,12 @@ def test_a_task_is_scheduled_from_now_on(run, client):
 
 
 def test_a_time_that_is_past_enqueues_at_once_and_is_remarked_on(run, client):
-    result = run("enqueue", "video", "1", "--at", "5")
+    result, meant_as_delay = (run("enqueue", "video", "1", "--at", at) for at in ("1e9", "5"))
 
     assert client.get_task(result.stdout.strip()).status == "pending"
     assert "past" in result.stderr
+    assert (meant_as_delay.returncode, meant_as_delay.stdout) == (2, "")
+    assert "give a delay with --in DURATION" in meant_as_delay.stderr
 
 
 @pytest.mark.parametrize(

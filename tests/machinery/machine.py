@@ -97,7 +97,7 @@ class Clock:
         self.set_back()
 
     def set_back(self) -> None:
-        self.now, self.made = 1000.0, 0
+        self.now, self.made = 1_000_000_000.0, 0  # a time that Queue.schedule takes
 
     def time(self) -> float:
         return self.now

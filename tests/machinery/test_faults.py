@@ -298,7 +298,7 @@ CALLS = {
         ],
     ),
     "schedule": Call(nothing, lambda client, _: video(client).schedule({"a": 1}, 4e9)),
-    "schedule for the past": Call(nothing, lambda client, _: video(client).schedule({"a": 1}, 1.5)),
+    "schedule for the past": Call(nothing, lambda client, _: video(client).schedule({"a": 1}, 1e9)),
     "enqueue_due_tasks": Call(three_due, lambda client, _: video(client).enqueue_due_tasks()),
     "delete a complete task": Call(complete, lambda client, task: video(client).delete_task(task)),
     "delete a failed task": Call(failed, lambda client, task: video(client).delete_task(task)),

@@ -53,7 +53,7 @@ def statuses(client, ids):
 def test_a_task_can_wait_for_others_and_for_its_time(client, queue, complete):
     parent = queue.enqueue("parent")
     later = queue.schedule("later", SOON, after=parent)
-    past = queue.schedule("past", 1.5, after=parent)
+    past = queue.schedule("past", 1e9, after=parent)
     assert statuses(client, [later, past]) == ["blocked", "blocked"]
 
     complete("done")

@@ -60,7 +60,7 @@ ATTRIBUTES = (
 WAYS = {  # to put a task in, each with keyword options
     "enqueue": lambda queue, **options: queue.enqueue("in", **options),
     "schedule": lambda queue, **options: queue.schedule("in", 4e9, **options),
-    "schedule for the past": lambda queue, **options: queue.schedule("in", 1.5, **options),
+    "schedule for the past": lambda queue, **options: queue.schedule("in", 1e9, **options),
 }
 
 
@@ -382,3 +382,13 @@ def test_a_client_and_a_task_that_there_is_not_are_shown_in_plain_words(client):
 
     assert shown == "<Client of redis://ada:***@127.0.0.1:7/0>"
     assert repr(client.get_task("nobody")) == "<Task nobody unknown>"
+
+
+def test_a_time_that_was_meant_as_a_delay_is_refused(queue, everything):
+    before = everything()
+
+    with pytest.raises(InvalidInput, match="eta 10 is a time in 1970: for a delay, give"):
+        queue.schedule("in", 10)
+
+    assert everything() == before
+    assert queue.schedule("in", 0).is_new  # at once, as for 1.0.0

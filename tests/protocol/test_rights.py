@@ -198,7 +198,7 @@ def test_a_scheduler_that_may_not_read_schedules_says_so_once(programs, user, cl
     address = user(*rules, "resetkeys", *OF_VIDEO, *of_all, name="keeper")
     scheduler = programs.scheduler(address, environ=patched_look)
     scheduler.says("making no tasks of schedules")
-    due = client.get_queue("video").schedule("fine", 1.0)
+    due = client.get_queue("video").schedule("fine", 1e9)
     until(lambda: client.get_task(due).status == "pending")
 
     assert len(scheduler.lines("schedules")) == 1
@@ -233,7 +233,7 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
         queue.enqueue("fail", lock="l"),
         queue.enqueue("fail", retry=Retry(max=1, backoff=0)),
         queue.enqueue("then"),
-        queue.schedule("fine", 1.0),
+        queue.schedule("fine", 1e9),
     ]
     client.set_schedule("nightly", queue="work", every="1h", overlap="queue")
     for made in (1, 2):  # the second one waits for the first one

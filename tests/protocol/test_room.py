@@ -103,7 +103,7 @@ def test_what_waits_for_its_time_is_not_refused_neither_now_nor_when_it_is_due(c
     queue = bound(client, 0)
     queue.schedule("a", LATER)
     with pytest.raises(QueueFull):
-        queue.schedule("b", 1.0)  # it is due
+        queue.schedule("b", 1e9)  # it is due
     waiting = queue.schedule("c", time.time() + 3600)
     queue.bring_forward(waiting)
     assert (in_line(client), made(cli)) == (1, 2)

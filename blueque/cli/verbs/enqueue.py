@@ -19,7 +19,7 @@ from blueque.cli.unserved import warn_of_no_listener
 from blueque.cli.values import DURATION, TIME_TO_COME
 from blueque.cli.waits import open_group, proved, wait_options, waits
 from blueque.errors import NoSuchGroup
-from blueque.model.encoding import LAST_SECOND
+from blueque.model.encoding import FIRST_ETA, LAST_SECOND
 from blueque.sentences.made import not_new
 from blueque.text.hints import of_group
 from blueque.text.json_errors import as_json, as_text
@@ -183,6 +183,10 @@ def _due(eta: float | None, delay: float | None) -> float | None:
     if eta is not None and delay is not None:
         raise click.UsageError("give --at or --in, not both")
     if delay is None:
+        if eta is not None and 0 < eta < FIRST_ETA:
+            raise click.UsageError(
+                "--at is a time, in Unix seconds; give a delay with --in DURATION"
+            )
         if eta is not None and eta < time.time():
             printing.talk("That time is past: the task is enqueued at once.")
         return eta
