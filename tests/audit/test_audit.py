@@ -1411,6 +1411,14 @@ def test_a_large_redis_is_read_in_pieces(redis, cli):
 # Health
 
 
+ACTS = [
+    *(*["enqueue"] * 3, "schedule", "due", *["take"] * 3, *["start"] * 2, "complete"),
+    *("fail", "release", "progress", "cancel", "confirm", "requeue", "delete", "die"),
+    *("leave", "order", "beat", "prioritise", "put_first", "limit", "pause", "resume"),
+    *("move", *["wait_for"] * 2, "settle", "recheck", "unblock"),
+]
+
+
 class Bustle:
     """People and listeners that do what they may, in any order."""
 
@@ -1428,43 +1436,7 @@ class Bustle:
         protocol.register(self.redis, Q, node, self.nodes[node], facts, time.time())
 
     def step(self) -> str:
-        name = self.random.choice(
-            [
-                "enqueue",
-                "enqueue",
-                "enqueue",
-                "schedule",
-                "due",
-                "take",
-                "take",
-                "take",
-                "start",
-                "start",
-                "complete",
-                "fail",
-                "release",
-                "progress",
-                "cancel",
-                "confirm",
-                "requeue",
-                "delete",
-                "die",
-                "leave",
-                "order",
-                "beat",
-                "prioritise",
-                "put_first",
-                "limit",
-                "pause",
-                "resume",
-                "move",
-                "wait_for",
-                "wait_for",
-                "settle",
-                "recheck",
-                "unblock",
-            ]
-        )
+        name = self.random.choice(ACTS)
         with contextlib.suppress(BluequeError):
             getattr(self, name)()
         return name

@@ -401,56 +401,13 @@ WAITING = """
     from pathlib import Path
 
     def run(task):
-        go = threading.Event()
-        threading.Thread(target=wait, name="upload").start()
+        threading.Thread(target=wait, args=(task.id,), name="upload").start()
         return "done"
 
-    def wait():
-        while not Path("go").exists():
+    def wait(name):
+        while not Path(f"go.{name}").exists():
             threading.Event().wait(0.01)
 """
-
-
-TOLD_SOON = patched({"task_process.process_end.TELL_AFTER": 0.1})
-
-
-def _wait(programs: Programs, *options: str, **limits: float):
-    programs.write(WAITING)
-    programs.listener("work:run", *options, queue="waiting")
-    task = programs.client.get_queue("waiting").enqueue("", **limits)
-    waits = "-- blueque: the handler has ended; its process still waits for 'upload' --"
-    log = programs.directory / "spool" / f"{task}@1" / "stderr"
-    until(lambda: log.exists() and waits in log.read_text(), what="the line in the log")
-    return task
-
-
-@pytest.mark.parametrize("option", ["", "--reuse 100"])
-def test_the_log_of_a_task_names_the_threads_it_waits_for(shared_server, tmp_path, option):
-    with Programs(shared_server.url, tmp_path, TOLD_SOON) as programs:
-        task = _wait(programs, *option.split())
-        assert programs.client.get_task(task).status == "started"
-
-        (tmp_path / "go").touch()
-
-        assert outcome(programs.client, task).result == "done"
-
-
-def test_limits_hold_while_a_task_waits_for_its_threads(shared_server, tmp_path):
-    with Programs(shared_server.url, tmp_path, TOLD_SOON) as programs:
-        ended = outcome(programs.client, _wait(programs, time_limit=1))
-
-        assert (ended.status, ended.error_type) == ("failed", "time_limit")
-
-
-def test_a_task_that_waits_for_its_threads_is_cancelled(shared_server, tmp_path):
-    with Programs(shared_server.url, tmp_path, TOLD_SOON) as programs:
-        task = _wait(programs)
-
-        programs.client.get_queue("waiting").cancel(task)
-
-        until(lambda: programs.client.get_task(task).status == "cancelled", what="the end")
-
-
 LINGERING = """
     import atexit, time
 
@@ -458,24 +415,65 @@ LINGERING = """
         atexit.register(time.sleep, 1000)
         return "done"
 """
+WAITS = "-- blueque: the handler has ended; its process still waits for 'upload' --"
+LINGERS = "the end is recorded; the process still calls exit functions and finalizers"
+
+
+@pytest.fixture(scope="module")
+def left(programs):
+    """Run a task of these modules, and return it when its log says what its process still does."""
+    queues = {}
+    for name, text, *options in (
+        ("waiting", WAITING),
+        ("reused", WAITING, "--reuse", "100"),
+        ("lingering", LINGERING),
+    ):
+        programs.write(text, f"{name}.py")
+        environ = patched({"task_process.process_end.TELL_AFTER": 0.1})
+        programs.listener(f"{name}:run", *options, queue=name, environ=environ)
+        queues[name] = programs.client.get_queue(name)
+
+    def left(name: str, **limits: float):
+        task = queues[name].enqueue("", **limits)
+        log = programs.directory / "spool" / f"{task}@1" / "stderr"
+        said = LINGERS if name == "lingering" else WAITS
+        until(lambda: log.exists() and said in log.read_text(), what="the line in the log")
+        return task
+
+    return left
+
+
+@pytest.mark.parametrize("name", ["waiting", "reused"])
+def test_the_log_of_a_task_names_the_threads_it_waits_for(programs, left, name):
+    task = left(name)
+    assert programs.client.get_task(task).status == "started"
+
+    (programs.directory / f"go.{task}").touch()
+
+    assert outcome(programs.client, task).result == "done"
+
+
+def test_limits_hold_while_a_task_waits_for_its_threads(programs, left):
+    ended = outcome(programs.client, left("waiting", time_limit=1))
+
+    assert (ended.status, ended.error_type) == ("failed", "time_limit")
+
+
+def test_a_task_that_waits_for_its_threads_is_cancelled(programs, left):
+    task = left("waiting")
+
+    programs.client.get_queue("waiting").cancel(task)
+
+    until(lambda: programs.client.get_task(task).status == "cancelled", what="the end")
 
 
 @pytest.mark.parametrize("how", ["limit", "cancel"])
-def test_a_process_that_does_not_end_is_ended_and_its_task_is_complete(
-    shared_server, tmp_path, how
-):
-    with Programs(shared_server.url, tmp_path, TOLD_SOON) as programs:
-        programs.write(LINGERING)
-        programs.listener("work:run", queue="lingering")
-        queue = programs.client.get_queue("lingering")
-        task = queue.enqueue("", time_limit=1 if how == "limit" else None)
-        log = tmp_path / "spool" / f"{task}@1" / "stderr"
-        line = "the end is recorded; the process still calls exit functions and finalizers"
-        until(lambda: log.exists() and line in log.read_text(), what="the line in the log")
+def test_a_process_that_does_not_end_is_ended_and_its_task_is_complete(programs, left, how):
+    task = left("lingering", **({"time_limit": 1} if how == "limit" else {}))
 
-        if how == "cancel":
-            queue.cancel(task)
+    if how == "cancel":
+        programs.client.get_queue("lingering").cancel(task)
 
-        until(lambda: programs.client.get_task(task).status != "started", what="the end")
-        ended = programs.client.get_task(task)
-        assert (ended.status, ended.result) == ("complete", "done")
+    until(lambda: programs.client.get_task(task).status != "started", what="the end")
+    ended = programs.client.get_task(task)
+    assert (ended.status, ended.result) == ("complete", "done")
