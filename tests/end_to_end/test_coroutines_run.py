@@ -99,17 +99,13 @@ def run(programs, parameters, **options):
     return ended(programs.client, programs.client.get_queue("work").enqueue(parameters, **options))
 
 
-@pytest.mark.parametrize("option", [(), ("--no-warm",)], ids=repr)
-def test_a_coroutine_runs_to_its_end_and_its_result_is_that_of_the_task(programs, option):
-    programs.write(WORK)
-    programs.listener("work:run", *option)
-
-    assert run(programs, "add").result == [3, True]
+def test_a_coroutine_runs_to_its_end_and_its_result_is_that_of_the_task(shared):
+    assert run(shared, "add").result == [3, True]
 
 
 def test_a_plain_function_may_return_a_coroutine(programs):
     programs.write(WORK)
-    programs.listener("work:plain")
+    programs.listener("work:plain", "--no-warm")
 
     assert run(programs, "").result == [3, True]
 

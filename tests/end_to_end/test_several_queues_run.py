@@ -50,18 +50,13 @@ def wrong(queues):
 """
 
 
-@pytest.mark.parametrize("way", ["option", "variable", "file"])
-def test_a_selector_of_the_user_says_which_queue_is_next(programs, client, way):
+def test_a_selector_of_the_user_says_which_queue_is_next(programs, client):
     programs.write(OWN, "own.py")
     queues = {name: client.get_queue(name) for name in ("audio", "video")}
     ids = [queue.enqueue("in") for queue in queues.values() for _ in range(EACH)]
 
-    programs.write('[listener]\nselect = "own:turns"' if way == "file" else "", "blueque.toml")
-    options = ["--select", "own:turns"] if way == "option" else []
-    environ = {"BLUEQUE_SELECT": "own:turns"} if way == "variable" else {}
-    listener = programs.listener(
-        "work:work", "audio", "text", *options, queue="video", environ=environ
-    )
+    programs.write('[listener]\nselect = "own:turns"', "blueque.toml")
+    listener = programs.listener("work:work", "audio", "text", queue="video")
     tasks = client.wait(ids, timeout=60)
 
     order = [task.queue for task in sorted(tasks, key=lambda task: task.started)]
@@ -92,10 +87,8 @@ def test_a_selector_that_raises_ends_no_listener(programs, client):
 )
 def test_what_cannot_choose_is_refused_at_the_start(programs, select, code, said):
     programs.write(OWN, "own.py")
-    listener = programs.listener(
-        "work:work", "audio", "--select", select, queue="video", is_awaited=False
-    )
-    assert (listener.wait(), said in listener.log) == (code, True), listener.log
+    found, log = programs.run_to_end("video", "audio", "--select", select, "--handler", "work:work")
+    assert (found, said in log) == (code, True), log
 
 
 def test_the_last_queue_with_work_is_drained_and_then_all_are_waited_for(programs, client, cli):
