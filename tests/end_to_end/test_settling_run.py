@@ -101,12 +101,9 @@ def test_a_scheduler_tells_those_who_wait_for_a_task_whose_listener_has_died_sin
     processor.start(1)
     processor.complete("done")
     assert cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == [parent]
-    until(
-        lambda: {client.get_task(task).status for task in children} == {"pending"},
-        what="all children are in line",
-    )
+    until(lambda: cli.llen(keys.pending("work")) == CHILDREN, what="all children are in line")
     until(lambda: not cli.exists(keys.UNSETTLED_TASKS), what="the end is settled")
-    assert cli.llen(keys.pending("work")) == CHILDREN
+    assert {client.get_task(task).status for task in children} == {"pending"}
 
 
 @pytest.mark.parametrize("who", ["a scheduler", "a listener"])
