@@ -90,6 +90,9 @@ class Pool:
 WORDS = (*STATUSES, "cancelling", "released", "dropped", "claimed", "stale")
 
 
+BEGIN = 1_000_340_200  # when a history begins, in Unix seconds: a time that Queue.schedule takes
+
+
 class Clock:
     """What the objects take for the module time, and for the module random and the ids."""
 
@@ -97,7 +100,7 @@ class Clock:
         self.set_back()
 
     def set_back(self) -> None:
-        self.now, self.made = 1_000_000_000.0, 0  # a time that Queue.schedule takes
+        self.now, self.made = float(BEGIN), 0
 
     def time(self) -> float:
         return self.now

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from machine import Machine, own_clock
+from machine import BEGIN, Machine, own_clock
 from mutants import IN_THE_MODEL, IN_THE_SCHEDULES, Mutant, applied
 from rules import PLAIN, WISHES, QueueMachine
 from schedule_rules import ScheduleMachine
@@ -122,7 +122,7 @@ def third_time_while_two_wait(machine: ScheduleMachine) -> None:
 
 
 def rule_that_ends(machine: ScheduleMachine) -> None:
-    machine.define_schedule("hourly", "video", 30, ("allow", "last"), 1000, 1100)
+    machine.define_schedule("hourly", "video", 30, ("allow", "last"), 1000, BEGIN + 100)
     machine.fire(Chosen(0), 170.0, 1, False)
 
 
