@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from blueque.system import process, signals
 from blueque.system.embedded_redis import Server
 
 DIRECTORY = ".blueque"
+TOKEN = "_BLUEQUE_DEV_TOKEN"  # the variable with the token of the page
 LOOK = 1.0  # seconds between two looks at the programs, and at the files of handlers
 PATIENCE = 10.0  # seconds in which a program without tasks ends
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -116,13 +118,23 @@ class Session:
             stop = ("--on-term", "stop")  # should we be killed, no Redis is left to wait for
             self._start("listener", "blueque.cli.listener", *modules, *slots, *spool, *stop)
         if self._wish.has_page:
-            self._start("page", "blueque.cli.main", "web")
+            self._start("page", "blueque.cli.main", "web", token=self._token())
 
-    def _start(self, name: str, module: str, *arguments: str) -> None:
+    def _token(self) -> str:
+        """Return the token of the page of this directory, so that an open page stays logged in."""
+        file = self._home / "token"
+        if not file.exists():
+            file.touch(mode=0o600)
+        token = file.read_text().strip() or secrets.token_urlsafe(24)
+        file.write_text(token)
+        return token
+
+    def _start(self, name: str, module: str, *arguments: str, token: str = "") -> None:
         self._programs[name] = subprocess.Popen(
             [sys.executable, "-m", module, *arguments, "--redis-url", self._server.url],
             stdin=subprocess.DEVNULL,
             cwd=self._directory,
+            env={**os.environ, TOKEN: token},
             process_group=0,  # Ctrl-C on the terminal is for us
             preexec_fn=_leave_with_us if name == "listener" else _die_with_us,
         )

@@ -100,6 +100,7 @@ def test_the_first_ctrl_c_names_what_runs_and_the_second_ends_it_for_good(dev, t
     until(lambda: _again(first), what="the end")
     assert first.end() == 0
     assert "BLUEQUE_REDIS_URL)" not in first.said  # no such variable was set
+    page = first.read("/login#").strip().partition("#")[2]
 
     (tmp_path / "began").unlink()
     second = dev("work", "--slots", "1")
@@ -108,6 +109,8 @@ def test_the_first_ctrl_c_names_what_runs_and_the_second_ends_it_for_good(dev, t
     assert second.client.get_task(done).result == {"scene": 1}
     assert second.client.get_task(task).status == "failed"
     assert not (tmp_path / "began").exists()  # nobody has allowed a second start
+    assert second.read("/login#").strip().endswith(f"#{page}")  # an open page goes on
+    assert (tmp_path / ".blueque" / "token").stat().st_mode & 0o077 == 0
     second.program.send_signal(signal.SIGTERM)
     assert second.end() == 0
 

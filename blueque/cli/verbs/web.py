@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from types import SimpleNamespace
@@ -83,6 +84,7 @@ def _print_line(word: str) -> None:
 
 def _run(invocation: Invocation, wish: SimpleNamespace) -> None:
     """Serve the page. Raises InvalidInput."""
+    from blueque.dev.session import TOKEN
     from blueque.system.log_format import log_to_stderr
     from blueque.web import passwords, server
     from blueque.web.logins import Logins
@@ -91,7 +93,7 @@ def _run(invocation: Invocation, wish: SimpleNamespace) -> None:
     people = passwords.load(wish.password_file) if wish.password_file else None
     proxies, tokens, drawn = _proxies(wish, address, people), server.tokens_of(), ""
     if not tokens and people is None and not wish.user_header:
-        drawn = secrets.token_urlsafe(24)
+        drawn = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
     _require_care(wish, address, has_own_login=not drawn)
     listening = _bind(address, wish.listen)
     log_to_stderr()
