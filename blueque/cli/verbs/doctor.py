@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -151,26 +150,13 @@ def _print_text(
 
 def _print_line(level: str, text: str) -> None:
     mark, state = _MARKS[level]
-    first, *others = _wrapped(printing.clean(text))
+    lines = [printing.clean(text)]
+    if printing.is_terminal():
+        lines = printing.wrapped(lines[0], printing.terminal_width() - _INDENT)
+    first, *others = lines
     click.echo(f"{printing.paint(mark.ljust(_INDENT), state)}{first}".rstrip())
     for other in others:
         click.echo(" " * _INDENT + other)
-
-
-def _wrapped(text: str) -> Iterator[str]:
-    """Yield the lines of a text, none wider than a terminal; in a pipe it is one line."""
-    if not printing.is_terminal():
-        yield text
-        return
-    columns = printing.terminal_width() - _INDENT
-    line = ""
-    for word in text.split(" "):
-        if line and printing.width(f"{line} {word}") > columns:
-            yield line
-            line = ""
-        *whole, line = printing.pieces(f"{line} {word}" if line else word, columns)
-        yield from whole
-    yield line
 
 
 def _summary(failures: int, warnings: int, fixed: int) -> str:
