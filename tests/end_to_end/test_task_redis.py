@@ -30,10 +30,6 @@ WORK = """
         print("enqueued", first, second)
         return [first, second]
 
-    def tell(task):
-        print("telling")
-        return "told"
-
     def look(task):
         own = dict(os.environ)
         child = subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
@@ -56,11 +52,6 @@ WORK = """
         made = client.get_queue("next").enqueue("", key=task.id)
         assert client is task.client and task.spawn("next", "", key="a").is_new
         return [made, client.url, client.connections.read(("CLIENT", "ID"))[0]]
-
-    def wait(task):
-        Path("began").touch()
-        while not Path("go").exists():
-            pass
 """
 
 
