@@ -488,18 +488,15 @@ def _read_json(path: str) -> dict[str, Any] | None:
 
 
 def parse_task(content: bytes) -> dict[str, Any]:
-    """Return id, path, fields and room from the first line of a file `task`. Raises ValueError.
+    """Return id, path, room and fields from the first line of a file `task`. Raises ValueError.
 
-    The room is the name of the space that its listener has reserved, or None: see
-    `spool.Spool.want_of_room`.
+    The room is the name of the space that its listener has reserved: see `spool.Spool.want_of_room`.
     """
     try:
-        written = json.loads(content.partition(b"\n")[0].decode("utf-8", "surrogateescape"))
-        found = {"room": None, "path": "", **written}
-        fields = found["fields"]
-    except (KeyError, TypeError, RecursionError):
-        raise ValueError("the file `task` is not what we have written") from None
-    texts = (found["id"], found["path"], *fields.values()) if isinstance(fields, dict) else (None,)
+        found = json.loads(content.partition(b"\n")[0].decode("utf-8", "surrogateescape"))
+        texts = [*(found[name] for name in ("id", "path", "room")), *found["fields"].values()]
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        texts = [None]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("the file `task` is not what we have written")
-    return found
+    return dict(found)

@@ -142,12 +142,12 @@ class Spool(TaskSpool):
     def remove_room(self, slot: int) -> None:
         """Release the space of a listener that exits or is dead, unless an attempt of it runs on."""
         room = f"{self.root}/room.{slot}"
-        if os.path.exists(room) and not self._rooms_in_use() & {os.path.basename(room), None}:
+        if os.path.exists(room) and os.path.basename(room) not in self._rooms_in_use():
             with contextlib.suppress(OSError):
                 remove(room)
 
-    def _rooms_in_use(self) -> set[str | None]:
-        """Return the reserved spaces of running attempts; None: an older version runs one."""
+    def _rooms_in_use(self) -> set[str]:
+        """Return the names of the reserved spaces of running attempts."""
         running = (link for pid, ticks, link in self._links() if process.start_ticks(pid) == ticks)
         return {written["room"] for link in running if (written := written_at(link)) is not None}
 
@@ -333,7 +333,7 @@ class Spool(TaskSpool):
             path = f"{self.root}/{name}"
             kind, _, pid = name.partition(".")
             if kind == "room" and pid.isdecimal():
-                if not rooms & {name, None} and not process.is_running(int(pid)):
+                if name not in rooms and not process.is_running(int(pid)):
                     remove(path)  # its listener was killed
                 continue
             if name in _OWN_NAMES:

@@ -20,7 +20,9 @@ ENDING = {"code": -9, "cpu_seconds": 0.25, "max_rss_bytes": 4096}
 @pytest.fixture
 def attempt(tmp_path):
     (tmp_path / "attempt").mkdir()
-    (tmp_path / "attempt" / "task").write_text('{"id": "some-task", "path": "there", "fields": {}}')
+    (tmp_path / "attempt" / "task").write_text(
+        '{"id": "some-task", "path": "there", "room": "room", "fields": {}}'
+    )
     return Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
 
 

@@ -273,7 +273,7 @@ def test_an_attempt_is_found_by_its_token(spool):
     assert spool.find("some-task", "b").path == spool.attempt("some-task", 2).path
     spool.create("a copy", 1, {**FIELDS, "token": "b"})
     Path(spool.attempt("a copy", 1).path, "task").write_text(
-        json.dumps({"id": "some-task", "fields": {"token": "b"}})
+        json.dumps({"id": "some-task", "path": "", "room": "", "fields": {"token": "b"}})
     )
     assert spool.find("a copy", "b") is None
     assert spool.find("some-task", "c") is None
@@ -680,21 +680,6 @@ def test_pruning_one_attempt_leaves_the_others_of_the_task(spool, root):
     assert tree(root) == ["some-task", "some-task/2", "some-task/2/task"]
 
 
-def test_attempts_of_an_earlier_version_are_found_and_pruned(spool, root):
-    old = root / "some-task" / "1"
-    old.mkdir(parents=True)
-    fields = {**FIELDS, "token": "a", "attempt": "1", "created": "7.5"}
-    (old / "task").write_text(
-        json.dumps({"id": "some-task", "path": str(old), "room": None, "fields": fields})
-    )
-    assert spool.find("some-task", "a").path == str(old)
-    assert spool.newest("some-task") == {"7.5": 1, None: 1}
-    spool.find("some-task", "a").mark_reported()
-    os.utime(old / "reported", (1000, 1000))
-    assert spool.prune(2000.0) == 1
-    assert tree(root) == []
-
-
 def test_an_open_attempt_that_is_reported_already_is_closed(spool, root):
     attempt = spool.create("some-task", 1, FIELDS)
     attempt.open(spool.open_path, 77, 5)
@@ -782,24 +767,6 @@ def test_the_room_of_a_listener_goes_while_an_attempt_of_another_runs(spool, roo
         tidy(spool, dead)
         assert rooms(root) == {f"room.{os.getpid()}"}
         task.kill()
-
-
-def test_no_room_of_the_dead_goes_while_an_attempt_runs_that_an_older_version_has_begun(
-    spool, root, attempt
-):
-    path = Path(attempt.path, "task")
-    path.write_text(json.dumps({"id": "some-task", "path": attempt.path, "fields": {}}))
-    with subprocess.Popen(["sleep", "1000"]) as task:
-        attempt.open(spool.open_path, task.pid, process.start_ticks(task.pid))
-        dead = ended_pid()
-        (root / f"room.{dead}").write_bytes(b"x")
-        spool.prune(2000.0)
-        spool.remove_room(dead)
-        assert rooms(root) == {f"room.{dead}"}
-        task.kill()
-        task.wait()
-        spool.prune(2000.0)
-        assert rooms(root) == set()
 
 
 def test_the_own_directories_of_the_spool_are_no_tasks(spool, root):
