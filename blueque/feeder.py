@@ -95,7 +95,15 @@ def feed(
         stop or threading.Event(),
         given.patience,
     )
-    began, feeding = time.monotonic(), Feeding(own.connections, job, progress)
+    try:
+        return _outcome(Feeding(own.connections, job, progress), job)
+    finally:
+        own.close()
+
+
+def _outcome(feeding: Feeding, job: Job) -> FeedOutcome:
+    """Feed, and return what came of it."""
+    began, name = time.monotonic(), job.feed
     try:
         is_finished = feeding.run()
     except BluequeError as error:
@@ -104,17 +112,9 @@ def feed(
                 f"blueque: feed {name!r} has done {count(feeding.rows, 'row')}; the same call goes on there"
             )
         raise
-    finally:
-        own.close()
-    return FeedOutcome(
-        name,
-        sink.name,
-        is_finished,
-        feeding.rows,
-        feeding.fed,
-        feeding.skipped,
-        time.monotonic() - began,
-    )
+    took = time.monotonic() - began
+    counts = feeding.rows, feeding.fed, feeding.skipped
+    return FeedOutcome(name, job.queue, is_finished, *counts, took)
 
 
 def _params(params: Sequence[str] | str | None) -> tuple[str, ...] | str | None:

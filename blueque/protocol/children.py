@@ -4,7 +4,7 @@ put it in line or cancel it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis
@@ -166,11 +166,16 @@ def _dependents(parent: str) -> str:
     return parent_of(parent).dependents
 
 
-def child_look(task: str) -> Look[list[str | None], list[str]]:
-    """For a change of the conditions of one task: its fields, and all conditions."""
+def child_look(
+    task: str, groups: Sequence[str] = ()
+) -> Look[list[str | None], list[str], *tuple[list[str | None], ...]]:
+    """For a change of the conditions of one task: its fields, all conditions, and for each of these
+    groups what says whether all tasks of a workflow are there.
+    """
     key, conditions = keys.task(task), keys.conditions(task)
     reads: list[Command] = [read_task(task), ("HGETALL", conditions)]
-    return Look([key, conditions], reads, task)
+    reads += [("HMGET", keys.group(group), "state", "gate") for group in groups]
+    return Look([key, conditions, *map(keys.group, groups)], reads, task)
 
 
 def let_go(

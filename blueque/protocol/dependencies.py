@@ -108,10 +108,7 @@ def creation(
             status = "pending"
             joining.setdefault((queue, new.line), []).append(new.task)
         index.add(queue, now, new.task)
-        fields = new_fields(queue, new.parameters, now, new.options)
-        after: Command = ("after", len(new.conditions)) if new.conditions else ()
-        eta: Command = () if new.eta is None else ("eta", new.eta)
-        commands += [("HSET", keys.task(new.task), "status", status, *fields, *after, *eta)]
+        commands.append(_record(new, status, now))
     # 1.0.0 may have deleted a task with this key, and left what belonged to it.
     commands += [
         ("DEL", key(task)) for key in (keys.conditions, keys.inputs) for task in conditions
@@ -128,6 +125,13 @@ def creation(
     commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
     commands += enter_dependents(conditions, states, now)
     return [*commands, *join_groups([(new.group, new.task) for new in tasks], now)]
+
+
+def _record(new: NewTask, status: str, now: float) -> Command:
+    fields = new_fields(new.queue, new.parameters, now, new.options)
+    after: Command = ("after", len(new.conditions)) if new.conditions else ()
+    eta: Command = () if new.eta is None else ("eta", new.eta)
+    return ("HSET", keys.task(new.task), "status", status, *fields, *after, *eta)
 
 
 class _Scores(NamedTuple):

@@ -133,14 +133,9 @@ def begin_feed(
 
     def decide(reply: list[str], is_alive: int) -> Verdict[dict[str, str]]:
         record = as_hash(reply)
-        if record and (record.get("feed"), record.get("queue")) != (feed, queue):
-            raise InvalidInput(
-                f"feed {feed!r} of queue {queue!r} would share {key} with feed {record.get('feed')!r} of queue "
-                f"{record.get('queue')!r}: choose another name"
-            )
-        if record.get("token") == token:
-            return Answer(record)
-        if is_alive and record.get("token") not in (None, dead):
+        if record:
+            _require_same(ref, record)
+        if record.get("token") == token or (is_alive and record.get("token") not in (None, dead)):
             return Answer(record)
         new: dict[str, str | int | float] = {"feed": feed, "queue": queue, "instance": instance}
         new |= {"rows": 0, "tasks": 0, "skipped": 0, "created": now}
@@ -163,6 +158,16 @@ def begin_feed(
         [key], [("HGETALL", key), ("EXISTS", keys.feeder(queue, feed))]
     )
     return transact(redis, "begin_feed", look, decide)
+
+
+def _require_same(ref: FeedRef, record: Mapping[str, str]) -> None:
+    """Refuse the record of another feed, which has the same key by its name and that of its queue."""
+    queue, feed, _ = ref
+    if (record.get("feed"), record.get("queue")) != (feed, queue):
+        raise InvalidInput(
+            f"feed {feed!r} of queue {queue!r} would share {keys.feed(queue, feed)} with feed {record.get('feed')!r} of "
+            f"queue {record.get('queue')!r}: choose another name"
+        )
 
 
 def feed(

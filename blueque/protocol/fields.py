@@ -191,18 +191,6 @@ def remove_tags(tags: Mapping[str, str | None]) -> list[Command]:
     ]
 
 
-def take_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
-    """Return the commands that take lock and place of a running attempt again, even if both have
-    been given to another task meanwhile.
-    """
-    commands: list[Command] = []
-    if "lock" in fields:
-        commands += [("SADD", keys.lock(fields["lock"]), task)]
-    if "counted" in fields:
-        commands += [("SADD", keys.counted(queue), task)]
-    return commands
-
-
 def text_of(facts: Facts, name: str) -> str | None:
     value = (facts or {}).get(name)
     return None if value is None else str(value)

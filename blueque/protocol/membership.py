@@ -141,18 +141,13 @@ def beat(
         registered = dict(zip(heartbeats, map(Registration._make, replies[:count]), strict=True))
         members = dict(zip(heartbeats, replies[count : 2 * count], strict=True))
         ours = [each for each in heartbeats if registered[each][:2] == (each.instance, "alive")]
-        # A 1.0.0 listener on this host that took us for dead has struck us off.
-        struck = [each for each in ours if each.node not in members[each]]
         holders = ours if may_hold else []
         obeying = [each for each in ours if each.facts is not None]
         # In the MULTI: a list or settings of a wrong type must not prevent the beat.
         commands: list[Command] = [
             *[("LRANGE", keys.reserved(each.queue, each.node), 0, -1) for each in holders],
             *[("HGETALL", keys.settings(each.queue)) for each in obeying],
-            *[_beat(each, now) for each in ours],
-            *[("ZADD", keys.nodes(each.queue), now, each.node) for each in ours],
-            *[("SADD", keys.listeners(each.queue), each.node) for each in struck],
-            *[("ZINCRBY", keys.QUEUES, 1, each.queue) for each in struck],
+            *_beats(ours, members, now),
         ]
         order = order_of(registered[each].order for each in ours)
         standing = BeatReply(order, *(replies[-1] if task is not None else ()))
@@ -179,6 +174,20 @@ def _beat_look(heartbeats: Sequence[Heartbeat], task: str | None) -> AnyLook:
     if task is not None:
         reads += [("HMGET", keys.task(task), *TASK_FIELDS)]
     return Look([*registrations, *listeners], reads)
+
+
+def _beats(
+    ours: Sequence[Heartbeat], members: Mapping[Heartbeat, Sequence[str]], now: float
+) -> list[Command]:
+    """Return the commands that show that the listener is alive. members: the listeners of each queue."""
+    # A 1.0.0 listener on this host that took us for dead has struck us off.
+    struck = [each for each in ours if each.node not in members[each]]
+    return [
+        *[_beat(each, now) for each in ours],
+        *[("ZADD", keys.nodes(each.queue), now, each.node) for each in ours],
+        *[("SADD", keys.listeners(each.queue), each.node) for each in struck],
+        *[("ZINCRBY", keys.QUEUES, 1, each.queue) for each in struck],
+    ]
 
 
 def _beat(one: Heartbeat, now: float) -> Command:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
 from blueque.model.group import require_whole
+from blueque.protocol.children import child_look
 from blueque.protocol.events import Event, record_event, record_in_queue
 from blueque.protocol.fields import IDENTITY, OUTCOME, TaskFields, flat
 from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import fields_of, read_task
+from blueque.protocol.watches import fields_of
 
 # The fields that requeue removes besides those of the attempt.
 _OF_FAILURES = (
@@ -172,7 +173,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
     """
     key = keys.task(task)
     (group,) = redis.read(("HGET", key, "group"))
-    groups = [] if group is None else [keys.group(group)]
+    groups = [] if group is None else [group]
 
     def decide(
         reply: list[str | None], held: list[str], *of_group: list[str | None]
@@ -204,16 +205,8 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
             status,
         )
 
-    done = transact(redis, "requeue", _requeue_look(task, groups), decide)
+    done = transact(redis, "requeue", child_look(task, groups), decide)
     return requeue(redis, queue, task, mark, now, by) if done is None else done
-
-
-def _requeue_look(task: str, groups: Sequence[str]) -> AnyLook:
-    key, conditions = keys.task(task), keys.conditions(task)
-    states: list[Command] = [("HMGET", each, "state", "gate") for each in groups]
-    return Look(
-        [key, conditions, *groups], [read_task(task), ("HGETALL", conditions), *states], task
-    )
 
 
 def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:

@@ -189,7 +189,7 @@ def unblock(
         if fields.status is not None and fields.queue != queue:
             raise WrongQueue(task, queue)
         meant = {
-            each: kind for each, kind in conditions.items() if parents is None or each in parents
+            each: conditions[each] for each in conditions if parents is None or each in parents
         }
         if fields.status != "blocked":
             # Our own success, or that of another person.
@@ -206,22 +206,15 @@ def unblock(
         if left.get(own_gate, DROPPED).startswith("+"):
             for state, gate in records:
                 require_whole(group or "", state, gate, dropped)
-        commands = _dropping(task, dropped, now)
-        if not is_free:
-            event = Event("dropped", by, now, {"from": ", ".join(dropped)})
-            home = fields.queue_name
-            return Change([*commands, *record_event(redis, home, task, fields, event)], "blocked")
-        freeing, status = let_go(redis, task, fields, by, now)
-        notice = record_in_queue(fields.queue_name, Event("unblocked", by, now), task)
-        return Change([*commands, *freeing, notice], status)
+        dropping = _dropping(task, dropped, now)
+        if is_free:
+            freeing, status = let_go(redis, task, fields, by, now)
+            notice = record_in_queue(queue, Event("unblocked", by, now), task)
+            return Change([*dropping, *freeing, notice], status)
+        event = Event("dropped", by, now, {"from": ", ".join(dropped)})
+        return Change([*dropping, *record_event(redis, queue, task, fields, event)], "blocked")
 
-    own = child_look(task)
-    look: AnyLook = Look(
-        [*own.watch, *map(keys.group, groups)],
-        [*own.reads, *[("HMGET", keys.group(each), "state", "gate") for each in groups]],
-        task,
-    )
-    done = transact(redis, "unblock", look, decide)
+    done = transact(redis, "unblock", child_look(task, groups), decide)
     return unblock(redis, queue, task, now, by, parents) if done is None else done
 
 

@@ -18,15 +18,7 @@ from blueque.model.retry import Retry
 from blueque.model.states import HELD, LOST
 from blueque.protocol.ends import End, ending
 from blueque.protocol.events import Event, after, count, record_event
-from blueque.protocol.fields import (
-    IDENTITY,
-    OUTCOME,
-    Facts,
-    TaskFields,
-    enter_tags,
-    flat,
-    take_room,
-)
+from blueque.protocol.fields import IDENTITY, OUTCOME, Facts, TaskFields, enter_tags, flat
 from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import read_task
@@ -230,7 +222,7 @@ def restore(
         written: dict[str, str | int | float] = {"status": "started", "node": node, "pid": pid}
         written |= {**identity, "started": started, "updated": now}
         past, was = TaskFields.of(fields), TaskFields.of(fields)._replace(queue=queue)
-        kept = {name: text for name, text in fields.items() if name not in OUTCOME}
+        kept = _without_outcome(fields)
         return Change(
             [
                 *leave(task, was),
@@ -264,7 +256,6 @@ def reassert(
     None: another attempt has begun, the task has ended, or it is another task with that id.
     Raises NotRegistered.
     """
-    reserved = keys.reserved(queue, node)
 
     def decide(
         registration: list[str | None], reply: list[str], place: int | None
@@ -275,19 +266,16 @@ def reassert(
             return Answer(fields)
         if not _may_be_reasserted(fields, ours, since == instance):
             return Answer(None)
-        # The number of events in Redis is right, if Redis knows the task at all.
-        kept = {name: text for name, text in ours.items() if name != "events" or name not in fields}
-        written = {**kept, "status": "started", "node": node, "updated": str(now)}
+        written = {**ours, "status": "started", "node": node, "updated": str(now)}
+        if "events" in fields:  # the number in Redis is right
+            written.pop("events", None)
         past = TaskFields.of({**written, **fields})._replace(attempt=ours.get("attempt", "0"))
-        waiting = fields or ours  # Redis may have gone back to a state in which it was in a line
-        line = line_of(waiting.get("priority"), waiting.get("needs"))
         commands: list[Command] = [
-            ("LREM", keys.line(queue, line), 0, task),
-            ("ZREM", keys.scheduled(queue), task),
-            ("ZREM", keys.blocked(queue), task),
-            *([("LPUSH", reserved, task)] if place is None else []),
+            # Redis may have gone back to a state in which it waited.
+            *_waits_no_more(queue, task, fields or ours),
+            *([("LPUSH", keys.reserved(queue, node), task)] if place is None else []),
             ("SADD", keys.started(queue), keys.started_member(node, written["pid"], task)),
-            *take_room(queue, task, ours),
+            *_takes_room(queue, task, ours),
             ("HDEL", keys.task(task), *OUTCOME),
             ("HSET", keys.task(task), *flat(written)),
             ("ZADD", keys.tasks(queue), written.get("created", now), task),
@@ -295,10 +283,35 @@ def reassert(
             ("ZINCRBY", keys.QUEUES, 0, queue),
             *record_event(redis, queue, task, past, Event("reasserted", node, now)),
         ]
-        stays = {name: text for name, text in fields.items() if name not in OUTCOME}
-        return Change(commands, {**stays, **written, **after(past)})
+        return Change(commands, {**_without_outcome(fields), **written, **after(past)})
 
     return transact(redis, "reassert", _reassert_look(queue, node, task), decide)
+
+
+def _without_outcome(fields: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in fields.items() if name not in OUTCOME}
+
+
+def _waits_no_more(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
+    """Return the commands that take a task from where it would be if it waited."""
+    line = line_of(fields.get("priority"), fields.get("needs"))
+    return [
+        ("LREM", keys.line(queue, line), 0, task),
+        ("ZREM", keys.scheduled(queue), task),
+        ("ZREM", keys.blocked(queue), task),
+    ]
+
+
+def _takes_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
+    """Return the commands that take lock and place of a running attempt again, even if both have
+    been given to another task meanwhile.
+    """
+    commands: list[Command] = []
+    if "lock" in fields:
+        commands += [("SADD", keys.lock(fields["lock"]), task)]
+    if "counted" in fields:
+        commands += [("SADD", keys.counted(queue), task)]
+    return commands
 
 
 def _reassert_look(

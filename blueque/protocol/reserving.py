@@ -166,29 +166,15 @@ def _reserve(
         if status != "pending" or fields.get("queue") != queue:
             return Change([drop], None)
         line = line_of(fields.get("priority"), fields.get("needs"))
-        if is_over(fields, now):
-            return Change([drop, *put_in_line(queue, line, task, is_first=True)], EXPIRED)
-        needs = needs_of(line)
-        needed = _Room(needs.lock if needs is not None else None, limit is not None)
+        needed = _room_for(line, limit)
         if room != needed:
             return Answer(needed)
-        lacking = _lacking(needs, offer, limit, counts)
+        lacking = EXPIRED if is_over(fields, now) else _lacking(line, offer, limit, counts)
         if lacking is not None:
             return Change([drop, *put_in_line(queue, line, task, is_first=True)], lacking)
-        number = max(count_of(fields.get("attempt")), _newest(fields, newest)) + 1
-        # Perhaps made by 1.0.0, which leaves what an earlier end has written.
-        gone = ("pid",) if "attempt" in fields else ("pid", *OUTCOME)
-        commands, written = _reservation(redis, attempt, fields, gone, number, room, now)
-        kept = {name: text for name, text in fields.items() if name not in gone}
-        return Change(commands, kept | written)
+        return _reservation(redis, attempt, fields, newest, room, now)
 
-    look = _reserve_look(queue, task, node, room)
-    return transact(redis, "reserve", look, decide)
-
-
-def _newest(fields: Mapping[str, str], newest: Mapping[str | None, int] | None) -> int:
-    numbers = newest or {}
-    return max(numbers.get(fields.get("created", ""), 0), numbers.get(None, 0))
+    return transact(redis, "reserve", _reserve_look(queue, task, node, room), decide)
 
 
 def _reserve_look(queue: str, task: str, node: str, room: _Room) -> AnyLook:
@@ -209,13 +195,19 @@ def _reserve_look(queue: str, task: str, node: str, room: _Room) -> AnyLook:
     return Look(watch, reads, task)
 
 
-def _lacking(
-    needs: Needs | None, offer: _Offer, limit: str | None, counts: Sequence[int]
-) -> str | None:
+def _room_for(line: str, limit: str | None) -> _Room:
+    """Return the room that the tasks of a line need. limit: how many tasks the queue may run."""
+    needs = needs_of(line)
+    return _Room(None if needs is None else needs.lock, limit is not None)
+
+
+def _lacking(line: str, offer: _Offer, limit: str | None, counts: Sequence[int]) -> str | None:
     """Return what the task lacks: `resources`, `lock` or `limit`; None: nothing.
 
-    counts: the holders of its lock, if it needs one; then the places taken, by both counts.
+    line: its own. counts: the holders of its lock, if it needs one; then the places taken, by both
+        counts.
     """
+    needs = needs_of(line)
     if needs is not None and needs.lock is not None and counts[0] >= needs.limit:
         return "lock"
     if limit is not None and limit.isdecimal() and max(counts[-2:]) >= int(limit[:20]):
@@ -231,20 +223,20 @@ def _reservation(
     redis: Redis,
     attempt: AttemptRef,
     fields: Mapping[str, str],
-    gone: Sequence[str],
-    number: int,
+    newest: Mapping[str | None, int],
     room: _Room,
     now: float,
-) -> tuple[list[Command], dict[str, str]]:
-    """Return the commands that reserve the task, and the fields that they write.
-
-    gone: the fields that they remove.
-    """
+) -> Change[_Reserved]:
+    """Return the commands that reserve the task, and its fields then."""
     queue, task, token, node = attempt
     assert token is not None, "every attempt of ours has a token"
+    latest = max(newest.get(fields.get("created", ""), 0), newest.get(None, 0))
+    number = max(count_of(fields.get("attempt")), latest) + 1
     past = TaskFields.of(fields)._replace(attempt=str(number), started=None)
     written: dict[str, str | int | float] = {"status": "reserved", "node": node, "token": token}
     written |= {"attempt": number, "updated": now}
+    # Perhaps made by 1.0.0, which leaves what an earlier end has written.
+    gone = ("pid",) if "attempt" in fields else ("pid", *OUTCOME)
     commands: list[Command] = []
     if room.lock is not None:
         written["lock"] = room.lock
@@ -261,7 +253,8 @@ def _reservation(
     ]
     if "attempt" not in fields:  # perhaps made by 1.0.0, which keeps no such index
         commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
-    return commands, {name: str(value) for name, value in written.items()}
+    kept = {name: text for name, text in fields.items() if name not in gone}
+    return Change(commands, kept | {name: str(value) for name, value in written.items()})
 
 
 def wait(

@@ -42,6 +42,11 @@ class Groups(NamedTuple):
     holders: Sequence[Holder] = ()
     unclosed: Sequence[Unclosed] = ()
 
+    def holding(self, found: Mapping[str, Holder]) -> Groups:
+        """Return the same with those of the holders that hold up tasks. found: these, by name."""
+        holders = (each.task for each in self.holders)
+        return self._replace(holders=tuple(found[name] for name in holders if name in found))
+
 
 def groups(names: Sequence[str]) -> Reader[Groups]:
     """Read what these groups have that may need attention: one round trip."""

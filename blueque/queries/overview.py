@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from blueque.connection.redis import Redis, as_hash, raise_refusal, time_of
 from blueque.errors import RedisRefused
@@ -31,6 +31,9 @@ from blueque.queries.steps import clock, in_step, of_each, read
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
+
+
+T = TypeVar("T")
 
 
 class Overview(NamedTuple):
@@ -90,13 +93,11 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
         ),
     )
     lines = {
-        queue: QueueOverview(queue, Counts(complete=count or 0))
-        for queue, count in complete.items()
+        name: QueueOverview(name, Counts(complete=count or 0)) for name, count in complete.items()
     }
-    for name, looked in looks.items():
-        fails = name in failing
-        lines[name] = overview_of(looked, found[name], tasks.tasks, held, fails, held_up, now)
-    holding = [held_up[each.task] for each in seen_groups.holders if each.task in held_up]
+    for name, each in looks.items():
+        is_failing = name in failing
+        lines[name] = overview_of(each, found[name], tasks.tasks, held, is_failing, held_up, now)
     return Overview(
         now,
         [*lines.values()],
@@ -105,10 +106,10 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
         [record for each in found.values() for record in each.feeds],
         begun.server,
         tasks.printed,
-        {queue: middle for queue, ran in tasks.ran.items() if (middle := usual(ran)) is not None},
-        {queue: most for queue, ran in tasks.ran.items() if (most := tail(ran)) is not None},
+        _present({queue: usual(ran) for queue, ran in tasks.ran.items()}),
+        _present({queue: tail(ran) for queue, ran in tasks.ran.items()}),
         _ahead([each.members for each in looks.values()], later),
-        seen_groups._replace(holders=tuple(holding)),
+        seen_groups.holding(held_up),
         [_with_last(each, tasks.tasks) for each in schedules],
     )
 
@@ -150,6 +151,10 @@ def _begin(redis: Redis) -> _Begun:
         [*dict.fromkeys([*first, *last])],
         facts,
     )
+
+
+def _present(found: Mapping[str, T | None]) -> dict[str, T]:
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:

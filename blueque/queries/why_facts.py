@@ -174,33 +174,30 @@ def _inquiries(
     """
     lines = {task: line_of(task.fields.get("priority"), task.fields.get("needs")) for task in tasks}
     needs = {task: needs_of(line) for task, line in lines.items()}
-    locks = {each.lock: _holders(each.lock) for each in needs.values() if each and each.lock}
     lowest = _lowest(lines)
     timed = {task.queue for task in tasks if task.status == "pending" or is_quiet(task)}
     queues, others, places, holders = yield from in_step(
         of_each({name: _queue(name, least, name in timed, now) for name, least in lowest.items()}),
         of_each({name: all_listeners(name, now) for name in every if name not in lowest}),
         of_each({task: _place(task, line) for task, line in lines.items()}),
-        of_each(locks),
+        of_each({each.lock: _holders(each.lock) for each in needs.values() if each and each.lock}),
     )
-    of_queues = others | {name: list(queue.nodes) for name, queue in queues.items()}
-    nodes = [node for name in sorted(of_queues) for node in of_queues[name]]
+    nodes = _by_queue(others, queues)
     sharing = {name: _sharing(nodes, name) for name in queues}
-    held = [task for both in sharing.values() for node in chain(*both) for task in node.held]
-    counted = chain(*(queue.counted for queue in queues.values()))
-    loaded = yield from tasks_and_groups([*held, *chain(*holders.values()), *counted])
+    held = [node.held for both in sharing.values() for node in chain(*both)]
+    counted = [queue.counted for queue in queues.values()]
+    loaded = yield from tasks_and_groups(chain(*held, *holders.values(), *counted))
     found = []
     for task, line in lines.items():
         queue = queues[task.queue or ""]
-        its, (index, length) = needs[task], places[task]
+        its = needs[task]
         found.append(
             Inquiry(
                 task,
                 now,
                 line,
                 its,
-                None if index is None else length - 1 - index,
-                length,
+                *places[task],
                 *_count_others(line, queue),
                 queue.seen.settings.pause,
                 queue.seen.room,
@@ -212,6 +209,12 @@ def _inquiries(
             )
         )
     return found, nodes
+
+
+def _by_queue(others: dict[str, list[Node]], queues: Mapping[str, _Queue]) -> list[Node]:
+    """Return all listeners, by the names of their queues."""
+    found = others | {name: [*queue.nodes] for name, queue in queues.items()}
+    return [*chain(*(found[name] for name in sorted(found)))]
 
 
 def _lowest(lines: Mapping[Task, str]) -> dict[str, int]:
@@ -250,11 +253,11 @@ def _holders(lock: str) -> Reader[list[str]]:
 
 
 def _place(task: Task, line: str) -> Reader[tuple[int | None, int]]:
-    """Read the place of a task, counted from the head of its line, and the length of this."""
+    """Read how many tasks are ahead of a task in its line, and the length of this."""
     key = keys.line(task.queue or "", line)
     # From the front, which is the tail; but the reply counts from the head.
     index, length = yield [("LPOS", key, task.id, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
-    return index, length
+    return None if index is None else length - 1 - index, length
 
 
 def _length(queue: str, name: str) -> Reader[tuple[int, int]]:

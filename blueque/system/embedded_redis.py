@@ -108,16 +108,15 @@ class Server:
                 process_group=0,
                 preexec_fn=_die_with_parent if self._dies_with_us else None,
             )
+        self._wait_for_answer(executable)
+
+    def _wait_for_answer(self, executable: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self.ended() is not None or time.monotonic() > deadline:
                 self.kill()
-                last = (
-                    (self.directory / "redis.log")
-                    .read_text(errors="replace")
-                    .strip()
-                    .splitlines()[-1:]
-                )
+                log = (self.directory / "redis.log").read_text(errors="replace")
+                last = log.strip().splitlines()[-1:]
                 raise BluequeError(f"{executable} did not start: {' '.join(last)}")
             time.sleep(0.01)
 
