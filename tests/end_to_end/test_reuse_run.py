@@ -713,7 +713,7 @@ def test_an_adopted_task_ends_although_its_process_waits_for_another(programs, c
 
 def test_a_process_whose_task_has_been_adopted_takes_no_other(programs, proxy, cut_off):
     """Who has adopted it would take the next task for it."""
-    task, first, _ = cut_off
+    task, _, _ = cut_off
     adopter = pid_of(programs.client.get_task(task.id).node)
     os.kill(adopter, signal.SIGSTOP)
     try:
@@ -722,7 +722,6 @@ def test_a_process_whose_task_has_been_adopted_takes_no_other(programs, proxy, c
 
         proxy.listen_again()
 
-        first.says("how it ended stays in")
         until(lambda: not is_there(task.pid), what="the end of its process")
     finally:
         os.kill(adopter, signal.SIGCONT)
