@@ -162,7 +162,7 @@ def test_an_order_for_the_ticked_tasks_is_for_none_if_none_is_ticked(ask, queue,
 
     question = ask(form[1], params=fields)
 
-    assert "Nothing to cancel" in question.text
+    assert "<title>Nothing to cancel - blueque</title>" in question.text
     assert "form is not complete" not in question.text
 
 
