@@ -14,7 +14,8 @@ from pyspark.sql import functions as sql
 
 from blueque.errors import InvalidInput
 from blueque.model import histogram as buckets
-from blueque.spark.measures import bucket, column, measured, names, ordered
+from blueque.spark.columns import column
+from blueque.spark.measures import bucket, measured, names, ordered
 
 STATUSES = ("complete", "failed", "cancelled")
 _SHARES = (0.5, 0.9, 0.99)

@@ -173,14 +173,11 @@ def _table(spark: SparkSession, place: Archive, files: Sequence[File]) -> DataFr
 def _table_of_objects(spark: SparkSession, place: Archive, files: Sequence[File]) -> DataFrame:
     """Return the rows of these files: workers read them as they were written, without Hadoop."""
 
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for table in reading.load(place, files[number], reading.FIELDS):
-                    yield from table.to_batches(MOST_ROWS)
+    def read(file: File) -> Iterator[pa.RecordBatch]:
+        for table in reading.load(place, file, reading.FIELDS):
+            yield from table.to_batches(MOST_ROWS)
 
-    partitions = min(len(files), MOST_PARTITIONS) or 1
-    return spark.range(0, len(files), 1, partitions).mapInArrow(read, _schema())
+    return executors.read_each(spark, read, files, _schema(), MOST_PARTITIONS)
 
 
 def _table_of_directory(spark: SparkSession, place: Archive, files: Sequence[File]) -> DataFrame:

@@ -24,7 +24,7 @@ from blueque.model.group import Group, tracked
 from blueque.model.options import Broken, SharedOptions
 from blueque.producer.groups import TaskGroup
 from blueque.queries.groups import GroupSeen
-from blueque.spark import executors, frames, jobs
+from blueque.spark import columns, executors, frames, jobs
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.write_options import Target, target_of
 from blueque.spark.writer import Writer, Written, make_writer
@@ -201,13 +201,13 @@ def _write(frame: DataFrame, writer: Writer) -> Written:
         return writer.commit(reports)
 
 
-def _named(df: DataFrame, *columns: Any) -> frames.Named:
+def _named(df: DataFrame, *given: Any) -> columns.Named:
     if not hasattr(df, "isStreaming"):
         raise InvalidType(
             f"a DataFrame of Spark is needed, not {type(df).__module__.partition('.')[0]}'s {type(df).__name__}: make one with "
             "spark.createDataFrame, or with to_spark() of pandas on Spark; Queue.enqueue_many takes a list"
         )
-    return frames.named(df, *columns)
+    return columns.named(df, *given)
 
 
 def _lay_out(df: DataFrame, target: Target) -> Layout:

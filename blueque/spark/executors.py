@@ -15,6 +15,7 @@ from blueque.errors import BluequeError, RedisAway
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -37,6 +38,26 @@ def on_each_partition(frame: DataFrame, function: Callable[[Batches], U]) -> lis
     return [pickle.loads(row.answer) for row in frame.mapInArrow(work, "answer binary").collect()]
 
 
+def read_each(
+    spark: SparkSession,
+    read: Callable[[T], Iterable[pa.RecordBatch]],
+    things: Sequence[T],
+    schema: StructType,
+    partitions: int | None = None,
+) -> DataFrame:
+    """Return a frame with the rows that read(thing) yields in the workers for each of the things.
+
+    Each query reads them anew. partitions: the most; None: one for each thing.
+    """
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read(things[number])
+
+    return _numbers(spark, len(things), partitions).mapInArrow(work, schema)
+
+
 def run(spark: SparkSession, function: Callable[[T], U], things: Sequence[T]) -> list[U]:
     """Return function(thing) for each of the things, in the same way.
 
@@ -48,12 +69,17 @@ def run(spark: SparkSession, function: Callable[[T], U], things: Sequence[T]) ->
         return {number: _call(function, things[number]) for number in numbers}
 
     answers: dict[int, Any] = {}
-    for some in on_each_partition(spark.range(0, len(things), 1, len(things) or 1), work):
+    for some in on_each_partition(_numbers(spark, len(things)), work):
         answers |= some
     for answer in answers.values():
         if isinstance(answer, BluequeError):
             raise answer
     return [answers[number] for number in range(len(things))]
+
+
+def _numbers(spark: SparkSession, count: int, partitions: int | None = None) -> DataFrame:
+    """Return the numbers from 0 up to `count`, in so many partitions at most."""
+    return spark.range(0, count, 1, min(count, partitions or count) or 1)
 
 
 def _call(function: Callable[[T], U], thing: T) -> U | BluequeError:

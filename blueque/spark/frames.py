@@ -1,11 +1,9 @@
-"""Checks the rows of a user's frame before any is written, inside Spark, without Python; and finds
-the columns that the user means.
-"""
+"""Checks the rows of a user's frame before any is written, inside Spark, without Python."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +15,9 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 from blueque.model.encoding import LAST_SECOND
 from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
+from blueque.spark.columns import column
 from blueque.spark.layout import Layout, shown
+from blueque.text.format import count
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -32,79 +32,6 @@ JSON = {
 # functions that return something else each time that Spark computes a frame
 _ANEW = re.compile(r"(?i)\b(monotonically_increasing_id|uuid|randn?|shuffle|spark_partition_id)\(")
 _LONGER = 6  # bytes that JSON may need for a byte of text, as \u0000
-
-
-class Named(NamedTuple):
-    """A frame, and which of its columns are meant."""
-
-    frame: DataFrame
-    key: str | Sequence[str] | None
-    params: str | Sequence[str] | None
-    eta: Any
-    priority: Any
-
-
-def named(frame: DataFrame, key: Any, params: Any, eta: Any, priority: Any) -> Named:
-    """Return the frame with a column for each Column that is given, and names in their place."""
-    columns = [one for one in [*_list(key), *_list(params), eta, priority] if is_column(one)]
-    if not columns:
-        return Named(frame, key, params, eta, priority)
-    chosen = _Chosen(frame, columns)
-    if params is not None:
-        names = [chosen.parameter(one) for one in _list(params)]
-        params = names if isinstance(params, list | tuple) else names[0]
-    keys = [chosen.other(one, "key") for one in _list(key)]
-    found = Named(
-        frame,
-        keys if isinstance(key, list | tuple) else keys[0] if keys else None,
-        params,
-        chosen.other(eta, "eta"),
-        chosen.other(priority, "priority"),
-    )
-    if params is None:
-        found = found._replace(
-            params=[name for name in frame.columns if name not in (found.eta, found.priority)]
-        )
-    return found._replace(frame=frame.withColumns(chosen.added) if chosen.added else frame)
-
-
-class _Chosen:
-    """The columns that a user has given as Columns, and those that the frame needs for them."""
-
-    def __init__(self, frame: DataFrame, columns: Sequence[Any]) -> None:
-        self.added: dict[str, Column] = {}
-        self._there = frame.columns
-        self._names = dict(zip(map(id, columns), frame.select(*columns).columns, strict=True))
-
-    def parameter(self, given: Any) -> Any:
-        """Return the name in the parameters; a Column may take the place of one of its name."""
-        if not is_column(given) or self._is_plain(given):
-            return self._names.get(id(given), given)
-        self.added[self._names[id(given)]] = given
-        return self._names[id(given)]
-
-    def other(self, given: Any, option: str) -> Any:
-        """Return the name of a column that holds this, whatever took the place of its own."""
-        name = self._names.get(id(given), given)
-        if is_column(given) and not self._is_plain(given):
-            column_of_it = given
-        elif isinstance(name, str) and name in self.added and name in self._there:
-            column_of_it = column(name)
-        else:
-            return name
-        while name in self._there or name in self.added:
-            name = f"{name} ({option})"
-        self.added[name] = column_of_it
-        return name
-
-    def _is_plain(self, given: Any) -> bool:
-        name = self._names[id(given)]
-        return name in self._there and str(given) == f"Column<'{name}'>"
-
-
-def is_column(given: Any) -> bool:
-    """Tell whether it is a Column, of a session here or of Spark Connect."""
-    return type(given).__module__.startswith("pyspark.sql") and hasattr(given, "alias")
 
 
 def form(frame: DataFrame, layout: Layout) -> tuple[DataFrame, Layout]:
@@ -175,71 +102,58 @@ def check(frame: DataFrame, layout: Layout) -> None:
     InvalidInput.
     """
     whole = _parameters(layout)
-    tests = dict(_tests(layout))
+    faults = [*_faults(layout)]
     looks = [F.coalesce(F.max(_size(frame, layout)), F.lit(0)).alias("size")]
-    for name, (wrong, value, _) in tests.items():
+    for name, wrong, value, _ in faults:
         example = F.first(F.when(wrong, whole if value is None else value), ignorenulls=True)
         looks += [
             F.count_if(wrong).alias(f"wrong_{name}"),
             example.cast("string").alias(f"shown_{name}"),
         ]
     found = frame.agg(*looks).first()
-    for name, (_, value, words) in tests.items():
-        if count := found[f"wrong_{name}"]:
+    for name, _, value, words in faults:
+        if number := found[f"wrong_{name}"]:
             example = shown(found[f"shown_{name}"])
             where = f"the row with the parameters {example}" if value is None else example
             kind = InvalidType if "null" in words else InvalidInput
-            raise kind(f"{words}: {count:,} row{'s' * (count > 1)}, such as {where}")
+            raise kind(f"{words}: {count(number, 'row')}, such as {where}")
     if found["size"] > layout.max_bytes:
         _require_size(frame, layout)
 
 
-def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, str]]]:
-    """Yield for each possible fault: its name, the condition, the value to show (None: the
-    parameters), and the message.
-    """
+class Fault(NamedTuple):
+    """What a row may have wrong. value: to show; None: the parameters."""
+
+    name: str
+    wrong: Column
+    value: Column | None
+    words: str
+
+
+def _faults(layout: Layout) -> Iterator[Fault]:
+    """Yield each possible fault of a row."""
     if layout.is_text:
         name = layout.parameters[0]
-        yield (
-            "params",
-            (
-                column(name).isNull(),
-                F.lit("null"),
-                f"params: column {layout.label(name)!r} is null",
-            ),
-        )
+        words = f"params: column {layout.label(name)!r} is null"
+        yield Fault("params", column(name).isNull(), F.lit("null"), words)
     for number, name in enumerate(layout.keys):
-        yield (
-            f"key_{number}",
-            (column(name).isNull(), None, f"key: column {layout.label(name)!r} is null"),
-        )
+        words = f"key: column {layout.label(name)!r} is null"
+        yield Fault(f"key_{number}", column(name).isNull(), None, words)
     key = _key(layout)
     size = F.octet_length(key)
-    yield (
-        "key",
-        ((size > MAX_KEY_BYTES) | (size == 0), key, f"key: a key takes 1 to {MAX_KEY_BYTES} bytes"),
-    )
+    words = f"key: a key takes 1 to {MAX_KEY_BYTES} bytes"
+    yield Fault("key", (size > MAX_KEY_BYTES) | (size == 0), key, words)
     if isinstance(layout.eta, str):
         eta = column(layout.eta).cast("double")
         wrong = (eta < -LAST_SECOND) | (eta > LAST_SECOND)  # NaN is larger than all numbers
-        yield (
-            "eta",
-            (
-                wrong,
-                eta,
-                f"eta: column {layout.label(layout.eta)!r} is not a time before the year 10000: seconds, not milliseconds?",
-            ),
-        )
+        words = f"eta: column {layout.label(layout.eta)!r} is not a time before the year 10000"
+        yield Fault("eta", wrong, eta, f"{words}: seconds, not milliseconds?")
     if layout.priority:
         priority = column(layout.priority)
-        yield (
-            "priority",
-            (
-                (priority < LOWEST) | (priority > HIGHEST),
-                priority,
-                f"priority: column {layout.label(layout.priority)!r} is not between {LOWEST} and {HIGHEST}",
-            ),
-        )
+        wrong = (priority < LOWEST) | (priority > HIGHEST)
+        where = f"priority: column {layout.label(layout.priority)!r}"
+        words = f"{where} is not between {LOWEST} and {HIGHEST}"
+        yield Fault("priority", wrong, priority, words)
 
 
 def _size(frame: DataFrame, layout: Layout) -> Column:
@@ -291,14 +205,3 @@ def _key(layout: Layout) -> Column:
     for part in parts:
         is_whole = is_whole & part.isNotNull()
     return F.when(is_whole, F.to_json(F.array(*parts)))
-
-
-def column(name: str) -> Column:
-    """Return the column of that name, which may have dots and spaces."""
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _list(given: Any) -> Sequence[Any]:
-    if given is None:
-        return []
-    return given if isinstance(given, list | tuple) else [given]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -20,13 +21,13 @@ from blueque.archives import reading
 from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.model.columns import DEFAULT_FIELDS, LISTED_AS, TASK_ID, require_fields
-from blueque.model.encoding import require_whole
 from blueque.model.group import Group
 from blueque.model.snapshot import SLICE, Slice
 from blueque.model.units import redis_url
 from blueque.queries import groups
+from blueque.spark.executors import read_each
 from blueque.spark.parsing import parsed
-from blueque.spark.reader import MAX_PARTITIONS, PATIENCE, schema_of
+from blueque.spark.reader import PATIENCE, require_partitions, schema_of
 from blueque.tables import arrow, hash_reader
 
 if TYPE_CHECKING:
@@ -81,25 +82,17 @@ def results(
     wanted = require_fields(FIELDS if fields is None else fields)
     if LISTED_AS in wanted:
         raise InvalidInput(f"the results of a group have no column {LISTED_AS!r}: it is the status")
-    count = (
-        None if partitions is None else require_whole(partitions, "partitions", 1, MAX_PARTITIONS)
-    )
+    count = require_partitions(partitions)
     wish, size = _look(address, name, wanted, archive)
     step = SLICE if count is None else max(math.ceil(size / count), 1)
-    firsts = range(0, size, step)
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from rows(wish, firsts[number], min(firsts[number] + step, size))
-
+    parts = [(first, min(first + step, size)) for first in range(0, size, step)]
     session = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-    numbers = session.range(0, len(firsts), 1, len(firsts) or 1)
-    return parsed(numbers.mapInArrow(work, schema_of(wanted)), schema)
+    return parsed(read_each(session, partial(rows, wish), parts, schema_of(wanted)), schema)
 
 
-def rows(wish: Wish, first: int, last: int) -> Iterator[pa.RecordBatch]:
-    """Yield the members of the group that are in these places."""
+def rows(wish: Wish, part: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    """Yield the members of the group in some places. part: the first of them, and the first behind."""
+    first, last = part
     own = [name for name in (TASK_ID, "status") if name not in wish.fields]
     fields, gone = [*wish.fields, *own], list[str]()
     with closing(Client(wish.url, patience=PATIENCE)) as client:

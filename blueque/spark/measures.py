@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import histogram
+from blueque.spark.columns import column
 
 _BETWEEN = (
     "case when {to} < {since} then 0D else (unix_micros({to}) - unix_micros({since})) / 1e6D end"
@@ -65,11 +66,6 @@ def measured(df: DataFrame, measures: Iterable[str], columns: Iterable[str] = ()
             for name in [*wanted, *derived]
         )
     )
-
-
-def column(name: str) -> Column:
-    """Return a column by its name, which may have any characters."""
-    return sql.col("`" + name.replace("`", "``") + "`")
 
 
 def names(by: str | Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.types import (
@@ -30,6 +31,7 @@ from blueque.model.columns import COLUMNS, require_fields
 from blueque.model.encoding import require_whole
 from blueque.model.snapshot import Slice, require_keep, require_queues, require_statuses
 from blueque.model.states import STATUSES
+from blueque.spark.executors import read_each
 from blueque.spark.parsing import parsed
 
 if TYPE_CHECKING:
@@ -81,26 +83,9 @@ def read(
     Warns of a queue that Redis does not know: its name may be mistyped. Raises InvalidInput,
     InvalidType, RedisAway.
     """
-    wish = Wish(
-        url=units.redis_url()[0] if url is None else url,
-        queues=tuple(require_queues(queue)),
-        statuses=tuple(require_statuses(status)),
-        fields=require_fields(fields),
-        partitions=None
-        if partitions is None
-        else require_whole(partitions, "partitions", 1, MAX_PARTITIONS),
-        missing=_require_missing(missing),
-        keep=require_keep(keep),
-    )
-    pieces = freeze(wish)
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from rows(wish, pieces[number])
-
-    numbers = spark.range(0, len(pieces), 1, len(pieces) or 1)
-    return parsed(numbers.mapInArrow(work, schema_of(wish.fields)), schema)
+    wish = _wish(url, queue, status, fields, partitions, missing, keep)
+    frame = read_each(spark, partial(rows, wish), freeze(wish), schema_of(wish.fields))
+    return parsed(frame, schema)
 
 
 def freeze(wish: Wish) -> list[Slice]:
@@ -167,22 +152,45 @@ def parse(options: Mapping[str, str]) -> Wish:
         raise InvalidInput(
             "the option 'queue' is needed: the name of a queue, or a JSON list of names"
         )
-    partitions = given.get("partitions")
-    return Wish(
-        url=given.get("url") or units.redis_url()[0],
-        queues=tuple(require_queues(_names(given["queue"]))),
-        statuses=tuple(
-            require_statuses(_words(given["status"]) if "status" in given else STATUSES)
-        ),
-        fields=require_fields(_words(given["fields"]) if "fields" in given else None),
-        partitions=(
-            None
-            if partitions is None
-            else require_whole(_number(partitions, "partitions"), "partitions", 1, MAX_PARTITIONS)
-        ),
-        missing=_require_missing(given.get("missing", "drop")),
-        keep=require_keep(_number(given.get("keep", str(KEEP)), "keep")),
+    texts = {name: given[name] for name in ("partitions", "keep") if name in given}
+    numbers = {name: _number(text, name) for name, text in texts.items()}
+    return _wish(
+        given.get("url") or None,
+        _names(given["queue"]),
+        _words(given["status"]) if "status" in given else STATUSES,
+        _words(given["fields"]) if "fields" in given else None,
+        numbers.get("partitions"),
+        given.get("missing", "drop"),
+        numbers.get("keep", KEEP),
     )
+
+
+def _wish(
+    url: str | None,
+    queue: str | Iterable[str],
+    status: str | Iterable[str],
+    fields: Sequence[str] | None,
+    partitions: int | None,
+    missing: str,
+    keep: float,
+) -> Wish:
+    """Return these options, checked. Raises InvalidInput, InvalidType."""
+    return Wish(
+        url=units.redis_url()[0] if url is None else url,
+        queues=tuple(require_queues(queue)),
+        statuses=tuple(require_statuses(status)),
+        fields=require_fields(fields),
+        partitions=require_partitions(partitions),
+        missing=_require_missing(missing),
+        keep=require_keep(keep),
+    )
+
+
+def require_partitions(number: int | None) -> int | None:
+    """Return about how many partitions a frame is to have. Raises InvalidInput, InvalidType."""
+    if number is None:
+        return None
+    return require_whole(number, "partitions", 1, MAX_PARTITIONS)
 
 
 def _require_missing(missing: Any) -> Missing:

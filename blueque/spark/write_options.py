@@ -133,17 +133,21 @@ def target_of(options: Mapping[str, Any]) -> Target:
         said.get("hold"),
         said.get("append", False),
     )
+    _require_possible(target)
+    return target
+
+
+def _require_possible(target: Target) -> None:
+    """Refuse what a queue would refuse, without asking Redis. Raises InvalidInput, InvalidType."""
     if target.group is None and (target.hold is not None or target.append):
         name = "append" if target.append else "hold"
         raise InvalidInput(
             f"option {name!r} is for the tasks of a group: name it with option 'group'"
         )
-    # asks Redis nothing, and refuses what a queue would refuse
     with target.connected() as client:
         client.get_queue(target.queue).enqueue_iter(
             (), keys=(), group=target.group, hold=target.hold, **target.constants, **target.links
         )
-    return target
 
 
 def _listed(names: str | tuple[str, ...]) -> tuple[str, ...]:

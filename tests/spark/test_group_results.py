@@ -38,7 +38,7 @@ def wish(url, tmp_path):
 
 
 def read(wish):
-    found = [row for batch in results.rows(wish, 0, 9) for row in batch.to_pylist()]
+    found = [row for batch in results.rows(wish, (0, 9)) for row in batch.to_pylist()]
     return sorted([*row.values()] for row in found)
 
 
@@ -78,7 +78,7 @@ def test_a_task_that_was_deleted_is_a_row_with_its_id_only(client, queue, ran, w
 
     rows = [
         row
-        for batch in results.rows(wish._replace(fields=("task_id", "status", "key")), 0, 9)
+        for batch in results.rows(wish._replace(fields=("task_id", "status", "key")), (0, 9))
         for row in batch.to_pylist()
     ]
 
