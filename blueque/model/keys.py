@@ -1,6 +1,6 @@
 """Every key that Blueque uses in Redis: name, type, content. No other module spells key names.
 
-docs/protocol/keys.md says who writes each of them.
+Each page of the protocol describes its keys in a section "Keys".
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""The pages of the protocol, docs/protocol.md and docs/protocol/, as the tests read them.
-
-Run as a program, this writes docs/protocol/keys.md: which transaction writes which key.
-"""
+"""The pages of the protocol, docs/protocol.md and docs/protocol/, as the tests read them."""
 
 from __future__ import annotations
 
 import functools
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +13,8 @@ from urllib.parse import quote
 from blueque.model.states import STATUSES
 
 DOCS = Path(__file__).parents[2] / "docs"
-CORE, INDEX = DOCS / "protocol.md", DOCS / "protocol" / "keys.md"
-PAGES = {
-    path: path.read_text()
-    for path in [CORE, *sorted((DOCS / "protocol").glob("*.md"))]
-    if path != INDEX
-}
+CORE = DOCS / "protocol.md"
+PAGES = {path: path.read_text() for path in [CORE, *sorted((DOCS / "protocol").glob("*.md"))]}
 TEXT = "\n".join(PAGES.values())
 
 # The commands that change a key.
@@ -292,32 +284,3 @@ def key_rows() -> dict[str, tuple[Path, str]]:
         for part in chapters("Keys", text)
         for row, key in re.findall(r"^(\| `([^`]+)` \|.*)$", part, flags=re.M)
     }
-
-
-def index() -> str:
-    """Return the page that says which transaction writes which key."""
-    where = {name: path for path, text in PAGES.items() for name in sections(text)}
-    keys = {name: written(name) for name in where}
-    lines = [
-        "# Who writes which key",
-        "",
-        "Made by `python tests/guards/protocol_pages.py` from the commands on the other pages; do not edit it. `align_task`",
-        "also writes any list, set or sorted set of ids of tasks, but for those of a snapshot.",
-        "",
-        "| key, as its page describes it | written by |",
-        "|---|---|",
-    ]
-    for key, (page, _) in sorted(key_rows().items()):
-        by = sorted(name for name in where if blank(key) in keys[name])
-        links = ", ".join(f"[{name}]({link(where[name])}#{name})" for name in by)
-        lines.append(f"| [`{key}`]({link(page)}#keys) | {links} |")
-    return "\n".join(lines) + "\n"
-
-
-def link(path: Path) -> str:
-    return "../protocol.md" if path == CORE else path.name
-
-
-if __name__ == "__main__":
-    INDEX.write_text(index())
-    sys.stdout.write(f"wrote {INDEX}\n")

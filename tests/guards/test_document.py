@@ -29,7 +29,6 @@ import pytest
 from protocol_pages import (
     CORE,
     DEFINITIONS,
-    INDEX,
     PAGES,
     PRINTED,
     TEXT,
@@ -38,7 +37,6 @@ from protocol_pages import (
     chapter,
     first_column,
     headings,
-    index,
     key_rows,
     remark,
     section,
@@ -5043,10 +5041,6 @@ def test_the_fields_of_the_record_of_a_feed_are_those_in_the_table(url, cli, tmp
 def test_the_groups_of_fields_are_fields_of_a_task():
     assert set(group("Outcome")) | set(group("Owner")) <= set(FIELDS)
     assert not set(group("Outcome")) & set(group("Owner"))
-
-
-def test_the_index_of_keys_is_what_the_sections_say():
-    assert INDEX.read_text() == index(), "run: python tests/guards/protocol_pages.py"
 
 
 def test_each_key_that_a_section_writes_is_described_on_one_page():
