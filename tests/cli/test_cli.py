@@ -1018,7 +1018,7 @@ def test_a_character_that_the_encoding_of_the_output_lacks_is_shown_by_its_numbe
     assert "\\u6f22\\u5b57" in shown.stdout
 
 
-@pytest.mark.parametrize(("queues", "columns"), [(0, 80), (3, 80), (40, 80), (3, 100)])
+@pytest.mark.parametrize(("queues", "columns"), [(0, 80), (40, 80), (3, 100)])
 def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, columns):
     for n in range(queues):
         enqueue(
@@ -1049,7 +1049,8 @@ def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, colu
         )
 
     looks = [["status"], ["ls"], ["ls", "--state", "failed"], ["--help"]]
-    looks += [[*verb.split(), "--help"] for verb in (*_VERBS, *SUBVERBS)]
+    if queues != 40:  # a help is the same whatever there is in Redis
+        looks += [[*verb.split(), "--help"] for verb in (*_VERBS, *SUBVERBS)]
     shows = [["show", "failed-with"], ["show", "lost-with"], ["show", "started-with"]]
     for arguments in looks + shows * bool(queues):
         lines = on_terminal(*arguments, columns=columns)

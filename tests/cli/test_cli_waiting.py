@@ -86,8 +86,6 @@ def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(
         (["move", "pending-1", "--priority", "high"], 2),
         (["move", "nobody", "--priority", "1"], 3),
         (["move", "pending-1", "--to", ""], 2),
-        (["move", "pending-1"], 2),
-        (["move", "pending-1", "--first", "--now"], 2),
         (["move", "pending-1", "--first", "--from", "other"], 2),
         (["move", "none", "--first"], 3),
         (["queue", "pause", "nowhere*"], 3),
