@@ -190,8 +190,8 @@ def of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:
     own = {key: settings.get(key) for key in _OWN if key != "host"}
     host = settings.given("host")  # the default asks a name server
     own["host"] = host.value if host is not None else None
-    if settings.given("warm") is None:
-        own["warm"] = GPU not in own["resources"]
+    if own["warm"] is None and GPU in own["resources"]:
+        own["warm"] = False
     times = [settings.find(key) for key in Timing._fields]
     try:
         return {**own, **units.timing(*(time.value for time in times))._asdict()}

@@ -70,7 +70,8 @@ def _work(choices: Choices, orders: keeper.Orders) -> Work:
     """Return what the slot runs."""
     return Work(
         orders,
-        choices.settings["warm"],
+        choices.settings["warm"] is not False,
+        choices.settings["warm"] is True or bool(choices.settings["preload"]),
         kinds(choices.handlers),
         choices.settings["until_empty"],
         {queue: Reuse.of(*said) for queue, said in choices.reuse.items()},

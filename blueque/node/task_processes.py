@@ -1,7 +1,8 @@
 """TaskProcesses: the processes of one listener that run its tasks.
 
-The keeper of the listener forks them, one before its task comes. A warm process has also imported
-the handler. A waiting process exits when the listener closes the handshake.
+The keeper of the listener starts with the first task, and forks them, one before its task comes. A
+warm process has also imported the handler. A waiting process exits when the listener closes the
+handshake.
 
 If queues have different handlers, a warm process takes only tasks of the handler that it has
 imported, because an import may change the process. Another process takes any task.
@@ -40,6 +41,8 @@ class Work(NamedTuple):
 
     orders: for the keeper, but for its end of a socket.
     is_warm: whether a process imports the handler before there is a task.
+    is_early: whether one waits before the first task of the slot. A keeper with the process that
+        waits takes as much memory as the slot, so a slot that never has a task has none.
     kinds: for each queue, the first queue with the same handler; empty: all have one handler.
     until_empty: leave when there is nothing to reserve.
     reuse: how many tasks a process takes, by queue; one, for a queue that is not there.
@@ -47,6 +50,7 @@ class Work(NamedTuple):
 
     orders: keeper.Orders
     is_warm: bool = True
+    is_early: bool = False
     kinds: Mapping[str, str] = MappingProxyType({})
     until_empty: bool = False
     reuse: Mapping[str, Reuse] = MappingProxyType({})
@@ -67,6 +71,7 @@ class TaskProcesses:
         is_only = len({*self._kinds.values()}) == 1
         self._prepares = self._kind if is_only else None  # the handler that the next ones import
         self._cold_until = 0.0
+        self._forks_ahead = work.is_early  # else from the first task on
         self._keeper = Keeper(self._fork_keeper)
         # The descriptor that tells that `reap` should be called. None while a task runs: what the keeper
         # says then can wait, and would wake the listener once more for each task.
@@ -122,6 +127,7 @@ class TaskProcesses:
         kind = self._kinds.get(queue, "")
         # If two tasks in a row have the same handler, the next one may have it, too.
         self._prepares = kind if kind == self._kind else None
+        self._forks_ahead = True
         self._collect()
         self._error = 0
         for _ in range(TRIES):
@@ -197,9 +203,9 @@ class TaskProcesses:
         self._dismiss([waiting for waiting in self._waiting if waiting.past is not None])
 
     def fork_ahead(self) -> None:
-        """Have a task process forked if none waits."""
+        """Have a task process forked if none waits, but not yet if there was no task, see `Work`."""
         self._collect()
-        if self._waiting:
+        if self._waiting or not self._forks_ahead:
             return
         self.start()
         try:

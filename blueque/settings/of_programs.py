@@ -88,9 +88,9 @@ LISTENER = (
     Setting(
         "warm",
         YES_OR_NO,
-        "Import the callable before there is a task.",
-        default=True,
-        default_text="true, unless the node has the resource gpu",
+        "Import the callable before there is a task: true from the start of the listener, false never.",
+        default_text="once a slot has had a task; false if the node has the resource gpu",
+        example=True,
     ),
     Setting(
         "preload",

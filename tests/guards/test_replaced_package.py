@@ -299,7 +299,7 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
     assert is_clean(site, listener.log)
 
 
-@pytest.mark.parametrize("options", [(), ("--no-warm",)])
+@pytest.mark.parametrize("options", [(), ("--warm",), ("--no-warm",)])
 def test_a_listener_gets_its_first_task_after_the_replacement(programs, site, options):
     programs.write(
         """
@@ -315,7 +315,7 @@ def test_a_listener_gets_its_first_task_after_the_replacement(programs, site, op
     listener = programs.listener("work:run", *options)
     slot, queue = listener.slots()[0], programs.client.get_queue("work")
 
-    site.replace("empty", listener)
+    site.replace("empty")
 
     result = f"Fail of {__version__}"
     for _ in range(3):

@@ -145,7 +145,7 @@ def spare_of(slot: int) -> int:
 
 
 def test_task_processes_are_children_of_the_keeper_in_groups_of_their_own(programs):
-    slot = slot_of(programs.listener("work:run"))
+    slot = slot_of(programs.listener("work:run", "--warm"))
     keeper, spare = keeper_of(slot), spare_of(slot)
 
     task = begin(programs, "wait")
@@ -155,6 +155,14 @@ def test_task_processes_are_children_of_the_keeper_in_groups_of_their_own(progra
     let_go(programs)
     assert ended(programs.client, task.id).fields.get("status") == "complete"
     assert keeper_of(slot) == keeper
+
+
+def test_a_slot_has_a_keeper_from_its_first_task_on(programs):
+    slots = programs.listener("work:run", slots=2).slots()
+
+    run(programs, 1)
+
+    assert sorted(len(process.children(slot)) for slot in slots) == [0, 1]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -191,7 +199,7 @@ def test_without_room_for_processes_the_task_waits(programs):
 
 
 def test_killed_while_it_waits_it_is_replaced(programs):
-    slot = slot_of(programs.listener("work:run"))
+    slot = slot_of(programs.listener("work:run", "--warm"))
     keeper, spare = keeper_of(slot), spare_of(slot)
 
     os.kill(keeper, signal.SIGKILL)
@@ -292,7 +300,7 @@ def test_gone_when_the_exit_record_is_written_the_task_ends_as_that_says(hasty, 
 
 def test_stopped_before_a_task_has_begun_the_task_runs_once(hasty):
     hasty.write(SLOWLY, "film.py")
-    slot = slot_of(hasty.listener("film:run", "--beat", "0.2s", "--lease", "2s"))
+    slot = slot_of(hasty.listener("film:run", "--warm", "--beat", "0.2s", "--lease", "2s"))
     keeper, first = keeper_of(slot), spare_of(slot)
     until((hasty.directory / f"imported.{first}").exists, what="its import")
     (hasty.directory / "slowly").touch()
@@ -337,7 +345,7 @@ def left_by(programs: Programs, task: str) -> int:
 
 def test_stopped_before_a_task_what_the_task_leaves_is_ended(hasty):
     hasty.write(LEAVES, "film.py")
-    slot = slot_of(hasty.listener("film:run", "--beat", "0.2s", "--lease", "2s"))
+    slot = slot_of(hasty.listener("film:run", "--warm", "--beat", "0.2s", "--lease", "2s"))
     keeper, _ = keeper_of(slot), spare_of(slot)
     stop(keeper)
 
@@ -452,7 +460,7 @@ def test_killed_with_its_slot_the_master_tells_how_the_task_ended(programs):
 
 def test_a_task_that_has_not_begun_when_its_keeper_is_killed_is_the_next_in_line_again(programs):
     programs.write(SLOWLY, "film.py")
-    slot = slot_of(programs.listener("film:run"))
+    slot = slot_of(programs.listener("film:run", "--warm"))
     first = spare_of(slot)
     until((programs.directory / f"imported.{first}").exists, what="its import")
     (programs.directory / "slowly").touch()
