@@ -199,7 +199,7 @@ def test_one_ctrl_c_on_the_terminal_counts_once_and_the_task_runs_on_to_its_end(
 
 def test_what_the_terminal_sends_to_its_foreground_goes_to_the_master_alone(programs):
     with terminal() as tty:
-        listener = programs.listener("work:run", slots=2, **tty.options)
+        listener = programs.listener("work:run", "--warm", slots=2, **tty.options)
         slots = listener.slots()
         spares = until(
             lambda: {pid for slot in slots for pid in children_of(slot)}, what="the spare processes"
@@ -353,7 +353,7 @@ def test_a_killed_listener_is_replaced_and_its_task_runs_on_to_its_end_once(prog
 
 
 def test_a_killed_listener_leaves_no_spare_process_behind(programs):
-    listener = programs.listener("work:run")
+    listener = programs.listener("work:run", "--warm")
     (slot,) = listener.slots()
     spares = until(lambda: children_of(slot), what="a spare process")
     os.kill(slot, signal.SIGKILL)
@@ -417,7 +417,7 @@ def test_many_listeners_without_hope_end_the_master_with_their_code(programs):
 
 
 def test_a_spare_process_that_was_stopped_does_not_keep_its_listener_from_leaving(programs):
-    listener = programs.listener("work:run")
+    listener = programs.listener("work:run", "--warm")
     (slot,) = listener.slots()
     (spare,) = until(lambda: children_of(slot), what="a spare process")
     os.kill(spare, signal.SIGSTOP)
