@@ -101,8 +101,9 @@ def prepare(programs, listener, what: str) -> int:
     """Have the next task process of a shared listener do this at its import, and return its pid."""
     warm_spare_of(programs, listener)
     become(programs, what)
-    run(programs)  # in that process, which has imported something else
-    return warm_spare_of(programs, listener)
+    spare = next_spare_of(programs, listener)  # the one before has imported something else
+    until(lambda: spare in imports(programs), what="its import")
+    return spare
 
 
 def test_the_handler_is_imported_before_there_is_a_task_and_once(shared):
@@ -205,7 +206,7 @@ def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_
 
 
 def test_one_process_is_ready_however_fast_short_tasks_come(programs):
-    (slot,) = programs.listener("work:run").slots()
+    (slot,) = programs.listener("work:run", "--warm").slots()
 
     for _ in range(4):
         run(programs)
