@@ -60,6 +60,7 @@ MEANT: dict[str, str] = {
         "blueque queue ls",
     ),
     "describe queue": "blueque queue show QUEUE",
+    **dict.fromkeys(("delete-queue", "remove-queue"), "blueque queue forget QUEUE"),
     "queue peek": f"{_PENDING} -q QUEUE",
     **dict.fromkeys(("queue count", "queue size", "queue length"), "blueque queue ls"),
     **dict.fromkeys(
@@ -109,6 +110,10 @@ MEANT: dict[str, str] = {
     "schedule backfill": "blueque schedule trigger SCHEDULE --since TIME",
     "schedule run": f"{_RECURRING}; a task that is scheduled once: {_NOW}",
     "schedule now": _RECURRING,
+    "unschedule": (
+        "blueque schedule rm SCHEDULE, or blueque schedule pause SCHEDULE; a task that is scheduled"
+        " once: blueque cancel ID"
+    ),
     **dict.fromkeys(("scheduler", "beat", "enqueue_due_tasks"), "blueque-scheduler"),
     # reports and the rest
     **dict.fromkeys(("top", "monitor", "dash", "watch"), "blueque status --watch"),
@@ -139,8 +144,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("describe", "info", "get", "inspect"), ("show",)),
     **dict.fromkeys(("retry", "rerun"), ("requeue",)),
     **dict.fromkeys(("kill", "stop", "terminate", "abort", "revoke"), ("cancel", "pause")),
-    **dict.fromkeys(("suspend", "hold", "disable"), ("pause",)),
-    **dict.fromkeys(("start", "unpause", "continue", "enable"), ("resume",)),
+    **dict.fromkeys(("suspend", "hold", "disable", "off"), ("pause",)),
+    **dict.fromkeys(("start", "unpause", "continue", "enable", "on"), ("resume",)),
     **dict.fromkeys(("run", "fire", "now"), ("trigger",)),
     **dict.fromkeys(("log", "tail", "output"), ("logs",)),
     **dict.fromkeys(("events", "activity"), ("history",)),

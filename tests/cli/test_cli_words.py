@@ -147,6 +147,11 @@ INTENTIONS = {
     "schedule delete nightly": "blueque schedule rm",
     "schedule run nightly": "blueque schedule trigger SCHEDULE; a task that is scheduled once: blueque move ID --now",
     "schedule stop nightly": "blueque schedule pause",
+    "schedule off nightly": "blueque schedule pause",
+    "schedule on nightly": "blueque schedule resume",
+    "unschedule nightly": "blueque schedule rm SCHEDULE, or blueque schedule pause SCHEDULE; a task that is scheduled"
+    " once: blueque cancel ID",
+    "delete-queue video": "blueque queue forget QUEUE",
     "host list": "blueque host ls",
     "task kill 7c1f": "blueque task cancel",
     "task list": "blueque task ls",
