@@ -169,6 +169,8 @@ class ConfigRefused(InvalidInput):
     key: the key with the mistake, as `queues.a.retry`; None: the file as a whole.
     """
 
+    exit_code = CONFIGURATION
+
     def __init__(self, path: str, key: str | None, reason: str) -> None:
         super().__init__(": ".join(part for part in (path, key, reason) if part is not None))
         self.path, self.key, self.reason = path, key, reason

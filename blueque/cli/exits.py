@@ -22,6 +22,7 @@ from blueque.errors import (
     NOT_NOW,
     BatchFailed,
     BluequeError,
+    ConfigRefused,
     OutcomeUnknown,
     QueueFull,
     RedisAway,
@@ -211,7 +212,7 @@ def _origin(invocation: Invocation) -> str:
     """Say where the address of Redis came from."""
     try:
         url, origin = invocation.address()
-    except Failure:  # its file has a mistake
+    except ConfigRefused:
         url, origin = "", "default"
     if origin != "default":
         tls = " Does it speak TLS, as rediss:// says?" if url.startswith("rediss:") else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from blueque.cli.failure import CONFIGURATION, USAGE, Failure
-from blueque.errors import ConfigRefused, InvalidInput
+from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.wrong_types import WrongTypes
 from blueque.system.hosts import chosen_name
@@ -42,13 +42,10 @@ class Invocation:
 
     @functools.cached_property
     def config(self) -> Config:
-        """The content of blueque.toml. A mistake in it ends the program."""
+        """The content of blueque.toml. Raises ConfigRefused."""
         from blueque.settings.file import load  # here: --help does without
 
-        try:
-            return load(self.config_file)
-        except ConfigRefused as error:
-            raise Failure(CONFIGURATION, str(error)) from error
+        return load(self.config_file)
 
     def address(self) -> tuple[str, str]:
         """Return the address of Redis and its origin."""
@@ -76,9 +73,9 @@ class Invocation:
         """
         from blueque.client import Client  # here: --help does without
 
-        url, origin = self.address()
+        (url, origin), config = self.address(), self.config
         try:
-            max_bytes = units.max_bytes(otherwise=self.config.max_bytes)
+            max_bytes = units.max_bytes(otherwise=config.max_bytes)
         except InvalidInput as error:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
@@ -87,7 +84,7 @@ class Invocation:
         except InvalidInput as error:  # which names its variable
             raise Failure(CONFIGURATION, str(error)) from error
         try:
-            client = Client(url, patience=patience, max_bytes=max_bytes, config=self.config)
+            client = Client(url, patience=patience, max_bytes=max_bytes, config=config)
         except InvalidInput as error:
             raise Failure(USAGE if self.url else CONFIGURATION, f"{origin}: {error}") from error
         client.connections.wrong_types = self.wrong_types

@@ -20,7 +20,6 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.setting_options import setting_options, sources_of
-from blueque.errors import ConfigRefused
 from blueque.node.reload import ANSWER_TO, Check
 from blueque.system import signals
 
@@ -65,17 +64,14 @@ def command(invocation: Invocation, /, **_: Any) -> int:
 
 
 def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
-    """Return the recurring tasks of the file. A mistake ends the program."""
+    """Return the recurring tasks of the file; end the program if there is none. Raises ConfigRefused."""
     from blueque.producer import schedule_file  # here: --help does without
 
     path = invocation.config.path
     if path is None:
         sentence = "no blueque.toml is read, so no schedules can be applied"
         raise Failure(CONFIGURATION, sentence, "See: blueque config")
-    try:
-        wanted = schedule_file.definitions(invocation.config, client.get_queue)
-    except ConfigRefused as error:
-        raise Failure(CONFIGURATION, str(error)) from error
+    wanted = schedule_file.definitions(invocation.config, client.get_queue)
     return schedule_file.SchedulesOfFile(path, wanted)
 
 

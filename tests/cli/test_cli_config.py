@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import in_process
 import pytest
 from click.shell_completion import shell_complete
 from click.testing import CliRunner
@@ -193,12 +194,12 @@ def test_without_a_file_it_is_said_where_one_may_lie(run, here):
     assert json.loads(run("config", "--json").stdout)["file"] == "blueque.toml"
 
 
-def test_a_mistake_in_the_file_is_code_78(run, here):
+def test_a_mistake_in_the_file_is_code_78(here):
     (here / "blueque.toml").write_text("[listener]\nslotz = 4\n")
 
-    result = run("config")
+    result = in_process.run(["config"], {**os.environ})
 
-    assert (result.exit_code, result.stdout) == (failure.CONFIGURATION, "")
+    assert (result.returncode, result.stdout) == (failure.CONFIGURATION, "")
     assert "blueque.toml: listener.slotz: unknown key" in result.stderr
 
 

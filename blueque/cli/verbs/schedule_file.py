@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, Failure
+from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, dry_run_option, shared_options
 from blueque.cli.printing import count
-from blueque.errors import ConfigRefused, InvalidInput, WrongSchedule
+from blueque.errors import InvalidInput, WrongSchedule
 from blueque.model.recurrence import jitter_of, planned_times
 from blueque.model.schedule import Definition
 from blueque.text.hints import of_schedule, prune_schedules
@@ -53,7 +53,8 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
     """
     from blueque.producer import schedule_file  # here: --help does without
 
-    client, wanted = _definitions(invocation)
+    client = invocation.client()
+    wanted = schedule_file.definitions(invocation.config, client.get_queue)
     if not wanted and (not prune or invocation.config.path is None):
         _require_tables(invocation)
     if dry_run:
@@ -93,17 +94,6 @@ def _warn(crowded: Sequence[tuple[int, int]], is_utc: bool) -> None:
     )
 
 
-def _definitions(invocation: Invocation) -> tuple[Client, dict[str, Definition]]:
-    """Return what the file defines. A mistake ends the program."""
-    from blueque.producer import schedule_file  # here: --help does without
-
-    client = invocation.client()
-    try:
-        return client, schedule_file.definitions(invocation.config, client.get_queue)
-    except ConfigRefused as error:
-        raise Failure(CONFIGURATION, str(error)) from error
-
-
 def _require_tables(invocation: Invocation) -> None:
     path = invocation.config.path
     if path is None:
@@ -123,8 +113,6 @@ def _compare(
     seen = schedules.load_all(client.connections)
     try:
         return schedule_file.changes(_path(invocation), wanted, seen, now), seen, now
-    except ConfigRefused as error:
-        raise Failure(CONFIGURATION, str(error)) from error
     except WrongSchedule as error:
         advice = f"To have the file say it: {of_schedule('rm', error.schedule)}"
         reason = refused_schedule(_path(invocation), error.schedule, InvalidInput(error.why))
