@@ -179,20 +179,22 @@ def _decided(recent: Sequence[Occurrence]) -> list[Occurrence]:
     return [each for each in recent if each.what in ("made", "skipped", "missed")]
 
 
-def why_it_stands(schedule: Schedule, inspector: Inspector, is_utc: bool = True) -> list[Reason]:
-    """Return why nothing comes of a recurring task, or why the last time nothing did."""
-    seen, queue = schedule.seen, schedule.seen.record.get("queue")
-    is_minded = queue is not None and bool(inspector.listeners(queue))
-    return [*why_nothing(seen, schedule.history(RECENT), is_minded, is_utc)]
-
-
 def why_nothing(
+    seen: ScheduleSeen, recent: Sequence[Occurrence], inspector: Inspector, is_utc: bool = True
+) -> list[Reason]:
+    """Return why nothing comes of a recurring task, or why the last time nothing did.
+
+    recent: its last occurrences, the newest first.
+    """
+    queue = seen.record.get("queue")
+    is_minded = queue is not None and bool(inspector.listeners(queue))
+    return [*_reasons(seen, recent[:RECENT], is_minded, is_utc)]
+
+
+def _reasons(
     seen: ScheduleSeen, recent: Sequence[Occurrence], is_minded: bool, is_utc: bool
 ) -> Iterator[Reason]:
-    """Yield why nothing comes of a recurring task, or why the last time nothing did.
-
-    is_minded: whether its queue has a listener.
-    """
+    """is_minded: whether its queue has a listener."""
     record, zone = seen.record, zone_of(seen, is_utc)
     try:
         rule = Definition.of(seen.fields).rule

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.exceptions import HTTPException
 
 from blueque.audit.doctor import Doctor
 from blueque.documents import doctor, numbers, orders, schedules, status, tasks
 from blueque.documents import groups as of_groups
-from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.errors import InvalidInput
 from blueque.faces import why
 from blueque.faces.orders import RUNS
 from blueque.faces.overview import with_names
@@ -25,12 +25,9 @@ from blueque.sentences import attention, recurring
 from blueque.sentences.start import seconds_to_start, starts
 from blueque.web import own_queues
 from blueque.web.filters import filter_of
+from blueque.web.views.schedule import mine
 from blueque.web.views.tasks import look, matching
 from blueque.web.visit import Visit
-
-if TYPE_CHECKING:
-    from blueque.producer.schedules import Schedule
-    from blueque.queries.schedules import ScheduleSeen
 
 MOST = 1000  # groups and entries of a history
 MOST_QUEUES = 1000  # whose feeds and statistics are read
@@ -135,25 +132,17 @@ def _schedules(visit: Visit) -> Content:
 
 
 def _schedule_history(visit: Visit) -> Content:
-    schedule, seen = _mine(visit, _required(visit, "name"))
-    found = schedule.history(visit.number("limit", 20, 1, 100))
+    schedule = mine(visit, _required(visit, "name"))
+    seen, found = schedule.seen, schedule.history(visit.number("limit", 20, 1, 100))
     states = all_schedules.statuses(visit.reader.client.connections, found)
     return schedules.of_history(seen, found, states)
 
 
 def _recurring(visit: Visit) -> Content:
-    schedule, seen = _mine(visit, _required(visit, "name"))
-    reasons = recurring.why_it_stands(schedule, visit.reader.inspector)
+    schedule = mine(visit, _required(visit, "name"))
+    seen, recent = schedule.seen, schedule.history(recurring.RECENT)
+    reasons = recurring.why_nothing(seen, recent, visit.reader.inspector)
     return schedules.of_recurring(seen, recurring.planned(schedule), reasons, visit.site.hide)
-
-
-def _mine(visit: Visit, name: str) -> tuple[Schedule, ScheduleSeen]:
-    """Return a recurring task of this page, and how it stands. Raises NoSuchSchedule."""
-    schedule = visit.reader.client.get_schedule(name)
-    seen = schedule.seen
-    if not visit.site.has(seen.record.get("queue")):
-        raise NoSuchSchedule(name)
-    return schedule, seen
 
 
 def _log(visit: Visit) -> Sequence[Content]:

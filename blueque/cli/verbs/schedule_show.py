@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +13,9 @@ from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import find_schedule
 from blueque.cli.values import WholeRange
-from blueque.documents.schedules import of_history, of_recurring, options_of
+from blueque.documents.schedules import of_history, of_recurring
 from blueque.errors import InvalidInput
+from blueque.faces import recurring
 from blueque.model.encoding import decode
 from blueque.sentences.recurring import (
     NEXT,
@@ -30,7 +31,6 @@ from blueque.sentences.recurring import (
     why_nothing,
     zone_of,
 )
-from blueque.text.hints import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +49,6 @@ _COLUMNS = [
     Column("STATE"),
     Column("WHY", can_shrink=True),
 ]
-_DURATIONS = ("time_limit", "stall_limit", "grace", "lead", "keep")
-_COUNTS = ("made", "skipped", "missed", "triggered")
 
 
 @click.command(short_help="Show everything about a recurring task.")
@@ -81,9 +79,7 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
     client = invocation.client()
     schedule, hide = find_schedule(client, name), invocation.hider(reveals)
     seen, recent = schedule.seen, schedule.history(RECENT)
-    queue = seen.record.get("queue")
-    is_minded = queue is not None and bool(client.get_inspector().listeners(queue))
-    reasons = list(why_nothing(seen, recent, is_minded, invocation.is_utc))
+    reasons = why_nothing(seen, recent, client.get_inspector(), invocation.is_utc)
     if invocation.as_json:
         printing.print_json(
             "recurring", **of_recurring(seen, planned(schedule, number), reasons, hide)
@@ -184,13 +180,7 @@ def _facts(
     if later := [whole(each, zone) for each in planned(schedule, number)]:
         yield "planned", "\n".join(later)
     yield "last", _last(seen, recent)
-    yield from _policies(seen)
-    for name, value in options_of(seen, hide).items():
-        yield name.replace("_", " "), _option(name, value)
-    counts = [f"{record[what]} {what}" for what in _COUNTS if record.get(what)]
-    yield "so far", ", ".join(counts) or "nothing"
-    origin = "a file" if record.get("origin") == "file" else "made by hand"
-    yield "origin", f"{origin}, version {record.get('version')}"
+    yield from recurring.facts(seen, hide)
     for when in ("created", "updated"):
         yield when, printing.stamp(record.get(when), is_utc)
     parameters = hide(decode(seen.fields.get("parameters"), seen.fields.get("parameters_encoding")))
@@ -198,22 +188,6 @@ def _facts(
         "parameters",
         parameters if isinstance(parameters, str) else json.dumps(parameters, ensure_ascii=False),
     )
-
-
-def _policies(seen: ScheduleSeen) -> Iterator[tuple[str, str]]:
-    record = seen.record
-    yield "overlap", record.get("overlap", "-")
-    yield "catch up", f"{record.get('catch_up')}, of {printing.span(record.get('window'))}"
-    if record.get("jitter"):
-        yield "jitter", f"up to {printing.span(record['jitter'])}"
-
-
-def _option(name: str, value: Any) -> str:
-    if name == "needs":
-        return words_of(str(value))
-    if name == "memory_limit":
-        return printing.size(float(value))
-    return printing.span(float(value)) if name in _DURATIONS else str(value)
 
 
 def _last(seen: ScheduleSeen, recent: list[Occurrence]) -> str:

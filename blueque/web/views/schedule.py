@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from starlette.exceptions import HTTPException
-
-from blueque.documents.schedules import item, options_of
-from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.documents.schedules import item
+from blueque.errors import NoSuchSchedule
+from blueque.faces.recurring import facts
 from blueque.queries import schedules
 from blueque.queries.listing import run_time
 from blueque.sentences import attention
-from blueque.sentences.recurring import planned, why_it_stands
-from blueque.text.format import span
+from blueque.sentences.recurring import planned, rule_of, why_nothing
 from blueque.text.what import what
 from blueque.web.views.overview import row
 from blueque.web.views.task import pretty
@@ -23,10 +21,10 @@ if TYPE_CHECKING:
     from blueque.model.schedule import Occurrence
     from blueque.model.task import Task
     from blueque.producer.schedules import Schedule
+    from blueque.queries.schedules import ScheduleSeen
 
 MOST = 100  # scheduled tasks on the page
 NEXT, PAST = 5, 50  # planned times of a recurring task
-_DURATIONS = ("time_limit", "stall_limit", "grace", "lead", "keep")  # options of its tasks
 CODES = ("overdue", "schedule", "clock")
 
 
@@ -64,30 +62,27 @@ def schedule(visit: Visit) -> Page:
 
 def recurring(visit: Visit) -> Page:
     """Return the page of one recurring task."""
-    name, client = visit.params["name"], visit.reader.client
-    try:
-        found = client.get_schedule(name)
-        seen = found.seen
-    except NoSuchSchedule as error:
-        raise HTTPException(404, str(error)) from error
-    if not visit.site.has(seen.record.get("queue")):
-        raise HTTPException(404, str(NoSuchSchedule(name)))
-    history = found.history(PAST)
+    found = mine(visit, visit.params["name"])
+    seen, history = found.seen, found.history(PAST)
     context = {
-        "name": name,
+        "name": seen.name,
         "record": seen.record,
-        "rule": _rule(found),
+        "rule": _rule(seen),
         "next": planned(found, NEXT),
-        "reasons": why_it_stands(found, client.get_inspector()),
+        "reasons": why_nothing(seen, history, visit.reader.inspector),
         "history": _with_tasks(history, visit),
         "parameters": pretty(item(seen, visit.site.hide)["parameters"]),
-        "options": [
-            (name, span(float(value)) if name in _DURATIONS else value)
-            for name, value in options_of(seen, visit.site.hide).items()
-        ],
-        "facts": [*_facts(seen.record)],
+        "facts": [*facts(seen, visit.site.hide)],
     }
     return Page("recurring.html", context)
+
+
+def mine(visit: Visit, name: str) -> Schedule:
+    """Return a recurring task of this page. Raises NoSuchSchedule."""
+    found = visit.reader.client.get_schedule(name)
+    if not visit.site.has(found.seen.record.get("queue")):
+        raise NoSuchSchedule(name)
+    return found
 
 
 def _recurring(visit: Visit) -> Iterator[Recurring]:
@@ -103,7 +98,7 @@ def _recurring(visit: Visit) -> Iterator[Recurring]:
         yield Recurring(
             seen.name,
             queue,
-            _rule_of(record),
+            _rule(seen),
             seen.score if seen.score not in (None, float("inf")) and seen.score else None,
             seen.status,
             record.get("current"),
@@ -112,17 +107,9 @@ def _recurring(visit: Visit) -> Iterator[Recurring]:
         )
 
 
-def _rule_of(record: dict[str, Any]) -> str:
-    if "cron" in record:
-        return f"{record['cron']}  {record.get('timezone', 'UTC')}"
-    return f"every {record['every']} s" if "every" in record else "–"
-
-
-def _rule(found: Schedule) -> str:
-    try:
-        return found.rule.text()
-    except InvalidInput as error:  # written by a later version
-        return str(error)
+def _rule(seen: ScheduleSeen) -> str:
+    rule = rule_of(seen)
+    return "–" if rule is None else rule.text()
 
 
 def _with_tasks(
@@ -138,18 +125,6 @@ def _with_tasks(
         (each, task.status if task else None, run_time(task, visit.now) if task else None)
         for each, task in zip(history, found, strict=True)
     ]
-
-
-def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the policies of a recurring task, and what came of it so far."""
-    for name in ("overlap", "catch_up", "window", "jitter"):
-        if record.get(name):
-            is_time = name in ("window", "jitter")
-            yield name.replace("_", " "), span(record[name]) if is_time else str(record[name])
-    counted = ("made", "skipped", "missed", "triggered", "failures")
-    counts = [f"{record[name]} {name}" for name in counted if record.get(name)]
-    yield "so far", ", ".join(counts) or "nothing"
-    yield "defined", "in a file" if record.get("origin") == "file" else "by hand"
 
 
 def _why(task: Task) -> str:
