@@ -35,7 +35,14 @@ __all__ = [
     "UNCONFIRMED",
     "USAGE",
     "Failure",
+    "cannot_listen",
 ]
+
+
+def cannot_listen(where: str, error: OSError) -> Failure:
+    """Return what ends a program that cannot listen on an address."""
+    sentence = f"cannot listen on {where}: {error.strerror or error}"
+    return Failure(CONFIGURATION, sentence, "Choose another: --listen HOST:PORT")
 
 
 class Failure(click.ClickException):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import AWAY, CONFIGURATION, REFUSED, Failure
+from blueque.cli.failure import AWAY, REFUSED, Failure, cannot_listen
 from blueque.cli.options import Invocation, text_options
 from blueque.errors import InvalidInput, NotInstalled
 
@@ -92,10 +92,7 @@ def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation
             )
         server = open_server(exporter, host, port)
     except OSError as error:
-        advice = "Choose another: --listen HOST:PORT"
-        raise Failure(
-            CONFIGURATION, f"cannot listen on {listen}: {error.strerror or error}", advice
-        ) from error
+        raise cannot_listen(listen, error) from error
     log_to_stderr()
     url, origin = invocation.address()
     where = f"[{host}]" if ":" in host else host or "*"

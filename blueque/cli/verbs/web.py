@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
+from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure, cannot_listen
 from blueque.cli.options import Invocation, text_options
 from blueque.cli.setting_options import setting_options, sources_of
 from blueque.cli.web_packages import missing
@@ -143,10 +143,7 @@ def _bind(address: Address, listen: str | None) -> socket.socket:
     try:
         return server.bind(address)
     except OSError as error:
-        where = listen or "127.0.0.1"
-        advice = "Choose another: --listen HOST:PORT"
-        sentence = f"cannot listen on {where}: {error.strerror or error}"
-        raise Failure(CONFIGURATION, sentence, advice) from error
+        raise cannot_listen(listen or "127.0.0.1", error) from error
 
 
 def _shown(address: Address, listening: socket.socket, prefix: str) -> str:
