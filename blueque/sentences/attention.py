@@ -166,7 +166,9 @@ def _of_queue(
     line: QueueOverview, nodes: Sequence[Node], now: float, serve: Callable[[str], str]
 ) -> Iterator[Concern]:
     states = grouped(nodes, lambda node: node.state)
-    yield from _of_waiting(line, states, now, serve)
+    yield from _of_no_listener(line, states, serve)
+    yield from _of_limits(line, now)
+    yield from _of_misfits(line)
     for state in ("silent", "dead", "gone"):
         if state in states:
             yield Concern(
@@ -191,27 +193,24 @@ def _of_queue(
         yield Concern(line.queue, "overdue", sentence, "blueque-scheduler")
 
 
-def _of_waiting(
-    line: QueueOverview,
-    states: Mapping[str, Sequence[Node]],
-    now: float,
-    serve: Callable[[str], str],
+def _of_no_listener(
+    line: QueueOverview, states: Mapping[str, Sequence[Node]], serve: Callable[[str], str]
 ) -> Iterator[Concern]:
-    if line.counts.pending and states.keys().isdisjoint(_SERVING):
-        idle = [
-            f"{count(len(states[state]), 'listener')} {state}"
-            for state in ("silent", "draining", "paused")
-            if state in states
-        ]
-        waits = f"{line.counts.pending:,} pending, oldest waits {span(line.waiting.oldest_for)}"
-        why = (
-            f"blueque why {short_id(line.waiting.oldest)}"
-            if line.waiting.oldest
-            else serve(line.queue)
-        )
-        yield Concern(
-            line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why
-        )
+    if not line.counts.pending or not states.keys().isdisjoint(_SERVING):
+        return
+    idle = [
+        f"{count(len(states[state]), 'listener')} {state}"
+        for state in ("silent", "draining", "paused")
+        if state in states
+    ]
+    waits = f"{line.counts.pending:,} pending, oldest waits {span(line.waiting.oldest_for)}"
+    oldest = line.waiting.oldest
+    why = f"blueque why {short_id(oldest)}" if oldest else serve(line.queue)
+    yield Concern(line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why)
+
+
+def _of_limits(line: QueueOverview, now: float) -> Iterator[Concern]:
+    """Yield the pause and the limits of a queue that keep tasks from running or from coming."""
     if (
         line.settings.pause is not None
         and line.settings.pause.since is not None
@@ -237,6 +236,10 @@ def _of_waiting(
         sentence = f"full: {line.counts.pending:,} pending, and its max_pending is {line.settings.max_pending}: {become}"
         command = hints.of_queue("queue set", line.queue, "max-pending=N")
         yield Concern(line.queue, "full", sentence, command)
+
+
+def _of_misfits(line: QueueOverview) -> Iterator[Concern]:
+    """Yield what pending tasks need and no listener has."""
     for misfit in line.waiting.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"

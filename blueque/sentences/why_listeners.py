@@ -58,24 +58,28 @@ def resources(inquiry: Inquiry) -> Iterator[Reason]:
     nodes = [node for node in inquiry.nodes if node.state in LOOKS_AT_LINES]
     if not inquiry.needs.resources or not nodes:
         return
-    wanted = hints.amounts(inquiry.needs.resources)
-    if not able_listeners(inquiry):
-        most = {
-            name: max(_has(node).get(name, 0) for node in nodes)
-            for name, _ in inquiry.needs.resources
-        }
-        best = hints.amounts([pair for pair in most.items() if pair[1]]) or "none"
-        options = " ".join(
-            f"--resource {name}={hints.amount(number)}" for name, number in inquiry.needs.resources
-        )
-        sentence = f"It needs {wanted}, and no listener of {inquiry.task.queue} has that much: the most is {best}."
-        yield Reason(
-            "never_fits",
-            f"{sentence} Start one on a host that has it, with {options}, or cancel the task.",
-            f"blueque cancel {inquiry.task.id}",
-        )
-        return
-    names = {name for name, _ in inquiry.needs.resources}
+    if able_listeners(inquiry):
+        yield from _of_room(inquiry, inquiry.needs.resources)
+    else:
+        yield _of_misfit(inquiry, inquiry.needs.resources, nodes)
+
+
+def _of_misfit(inquiry: Inquiry, needs: Sequence[tuple[str, int]], nodes: Sequence[Node]) -> Reason:
+    """Return what the listeners lack, even if they are free."""
+    most = {name: max(_has(node).get(name, 0) for node in nodes) for name, _ in needs}
+    best = hints.amounts([pair for pair in most.items() if pair[1]]) or "none"
+    options = " ".join(f"--resource {name}={hints.amount(number)}" for name, number in needs)
+    sentence = f"It needs {hints.amounts(needs)}, and no listener of {inquiry.task.queue} has that much: the most is {best}."
+    return Reason(
+        "never_fits",
+        f"{sentence} Start one on a host that has it, with {options}, or cancel the task.",
+        f"blueque cancel {inquiry.task.id}",
+    )
+
+
+def _of_room(inquiry: Inquiry, needs: Sequence[tuple[str, int]]) -> Iterator[Reason]:
+    """Say if other tasks use what it needs."""
+    names = {name for name, _ in needs}
     used = [
         (node, task)
         for node, task in _running(inquiry)
@@ -88,7 +92,7 @@ def resources(inquiry: Inquiry) -> Iterator[Reason]:
         free = first_end(inquiry, ids)
         when = "that ends" if len(ids) == 1 else "enough of these have ended"
         when += about(free, len(ids))
-        sentence = f"It needs {wanted}, but too little is free: held by{list_of(inquiry, ids).removeprefix(':')}"
+        sentence = f"It needs {hints.amounts(needs)}, but too little is free: held by{list_of(inquiry, ids).removeprefix(':')}"
         yield Reason("no_room", f"{sentence}; it starts when {when}.", None, free)
 
 

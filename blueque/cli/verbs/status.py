@@ -135,39 +135,34 @@ def _print_text(
     stamp = printing.stamp(overview.now, invocation.is_utc)
     click.echo(printing.within(printing.clean(f"Redis {server_version(overview) or '?'}, {stamp}")))
     most, most_queues = _most(shows_all, height)
-    for concern in concerns[:most]:
-        _print_concern(concern)
+    _print_concerns(concerns, most)
     if not concerns and overview.lines:
         failed = any(line.failures.today for line in overview.lines)
         heading = attention.heading(concerns, overview.lines)
         printing.print_wrapped(f"{heading}{' (blueque failures)' if failed else ''}")
-    if concerns[most:]:
-        click.echo(f"({len(concerns) - most} more: blueque status --all)")
     click.echo()
     if not overview.lines:
         click.echo("No queues yet. The first task creates one:  blueque enqueue QUEUE JSON")
         return
     _print_queues(overview, most_queues)
-    rows = None if shows_all else MAX_ROWS
-    if overview.feeds:
-        click.echo()
-        printing.print_table(
-            feed_rows.COLUMNS,
-            [feed_rows.row(record, overview.now) for record in overview.feeds[:rows]],
-        )
-        _print_rest(len(overview.feeds), rows, "blueque group ls")
-    if overview.running:
-        click.echo()
-        hide = invocation.hider(False)
-        printing.print_table(
-            _RUNNING, [_task_row(task, overview, hide) for task in overview.running[:rows]]
-        )
-        _print_rest(len(overview.running), rows, "blueque ls --state started")
+    most = sys.maxsize if shows_all else MAX_ROWS
+    hide, running = invocation.hider(False), overview.running
+    feeds = [feed_rows.row(record, overview.now) for record in overview.feeds[:most]]
+    tasks = [_task_row(task, overview, hide) for task in running[:most]]
     hosts = _host_rows(overview.nodes)
-    if hosts:
+    _print_first(feed_rows.COLUMNS, feeds, len(overview.feeds), "blueque group ls")
+    _print_first(_RUNNING, tasks, len(running), "blueque ls --state started")
+    _print_first(_HOSTS, hosts[:most], len(hosts), "blueque host ls")
+
+
+def _print_first(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], count: int, command: str
+) -> None:
+    """Print the first rows of a table, and the command that prints all; nothing, if there are none."""
+    if rows:
         click.echo()
-        printing.print_table(_HOSTS, hosts[:rows])
-        _print_rest(len(hosts), rows, "blueque host ls")
+        printing.print_table(columns, rows)
+        _print_rest(count, len(rows), command)
 
 
 def _most(shows_all: bool, height: int | None) -> tuple[int, int]:
@@ -201,6 +196,12 @@ def _print_queues(overview: Overview, most: int) -> None:
         printing.print_table(_BOUNDED, [_bounded_row(line, overview.now) for line in bounded])
 
 
+def _print_concerns(concerns: Sequence[Concern], most: int) -> None:
+    for concern in concerns[:most]:
+        _print_concern(concern)
+    _print_rest(len(concerns), most, "blueque status --all")
+
+
 def _print_concern(concern: Concern) -> None:
     """Print a concern, and below it the whole command, to be copied."""
     name = printing.within(printing.clean(concern.about), printing.terminal_width() // 2)
@@ -214,8 +215,8 @@ def _print_concern(concern: Concern) -> None:
         click.echo(f"  {printing.short_ids(printing.clean(concern.command))}")
 
 
-def _print_rest(count: int, shown: int | None, command: str) -> None:
-    if shown is not None and count > shown:
+def _print_rest(count: int, shown: int, command: str) -> None:
+    if count > shown:
         click.echo(f"({count - shown} more: {command})")
 
 
