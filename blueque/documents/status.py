@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Overview
     from blueque.queries.queue_overview import QueueOverview
-    from blueque.sentences.attention import Concern
+    from blueque.sentences.concern import Concern
     from blueque.text.redaction import Hide
 
 

@@ -24,7 +24,8 @@ from blueque.queries.queue_overview import Counts, Failures, QueueOverview
 from blueque.queries.queues import Pause, Settings
 from blueque.queries.schedules import Watched
 from blueque.sentences import attention
-from blueque.sentences.attention import Concern, concerns
+from blueque.sentences.attention import concerns
+from blueque.sentences.concern import Concern
 from blueque.sentences.pace import left_of
 
 NOW = 1_000_000.0

@@ -16,7 +16,7 @@ from blueque.faces.orders import ORDERS
 from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
-from blueque.sentences.attention import Concern
+from blueque.sentences.concern import Concern
 from blueque.sentences.consent import of_requeue
 from blueque.web import create_app
 from blueque.web.access import Viewer

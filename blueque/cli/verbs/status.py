@@ -19,8 +19,8 @@ from blueque.faces.overview import load, running_task
 from blueque.model.parts import grouped
 from blueque.queries.listeners import youngest_beat
 from blueque.sentences import attention
-from blueque.sentences.attention import Concern, pause_words
 from blueque.sentences.pace import progress_cell
+from blueque.sentences.queue_concerns import pause_words
 from blueque.version import __version__
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Overview
     from blueque.queries.queue_overview import QueueOverview
+    from blueque.sentences.concern import Concern
     from blueque.text.redaction import Hide
 
 MAX_ROWS = 10  # of running tasks, and of hosts

@@ -12,7 +12,7 @@ from blueque.faces.overview import running_task
 from blueque.queries.timeline import silenced
 from blueque.report import charts, svg
 from blueque.sentences import attention
-from blueque.sentences.attention import STUCK, URGENT, Concern
+from blueque.sentences.concern import STUCK, URGENT, Concern
 from blueque.text.terminal import short_id
 from blueque.text.what import what
 from blueque.web import hosts

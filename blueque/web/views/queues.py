@@ -9,7 +9,8 @@ from starlette.exceptions import HTTPException
 
 from blueque.faces.overview import running_task
 from blueque.sentences import attention
-from blueque.sentences.attention import STUCK, pause_words
+from blueque.sentences.concern import STUCK
+from blueque.sentences.queue_concerns import pause_words
 from blueque.web import hosts
 from blueque.web.views.overview import DAYS, row, spark
 from blueque.web.views.tasks import row as task_row
