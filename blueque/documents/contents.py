@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from blueque.model.encoding import seconds_of
 from blueque.model.task import FIELDS, Task
-from blueque.sentences.facts import json_of, number_of
+from blueque.sentences.attempt_facts import number_of
+from blueque.sentences.facts import json_of
 from blueque.text.format import times
 
 if TYPE_CHECKING:

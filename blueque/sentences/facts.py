@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from blueque.errors import TooLarge
 from blueque.model.encoding import seconds_of
-from blueque.model.group import group_of
 from blueque.model.lines import parse_needs
-from blueque.model.states import HELD, LOST
+from blueque.model.states import HELD
 from blueque.model.task import FIELDS, Task
 from blueque.queries.dependencies import NONE
+from blueque.sentences import attempt_facts
 from blueque.sentences.pace import left_of, progress_words, usual_of
 from blueque.sentences.stuck import words_of
 from blueque.sentences.why_blocked import state_of_group
@@ -23,7 +20,6 @@ from blueque.text.format import ago, clean, count, due, size, span, stamp
 from blueque.text.terminal import short_id, terminal_width, within
 
 if TYPE_CHECKING:
-    from blueque.model.retry import Retry
     from blueque.queries.dependencies import Condition, Dependencies
     from blueque.queries.signs import Signs
     from blueque.text.redaction import Hide
@@ -39,16 +35,7 @@ _LAST = (
     "parameters",
     "result",
 )
-_LIMITS = {
-    "time_limit": "time",
-    "stall_limit": "stall",
-    "memory_limit": "memory",
-    "grace": "grace",
-    "lead": "lead",
-}
 _LARGE = 1 << 20  # amounts from here on are bytes
-_KEPT = "If the earlier attempt still runs, its result no longer counts and stays there."
-_PRINTED = "The output of the earlier attempt is there."
 _BESIDE = 40  # columns for a label and for the text behind a cut value
 
 
@@ -67,17 +54,7 @@ def facts(
     """
     now = signs.now
     told = {
-        "task": task.id,
-        "title": task.title,
-        "tags": ", ".join(task.tags) if task.tags else None,
-        "queue": task.queue,
-        "key": task.key,
-        "feed": task.feed,
-        "group": task.fields.get("group"),
-        "schedule": task.schedule,
-        "planned": _planned(task, now, is_utc),
-        "made by": task.fields.get("spawned_by"),
-        "producer": task.producer,
+        **_of_making(task, now, is_utc),
         "state": _state(task),
         "after": _after(task, others),
         "awaited by": _dependents(others),
@@ -93,16 +70,9 @@ def facts(
         "usual": _usual(signs),
         "signs": _signs(task, signs),
         "stuck": None if signs.stuck is None else f"its listener {words_of(signs.stuck, now)}",
-        "cancel": _cancel(task, now),
-        "interrupted": _interrupted(task, now),
-        "lost": _lost(task, now, is_utc),
+        **attempt_facts.of_orders(task, now, is_utc),
         **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
-        "retry": _retry(task),
-        "last_error": _last_error(task),
-        "limits": _limits(task),
-        "used": _used(task),
-        "files": task.files,
-        **_earlier(task),
+        **attempt_facts.of_attempts(task),
     }
     told |= {name: task.fields.get(name) for name in _LAST}
     if told["parameters"] is not None:
@@ -111,21 +81,25 @@ def facts(
         told["context"] = json.dumps(hide(json_of(told["context"])), ensure_ascii=False)
     foreign = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
-        foreign.append(("next", _next(task, cause)))
+        foreign.append(("next", attempt_facts.next_step(task, cause)))
     return [(label, text) for label, text in told.items() if text is not None] + foreign
 
 
-def _next(task: Task, cause: Task | None) -> str:
-    if cause is None or cause.status in (None, "complete"):
-        again = f"blueque requeue {short_id(task.id)}"
-        if task.error_type == "result" and TooLarge.is_message(task.error or ""):
-            return f"Make the path of a file the result, or raise max_bytes. Then: {again}"
-        return f"To run it again: {again}"
-    if cause.status not in ("failed", "cancelled"):
-        return f"It waits for that task if you run it again: blueque requeue {short_id(task.id)}"
-    if cause.id == task.broken_by and group_of(cause.id) is None:
-        return f"To run both again: blueque requeue {short_id(cause.id)} {short_id(task.id)}"
-    return f"How to run it again: blueque why {short_id(task.id)}"
+def _of_making(task: Task, now: float, is_utc: bool) -> dict[str, str | None]:
+    """Return its names, and what has made it."""
+    return {
+        "task": task.id,
+        "title": task.title,
+        "tags": ", ".join(task.tags) if task.tags else None,
+        "queue": task.queue,
+        "key": task.key,
+        "feed": task.feed,
+        "group": task.fields.get("group"),
+        "schedule": task.schedule,
+        "planned": _planned(task, now, is_utc),
+        "made by": task.fields.get("spawned_by"),
+        "producer": task.producer,
+    }
 
 
 def _state(task: Task) -> str:
@@ -294,12 +268,6 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
     return "\n".join(filter(None, (f"{value}, {age}{whose}", where)))
 
 
-def number_of(task: Task, name: str) -> int | float | str:
-    """Return a number, or the text if it is malformed; written by another program."""
-    number: int | float | None = getattr(task, name)
-    return number if number is not None and math.isfinite(number) else task.fields[name]
-
-
 def json_of(text: str | None) -> Any:
     """Return the value; as text if it is not JSON, or JSON cannot hold it."""
     try:
@@ -318,106 +286,3 @@ def _usual(signs: Signs) -> str | None:
         if words is None
         else f"{words.removeprefix('usual ')}: the range of half of the recent tasks of this queue"
     )
-
-
-def _cancel(task: Task, now: float) -> str | None:
-    if not {"cancel", "cancelled_by", "cancel_reason"} & set(task.fields):
-        return None
-    asked = "" if task.cancel is None else f"asked for {span(now - task.cancel)} ago, "
-    reason = f": {task.cancel_reason}" if task.cancel_reason else ""
-    too_late = " (it ended by itself first)" if task.status in ("complete", "failed") else ""
-    return f"{asked}by {task.cancelled_by or 'unknown'}{too_late}{reason}"
-
-
-def _interrupted(task: Task, now: float) -> str | None:
-    if task.interrupted_at is None:
-        return None
-    since = span(now - task.interrupted_at)
-    asked = f"asked for {since} ago" if task.is_interrupted else f"{since} ago"
-    reason = f": {task.interrupt_reason}" if task.interrupt_reason else ""
-    return f"{asked}, by {task.interrupted_by or 'unknown'}{reason}"
-
-
-def _lost(task: Task, now: float, is_utc: bool) -> str | None:
-    if task.lost_node is None:
-        return None
-    if task.last_seen is None:
-        return f"with {task.lost_node}"
-    seen = f"{stamp(task.last_seen, is_utc)}  ({span(now - task.last_seen)} ago)"
-    return f"with {task.lost_node}\nlast seen {seen}"
-
-
-def _retry(task: Task) -> str | None:
-    text, policy = task.fields.get("retry"), task.retry
-    if policy is not None:
-        used = f"{task.failures or 0} of {policy.max} failures, {task.interruptions or 0} of {policy.interruptions}"
-        return f"{used} interruptions so far\n{_waits(policy)}{_only(policy)}"
-    if text is not None:
-        return (
-            "never, even if its listener has a policy"
-            if text == "null"
-            else f"{text}  (malformed: never)"
-        )
-    if task.failures and task.status == "failed":
-        retried = f"{task.failures} of them {'was' if task.failures == 1 else 'were'} retried"
-        whose = "by the policy of its handler or listener; it has none of its own"
-        return f"{task.failures + 1} attempts failed, and {retried}, {whose}"
-    if task.failures or task.interruptions:
-        used = f"{count(task.failures or 0, 'failure')}, {count(task.interruptions or 0, 'interruption')}"
-        return f"{used} so far; no policy of its own"
-    return None
-
-
-def _waits(policy: Retry) -> str:
-    longer = "" if policy.factor == 1 else f", each time {policy.factor:g} times as long"
-    return f"waits {span(policy.backoff)}{longer}" if policy.backoff else "without a pause"
-
-
-def _only(policy: Retry) -> str:
-    causes = [*policy.on, *(f"exit code {code}" for code in policy.exit_codes)]
-    only = f"; only after {', '.join(causes)}" if causes else ""
-    return f"{only}; never after {', '.join(policy.not_on)}" if policy.not_on else only
-
-
-def _last_error(task: Task) -> str | None:
-    """Return why the attempt before it ended."""
-    error, kind = task.last_error, task.last_error_type
-    if error is None or kind is None:
-        return error or kind
-    return error if error.startswith((kind, kind.rpartition(".")[2])) else f"{kind}: {error}"
-
-
-def _limits(task: Task) -> str | None:
-    return (
-        ", ".join(
-            f"{word} {_amount(task, name)}" for name, word in _LIMITS.items() if name in task.fields
-        )
-        or None
-    )
-
-
-def _amount(task: Task, name: str) -> str:
-    number = number_of(task, name)
-    if isinstance(number, str):
-        return number
-    return size(number) if name == "memory_limit" else span(number)
-
-
-def _used(task: Task) -> str | None:
-    used: Iterator[str | None] = iter(
-        (
-            None if task.memory_peak is None else f"memory {size(task.memory_peak)} at most",
-            None if task.cpu_seconds is None else f"CPU {span(task.cpu_seconds)}",
-            None if task.leaked is None else f"left-over processes that were ended: {task.leaked}",
-        )
-    )
-    return ", ".join(part for part in used if part) or None
-
-
-def _earlier(task: Task) -> dict[str, str]:
-    """Return where the files of an earlier attempt are, which may still report."""
-    told = {} if task.requeued is None else {"requeued": "A person put it in line again."}
-    if task.last_files is not None:
-        may_report = task.requeued is not None or task.last_error_type in LOST
-        told["last_files"] = f"{task.last_files}\n{_KEPT if may_report else _PRINTED}"
-    return told
