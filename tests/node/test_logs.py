@@ -508,10 +508,11 @@ def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue,
     lines = result.stdout.splitlines()
     assert lines[0] == "0" and lines[-2:] == ["99999", "oh"]
     (mark,) = (line for line in lines if line.startswith("... "))
-    missing = int(mark.removeprefix("... (").removesuffix(" lines left out)"))
+    shown = mark.removeprefix("... (").removesuffix(" lines left out)")
+    missing = int(shown.replace(",", ""))
     assert len(lines) - 1 + missing == 100_001
     assert int(lines[lines.index(mark) + 1]) == int(lines[lines.index(mark) - 1]) + 1 + missing
-    says = f"{missing} lines left out; on its host, to see everything: blueque logs --all"
+    says = f"{shown} lines left out; on its host, to see everything: blueque logs --all"
     assert result.stderr == f"{says} {task}\n"
     assert run("logs", "-n", "2", task).stdout == "99999\noh\n"
     assert run("logs", "--all", task).stdout.splitlines() == [*map(str, range(100_000)), "oh"]
@@ -521,7 +522,7 @@ def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue,
     assert on_terminal[:1] == ["99801"] and len(on_terminal) == 201
     assert (
         on_terminal[-1]
-        == f"{len(lines) - 201} lines before these: blueque logs -n {len(lines) - 1} {task[:8]}"
+        == f"{len(lines) - 201:,} lines before these: blueque logs -n {len(lines) - 1} {task[:8]}"
     )
     as_json = [
         json.loads(line) for line in run("logs", "-n", "2", "--json", task).stdout.splitlines()
