@@ -16,9 +16,10 @@ from click.testing import CliRunner
 from running import Programs, outcome, patched, until
 from transactions import protocol
 
+from blueque.cli.log_printer import Printer
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.cli.verbs.logs import _look, _Printer, logs
+from blueque.cli.verbs.logs import _look, logs
 from blueque.errors import NotOwner
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -699,7 +700,7 @@ def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(
 ):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("blueque.cli.progress_line.PAUSE", -1.0)
-    task, printer = processor.task.id, _Printer(False, False, False, False)
+    task, printer = processor.task.id, Printer(False, False, False, False)
     places = [task_log.Place(task)]
     looks = (
         lambda: processor.progress("1/4"),
@@ -721,7 +722,7 @@ def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(
 
 
 def test_who_follows_is_told_where_another_attempt_begins(capsys):
-    printer = _Printer(False, False, False, False)
+    printer = Printer(False, False, False, False)
 
     printer.follow(
         [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -12,16 +12,15 @@ from blueque.cli import feed_rows, printing
 from blueque.cli.actions import Outcome
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, USAGE, Failure
+from blueque.cli.group_rows import is_kept, print_bad, print_groups, remarks
 from blueque.cli.named import no_group, queues_matching
 from blueque.cli.noun import Noun
 from blueque.cli.options import Invocation, shared_options, yes_option
-from blueque.cli.printing import Column, count, number_columns
+from blueque.cli.printing import count
 from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
-from blueque.cli.task_columns import TaskColumn, chosen
 from blueque.documents.groups import group_item, of_feeds, of_group, of_groups
 from blueque.errors import NoSuchGroup, WrongGroup
-from blueque.model.group import MAKING, is_held, shown_state
-from blueque.queries.feeds import numbers, state_of
+from blueque.queries.feeds import numbers
 from blueque.sentences import consent
 from blueque.text import hints
 
@@ -31,17 +30,10 @@ if TYPE_CHECKING:
     from blueque.producer.groups import TaskGroup
     from blueque.queries.groups import GroupSeen
 
-_COLUMNS = [
-    Column("GROUP", can_shrink=True, is_name=True),
-    Column("KIND", can_shrink=True, yields=True),
-    Column("STATE"),
-    *number_columns("AGE", "TASKS", "COMPLETE", "BAD", "OPEN", "WAITING"),
-]
 _queue_option = click.option(
     "-q", "--queue", metavar="QUEUE", help="Of a feed: its queue, if several have one of this name."
 )
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
-_OF_BAD = ("id", "what", "queue", "state", "for", "error")
 
 
 @click.group(cls=Noun)
@@ -71,7 +63,7 @@ def list_groups(invocation: Invocation) -> None:
     if invocation.as_json:
         printing.print_json("groups", **of_groups(found, feeds, now))
     elif found or feeds:
-        _print_table(found, now, feeds)
+        print_groups(found, now, feeds)
     else:
         printing.talk("no groups and no feeds")
 
@@ -99,48 +91,18 @@ def show(invocation: Invocation, name: str, queue: str | None) -> None:
     if invocation.as_json:
         printing.print_json("group", **of_group(seen, bad, now))
         return
-    _print_table([seen], now)
+    print_groups([seen], now)
     tasks: Sequence[Task] = ()
     if bad:
         inspector = client.get_inspector()
         tasks = inspector.with_contents(inspector.tasks(bad[:_SHOWN]))
-        shown = chosen(_OF_BAD, invocation.hider(False))
-        rows = [[_cell(one, task, now) for one in shown] for task in tasks]
-        click.echo("\n" + "\n".join(printing.table([one.column for one in shown], rows)))
+        print_bad(tasks, now, invocation.hider(False))
     if len(bad) > _SHOWN:
         rest = f"{seen.bad - _SHOWN} more BAD tasks"
         click.echo(f"({rest}: {hints.of_group('show --json', name)})")
     can_run = any(task.status is not None for task in tasks)
-    for remark in _remarks(seen, can_run, now, invocation.is_utc):
+    for remark in remarks(seen, can_run, now, invocation.is_utc):
         printing.talk(remark)
-
-
-def _remarks(seen: GroupSeen, can_run: bool, now: float, is_utc: bool) -> Iterator[str]:
-    """Yield who has cancelled a group, how long its results are kept, and what to do next.
-
-    can_run: whether any of its tasks can be put in line again.
-    """
-    record, name = seen.record, seen.name
-    if "cancel" in record:
-        reason = f": {record['cancel_reason']}" if record.get("cancel_reason") else ""
-        ago = printing.span(max(now - record["cancel"], 0.0))
-        yield f"It was cancelled {ago} ago by {record.get('cancelled_by', 'unknown')}{reason}."
-    elif seen.state == "open":
-        yield f"It is open: more tasks may join it. When it has all: {hints.of_group('close', name)}"
-    elif seen.state == MAKING:
-        yield f"None of its tasks runs until all are there. To give it up: {hints.of_group('cancel', name)}"
-    if is_held(_text(record.get("hold")), _text(record.get("collected")), now):
-        until = printing.stamp(record["hold"], is_utc)
-        yield f"Its tasks are kept until its results were collected, at most until {until}."
-    if can_run and seen.is_whole and not seen.is_cancelling:
-        yield f"To run the BAD tasks again: {hints.of_group('requeue', name)}"
-    if seen.waiting and seen.bad and seen.has_ended:
-        them = "The task that waits" if seen.waiting == 1 else "The tasks that wait"
-        yield f"{them} for it: {hints.of_queue('graph', name)}"
-
-
-def _text(value: float | None) -> str | None:
-    return None if value is None else str(value)
 
 
 @group.command(short_help="Let no more tasks join a group, or let more join again.")
@@ -263,11 +225,10 @@ def forget(invocation: Invocation, name: str, queue: str | None, is_sure: bool) 
         return
     group = client.group(name)
     seen = _seen(invocation, group)
-    hold, collected = (_text(seen.record.get(name)) for name in ("hold", "collected"))
     if seen.is_deleted_with_tasks and seen.members:
         facts = f"{count(seen.members, 'task')} of workflow {name} would be deleted for good; none has run"
         require_consent(is_sure, facts, "Delete?", number=seen.members)
-    elif seen.has_ended and seen.members and is_held(hold, collected, time.time()):
+    elif seen.has_ended and seen.members and is_kept(seen, time.time()):
         facts = f"the results of {count(seen.members, 'task')} of group {name} were not collected"
         require_consent(is_sure, facts, "Forget it?")
     try:
@@ -330,37 +291,3 @@ def _say(group: TaskGroup, as_json: bool, what: str) -> None:
         printing.print_json("group", item=group_item(group.progress()), bad=[])
     else:
         click.echo(printing.clean(f"{group.name}  {what}"))
-
-
-def _print_table(
-    found: Sequence[GroupSeen], now: float, feeds: Sequence[Mapping[str, str]] = ()
-) -> None:
-    """Print groups and feeds, and when the last tasks came of those that are making."""
-    rows = [_row(seen, now) for seen in found] + [_row_of_feed(record, now) for record in feeds]
-    printing.print_table(_COLUMNS, rows)
-    for seen in found:
-        at = seen.record.get("updated")
-        if seen.state == MAKING and at is not None:
-            ago = printing.span(max(now - at, 0.0))
-            printing.talk(f"{seen.name} is making: its last tasks came {ago} ago")
-
-
-def _cell(column: TaskColumn, task: Task, now: float) -> str:
-    if column.column.title == "STATE" and task.status is None:
-        return "gone"
-    return column.cell(task, now, False)
-
-
-def _row(seen: GroupSeen, now: float) -> list[str]:
-    created = seen.record.get("created")
-    age = "-" if created is None else printing.span(now - created)
-    state = shown_state(seen.state, "cancel" in seen.record, seen.open)
-    numbers_of = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
-    return [seen.name, seen.kind, state, age, *map(str, numbers_of)]
-
-
-def _row_of_feed(record: Mapping[str, str], now: float) -> list[str]:
-    state, since = state_of(record)
-    age = "-" if since is None else printing.span(now - since)
-    tasks, skipped = record.get("tasks", "-"), record.get("skipped", "-")
-    return [record["feed"], "feed", state, age, tasks, "-", skipped, "-", "-"]

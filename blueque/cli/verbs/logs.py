@@ -12,17 +12,16 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.log_files import from_files
+from blueque.cli.log_printer import Printer
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.named_tasks import find_one
 from blueque.cli.options import Invocation, shared_options
-from blueque.cli.progress_line import Line
 from blueque.cli.values import WholeRange
-from blueque.documents.tasks import of_line
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
-from blueque.sentences.pace import progress_words, with_share
+from blueque.sentences.pace import progress_words
 from blueque.system.outage import Outage
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def logs(
     client = invocation.client()
     queues = queues_matching(client.get_inspector().queues(), queues) if queues else ()
     tasks = _chosen(client, prefixes, queues)
-    printer = _Printer(
+    printer = Printer(
         len(tasks) > 1 or bool(queues and follow), with_times, invocation.as_json, invocation.is_utc
     )
     if want_all:
@@ -108,65 +107,6 @@ def _of(lines: Iterable[LogLine], attempt: int | None) -> Iterator[LogLine]:
             yield line
 
 
-class _Printer:
-    """Prints lines, and says where lines are missing."""
-
-    def __init__(self, has_prefix: bool, has_times: bool, as_json: bool, is_utc: bool) -> None:
-        self._has_prefix = has_prefix
-        self._has_times = has_times
-        self._as_json = as_json
-        self.is_utc = is_utc
-        # attempt and number of the last line of each task
-        self._last: dict[str, tuple[int, int]] = {}
-        # how far the task is, behind all that it has printed
-        self._line = Line(is_wanted=not as_json)
-
-    def now(self, told: str) -> None:
-        """Print the progress of the task."""
-        if not self._as_json:
-            printing.talk(f"-- now: {told} --")
-
-    def draw(self, told: str | None) -> None:
-        """Show the progress on a terminal, in place, until more is printed."""
-        if told is not None:
-            self._line.draw(lambda: f"-- now: {with_share(told)} --")
-
-    def clear(self) -> None:
-        self._line.clear()
-
-    def print(self, lines: Iterable[LogLine]) -> None:
-        for line in lines:
-            self._last[line.task] = line.attempt, line.number
-            self.clear()
-            if self._as_json:
-                printing.print_json_line("log", **of_line(line))
-                continue
-            click.echo(self._before(line.task, line.at) + printing.harmless(line.text))
-
-    def follow(self, lines: Iterable[LogLine]) -> None:
-        """Print lines of several tasks, as they come."""
-        for line in lines:
-            attempt, number = self._last.get(line.task, (line.attempt, line.number - 1))
-            self.clear()
-            if line.attempt > attempt and not self._as_json:
-                printing.talk(f"--- attempt {line.attempt} of {printing.short_id(line.task)} ---")
-            if attempt == line.attempt:
-                self.gap(line.task, line.number - number - 1)
-            self.print([line])
-
-    def gap(self, task_id: str, missing: int) -> None:
-        """Say that lines are missing here. In JSON, their numbers say so."""
-        if not self._as_json and missing > 0:
-            left_out = printing.count(missing, "line")
-            click.echo(f"{self._before(task_id, 0.0)}... ({left_out} left out)")
-
-    def _before(self, task_id: str, at: float) -> str:
-        before = f"{printing.short_id(task_id)} | " if self._has_prefix else ""
-        return (
-            f"{before}{printing.stamp(at or None, self.is_utc)} | " if self._has_times else before
-        )
-
-
 def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
     inspector = client.get_inspector()
     found = [find_one(inspector, prefix) for prefix in prefixes]
@@ -180,7 +120,7 @@ def _show(
     task_id: str,
     wanted: int | None,
     count: int | None,
-    printer: _Printer,
+    printer: Printer,
     is_followed: bool,
 ) -> Place:
     """Print what Redis has of a task, and return the place after it."""
@@ -274,7 +214,7 @@ def _follow(
     places: list[Place],
     queues: Sequence[str],
     attempt: int | None,
-    printer: _Printer,
+    printer: Printer,
 ) -> None:
     """Print new lines until all tasks have ended; of queues, for ever."""
     reached = {place.task: place for place in places}
@@ -294,7 +234,7 @@ def _look(
     places: list[Place],
     queues: Sequence[str],
     attempt: int | None,
-    printer: _Printer,
+    printer: Printer,
     reached: dict[str, Place],
     outage: Outage,
 ) -> list[Place]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +13,7 @@ from blueque.cli import printing
 from blueque.cli.actions import choose
 from blueque.cli.endings import detached, tell_ending
 from blueque.cli.failure import ATTENTION, MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
+from blueque.cli.held import MOST, MOST_NAMED, Held
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.selection import is_of_groups, require_one_way, selected, selection_of
@@ -26,7 +27,6 @@ from blueque.queries import groups
 from blueque.queries.queue_ends import QueueWatcher
 from blueque.queries.queues import counts
 from blueque.queries.task_ends import Watcher, ends
-from blueque.sentences.why_blocked import how_it_ended
 from blueque.text.hints import of_group
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
     from blueque.queries.selection import Selection
-
-MOST = 1000  # blocked tasks whose conditions are read at a time
-MOST_NAMED = 3  # that get a line each
 
 
 @click.command()
@@ -116,7 +113,7 @@ def wait(
     waiting, ended = {task.id: task for task in tasks}, []
     try:
         watcher = Watcher(client.connections.connect, waiting)
-        held = _Held(inspector)
+        held = Held(inspector)
         for task in ends(watcher, client.patience, timeout, held.tell):
             del waiting[task.id]
             ended.append(task)
@@ -178,7 +175,7 @@ def _wait_for_queues(
             )
         tasks = inspector.listing(queues, ["pending"], MOST).tasks
         _tell_of_no_listener(invocation, client, tasks)
-    watcher, held = QueueWatcher(client.connections.connect, queues), _Held(inspector)
+    watcher, held = QueueWatcher(client.connections.connect, queues), Held(inspector)
     try:
         for _ in ends(watcher, client.patience, timeout, held.tell_in):
             pass  # it yields no tasks
@@ -264,36 +261,6 @@ def _wait_for_group(client: Client, name: str, timeout: float | None) -> int:
         raise
     printing.talk(f"group {name} has ended: {seen.complete} complete, {seen.bad} not")
     return NOT_COMPLETE if seen.bad else 0
-
-
-class _Held:
-    """Says once of each blocked task which tasks hold it up."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
-        self._told: set[str] = set()
-
-    def tell(self, ids: Sequence[str]) -> None:
-        """Say of those that were not told of, which tasks hold them."""
-        self._tell(self._inspector.broken([task for task in ids if task not in self._told][:MOST]))
-
-    def tell_in(self, queues: Sequence[str]) -> None:
-        """Do the same with the blocked tasks of these queues."""
-        broken = self._inspector.broken_in(queues)
-        self._tell({task: found for task, found in broken.items() if task not in self._told})
-
-    def _tell(self, found: Mapping[str, Sequence[Task]]) -> None:
-        self._told |= found.keys()
-        for task_id, parents in [*found.items()][:MOST_NAMED]:
-            parent = parents[0]
-            name = printing.short_id(parent.id)
-            more = f", and {len(parents) - 1} more did not end well" if parents[1:] else ""
-            printing.talk(
-                f"{printing.short_id(task_id)} is held by {name}, which "
-                f"{how_it_ended(parent)}{more}. See: blueque why {printing.short_id(task_id)}"
-            )
-        if len(found) > MOST_NAMED:
-            printing.talk(f"{len(found) - MOST_NAMED} more of these tasks are held.")
 
 
 def _print_json(
