@@ -63,7 +63,7 @@ def close_group(
 
 def fewer(members: int, expected: int, way_on: str) -> str:
     """Return why a group with too few members is not closed, and what to do."""
-    return f"it has {count(members, 'task')}, {expected} are expected: {way_on}"
+    return f"it has {count(members, 'task')}, {expected:,} are expected: {way_on}"
 
 
 def cancel_group(

@@ -178,7 +178,7 @@ def test_parameters_that_cannot_come_back_the_same_are_refused_and_nothing_is_wr
 ):
     with pytest.raises(error, match="parameters") as refusal:
         queue.enqueue(value) if way == "enqueue" else queue.schedule(
-            value, 4e9 if way == "schedule" else 1.5
+            value, 4e9 if way == "schedule" else 1e9
         )
 
     assert isinstance(refusal.value, ValueError)

@@ -136,7 +136,7 @@ def test_a_group_that_has_lost_tasks_is_not_closed_before_they_are_written_again
     writer = make(job)
     message = write(writer)
     lose(cli, cli.zrange(keys.members("tonight"), 0, 99))
-    with pytest.raises(WrongGroup, match="it has 2400 tasks, 2500 are expected: put all"):
+    with pytest.raises(WrongGroup, match="it has 2,400 tasks, 2,500 are expected: put all"):
         writer.commit([message])
     assert cli.hget(keys.group("tonight"), "state") == "open"
 
@@ -173,7 +173,7 @@ def test_a_group_that_another_program_has_opened_is_left_open_and_what_it_loses_
     assert (group.progress().state, group.progress().members) == ("open", 2500)
 
     lose(cli, cli.zrange(keys.members("tonight"), 0, 6))
-    with pytest.raises(WrongGroup, match="it has 2493 tasks, 2500 are expected: put all"):
+    with pytest.raises(WrongGroup, match="it has 2,493 tasks, 2,500 are expected: put all"):
         writer.commit([message])
 
 
