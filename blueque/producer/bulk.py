@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model import labels, trace
-from blueque.model.encoding import require_time, require_whole
+from blueque.model.encoding import require_due, require_whole
 from blueque.model.group import Group, tracked
 from blueque.model.group_terms import Terms, terms_for
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
@@ -223,7 +223,7 @@ def _one_of(eta: float | datetime | None, etas: Column | None) -> Column:
         return etas
     if etas is not None:
         raise InvalidInput("give an eta for all tasks or etas, not both")
-    due = require_time(eta)
+    due = require_due(eta)
     return lambda parameters: due
 
 

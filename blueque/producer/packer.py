@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import conditions_of
-from blueque.model.encoding import FLUSH, encode, quick_encoder, require_time
+from blueque.model.encoding import FLUSH, encode, quick_encoder, require_due
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_keys, random_ids, require_key
 from blueque.model.lines import require_priority
@@ -98,7 +98,7 @@ class Packer:
         self._columns = (
             _Values("keys", plan.keys, require_key),
             _Values("priorities", plan.priorities, require_priority),
-            _Values("etas", plan.etas, require_time),
+            _Values("etas", plan.etas, require_due),
             _Values("after_each", plan.after_each, conditions_of),
         )
         self._number = self.position = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blueque.queries.signs import Signs
     from blueque.queries.statistics import Durations
 
-LEAST_RUNS = 5  # of which the usual run time is told
+LEAST_RUNS = 5  # fewer tell no usual run time
 TICKS = 9  # of the picture of its attempts
 USUAL_DAYS = 7
 

@@ -232,7 +232,7 @@ def make_group(queue, source, kind, meanwhile):
         **given,
         "keys": [f"key {n}" for n in range(2500)],
         "priorities": [0] * 2500,
-        "etas": [1.0] * 2500,
+        "etas": [1e9] * 2500,
     }
     given[source] = kind(each[source])
     if source == "etas":

@@ -169,12 +169,12 @@ def test_a_column_that_does_not_fit_is_refused_with_its_position(queue, state, c
 
 def test_one_eta_is_for_all_and_past_ones_are_put_in_line(queue, cli):
     queue.schedule_many([1, 2], FAR)
-    queue.schedule_many([3, 4, 5], etas=[1.0, FAR, 2.0])
+    queue.schedule_many([3, 4, 5], etas=[1e9, FAR, 0])
 
     assert cli.zcard(keys.scheduled("video")) == 3
     assert parameters(cli) == [3, 5]
     assert {cli.hexists(keys.task(task), "eta") for task in line(cli)} == {False}
-    for given in ({}, {"eta": FAR, "etas": [FAR]}):
+    for given in ({}, {"eta": FAR, "etas": [FAR]}, {"eta": 10}, {"etas": [10]}):
         with pytest.raises(InvalidInput, match="eta"):
             queue.schedule_many([1], **given)
 
