@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -46,6 +46,7 @@ from blueque.system.process import keep_in_memory
 
 if TYPE_CHECKING:
     from blueque.node.handler_check import Registered
+    from blueque.settings.contents import Config
     from blueque.settings.resolver import Resolver
 
 # Of which a task inherits the variable, because other programs use it as well.
@@ -148,23 +149,17 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     named = named or dict.fromkeys(modules.get_queues())
     handlers = handlers_of(sources, named, modules)
     known = {q: weight for q in named if (weight := config.queue(q).get("weight")) is not None}
-    weights, select = chosen_among(settings, known, named)
+    weights, own["select"] = chosen_among(settings, known, named)
     farther = sources.farther()
     nearer = {queue: sources.nearer(queue, weight) for queue, weight in named.items()}
     whole = {queue: its.then(*farther.layers) for queue, its in nearer.items()}
     programs = found_from_here(config, handlers, {q: cwd_of(its) for q, its in whole.items()})
     registered = registered_among(programs, modules.handlers, importer.look_at)
-    own["select"] = select
     if not any(name.run for name in handlers.values()):
         own["preload"] = []  # programs import nothing
     if own["hooks"] is not None:
         importer.check_hooks(own["hooks"])
-    of_queues, remarks = {}, []
-    for queue, its in nearer.items():
-        handler = registered.get(queue)
-        if handler is not None:
-            remarks += remarks_on(config, queue, handler, its)
-        of_queues[queue] = of_queue(its.then(decorated(config, queue, handler)), farther)
+    of_queues, remarks = _of_queues(config, nearer, farther, registered)
     _become_master(
         {
             "settings": own,
@@ -180,6 +175,22 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "remarks": remarks,
         }
     )
+
+
+def _of_queues(
+    config: Config,
+    nearer: Mapping[str, Resolver],
+    farther: Resolver,
+    registered: Mapping[str, Registered],
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of the tasks of each queue, and remarks on what handlers say of them."""
+    of_queues, remarks = {}, []
+    for queue, its in nearer.items():
+        handler = registered.get(queue)
+        if handler is not None:
+            remarks += remarks_on(config, queue, handler, its)
+        of_queues[queue] = of_queue(its.then(decorated(config, queue, handler)), farther)
+    return of_queues, remarks
 
 
 def of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:

@@ -91,9 +91,7 @@ def feed(
     *paths, queue = words or ("",)
     if not paths:
         raise click.UsageError("give PATH and QUEUE: the files, and the queue to feed")
-    if params is not None and value is not None:
-        raise click.UsageError("give --params or --value, not both")
-    columns = value if params is None else [name.strip() for name in params.split(",")]
+    columns = _columns(params, value)
     stop, screen = threading.Event(), _Screen()
     stopping = StopSignals(stop)
     try:
@@ -117,6 +115,13 @@ def feed(
     else:
         _print_text(outcome, screen.rows_before, " ".join(paths))
     return 0 if outcome.is_finished else stopping.exit_code
+
+
+def _columns(params: str | None, value: str | None) -> str | list[str] | None:
+    """Return the columns that --params names, or the one of --value."""
+    if params is not None and value is not None:
+        raise click.UsageError("give --params or --value, not both")
+    return value if params is None else [name.strip() for name in params.split(",")]
 
 
 class _Screen:

@@ -122,11 +122,7 @@ def ls(
     inspector = client.get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     require_groups(inspector, selection.group)
-    wanted: Sequence[str] = states or usual_states(selection, node)
-    if ENDED in states:
-        wanted = [state for state in (*states, *FINISHED) if state != ENDED]
-    if "all" in states:
-        wanted = STATUSES
+    wanted = _wanted(states, usual_states(selection, node))
     is_left = "left" in (*(columns or ()), (sort or "").strip("- ").lower())
     nodes = inspector.nodes() if is_left else []
     choice = choice_of(queues, inspector, selection, node, _sorting(sort, nodes), printing.talk)
@@ -148,21 +144,32 @@ def ls(
         for task in listing.tasks:
             click.echo(printing.clean(task.id))
     elif listing.tasks:
-        shown = [
-            explained(held.explained(column), begins)
-            for column in chosen(columns or usual, hide, nodes)
-        ]
-        rows = [
-            [one.cell(task, listing.now, invocation.is_utc) for one in shown]
-            for task in listing.tasks
-        ]
-        printing.print_table([one.column for one in shown], rows)
+        columns_shown = chosen(columns or usual, hide, nodes)
+        _print(
+            [explained(held.explained(column), begins) for column in columns_shown],
+            listing,
+            invocation.is_utc,
+        )
     else:
         is_all = wanted is UNFINISHED and not selection.is_any and node is None
         _say_nothing(client, node, queues if is_all else (), patterns)
     _say_more(listing, limit)
     if wanted is UNFINISHED and not (invocation.as_json or only_ids):
         _say_later(inspector, queues)
+
+
+def _wanted(states: Sequence[str], usual: Sequence[str]) -> Sequence[str]:
+    """Return the states that --state names; without it: the usual ones."""
+    if "all" in states:
+        return STATUSES
+    if ENDED in states:
+        return [state for state in (*states, *FINISHED) if state != ENDED]
+    return states or usual
+
+
+def _print(columns: Sequence[TaskColumn], listing: Listing, is_utc: bool) -> None:
+    rows = [[one.cell(task, listing.now, is_utc) for one in columns] for task in listing.tasks]
+    printing.print_table([one.column for one in columns], rows)
 
 
 def _begins(

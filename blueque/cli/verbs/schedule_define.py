@@ -27,6 +27,7 @@ from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
     from blueque.model.recurrence import Rule
+    from blueque.producer.queue import Queue
     from blueque.queries.schedules import ScheduleSeen
 
 _COLUMNS = [Column("PLANNED"), Column("DUE")]
@@ -71,37 +72,27 @@ def add(
     then, and the history stays. This concerns what is planned from now on; tasks that are there stay as they are. One that
     comes from a file is changed in the file. In a file, tasks have all options: see blueque schedule apply.
     """
-    from blueque.producer.schedules import define  # here: --help does without
-
     client = invocation.client()
     values = _defining(lambda: _values(source, options))
     if dry_run:
-        definition = _defining(lambda: define(client.get_queue(queue), name, **values))
-        _preview(invocation, definition.rule, invocation.as_json)
+        _preview(invocation, _rule(client.get_queue(queue), name, values))
         return
     before = _seen(invocation, name)
     try:
-        schedule = _defining(
+        seen = _defining(
             lambda: client.set_schedule(
                 name, queue=queue, only_new=not replaces, by=invocation.by, **values
             )
-        )
+        ).seen
     except WrongSchedule as error:
         if replaces:
             raise
-        there = f"there is a schedule {name!r} already"
-        see = f"See it: {of_schedule('show', name)}"
-        raise Failure(
-            REFUSED,
-            there,
-            see,
-            "To replace it: --replace, with all of its options; what is left out has its default then.",
-        ) from error
-    seen = schedule.seen
+        raise _is_there(name) from error
     change, fields = _change(before, seen)
     if invocation.as_json:
-        shown = item(seen, invocation.hider(False))
-        printing.print_json("recurring", item=shown, change=change, fields=fields)
+        printing.print_json(
+            "recurring", item=item(seen, invocation.hider(False)), change=change, fields=fields
+        )
         return
     what = {"new": "", "same": "same, "}.get(change, f"{change}: {', '.join(fields)}; ")
     click.echo(printing.clean(f"{name}  {what}{outlook(seen, invocation.is_utc)}"))
@@ -111,11 +102,26 @@ def add(
         warn_of_no_listener(invocation, client, queue)
 
 
-def _preview(invocation: Invocation, rule: Rule, as_json: bool) -> None:
+def _is_there(name: str) -> Failure:
+    return Failure(
+        REFUSED,
+        f"there is a schedule {name!r} already",
+        f"See it: {of_schedule('show', name)}",
+        "To replace it: --replace, with all of its options; what is left out has its default then.",
+    )
+
+
+def _rule(queue: Queue, name: str, values: Mapping[str, Any]) -> Rule:
+    from blueque.producer.schedules import define  # here: --help does without
+
+    return _defining(lambda: define(queue, name, **values)).rule
+
+
+def _preview(invocation: Invocation, rule: Rule) -> None:
     """Print the next planned times of a rule."""
     now = time.time()
     times = list(islice(rule.times(now), _SHOWN))
-    if as_json:
+    if invocation.as_json:
         items = [{**printing.times(planned=each), "in_seconds": each - now} for each in times]
         printing.print_json(
             "schedule_preview", rule=rule.text(), **printing.times(now=now), items=items

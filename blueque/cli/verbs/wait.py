@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -91,35 +91,51 @@ def wait(
         if is_any or has_results:
             raise click.UsageError("--any and --results are for tasks: -q alone is for queues")
         return _wait_for_queues(invocation, client, patterns, timeout, invocation.as_json)
-    inspector = client.get_inspector()
     if selects:
         tasks, code, gone = _selected(client, patterns, selection)
         if code == ATTENTION:
-            large = _group_of(patterns, selection)
-            if large is None or is_any or has_results or invocation.as_json:
-                why = f"{len(tasks)} tasks or more are too many to wait for at a time"
-                raise Failure(USAGE, why)
+            is_alone = not (is_any or has_results or invocation.as_json)
+            large = _large_group(patterns, selection, is_alone, len(tasks))
             return _wait_for_group(client, large, timeout)
     else:
-        (tasks, code), gone = choose(inspector, prefixes), 0
+        (tasks, code), gone = choose(client.get_inspector(), prefixes), 0
     if code:
         return code
     _tell_of_open(client, selection.group)
-    if sys.stderr.isatty():
-        printing.talk(f"Waiting for {printing.count(len(tasks), 'task')}.")
-        _tell_of_no_listener(
-            invocation, client, [task for task in tasks if task.status == "pending"]
-        )
-    waiting, ended = {task.id: task for task in tasks}, []
+    _tell_of_waiting(invocation, client, tasks)
+
+    def tell(task: Task) -> None:
+        tell_ending(task, has_result=not (has_results or invocation.as_json))
+        if has_results:
+            _print_result(task)
+
+    ended, waiting, code = _wait_for_tasks(client, tasks, timeout, is_any, tell)
+    if invocation.as_json and not has_results:
+        _print_json(client.get_inspector(), ended, waiting, code == TIMED_OUT)
+    if len(tasks) > 1 and not is_any:
+        _tell_total(ended, len(waiting))
+    is_bad = any(task.status != "complete" for task in ended) or gone
+    return code or (NOT_COMPLETE if is_bad else 0)
+
+
+def _wait_for_tasks(
+    client: Client,
+    tasks: Sequence[Task],
+    timeout: float | None,
+    is_any: bool,
+    tell: Callable[[Task], None],
+) -> tuple[list[Task], list[str], int]:
+    """Wait until tasks, or any of them, have ended; `tell` is called for each. Return those that
+    have ended, the ids of the others, and TIMED_OUT or 0.
+    """
+    waiting, ended, code = {task.id: task for task in tasks}, [], 0
     try:
         watcher = Watcher(client.connections.connect, waiting)
-        held = Held(inspector)
+        held = Held(client.get_inspector())
         for task in ends(watcher, client.patience, timeout, held.tell):
             del waiting[task.id]
             ended.append(task)
-            tell_ending(task, has_result=not (has_results or invocation.as_json))
-            if has_results:
-                _print_result(task)
+            tell(task)
             if is_any:
                 break
     except WaitTimedOut as error:
@@ -128,12 +144,7 @@ def wait(
     except KeyboardInterrupt:
         printing.talk(detached(list(waiting)))
         raise
-    if invocation.as_json and not has_results:
-        _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
-    if len(tasks) > 1 and not is_any:
-        _tell_total(ended, len(waiting))
-    is_bad = any(task.status != "complete" for task in ended) or gone
-    return code or (NOT_COMPLETE if is_bad else 0)
+    return ended, list(waiting), code
 
 
 def _tell_of_open(client: Client, names: Sequence[str]) -> None:
@@ -142,6 +153,14 @@ def _tell_of_open(client: Client, names: Sequence[str]) -> None:
         if client.group(name).progress().state == "open":
             more = "tasks that join it later are not waited for. When it has all"
             printing.talk(f"group {name} is open: {more}: {of_group('close', name)}")
+
+
+def _tell_of_waiting(invocation: Invocation, client: Client, tasks: Sequence[Task]) -> None:
+    """Say on a terminal how many tasks are waited for, and which queues nobody serves."""
+    if sys.stderr.isatty():
+        printing.talk(f"Waiting for {printing.count(len(tasks), 'task')}.")
+        pending = [task for task in tasks if task.status == "pending"]
+        _tell_of_no_listener(invocation, client, pending)
 
 
 def _tell_of_no_listener(invocation: Invocation, client: Client, tasks: Sequence[Task]) -> None:
@@ -222,10 +241,14 @@ def _selected(
     return tasks, code, bad
 
 
-def _group_of(patterns: Sequence[str], selection: Selection) -> str | None:
-    """Return the group that options name, if they name nothing else."""
+def _large_group(patterns: Sequence[str], selection: Selection, is_alone: bool, number: int) -> str:
+    """Return the one group that options name. is_alone: no option asks for single tasks. Raises
+    Failure, with the number of tasks, if it cannot be waited for as a whole.
+    """
     is_one = is_of_groups(patterns, selection) and len(selection.group) == 1
-    return selection.group[0] if is_one else None
+    if not (is_one and is_alone):
+        raise Failure(USAGE, f"{number} tasks or more are too many to wait for at a time")
+    return selection.group[0]
 
 
 def _tell_gone(client: Client, names: Sequence[str]) -> tuple[int, int]:
