@@ -1,59 +1,48 @@
-"""A plugin for pytest, which `mistakes.py` loads: which functions of the package each test calls.
+"""A plugin for pytest, which `mistakes.py` loads: which functions of the package each test calls,
+itself or in the programs that it starts.
 
-It writes JSON to the file that the variable TOLD names: for each test a list of `file:function`.
+It writes JSON to the file that the variable TOLD names: for each test that passes a list of
+`file:function`.
 """
 
 from __future__ import annotations
 
+import collections
 import json
 import os
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
-
-ROOT = f"{Path(__file__).parents[2]}/"
-
-_codes: set[Any] = set()
-
-
-def _trace(frame: FrameType, event: str, argument: object) -> None:
-    _codes.add(frame.f_code)
+import traced
 
 
 class Calls:
     """The functions of each test. Those of its fixtures are among them."""
 
     def __init__(self) -> None:
-        self.of_tests: dict[str, list[str]] = {}
+        self._passed: list[tuple[str, bool]] = []  # by number of the test
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        _codes.clear()
-        threading.settrace(_trace)
-        sys.settrace(_trace)
-        try:
-            return (yield)
-        finally:
-            sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
-            self.of_tests[item.nodeid] = sorted({name for code in _codes if (name := _name(code))})
+        traced.set_test(len(self._passed))
+        self._passed.append((item.nodeid, True))
+        return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._passed[-1] = (report.nodeid, False)
 
     def pytest_sessionfinish(self) -> None:
-        Path(os.environ["TOLD"]).write_text(json.dumps(self.of_tests))
-
-
-def _name(code: Any) -> str | None:
-    """Return the outermost function of the package around some code, with its file."""
-    if not code.co_filename.startswith(f"{ROOT}blueque/"):
-        return None
-    names = [name for name in code.co_qualname.split(".") if name[0] != "<"]
-    is_method = len(names) > 1 and names[0].strip("_")[:1].isupper()
-    return f"{code.co_filename.removeprefix(ROOT)}:{''.join(names[is_method : is_method + 1])}"
+        called = collections.defaultdict(set)
+        for line in Path(traced.CALLS).read_text().splitlines():
+            number, name = line.split(" ")
+            called[int(number)].add(name)
+        of_tests = {
+            test: sorted(called[number]) if has_passed else None
+            for number, (test, has_passed) in enumerate(self._passed)
+        }
+        Path(os.environ["TOLD"]).write_text(json.dumps(of_tests))
 
 
 def pytest_configure(config: pytest.Config) -> None:
