@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prepared import Prepared
 
 # The last one is what each fork that is a listener imports.
-for module in (*(f"cli.verbs.{verb}" for verb in main._VERBS), "node.main"):
+for module in (*(f"cli.verbs.{verb}" for verb in main.VERBS), "node.main"):
     importlib.import_module(f"blueque.{module}")
 MAINS: dict[str, Callable[[], None]] = {
     "main": main.main,

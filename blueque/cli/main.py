@@ -74,15 +74,15 @@ _GROUPS = {
         "note": "Add a line to the history of this task.",
     },
 }
-_VERBS = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
+VERBS = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
 
 
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        if cmd_name not in VERBS:
             return None
         module = importlib.import_module(f"blueque.cli.verbs.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
@@ -92,20 +92,20 @@ class _Verbs(click.Group):
             )  # here: all else does without
 
             complete_from_redis(command)
-        command.short_help = _VERBS[cmd_name]
+        command.short_help = VERBS[cmd_name]
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in _VERBS and not args[0].startswith("-"):
+        if args[0] not in VERBS and not args[0].startswith("-"):
             from blueque.cli.advice import of_verb  # here: for a mistake only
 
             ctx.fail(f"unknown verb {args[0]!r}.{of_verb(args, ctx)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, _VERBS))
+        width = max(map(len, VERBS))
         for label, verbs in _GROUPS.items():
             with formatter.section(label):
                 formatter.write_dl(

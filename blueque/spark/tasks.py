@@ -52,7 +52,7 @@ def task(
     LookupError when there is no task.
     """
     task = _current() if task is None else task
-    with _Sigterm() as sigterm:
+    with Sigterm() as sigterm:
         spark = session(f"blueque-{task.id}", master, **conf)
         context = spark.sparkContext
         context.addJobTag(task.id.replace(",", " ") or "blueque")
@@ -89,7 +89,7 @@ class _Terminated(SystemExit):
     """SIGTERM has come."""
 
 
-class _Sigterm:
+class Sigterm:
     """Makes SIGTERM raise in the main thread, once, unless the program handles it itself."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Sigterm:
         self._is_over = False  # SIGTERM raises no more
         self._before: Any = signal.SIG_DFL
 
-    def __enter__(self) -> _Sigterm:
+    def __enter__(self) -> Sigterm:
         is_main = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGTERM)
         # Also for a task that reads `should_stop`: it has to stop, and Spark with it.
@@ -124,7 +124,7 @@ class _Sigterm:
         raise _Terminated("stopped by SIGTERM")
 
 
-def _leave(spark: SparkSession, reporter: Reporter, sigterm: _Sigterm) -> None:
+def _leave(spark: SparkSession, reporter: Reporter, sigterm: Sigterm) -> None:
     """End the session, and Java with it: a task leaves no processes behind."""
     sigterm.hold()
     java = gateway.java_process()

@@ -24,7 +24,7 @@ from blueque import Retry, __version__, errors
 from blueque.cli import exits
 from blueque.cli.exits import explain
 from blueque.cli.failure import BUG
-from blueque.cli.main import _VERBS
+from blueque.cli.main import VERBS
 from blueque.cli.options import Invocation
 from blueque.cli.printing import clean, pieces, span, stamp, width
 from blueque.cli.verbs import status as status_verb
@@ -1050,7 +1050,7 @@ def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, colu
 
     looks = [["status"], ["ls"], ["ls", "--state", "failed"], ["--help"]]
     if queues != 40:  # a help is the same whatever there is in Redis
-        looks += [[*verb.split(), "--help"] for verb in (*_VERBS, *SUBVERBS)]
+        looks += [[*verb.split(), "--help"] for verb in (*VERBS, *SUBVERBS)]
     shows = [["show", "failed-with"], ["show", "lost-with"], ["show", "started-with"]]
     for arguments in looks + shows * bool(queues):
         lines = on_terminal(*arguments, columns=columns)
@@ -1458,7 +1458,7 @@ def test_help_has_a_line_of_80_columns_for_every_verb(run):
     assert max(map(len, lines)) <= 80
     at = lines.index("Each day:")
     verbs = [line.split() for line in lines[at:] if line.startswith("  ")]
-    assert sorted(verb for verb, *_ in verbs) == sorted(_VERBS)
+    assert sorted(verb for verb, *_ in verbs) == sorted(VERBS)
     assert all(len(words) > 3 and words[-1].endswith(".") for words in verbs)
 
 
@@ -1527,7 +1527,7 @@ def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
     """
 
     result = subprocess.run(
-        [sys.executable, "-c", code, *_VERBS, *SUBVERBS], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, *VERBS, *SUBVERBS], capture_output=True, text=True, timeout=60
     )
 
     assert result.stderr == ""

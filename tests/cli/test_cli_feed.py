@@ -372,7 +372,7 @@ def test_when_redis_goes_away_later_it_waits_and_says_so_once(start, own_server,
 
 
 def test_in_a_pipe_there_is_a_line_now_and_then(monkeypatch, forked_start):
-    monkeypatch.setattr(cli_feed, "_EVERY", 0.2)
+    monkeypatch.setattr(cli_feed, "EVERY", 0.2)
     noisy = forked_start("--window", "600")
 
     noisy.says("600 of about ", 12)
@@ -381,8 +381,8 @@ def test_in_a_pipe_there_is_a_line_now_and_then(monkeypatch, forked_start):
 
 
 def test_in_a_pipe_a_line_without_news_comes_seldom(monkeypatch, capsys):
-    monkeypatch.setattr(cli_feed, "_EVERY", 0.0)
-    screen = cli_feed._Screen()
+    monkeypatch.setattr(cli_feed, "EVERY", 0.0)
+    screen = cli_feed.Screen()
     for rows in (5, 5, 5, 6):
         screen.tell(FeedProgress(rows=rows))
 

@@ -15,7 +15,7 @@ from test_cli import NODE, SUBVERBS, enqueue, fail, start
 from transactions import protocol
 
 from blueque import __version__
-from blueque.cli.main import _VERBS, blueque
+from blueque.cli.main import VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.cli.synonyms import MEANT
 from blueque.cli.verbs import help as words
@@ -35,7 +35,7 @@ def test_help_explains_what_other_words_mean_and_shows_the_verb_of_that_name_too
     result = run("help", word)
 
     assert result.returncode == 0 and result.stdout.startswith(f"{word}: {words.THINGS[word]}\n")
-    assert (f"\n\nUsage: blueque {word} " in result.stdout) == (word in _VERBS)
+    assert (f"\n\nUsage: blueque {word} " in result.stdout) == (word in VERBS)
     assert f"{word} " in run("help", "words").stdout
 
 
@@ -76,7 +76,7 @@ def test_the_package_run_as_a_module_is_the_program():
 
 def test_what_is_said_besides_is_of_words_that_there_are():
     assert words._MORE.keys() <= words.STATES.keys() | words.LISTENERS.keys()
-    assert not (words.STATES.keys() | words.LISTENERS.keys() | words.WORDS.keys()) & _VERBS.keys()
+    assert not (words.STATES.keys() | words.LISTENERS.keys() | words.WORDS.keys()) & VERBS.keys()
 
 
 def test_help_explains_an_exit_code_and_all_states_of_listeners(run):
@@ -218,7 +218,7 @@ def test_a_verb_that_is_mistyped_says_which_is_meant(run, typed, hint):
     result = run(*typed.split())
 
     assert (result.returncode, result.stdout) == (2, "")
-    verb = typed.split()[-1] if typed.split()[0] in _VERBS else typed.split()[0]
+    verb = typed.split()[-1] if typed.split()[0] in VERBS else typed.split()[0]
     assert f": unknown verb {verb!r}.{hint}" in result.stderr.splitlines()[0]
 
 
@@ -252,7 +252,7 @@ def test_help_of_what_there_is_not_says_what_is_meant(run, typed, hint):
 
 
 def test_every_hint_names_a_command_and_none_hides_one():
-    assert not MEANT.keys() & _VERBS.keys()
+    assert not MEANT.keys() & VERBS.keys()
     for meant in MEANT.values():
         for line in re.findall(r"blueque(?:-\w+)?[\w -]*", meant):
             verb = [*takewhile(lambda word: word.isalpha() and word.islower(), line.split()[1:])]
@@ -370,7 +370,7 @@ def test_a_state_may_be_named_as_the_columns_of_status_are(run, word):
     assert run("ls", "--state", word).returncode == 0
 
 
-@pytest.mark.parametrize("line", [[], *([verb] for verb in _VERBS), *map(str.split, SUBVERBS)])
+@pytest.mark.parametrize("line", [[], *([verb] for verb in VERBS), *map(str.split, SUBVERBS)])
 def test_no_line_of_help_is_longer_than_79_columns_or_ends_within_a_name(line):
     shown = CliRunner().invoke(
         blueque, [*line, "--help"], obj=Invocation(), env={"COLUMNS": "80"}, terminal_width=79

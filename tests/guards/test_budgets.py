@@ -13,7 +13,7 @@ from faults import FaultProxy
 from test_document import Monitor
 from transactions import protocol
 
-from blueque.cli.main import _VERBS, blueque
+from blueque.cli.main import VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -185,4 +185,4 @@ def test_each_verb_that_looks_stays_within_its_budget_and_reads_nothing_without_
 
 
 def test_every_verb_has_a_budget_or_a_reason_to_have_none():
-    assert {line.split()[0] for line in BUDGETS} | WITHOUT == set(_VERBS)
+    assert {line.split()[0] for line in BUDGETS} | WITHOUT == set(VERBS)

@@ -19,7 +19,7 @@ from running import until
 from transactions import protocol
 
 from blueque import Retry
-from blueque.cli.main import _VERBS, blueque
+from blueque.cli.main import VERBS, blueque
 from blueque.documents import schema
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -297,7 +297,7 @@ def verbs_with_json():
 
     return {
         found
-        for verb in _VERBS
+        for verb in VERBS
         if verb != "task"
         for found in walk(blueque.get_command(context, verb), [verb])
     }

@@ -14,7 +14,7 @@ from handlers import children_of_task, ended
 from running import Programs, until
 
 from blueque.spark.progress import Far, Progress
-from blueque.spark.tasks import _Sigterm
+from blueque.spark.tasks import Sigterm
 from blueque.system.embedded_redis import running_server
 from spark.conftest import FAST
 
@@ -142,7 +142,7 @@ def test_sigterm_leaves_a_job_at_once_and_what_is_asked_next_gets_its_own_answer
         # to this process alone: Java gets none, and answers later
         os.kill(os.getpid(), signal.SIGTERM)
 
-    with _Sigterm() as sigterm:
+    with Sigterm() as sigterm:
         threading.Thread(target=send).start()
         with pytest.raises(SystemExit, match="stopped by SIGTERM"):
             spark.sparkContext.parallelize(range(2), 2).foreach(hold)

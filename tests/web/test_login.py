@@ -8,7 +8,6 @@ from asking import ask_app
 from blueque.web import create_app, passwords
 from blueque.web.access import COOKIE, PARTS
 from blueque.web.logins import Logins
-from blueque.web.passwords import Passwords
 from blueque.web.proxies import Proxies, networks_of
 from blueque.web.site import Site
 
@@ -73,11 +72,23 @@ def test_a_token_does_not_wait_for_passwords(ask, monkeypatch):
     assert (status({"token": "a token"}), status({"token": "no"})) == (303, 403)
 
 
-def test_too_many_wrong_passwords_for_a_name_are_stopped_and_no_other_name(client, monkeypatch):
+@pytest.fixture
+def by_password(client, monkeypatch, tmp_path):
+    """Return a page for these people, all with one password, which costs little."""
     monkeypatch.setattr(passwords, "COST", 2)
     monkeypatch.setattr(passwords, "TIMES", 1)
-    lines = [passwords.line_of(name, "operator", "correct horse") for name in ("ada", "bob")]
-    app = create_app(client, authorize=Logins({}, Passwords(dict(map(passwords._read, lines)))))
+
+    def by_password(*names):
+        lines = [passwords.line_of(name, "operator", "correct horse") for name in names]
+        (tmp_path / "people").write_text("\n".join(lines))
+        people = passwords.load(str(tmp_path / "people"))
+        return create_app(client, authorize=Logins({}, people))
+
+    return by_password
+
+
+def test_too_many_wrong_passwords_for_a_name_are_stopped_and_no_other_name(by_password):
+    app = by_password("ada", "bob")
 
     def log_in(name, password):
         form = {"name": name, "password": password}
@@ -99,11 +110,8 @@ def test_who_has_logged_in_can_log_out_on_each_page(ask):
     assert 'action="/logout"' not in ask("/login").text
 
 
-def test_a_person_logs_in_with_a_password_and_orders_bear_the_name(client, queue, monkeypatch):
-    monkeypatch.setattr(passwords, "COST", 2)
-    monkeypatch.setattr(passwords, "TIMES", 1)
-    name, person = passwords._read(passwords.line_of("ada", "operator", "correct horse"))
-    app = create_app(client, authorize=Logins({}, Passwords({name: person})))
+def test_a_person_logs_in_with_a_password_and_orders_bear_the_name(client, queue, by_password):
+    app = by_password("ada")
     form = {"name": "ada", "password": "wrong"}
 
     page = ask_app(app, "/login").text

@@ -16,7 +16,7 @@ from asking import NODE, ask_app
 from transactions import protocol
 
 from blueque import Client, Retry
-from blueque.cli.main import _VERBS
+from blueque.cli.main import VERBS
 from blueque.connection.plain import SocketConnection
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
@@ -449,7 +449,7 @@ def test_the_help_names_each_page_and_commands_that_there_are(ask):
     told = ask("/help").text
 
     verbs = {words.split()[1] for words in re.findall(r'data-copy="(blueque [a-z]+[^"]*)"', told)}
-    assert verbs <= {*_VERBS} and {"status", "interrupt"} <= verbs
+    assert verbs <= {*VERBS} and {"status", "interrupt"} <= verbs
     assert {path for path, _ in visit.PAGES} <= Checker(told).links
 
 

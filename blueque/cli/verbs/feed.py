@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blueque.backlog.feed_progress import FeedProgress
     from blueque.feeder import FeedOutcome
 
-_EVERY, _IDLE = 5.0, 60.0  # seconds between two lines in a pipe: with progress, without
+EVERY, _IDLE = 5.0, 60.0  # seconds between two lines in a pipe: with progress, without
 _LATELY = 15.0  # seconds over which the rate is measured
 _BAD_ROWS = 20  # that are printed one by one
 
@@ -92,7 +92,7 @@ def feed(
     if not paths:
         raise click.UsageError("give PATH and QUEUE: the files, and the queue to feed")
     columns = _columns(params, value)
-    stop, screen = threading.Event(), _Screen()
+    stop, screen = threading.Event(), Screen()
     stopping = StopSignals(stop)
     try:
         outcome = feeder.feed(
@@ -124,7 +124,7 @@ def _columns(params: str | None, value: str | None) -> str | list[str] | None:
     return value if params is None else [name.strip() for name in params.split(",")]
 
 
-class _Screen:
+class Screen:
     """Shows the progress: in one line on a terminal, in a line now and then elsewhere."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class _Screen:
             self._remark(progress.note)
         elif self._line.is_shown:
             self._line.draw(lambda: self._text(progress))
-        elif now > self._said + _EVERY and (self._told != self.rows or now > self._said + _IDLE):
+        elif now > self._said + EVERY and (self._told != self.rows or now > self._said + _IDLE):
             self._said, self._told = now, self.rows
             printing.talk(self._text(progress))
 
