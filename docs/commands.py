@@ -20,6 +20,7 @@ HEAD = """# Commands
 
 What `--help` says of every command. `docs/commands.py` writes this page. For a guide by task see the [index](README.md).
 An option that several commands have, with the same meaning, is explained once, in the [last section](#options-of-several-commands).
+All programs have `--redis-url`, `--config`, `--debug`, `--version` and `--help`.
 """
 SETTINGS = "Settings, which [Configuration](configuration.md#all-settings) explains: {}.\n"
 SHARED = "## Options of several commands\n\n```text\n{}\n```\n"
@@ -98,7 +99,8 @@ def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> st
             text.write_paragraph()
             text.write_text(f"Also: {', '.join(names)}")
         if isinstance(command, click.Group):
-            command.format_commands(context, text)
+            text.write_paragraph()
+            text.write_text(f"Verbs: {', '.join(command.list_commands(context))}")
     return f"{level} {context.command_path}\n\n```text\n{text.getvalue().rstrip()}\n```\n"
 
 
@@ -108,17 +110,11 @@ def section_with_settings(context: click.Context, table: str) -> str:
     command.format_usage(context, text)
     command.format_help_text(context, text)
     settings = {setting.flags[-1] for setting in TABLES[table]}
-    options = own_options(command) if context.parent else command.get_params(context)
-    found = {
-        one.opts[-1]: one.get_help_record(context)
-        for one in options
-        if one.param_type_name == "option"
-    }
-    with text.section("Options"):
-        text.write_dl([record for name, record in found.items() if record and name not in settings])
-    names = ", ".join(
-        f"`{record[0]}`" for name, record in found.items() if record and name in settings
-    )
+    found = records(context)
+    if own := [record for name, record in found.items() if name not in settings]:
+        with text.section("Options"):
+            text.write_dl(own)
+    names = ", ".join(f"`{record[0]}`" for name, record in found.items() if name in settings)
     return f"```text\n{text.getvalue().rstrip()}\n```\n\n{SETTINGS.format(names)}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -38,9 +38,14 @@ days_option = click.option(
 )
 
 
-def pattern_option(help: str, name: str = "patterns") -> Callable[[Decorated], Decorated]:
-    """Add --queue, as the parameter `name`: names of queues, or patterns of them."""
-    return click.option("-q", "--queue", name, multiple=True, metavar="PATTERN", help=help)
+pattern_option = click.option(
+    "-q",
+    "--queue",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these queues: a name, or a pattern such as 'render.*'.",
+)
 
 
 def queue_named(name: str) -> str:

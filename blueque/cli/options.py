@@ -215,11 +215,11 @@ def text_options(command: Decorated) -> Decorated:
 
 version_option = click.version_option(__version__, message="%(prog)s %(version)s")
 reveal_option = click.option(
-    "--reveal", "reveals", is_flag=True, help="Show secrets in parameters and context, too."
+    "--reveal",
+    "reveals",
+    is_flag=True,
+    help='Show the values that are otherwise "[hidden]": of names such as password or token.',
 )
 yes_option = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-
-
-def dry_run_option(help: str) -> Callable[[Decorated], Decorated]:
-    """Add --dry-run, as the parameter `dry_run`."""
-    return click.option("--dry-run", is_flag=True, help=help)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+reason_option = click.option("--reason", metavar="TEXT", help="Why, for people who look later.")

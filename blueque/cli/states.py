@@ -43,18 +43,16 @@ class States(click.Choice):  # type: ignore[type-arg]  # generic in newer click 
         return name
 
 
-def state_option(
-    states: Sequence[str], help: str, metavar: str | None = None
-) -> Callable[[Decorated], Decorated]:
-    """Add --state, as the parameter `states`: the named states, or none. metavar: None: them all."""
+def state_option(states: Sequence[str]) -> Callable[[Decorated], Decorated]:
+    """Add --state, as the parameter `states`: the named ones of these states, or none."""
     return click.option(
         "--state",
         "states",
         multiple=True,
         type=States(states),
         callback=_flat,
-        metavar=metavar,
-        help=help,
+        metavar="STATES",
+        help="Only tasks in these states, with commas between; see blueque help states.",
     )
 
 

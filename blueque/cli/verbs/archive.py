@@ -28,9 +28,7 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 @click.option(
     "--older-than", type=DURATION, help="Only tasks that ended at least so long ago: 12h, 7d."
 )
-@state_option(
-    FINISHED, "Only tasks in this state, or in these: failed,cancelled; default all three."
-)
+@state_option(FINISHED)
 @click.option(
     "--by-group",
     "is_by_group",

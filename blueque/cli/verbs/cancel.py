@@ -11,7 +11,13 @@ from blueque.cli.actions import Manner, Outcome, give, named_or_selected
 from blueque.cli.end_wait import WithWait, ends_of, is_late, wait_option
 from blueque.cli.failure import TIMED_OUT
 from blueque.cli.named import pattern_option
-from blueque.cli.options import Invocation, dry_run_option, shared_options, yes_option
+from blueque.cli.options import (
+    Invocation,
+    dry_run_option,
+    reason_option,
+    shared_options,
+    yes_option,
+)
 from blueque.cli.selection import selection_options
 from blueque.cli.states import state_option
 
@@ -25,12 +31,12 @@ UNFINISHED = ("blocked", "pending", "scheduled", "reserved", "started")
 
 @click.command(cls=WithWait)
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@pattern_option("All tasks of these queues: a name, or a pattern such as 'render.*'.")
-@state_option(UNFINISHED, "Only tasks in these states: pending,scheduled.")
+@pattern_option
+@state_option(UNFINISHED)
 @selection_options
-@click.option("--reason", metavar="TEXT", help="Why; it is kept with the task.")
+@reason_option
 @wait_option
-@dry_run_option("Only show what would be cancelled.")
+@dry_run_option
 @yes_option
 @shared_options
 def cancel(
@@ -54,12 +60,9 @@ def cancel(
 
     A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is
     "cancelling" until it has ended. If it ends by itself first, that result counts; --wait tells which of the two
-    happened; behind it, 3600 or 2m is a duration and no ID. It asks before it ends running tasks, or tasks that it
-    selects itself. A task that starts while it asks, or after --state was read, runs on. A cancelled task does not
-    run again, even with a retry policy; `blueque requeue` runs it again. Tasks that wait for it stay blocked, or
-    are cancelled if they were made so.
-
-    The exit code is 124 if the time of --wait was over first.
+    happened. It asks before it ends running tasks, or tasks that options select. A task that starts while it asks,
+    or after --state was read, runs on. A cancelled task does not run again, even with a retry policy; `blueque
+    requeue` runs it again. Tasks that wait for it stay blocked, or are cancelled if they were made so.
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 

@@ -24,8 +24,8 @@ _WAITS = (*WAITING, "blocked")
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@pattern_option("All finished tasks of these queues: a name, or a pattern such as 'render.*'.")
-@state_option((*FINISHED, *_WAITS), "Only tasks in these states: failed,cancelled.", "STATE")
+@pattern_option
+@state_option((*FINISHED, *_WAITS))
 @selection_options
 @click.option(
     "--kept-too-long",
@@ -39,7 +39,7 @@ _WAITS = (*WAITING, "blocked")
     is_flag=True,
     help="Also tasks for which others wait; they cannot go on.",
 )
-@dry_run_option("Only show what would be deleted.")
+@dry_run_option
 @yes_option
 @shared_options
 def delete(

@@ -32,12 +32,7 @@ if TYPE_CHECKING:
 @click.argument("queue")
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
 @click.option("--text", "is_text", is_flag=True, help="Send the input as a string, not as JSON.")
-@click.option(
-    "--lines",
-    "is_lines",
-    is_flag=True,
-    help="Make a task of each line of the file or of standard input.",
-)
+@click.option("--lines", "is_lines", is_flag=True, help="Make a task of each line.")
 @click.option(
     "--at",
     "eta",
@@ -57,17 +52,15 @@ if TYPE_CHECKING:
 @click.option(
     "--start-within",
     metavar="DURATION",
-    help="Cancel it if it has not started so long after it is due: 90, 30s, 2h.",
+    help="Cancel it as expired if it has not started so long after it is due: 2h.",
 )
 @click.option(
     "--start-before",
     type=TIME_TO_COME,
     metavar="TIME",
-    help="Cancel it if it has not started by then; TIME as for --at.",
+    help="Cancel it as expired if it has not started by then.",
 )
-@click.option(
-    "--expired-to", metavar="QUEUE", help="Move it to this queue then, and do not cancel it."
-)
+@click.option("--expired-to", metavar="QUEUE", help="Move it to this queue then, instead.")
 @wait_options
 @needs_options
 @label_options
@@ -107,15 +100,11 @@ def enqueue(
     --key-field and --group each key makes one task in the group, even if it was deleted: if it stops halfway, run
     the same again. It makes the missing tasks, and none twice.
 
-    With --after, --after-any and --after-not-ok, which can be given several times, the task waits for other tasks; with
-    --lines, each of the tasks does. ID may be the beginning of an id, or 'group NAME' for a group of tasks. If all of
-    these have ended like that already, it waits for nothing.
+    --after, --after-any and --after-not-ok can be given several times; with --lines, each of the tasks waits. ID may
+    also be 'group NAME'. If all of these have ended like that already, the task waits for nothing.
 
-    With --start-within or --start-before the task never starts later: it ends as cancelled, for the reason
-    'expired', or moves to the queue of --expired-to.
-
-    With --group the task joins a group of tasks, for which others can wait. blueque group close NAME says that no
-    more tasks join; with --key-field the group that it has opened is closed at the end.
+    Close a group when no more tasks join it: blueque group close NAME. With --key-field, the group is closed at the
+    end, if this command has opened it.
     """
     client = invocation.client()
     due = _due(eta, delay)

@@ -57,13 +57,8 @@ CSV_COLUMNS = (
 
 
 @click.command()
-@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
-@state_option(
-    (*STATUSES, "all"),
-    "Only tasks in these states: failed,cancelled, or all; default complete, failed and cancelled. "
-    "See: blueque help states",
-    "STATES",
-)
+@pattern_option
+@state_option((*STATUSES, "all"))
 @selection_of("group", "tags", "since", "until")
 @click.option(
     "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
@@ -85,11 +80,10 @@ def export(
     blueque export --state all --format csv > tasks.csv
     blueque export --group night-1 > night.jsonl
 
-    It reads all tasks of the queues, whatever the options select, and writes those of one moment, the oldest of
-    each queue and state first. A task that leaves its state before it is read is left out. A line of JSON is the
-    item of `blueque show ID --json`, without the signs of a running task. CSV has a row of titles, times in ISO
-    8601, and parameters and result as JSON, unless they are text. Values of names such as password, token or
-    api_key are written as "[hidden]", unless you pass --reveal.
+    Without --state it writes the tasks that have ended. It reads all tasks of the queues, whatever the options
+    select, and writes those of one moment, the oldest of each queue and state first. A task that leaves its state
+    before it is read is left out. A line of JSON is the item of `blueque show ID --json`, without the signs of a
+    running task. CSV has a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text.
     """
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
     # from here on: work that has begun may wait

@@ -15,7 +15,7 @@ from blueque.cli.failure import MISSING, REFUSED, USAGE, Failure
 from blueque.cli.group_rows import is_kept, print_bad, print_groups, remarks
 from blueque.cli.named import no_group, queues_matching
 from blueque.cli.noun import Noun
-from blueque.cli.options import Invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, reason_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.requeueing import say_what_is_gone, say_what_they_wait_for
 from blueque.documents.groups import group_item, of_feeds, of_group, of_groups
@@ -136,7 +136,7 @@ def close(invocation: Invocation, name: str, is_opening: bool) -> None:
 
 @group.command(short_help="Cancel the tasks of a group that have not ended.")
 @click.argument("name", metavar="GROUP")
-@click.option("--reason", metavar="TEXT", help="Why; it stays with the tasks.")
+@reason_option
 @yes_option
 @shared_options
 def cancel(invocation: Invocation, name: str, reason: str | None, is_sure: bool) -> None:

@@ -116,8 +116,6 @@ def help(context: click.Context, invocation: Invocation, words: tuple[str, ...])
 
     \b
     blueque help verbs
-    blueque help exit-codes
-    blueque help words
     blueque help started
     blueque help host drain
     """

@@ -47,56 +47,52 @@ WIDE, INDENT = 16, " " * 4  # columns that a column has before FACTS gets some
 
 @click.command()
 @click.argument("prefix", required=False, metavar="[ID]")
-@pattern_option("Show what has happened in these queues.", "queues")
+@pattern_option
 @click.option(
     "-f",
     "--follow",
     "is_followed",
     is_flag=True,
-    help="With -q: show what happens from now on, or since --since, until Ctrl-C.",
+    help="Show what happens from now on, or since --since, until Ctrl-C.",
 )
 @click.option(
     "--since",
     type=MOMENT,
     metavar="AGE|TIME",
-    help="With -q: the events since then: 2h, 08:00; default 24h, with --follow from now on.",
+    help="Only events since then: 2h, 08:00; default 24h, with --follow from now on.",
 )
 @click.option(
-    "--until",
-    "end",
-    type=MOMENT,
-    metavar="AGE|TIME",
-    help="With -q: the events until then: 2h, 08:00.",
+    "--until", "end", type=MOMENT, metavar="AGE|TIME", help="Only events until then: 2h, 08:00."
 )
 @click.option(
     "--by",
     metavar="TEXT",
-    help="With -q: only what a person or listener with TEXT in its name did: --by ann.",
+    help="Only what a person or listener with TEXT in its name did: --by ann.",
 )
 @click.option(
     "--on",
     "wanted",
     multiple=True,
     metavar="EVENT",
-    help="With -q: only these events: --on failed; people: what people do.",
+    help="Only these events: --on failed; people: what people do.",
 )
 @click.option(
     "--exec",
     "program",
     type=COMMAND,
     metavar="COMMAND",
-    help="With -f: run this program for each event, with the event as JSON on its standard input.",
+    help="Run this program for each event, with the event as JSON on its standard input.",
 )
 @click.option(
     "--place",
     metavar="FILE",
-    help="With -f: go on after the last event that an earlier call with this FILE was done with.",
+    help="Go on after the last event that an earlier call with this FILE was done with.",
 )
 @shared_options
 def history(
     invocation: Invocation,
     prefix: str | None,
-    queues: Sequence[str],
+    patterns: Sequence[str],
     is_followed: bool,
     since: tuple[bool, float] | None,
     end: tuple[bool, float] | None,
@@ -114,14 +110,15 @@ def history(
     blueque history -f -q render --on failed --exec ./page.sh --place pager.json
 
     A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
-    since the event before. With -q and --json each event is an object on a line of its own.
+    since the event before. With -q and --json each event is an object on a line of its own. The other options need
+    -q; --exec and --place need -f, too.
 
-    The program of --exec gets what --json prints, an event at a time; no shell runs. If it does not end with 0, it
-    is run again for the same event, and later events wait. With --place it gets each event that the queue still
+    The program of --exec gets an event at a time; no shell runs. If it does not end with 0, it is run again for the
+    same event, and later events wait. With --place it gets each event that the queue still
     keeps at least once, also if this command is stopped and started again.
     """
     options = (is_followed, since, end, by, wanted, program, place)
-    if (prefix is None) == (not queues) or (prefix is not None and any(options)):
+    if (prefix is None) == (not patterns) or (prefix is not None and any(options)):
         raise click.UsageError("give the ID of a task, or --queue QUEUE and its options")
     if not is_followed and (program or place):
         raise click.UsageError("--exec and --place go with --follow")
@@ -131,7 +128,7 @@ def history(
     if prefix is not None:
         _print_task(invocation, client, prefix)
         return
-    names = queues_matching(client.get_inspector().queues(), queues)
+    names = queues_matching(client.get_inspector().queues(), patterns)
     kinds = {*wanted} | (BY_PEOPLE if "people" in wanted else set())
     wants = functools.partial(_wants, kinds, (by or "").lower())
     if not is_followed:

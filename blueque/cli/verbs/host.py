@@ -29,7 +29,11 @@ _TOLD = [
 
 @click.group(cls=Noun)
 def host() -> None:
-    """List the hosts that serve queues, and send orders to their listeners. Alone it is `blueque host ls`."""
+    """List the hosts that serve queues, and send orders to their listeners. Alone it is `blueque host ls`.
+
+    An order holds for all queues of a listener. For more than one listener it asks first. The exit code is 5 if a
+    listener could not be told.
+    """
 
 
 host.add_command(list_hosts)
@@ -48,8 +52,7 @@ def pause(invocation: Invocation, name: str, is_sure: bool) -> int:
     blueque host resume gpu-1
 
     Use a name as status and ls show it. All slots of a blueque-listener pause together, even if you name one of them, and
-    so do their replacements. A blueque-listener that starts later takes tasks. For more than one listener it asks first.
-    The exit code is 5 if a listener could not be told.
+    so do their replacements. A blueque-listener that starts later takes tasks.
     """
     return _tell(invocation, "pause", name, is_sure, invocation.as_json)
 
@@ -63,8 +66,6 @@ def resume(invocation: Invocation, name: str, is_sure: bool) -> int:
 
     \b
     blueque host resume gpu-1
-
-    For more than one listener it asks first. The exit code is 5 if a listener could not be told.
     """
     return _tell(invocation, "resume", name, is_sure, invocation.as_json)
 
@@ -80,8 +81,7 @@ def drain(invocation: Invocation, name: str, is_sure: bool) -> int:
     blueque host drain gpu-1
     blueque host drain gpu-1.example.com_4021
 
-    The order holds for all queues of a listener. For more than one listener it asks first. blueque-listener exits when
-    all its listeners have; one that starts later takes tasks. The exit code is 5 if a listener could not be told.
+    blueque-listener exits when all its listeners have; one that starts later takes tasks.
     """
     return _tell(invocation, "drain", name, is_sure, invocation.as_json)
 

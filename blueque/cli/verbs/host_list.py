@@ -40,9 +40,9 @@ _TASKS = ("id", "what", "queue", "state", "for", "progress", "left", "note")
 
 
 @click.command("ls", short_help="List the hosts that serve queues.")
-@pattern_option("Only listeners of these queues.", "queues")
+@pattern_option
 @shared_options
-def list_hosts(invocation: Invocation, queues: Sequence[str]) -> None:
+def list_hosts(invocation: Invocation, patterns: Sequence[str]) -> None:
     """List the hosts that serve queues: their slots, how many of these are busy, and their last beat.
 
     \b
@@ -56,7 +56,7 @@ def list_hosts(invocation: Invocation, queues: Sequence[str]) -> None:
     serving = {
         node.id
         for node in nodes
-        if not queues or any(fnmatchcase(node.queue, pattern) for pattern in queues)
+        if not patterns or any(fnmatchcase(node.queue, pattern) for pattern in patterns)
     }
     found = [node for node in nodes if node.id in serving]
     if invocation.as_json:

@@ -10,7 +10,7 @@ import click
 from blueque.cli.actions import Manner, Outcome, give, named
 from blueque.cli.end_wait import WithWait, ends_of, is_late, wait_option
 from blueque.cli.failure import TIMED_OUT
-from blueque.cli.options import Invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, reason_option, shared_options, yes_option
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -20,7 +20,7 @@ GOING = "interrupting"
 
 @click.command(cls=WithWait)
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
-@click.option("--reason", metavar="TEXT", help="Why; it is kept with the task.")
+@reason_option
 @wait_option
 @yes_option
 @shared_options
@@ -40,11 +40,8 @@ def interrupt(
 
     The task gets SIGTERM and, after its grace, SIGKILL. Then it is the next of its line and runs again, on any
     listener, also on the same one: pause that first. This uses up nothing: no attempt of its retry policy, and not
-    its checkpoint. If it ends by itself first, that result counts; --wait tells which of the two happened; behind
-    it, 3600 or 2m is a duration and no ID. A task without a retry policy would otherwise start once only, so it
-    asks.
-
-    The exit code is 124 if the time of --wait was over first.
+    its checkpoint. If it ends by itself first, that result counts; --wait tells which of the two happened. A
+    task without a retry policy would otherwise start once only, so it asks.
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 

@@ -37,7 +37,7 @@ RUNNING = ("started", "reserved")
 
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID...]")
-@pattern_option("Show the running tasks of these queues.", "queues")
+@pattern_option
 @click.option(
     "-f", "--follow", is_flag=True, help="Follow until the tasks have ended; with -q, for ever."
 )
@@ -60,7 +60,7 @@ RUNNING = ("started", "reserved")
 def logs(
     invocation: Invocation,
     prefixes: Sequence[str],
-    queues: Sequence[str],
+    patterns: Sequence[str],
     follow: bool,
     count: int | None,
     want_all: bool,
@@ -73,20 +73,21 @@ def logs(
     blueque logs -f 4f1e2c80
     blueque logs -f -q render
 
-    With -f -q it goes on until Ctrl-C, even if nothing runs: it follows each new task.
+    With -q it shows the running tasks of these queues; with -f -q it goes on until Ctrl-C, even if nothing runs: it
+    follows each new task.
 
     Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt. The host where the task ran
     has everything in files. Where lines are missing, a line that begins with ... says how many. A progress bar that
     still moves is not a line: the progress comes last, on standard error. With --json each line is an object.
     """
-    if want_all and (follow or queues or len(prefixes) != 1):
+    if want_all and (follow or patterns or len(prefixes) != 1):
         raise click.UsageError(
             "--all needs one ID, and cannot be combined with --follow or --queue"
         )
-    if not prefixes and not queues:
+    if not prefixes and not patterns:
         raise click.UsageError("name the tasks: ID..., or --queue QUEUE")
     client = invocation.client()
-    queues = queues_matching(client.get_inspector().queues(), queues) if queues else ()
+    queues = queues_matching(client.get_inspector().queues(), patterns) if patterns else ()
     tasks = _chosen(client, prefixes, queues)
     printer = Printer(
         len(tasks) > 1 or bool(queues and follow), with_times, invocation.as_json, invocation.is_utc

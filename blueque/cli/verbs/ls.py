@@ -55,12 +55,8 @@ def _read_columns(text: str) -> tuple[str, ...]:
 
 
 @click.command()
-@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
-@state_option(
-    (*STATUSES, HELD_UP, ENDED, "all"),
-    "Only tasks in these states: failed,cancelled; finished: all that have ended; or all.",
-    "STATE",
-)
+@pattern_option
+@state_option((*STATUSES, HELD_UP, ENDED, "all"))
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
 @selection_options
 @click.option(
@@ -101,8 +97,9 @@ def ls(
     blueque ls --state finished --sort -ran --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
-    State held means the blocked tasks that do not go on by themselves: they wait for a task that has failed, was cancelled
-    or is gone. NOTE names that task, and `blueque why` says what helps.
+    State finished means all that have ended, all means all. State held means the blocked tasks that do not go on by
+    themselves: they wait for a task that has failed, was cancelled or is gone. NOTE names that task, and `blueque
+    why` says what helps.
 
     Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others by
     FOR, their time in the state, longest first.

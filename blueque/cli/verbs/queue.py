@@ -16,7 +16,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import REFUSED, USAGE, Failure
 from blueque.cli.named import queues_matching, queues_to_be
 from blueque.cli.noun import Noun
-from blueque.cli.options import Invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, reason_option, shared_options, yes_option
 from blueque.cli.printing import Column, count, number_columns
 from blueque.cli.setting_text import given_settings
 from blueque.documents.orders import of_gates, of_queue_show
@@ -171,7 +171,7 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> 
 
 @queue.command(short_help="Make listeners take nothing from queues.")
 @_queues_argument
-@click.option("--reason", metavar="TEXT", help="Why; status and why show it.")
+@reason_option
 @shared_options
 def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None) -> None:
     """Make listeners take nothing from a queue until `blueque queue resume`. Running tasks run on.

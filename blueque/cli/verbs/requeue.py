@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@pattern_option("All failed tasks of these queues: a name, or a pattern such as 'render.*'.")
-@state_option(("failed", "cancelled"), "Only tasks in these states; default failed.")
+@pattern_option
+@state_option(("failed", "cancelled"))
 @selection_options
-@dry_run_option("Only show what would be requeued.")
+@dry_run_option
 @yes_option
 @shared_options
 def requeue(

@@ -37,7 +37,7 @@ for _verb in (show, history, add, apply, trigger, pause, resume, remove):
 
 
 @schedule.command("ls", short_help="List recurring tasks.")
-@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
+@pattern_option
 @click.option(
     "--limit",
     type=WholeRange(1, MOST),

@@ -8,7 +8,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
-from blueque.cli.options import Invocation, shared_options, yes_option
+from blueque.cli.options import Invocation, reason_option, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.recurring import find_schedule
 from blueque.cli.schedule_options import PAST_TEXT, past
@@ -28,7 +28,7 @@ _MOST = 1_000_000  # tasks that one command makes with --yes
 
 @click.command(short_help="Pause a recurring task until it is resumed.")
 @click.argument("name", metavar="SCHEDULE")
-@click.option("--reason", metavar="TEXT", help="Why; show says it, and ls, if it fits.")
+@reason_option
 @shared_options
 def pause(invocation: Invocation, name: str, reason: str | None) -> None:
     """Pause a recurring task: no task is made at its planned times until blueque schedule resume. Its tasks run on.

@@ -46,7 +46,7 @@ _SHOWN = 10  # planned times that --dry-run prints
 @click.option(
     "--replace", "replaces", is_flag=True, help="If there is one of this name, replace it."
 )
-@dry_run_option("Only print when tasks would come. It needs no Redis.")
+@dry_run_option
 @shared_options
 def add(
     invocation: Invocation,
@@ -66,7 +66,7 @@ def add(
 
     The input is as for blueque enqueue; without it, it is null. A time that does not exist because summer time
     begins comes right after the gap; one that comes twice because it ends, comes once. --dry-run shows the times of
-    a rule.
+    a rule, and needs no Redis.
 
     It is refused, with exit code 5, if NAME exists. With --replace it is replaced: what you do not give has its default
     then, and the history stays. This concerns what is planned from now on; tasks that are there stay as they are. One that

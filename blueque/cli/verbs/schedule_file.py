@@ -33,7 +33,7 @@ _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be
 @click.option(
     "--prune", is_flag=True, help="Remove those that came from a file and are not in this one."
 )
-@dry_run_option("Only check the file, and say what would change.")
+@dry_run_option
 @shared_options
 def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
     """Bring the recurring tasks in the [schedules.NAME] tables of blueque.toml to Redis.
@@ -45,7 +45,7 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
     All are checked before the first is written. One that is the same stays as it is. It is refused, with exit code 5, if
     one of them was made by hand.
 
-    With --dry-run it changes nothing. It warns if more than 1,000 planned times share a minute of the next 31 days:
+    --dry-run warns if more than 1,000 planned times share a minute of the next 31 days:
     jitter spreads them.
 
     A Redis has one file of recurring tasks. --prune removes all that have come from a file and are not in this one, so

@@ -74,7 +74,6 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
     Times of a cron rule are in its time zone, others are local, unless you pass --utc. The planned times are
     without jitter.
 
-    Values of names such as password, token or api_key are shown as "[hidden]", unless you pass --reveal.
     """
     client = invocation.client()
     schedule, hide = find_schedule(client, name), invocation.hider(reveals)

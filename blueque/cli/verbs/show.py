@@ -24,8 +24,6 @@ def show(invocation: Invocation, prefix: str, reveals: bool) -> None:
     \b
     blueque show 7c1f
 
-    Values of names such as password, token or api_key are shown as "[hidden]", unless you pass --reveal.
-
     ID may be the beginning of an id, at least 4 characters, if only one task matches. An id that the producer has chosen
     is written whole. Of a task with a key, `blueque ls --key` shows the id.
     """

@@ -36,7 +36,7 @@ _LEAST_BAR, _LEAST_BAR_OF_DAYS = 8, 6
 
 
 @click.command()
-@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
+@pattern_option
 @click.option(
     "--since",
     type=MOMENT,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID... | -]")
-@pattern_option("Wait until nothing is left to do in these queues: a name, or 'render.*'.")
+@pattern_option
 @selection_of("key", "group", "tags")
 @click.option("--timeout", type=DURATION, help="Wait at most so long: 90, 30s, 2h.")
 @click.option(
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--results",
     "has_results",
     is_flag=True,
-    help="Print a line of JSON for each task when it ends, with its result or error.",
+    help="Print a line of JSON for each task when it ends, with its whole result or error.",
 )
 @shared_options
 def wait(
@@ -70,10 +70,9 @@ def wait(
 
     Options select up to 10,000 tasks in all states, also those that have ended. Tasks that are made later are not
     waited for. Of a closed group, --group NAME alone waits for all tasks, however many. Tasks of a group that were
-    archived or deleted count as ended. To select in another way: blueque ls --ids ... | blueque wait -
+    archived or deleted count as ended.
 
-    For each task that ends, standard error gets a line. --results prints whole results on standard output, in the
-    order in which the tasks end. --json prints all of them at the end.
+    For each task that ends, standard error gets a line. --json prints all of them at the end.
 
     A failed task that will run again by itself has not ended. If a blocked task cannot go on, because a task for
     which it waits has failed, standard error says so once.

@@ -26,7 +26,7 @@ def why(invocation: Invocation, prefix: str) -> None:
     A task may wait for its time, for other tasks to end, for tasks before it, for a listener, for resources, for a lock,
     for the limit of its queue, or for a paused queue. The answer describes this moment.
 
-    ID may be the beginning of an id. With --json each reason also has a code.
+    With --json each reason also has a code.
     """
     inspector = invocation.client().get_inspector()
     task, has_handler = find_one(inspector, prefix), invocation.config.has_handler
