@@ -997,8 +997,12 @@ def tidy(state: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage():
     document = (Path(__file__).parents[2] / "docs" / "protocol" / "audit.md").read_text()
-    table = document.partition("## Invariants\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| .* \| (\w+)", table, flags=re.M)
+    lists = document.partition("## Invariants\n")[2].partition("\n## ")[0]
+    rows = [
+        (code, repair)
+        for repair, part in re.findall(r"^- (\w+)\n((?:  .*\n)+)", lists, flags=re.M)
+        for code in re.findall(r"^  - `(\w+)`:", part, flags=re.M)
+    ]
 
     assert {code for code, _ in rows} == {damage.code for damage in DAMAGES} >= WARNINGS
     assert {repair for _, repair in rows} - {"none"} <= set(TRANSACTIONS)

@@ -202,7 +202,7 @@ def sentences(text: str) -> list[str]:
     text = re.sub(r"^[|#].*$", "", text, flags=re.M)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     found = []
-    for part in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
+    for part in re.split(r"\n\s*\n|\n(?= *- |\d+\. )", text):
         found += re.split(r"(?<=[.!?:])[)*]* +(?=[A-Z*`\[(\"])", " ".join(part.split()))
     return [sentence for sentence in found if sentence]
 

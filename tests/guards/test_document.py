@@ -14,9 +14,7 @@ import itertools
 import json
 import re
 import shlex
-import shutil
 import socket
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -131,13 +129,13 @@ CONSTANTS = {
     keys.TAGS,
     keys.EXPIRING,
 }  # keys without a name in them
-ID_MAKERS = {
-    "Keys of tasks": ids_of_keys,
-    "Members by their keys": ids_of_group_keys,
-    "Feeds": ids_of_feed,
-    "Ids of spawned tasks": ids_of_spawned,
-    "Workflows": ids_of_workflow,
-    "Schedules": ids_of_schedule,
+ID_MAKERS: Mapping[uuid.UUID, Callable[..., list[bytes]]] = {
+    NAMESPACE: ids_of_keys,
+    GROUP_NAMESPACE: ids_of_group_keys,
+    FEED_NAMESPACE: ids_of_feed,
+    SPAWN_NAMESPACE: ids_of_spawned,
+    WORKFLOW_NAMESPACE: ids_of_workflow,
+    SCHEDULE_NAMESPACE: ids_of_schedule,
 }
 
 Command = list[str]
@@ -4922,7 +4920,7 @@ def test_every_fact_of_an_event_is_in_the_table_of_events():
 
 
 def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
-    drawn, (look_ahead,) = section("create").changes[0], blocks(chapter("The spare id"))
+    drawn = section("create").changes[0]
     values, holds = created("", nothing, nothing, {**NEW, "PARAMETERS": "p"})[4:6]
 
     first = monitor.commands_of(
@@ -4932,7 +4930,7 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
         redis, lambda: protocol.enqueue(redis, Q, "t2", "p", 9.25, is_drawn=True)
     )
 
-    ahead = commands(look_ahead.splitlines(), {"SPARE": "t2"})
+    ahead = [["WATCH", keys.task("t2")]]
     change = commands(drawn.lines, values, holds)
     assert first == commands(look_of("create"), values) + change + ahead
     of_second = created("", nothing, nothing, {**NEW, "PARAMETERS": "p", "TASK": "t2"})
@@ -4964,7 +4962,7 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
             ],
         ]
     }
-    # A name as in the walk-through, without placeholders, is one of a real key.
+    # A name without placeholders is one of a real key.
     pattern = "|".join(re.escape(name).replace(r"\[\]", ".+") for name in made)
     named = {
         re.sub(r"\[\w+\]", "[]", name)
@@ -5050,27 +5048,25 @@ def test_each_key_that_a_section_writes_is_described_on_one_page():
     assert {key for name in sections() for key in written(name)} == set(described)
 
 
-def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
-    """The table of a chapter: the texts that an id is made of, as JSON, and the id."""
-    for title, namespace in (
-        ("Keys of tasks", NAMESPACE),
-        ("Members by their keys", GROUP_NAMESPACE),
-        ("Feeds", FEED_NAMESPACE),
-        ("Ids of spawned tasks", SPAWN_NAMESPACE),
-        ("Workflows", WORKFLOW_NAMESPACE),
-        ("Schedules", SCHEDULE_NAMESPACE),
-    ):
-        rows = [
-            re.findall(r"`([^`]+)`", row)
-            for row in re.findall(r'^\| `".*$', chapter(title), flags=re.M)
-        ]
-        assert len(rows) >= 3
-        assert f"`{namespace}`" in chapter(title)
-        for *texts, written_id in rows:
-            texts = [json.loads(text) for text in texts]
-            assert str(uuid.uuid5(namespace, "\0".join(texts))) == written_id
-            *scope, key = texts
-            assert ID_MAKERS[title](*scope, [key.encode()])[0].decode() == written_id
+def test_the_ids_that_keys_stand_for_are_those_in_the_table():
+    """A row has the name of a namespace and the namespace, unless it is that of the row above, the texts
+    of an example as JSON, and the id that is made of them.
+    """
+    used, namespace = set(), NAMESPACE
+    for row in re.findall(r"^\| of .*$", chapter("Keys of tasks"), flags=re.M):
+        _, of_namespace, _, example, written_id = row.strip("| ").split(" | ")
+        if named := re.fullmatch(r"`(.*)`: `(.*)`", of_namespace):
+            namespace = uuid.uuid5(uuid.NAMESPACE_DNS, named[1])
+            assert str(namespace) == named[2]
+        texts = [json.loads(text) for text in re.findall(r"`([^`]+)`", example)]
+        assert f"`{uuid.uuid5(namespace, chr(0).join(texts))}`" == written_id
+
+        make = ID_MAKERS[namespace]
+        scopes = len(inspect.signature(make).parameters) - 1
+        key = "\0".join(texts[scopes:]).encode()
+        assert f"`{make(*texts[:scopes], [key])[0].decode()}`" == written_id
+        used.add(namespace)
+    assert used == {*ID_MAKERS}
 
 
 def test_every_source_in_the_code_is_a_section_that_there_is():
@@ -5108,81 +5104,3 @@ def test_every_status_is_in_the_picture():
     drawn = set(re.findall(r"\[([a-z]+)\]", blocks(chapter("States"))[0]))
 
     assert drawn == set(STATUSES)
-
-
-def walk_through() -> tuple[list[str], str]:
-    """Return the lines to type and the answers to be seen."""
-    lines = "".join(blocks(chapter("By hand"), "redis-cli")).splitlines(keepends=True)
-    return [line[2:].strip() for line in lines if line.startswith("> ")], "".join(
-        line for line in lines if not line.startswith("> ")
-    )
-
-
-def type_into_redis_cli(server: Server, typed: list[str]) -> str:
-    command = ["redis-cli", "-p", str(server.port), "--no-raw"]
-    return without_times(
-        subprocess.run(
-            command, input="\n".join(typed), capture_output=True, text=True, check=True, timeout=30
-        ).stdout
-    )
-
-
-def without_times(shown: str) -> str:
-    """Leave out how long answers took: redis-cli says it of those that took half a second."""
-    return re.sub(r"^\(\d+\.\d+s\)\n", "", shown, flags=re.MULTILINE)
-
-
-def type_into_socket(server: Server, typed: list[str]) -> str:
-    with (
-        socket.create_connection(("127.0.0.1", server.port), 10) as connection,
-        connection.makefile("rb") as replies,
-    ):
-        shown = ""
-        for line in typed:
-            connection.sendall(line.encode() + b"\r\n")
-            shown += show(replies)
-        return shown
-
-
-def show(replies: Any, indent: str = "") -> str:
-    """Read one reply and return it as redis-cli shows it."""
-    line = replies.readline().decode().rstrip("\r\n")
-    kind, rest = line[0], line[1:]
-    if kind == "+":
-        return f"{rest}\n"
-    if kind == ":":
-        return f"(integer) {rest}\n"
-    if kind == "-":
-        return f"(error) {rest}\n"
-    if rest == "-1":
-        return "(nil)\n"
-    if kind == "$":
-        return f'"{replies.read(int(rest) + 2)[:-2].decode()}"\n'
-    count = int(rest)
-    width = len(str(count))
-    parts = [
-        f"{indent if n else ''}{n + 1:>{width}}) {show(replies, indent + ' ' * (width + 2))}"
-        for n in range(count)
-    ]
-    return "".join(parts) or "(empty array)\n"
-
-
-def test_how_long_redis_cli_waited_for_an_answer_is_not_compared():
-    assert without_times('OK\n(0.96s)\n"(0.96s)"\n(integer) 1\n') == 'OK\n"(0.96s)"\n(integer) 1\n'
-
-
-# Always over a socket; with redis-cli as well where there is one.
-@pytest.mark.parametrize(
-    "enter", [type_into_socket, *([type_into_redis_cli] if shutil.which("redis-cli") else [])]
-)
-def test_a_task_enqueued_by_hand_is_as_good_as_any_other(enter, server, redis, cli, state):
-    typed, answers = walk_through()
-
-    shown = enter(server, typed)
-
-    assert shown == answers
-    by_hand = state()
-    cli.flushall()
-    (task_id,) = by_hand[keys.pending("video.encode")]
-    protocol.enqueue(redis, "video.encode", task_id, "a.mov", 1795226965)
-    assert state() == by_hand
