@@ -84,7 +84,7 @@ CASES = [
         {"raw": "*raw limit*"},
         axis="tasks/s",
         question="How fast does a program fill a queue?\n"
-        "One producer, with the best call that its library has. It decides where millions of tasks come at once.",
+        "This matters where millions of tasks come at once.",
     ),
     Case(
         "keyed",
@@ -175,9 +175,7 @@ CASES = [
         {"forks": "*fork limit*", "reuse": "Blueque, `--reuse 100`"},
         axis="tasks/s",
         question="How many tasks do two slots run?\n"
-        "Tasks that do nothing, two at a time, so this is what a queue costs. Blueque, 1.0.0 and RQ run each task in a process "
-        "of its own, which a crash, a leak or a limit ends alone; the others run many in one. It decides for tasks of "
-        "milliseconds; for tasks of minutes all are alike.",
+        "This matters for tasks of milliseconds; for tasks of minutes all are alike.",
     ),
     Case(
         "pickup",
@@ -217,8 +215,7 @@ CASES = [
         plot="steps",
         axis="ms from the call to the handler's first line",
         question="How soon does a task begin?\n"
-        "One idle worker, one task at a time: the share of tasks that began within a time after the call of enqueue. It "
-        "decides where a person waits for the result.",
+        "This matters where a person waits for the result. The chart shows which share of the tasks had begun after a time.",
     ),
     Case(
         "listeners",

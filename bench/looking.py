@@ -17,7 +17,7 @@ from bench.rounds import median, percentile
 from bench.setting import Bench, Outcome, Values, open_stage
 from bench.stage import RunFailed, Stage
 from bench.venvs import ROOT, clean_environment
-from blueque.cli.main import _VERBS
+from blueque.cli.main import VERBS
 from blueque.connection.redis import Command
 from blueque.model import keys
 from blueque.protocol import membership
@@ -63,7 +63,7 @@ def many_queues(bench: Bench) -> Outcome:
     return outcome
 
 
-def help_of_verbs(bench: Bench, verbs: Iterable[str] = tuple(_VERBS)) -> Outcome:
+def help_of_verbs(bench: Bench, verbs: Iterable[str] = tuple(VERBS)) -> Outcome:
     """The help of the verb that takes longest, beside that of `blueque`, and what Python and click
     take without us.
     """

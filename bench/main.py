@@ -32,12 +32,17 @@ ROUNDS = 5
 ABOUT = """\
 Measure Blueque beside its peers, and write docs/benchmarks.md.
 
-With --against COMMIT, measure this checkout (changes that are not committed and
-new files included) and COMMIT in turn, and print the processor time of a task by
-process, and the memory of a slot, with the 95 % interval of the ratio. "Not
-slower" means that the interval includes 1.03 or less. Exit codes: 0 no case is slower, 1 one is slower, 2 one
-could not be measured."""
-NOTES = ROOT / "bench" / "notes.md"  # what a person has to say to the numbers; part of the page
+It prints what was promised and measured, too. A/A there is the same thing measured twice in
+each round, the second time to the first, or else a round to the round before: a difference as
+small as that shows nothing.
+
+With --against COMMIT, measure this checkout (changes that are not committed and new files
+included) and COMMIT, and print the processor time of a task by process, and the memory of a
+slot. Both start anew in each of 15 rounds, each with a Redis of its own, and take turns in
+blocks of a fraction of a second, so that other load slows both alike. The ratio is the median
+of the ratios of the rounds; its 95 % interval is made of their order statistics. "Not slower"
+means that the interval for all processes together includes 1.03 or less. Exit codes: 0 no case
+is slower, 1 one is slower, 2 one could not be measured."""
 
 
 def main() -> None:
@@ -58,14 +63,13 @@ def main() -> None:
             _run(arguments, known, kept)
     known.setdefault("facts", {})
     names = [case for case in CASES if case.name in known["cases"]]
-    notes = NOTES.read_text() if NOTES.exists() else ""
     numbers = {case.name: report.current(case, known["cases"][case.name]) for case in names}
-    text = report.page(known["facts"], known.get("versions", {}), names, numbers, notes)
+    text = report.page(known["facts"], known.get("versions", {}), names, numbers)
     (output / "benchmarks.md").write_text(text)
     _draw(report.drawings(names, numbers), pictures)
     if arguments.write_only:
         print("\n\n".join(report.whole(case, numbers[case.name]) for case in names) + "\n")
-    print(report.targets(names, numbers))
+    print(report.targets(names, numbers, has_same=True))
     print(f"written: {output / 'benchmarks.md'}")
 
 

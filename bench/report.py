@@ -33,18 +33,14 @@ Drawing = dict[str, Any]
 HEAD = """\
 # Benchmarks
 
-Blueque beside what one would take instead, in one run on one machine: `bin/bench` has installed the peers, run all this and
-written this page. Trust the ratios, which are taken round by round, and not the last digit of anything: numbers are given as
-the median of all rounds, with the lowest and the highest behind it. The three questions that most people ask come first, then
-[everything that is promised](#what-is-promised-and-what-was-measured). `bin/bench --write-only` prints the tables of all
-cases from [`benchmarks/results.json`](benchmarks/results.json), which has each number of each round.
+Blueque beside its peers, in one run of `bin/bench` on one machine. Numbers are the median of all rounds, with the lowest and the
+highest behind it. Trust the ratios, which are taken round by round, and not the last digit of anything. `bin/bench --write-only`
+prints the tables of all cases from [`benchmarks/results.json`](benchmarks/results.json), which has each number of each round.
+[Notes](../bench/notes.md) say what limits these numbers.
 """
 
 PROMISED = """\
 ## What is promised, and what was measured
-
-A/A is the same thing measured twice in each round, the second time to the first: a difference as small as that shows nothing.
-Where a case measures nothing twice, it is a round to the round before.
 """
 
 METHOD = """\
@@ -62,12 +58,6 @@ ends what it has started. The peers are installed from the package index as thei
 environment of its own in `.venv-bench`, and configured as they come. In each round every system has its turn, and another one
 is the first. Before each run the load of others is measured; while it is above 5 % of the machine, the run waits, up to a
 minute in all.
-
-With `--against`, both versions start anew in each of 15 rounds, each with a Redis of its own, and take turns in blocks of a
-fraction of a second, so that other load slows both alike. It prints what a task costs in processor time, by process. The
-ratio is the median of the ratios of the rounds, its 95 % interval is made of their order statistics. "Not slower" means that
-the interval for all processes together includes 1.03 or less. The exit code is 0 if no case is slower, 1 if one is, and 2 if
-one could not be measured.
 """
 
 
@@ -76,14 +66,11 @@ def page(
     versions: dict[str, str],
     cases: Sequence[Case],
     results: dict[str, Numbers],
-    notes: str,
 ) -> str:
     """Return the page. results: by the name of the case; a case without any is left out."""
     measured = [case for case in cases if case.name in results]
     parts = [HEAD, *(_answer(case, results[case.name]) for case in measured if case.question)]
-    parts += [PROMISED, targets(measured, results), _machine(facts, versions)]
-    parts += [notes.strip()] if notes.strip() else []
-    parts += [METHOD]
+    parts += [PROMISED, targets(measured, results), _machine(facts, versions), METHOD]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -113,21 +100,27 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [headings, rule, *lines])
 
 
-def targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
-    """Return the table of all that was promised."""
+def targets(cases: Sequence[Case], results: dict[str, Numbers], has_same: bool = False) -> str:
+    """Return the table of all that was promised.
+
+    has_same: with a column A/A, the same thing measured twice in each round, the second time to the first; where a
+        case measures nothing twice, a round to the round before. A difference as small as that shows nothing.
+    """
     lines = []
     for case in cases:
         for target in case.targets:
             verdict = judge(target, results[case.name])
             wanted = ("at least " if target.is_least else "at most ") + target.wanted
             if verdict is None:
-                lines.append([target.name, wanted, "–", "", "not measured"])
+                lines.append(
+                    [target.name, wanted, "–", *([""] if has_same else []), "not measured"]
+                )
                 continue
             values, words = verdict
-            same = _same(target, results[case.name])
+            same = [_same(target, results[case.name])] if has_same else []
             told = "; ".join(filter(None, (words, target.why)))
-            lines.append([target.name, wanted, _measured(target, values), same, told])
-    return table(["case", "promised", "measured", "A/A", ""], lines)
+            lines.append([target.name, wanted, _measured(target, values), *same, told])
+    return table(["case", "promised", "measured", *(["A/A"] if has_same else []), ""], lines)
 
 
 def _same(target: Target, numbers: Numbers) -> str:
